@@ -1,0 +1,99 @@
+# `make` alone lists what there is. All of it works in a fresh clone: needed are Python 3.11 and make.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+LOCK := requirements.lock
+UV := uv==0.13.9
+ARGS ?=
+
+# Stamps. Another PYTHON, or a changed lock, builds the environment anew.
+LOCKED := $(VENV)/.locked-$(notdir $(PYTHON))
+READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory --no-builtin-rules
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup demo test lint format types unit have-redis redis bench build lock clean
+
+help: ## this list
+	@printf 'redismem: Redis-native session memory for chat backends\n\n'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
+	@printf '\n  PYTHON=python3.12   another Python than python3\n'
+	@printf '  ARGS="..."          more arguments for demo, unit, bench and lock, such as ARGS="-k window"\n'
+	@printf '  REDISMEM_URL=...    the Redis that demo uses; without it, it brings its own store\n'
+
+setup: $(READY) ## install everything into .venv, pinned with hashes
+
+demo: $(READY) ## see it at work: a conversation, its summary, its state
+	@$(BIN)/redismem demo $(ARGS)
+
+test: $(READY) have-redis lint types unit ## all that a change must pass; installs redis-server if it is missing
+
+lint: $(READY) ## ruff: rules and format
+	@echo '==> ruff'
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+format: $(READY) ## put the format right, and what ruff can mend by itself
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format .
+
+types: $(READY) ## mypy, strict
+	@echo '==> mypy'
+	@$(BIN)/mypy
+
+unit: $(READY) ## the tests alone: make unit ARGS="tests/test_keys.py -x"
+	@echo '==> pytest'
+	@$(BIN)/python -m pytest $(ARGS)
+
+redis: ## start a private Redis on a free port and print its URL
+	@exec $(PYTHON) scripts/redis_server.py run
+
+bench: $(READY) have-redis ## measure turns; REDISMEM_BENCH_URL=... to measure a Redis of yours
+	@$(BIN)/python -m benchmarks.turns $(ARGS)
+
+build: $(READY) ## wheel and sdist, into dist/
+	@rm -rf dist
+	@$(BIN)/python -m build --no-isolation --outdir dist
+
+lock: ## write requirements.lock from pyproject.toml; newest versions: ARGS=--upgrade
+	@echo '==> $(LOCK)'
+	@new=$$(mktemp -d); trap 'rm -rf "$$new"' EXIT; \
+	cp $(LOCK) "$$new/lock" 2>/dev/null || true; \
+	$(PYTHON) -m venv "$$new/venv"; \
+	"$$new/venv/bin/python" -m pip --quiet --disable-pip-version-check install '$(UV)'; \
+	"$$new/venv/bin/uv" pip compile pyproject.toml --quiet --no-config --universal --python-version 3.11 \
+	  --extra fast --group dev --generate-hashes --no-emit-index-url --no-emit-find-links \
+	  --custom-compile-command 'make lock' --output-file "$$new/lock" $(ARGS); \
+	if grep -nE '://|^ *--?(i|f|index|extra|find|trusted)' "$$new/lock"; then \
+	  echo 'No address belongs into the lock; it stays as it was.' >&2; exit 1; \
+	fi; \
+	cat "$$new/lock" > $(LOCK)
+
+clean: ## remove all that make has made, .venv too
+	@rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@find redismem tests benchmarks scripts -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+have-redis:
+	@$(PYTHON) scripts/redis_server.py ensure
+
+# The environment: first what the lock names and nothing else, then the project itself, editable, without a download.
+$(LOCKED): $(LOCK)
+	@command -v $(PYTHON) >/dev/null || { echo 'There is no $(PYTHON) here. Name another: make PYTHON=python3.11' >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) -V 2>&1). Name another: make PYTHON=python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo 'This Python cannot make environments. On Debian and Ubuntu: sudo apt-get install python3-venv' >&2; exit 1; }
+	@echo '==> $(VENV): installing what $(LOCK) pins'
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(PIP) install --require-hashes --only-binary :all: --requirement $(LOCK)
+	@touch $@
+
+$(READY): $(LOCKED) pyproject.toml
+	@echo '==> $(VENV): installing redismem, editable'
+	@$(PIP) install --no-index --no-deps --no-build-isolation --editable .
+	@touch $@

@@ -1,0 +1,28 @@
+-- Reads the newest messages before a seq: of the window, or of the originals and the window as one list.
+-- KEYS
+--   messages
+--   state
+--   originals
+-- ARGV
+--   before_seq      empty: from the newest
+--   limit
+--   with_originals  1 or 0
+-- REPLY epoch start_seq, then the messages; nothing at all where there is no session
+-- ERROR
+local messages, state, originals = unpack(KEYS)
+local before_seq, limit, with_originals = unpack(ARGV)
+local seen = redis.call('HMGET', state, 'epoch', 'first_seq', 'message_count')
+if not seen[1] then return {} end
+local first_seq = tonumber(seen[2])
+local oldest = first_seq
+if with_originals == '1' then oldest = first_seq - redis.call('LLEN', originals) end
+local stop = math.min(tonumber(before_seq) or math.huge, seen[3] + 1)
+local start = math.max(oldest, stop - limit)
+local reply = {seen[1], start}
+local function read(key, from, to)
+  if from > to then return end
+  for _, element in ipairs(redis.call('LRANGE', key, from, to)) do reply[#reply + 1] = element end
+end
+read(originals, start - oldest, math.min(stop, first_seq) - 1 - oldest)
+read(messages, math.max(start, first_seq) - first_seq, stop - 1 - first_seq)
+return reply

@@ -1,0 +1,56 @@
+"""Session memory for chat backends, on Redis: one round trip a turn.
+
+>>> async with Memory.connect("redis://127.0.0.1:6379/0", namespace="shop") as memory:
+...     session = memory.session("user-42")
+...     context = await session.append_and_read({"role": "user", "content": "Where is my order?"})
+
+`redismem.blocking.Memory` is the same without await.
+"""
+
+from redismem.context import Context, Receipt, SessionEntry, SessionInfo, SessionPage, State, Summary
+from redismem.errors import (
+    Conflict,
+    CorruptSession,
+    InvalidMessage,
+    InvalidSessionId,
+    InvalidSettings,
+    InvalidState,
+    RedismemError,
+    ScriptFailed,
+    SessionNotFound,
+    StoreUnavailable,
+    TooLarge,
+    UnsupportedFormat,
+    WrongShards,
+)
+from redismem.memory import Memory, Session
+from redismem.messages import UNSET, Message
+from redismem.settings import Settings
+
+__all__ = [
+    "UNSET",
+    "Conflict",
+    "Context",
+    "CorruptSession",
+    "InvalidMessage",
+    "InvalidSessionId",
+    "InvalidSettings",
+    "InvalidState",
+    "Memory",
+    "Message",
+    "Receipt",
+    "RedismemError",
+    "ScriptFailed",
+    "Session",
+    "SessionEntry",
+    "SessionInfo",
+    "SessionNotFound",
+    "SessionPage",
+    "Settings",
+    "State",
+    "StoreUnavailable",
+    "Summary",
+    "TooLarge",
+    "UnsupportedFormat",
+    "WrongShards",
+]

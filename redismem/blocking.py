@@ -1,0 +1,120 @@
+"""The same memory for callers without an event loop, and from any thread.
+
+Nothing is copied: a method here runs the coroutine of its namesake in `memory`, over a transport that blocks where the
+other suspends. Such a coroutine ends at its first step, so there is no event loop and no thread behind it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from redismem import memory, transport
+from redismem.messages import TokenCounter
+from redismem.settings import Settings
+
+P = ParamSpec("P")
+T = TypeVar("T")
+S = TypeVar("S")
+
+
+def _finished(coroutine: Coroutine[Any, Any, T]) -> T:
+    """What the coroutine returns or raises; it must not suspend."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        value: T = stop.value
+        return value
+    coroutine.close()
+    raise RuntimeError("a blocking transport suspended")
+
+
+def _blocking(method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
+    """The method without await."""
+
+    def blocking(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return _finished(method(self._twin, *args, **kwargs))
+
+    functools.update_wrapper(blocking, method)
+    return blocking
+
+
+class Memory:
+    """As `redismem.Memory`, without await: `with Memory.connect(...) as memory`."""
+
+    def __init__(self, twin: memory.Memory) -> None:
+        self._twin = twin
+        self.settings = twin.settings
+        self.keys = twin.keys
+
+    @classmethod
+    def connect(
+        cls,
+        url: str | None = None,
+        *,
+        namespace: str = "default",
+        settings: Settings | None = None,
+        client: Any = None,
+        count_tokens: TokenCounter | None = None,
+    ) -> Memory:
+        """As `redismem.Memory.connect`; `client` is a `redis.Redis`."""
+        settings = settings or Settings()
+        carrier = transport.connect_blocking(url or settings.url, client, settings)
+        return cls(memory.Memory(carrier, namespace, settings, count_tokens))
+
+    def __enter__(self) -> Self:
+        _finished(self._twin.__aenter__())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def session(self, session_id: str) -> Session:
+        """A handle, without I/O. Raises InvalidSessionId."""
+        return Session(self._twin.session(session_id))
+
+    new_session_id = staticmethod(memory.Memory.new_session_id)
+    close = _blocking(memory.Memory.aclose)
+    ping = _blocking(memory.Memory.ping)
+    count = _blocking(memory.Memory.count)
+    sessions = _blocking(memory.Memory.sessions)
+
+
+class Session:
+    """As `redismem.Session`, without await."""
+
+    __slots__ = ("_twin",)
+
+    def __init__(self, twin: memory.Session) -> None:
+        self._twin = twin
+
+    @property
+    def id(self) -> str:
+        return self._twin.id
+
+    append = _blocking(memory.Session.append)
+    append_and_read = _blocking(memory.Session.append_and_read)
+    read = _blocking(memory.Session.read)
+    messages = _blocking(memory.Session.messages)
+    clear = _blocking(memory.Session.clear)
+    prune = _blocking(memory.Session.prune)
+    exists = _blocking(memory.Session.exists)
+    touch = _blocking(memory.Session.touch)
+    info = _blocking(memory.Session.info)
+    telemetry = _blocking(memory.Session.telemetry)
+    state = _blocking(memory.Session.state)
+    params = _blocking(memory.Session.params)
+    waiting = _blocking(memory.Session.waiting)
+    last_intent = _blocking(memory.Session.last_intent)
+    last_result = _blocking(memory.Session.last_result)
+    plan = _blocking(memory.Session.plan)
+    update = _blocking(memory.Session.update)
+    merge = _blocking(memory.Session.merge)
+    set_waiting = _blocking(memory.Session.set_waiting)
+    set_last_intent = _blocking(memory.Session.set_last_intent)
+    set_last_result = _blocking(memory.Session.set_last_result)
+    set_plan = _blocking(memory.Session.set_plan)

@@ -1,0 +1,350 @@
+"""What each operation says to Redis, and what it makes of the answer. Pure: commands in, values out, no I/O.
+
+Both memories, async and blocking, send these calls; nothing about keys, arguments or replies stands anywhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from redismem import replies, scripts
+from redismem.context import Context, Receipt, SessionInfo, State
+from redismem.errors import InvalidMessage, InvalidState, ServerError, TooLarge, WrongShards
+from redismem.keys import Keys, SessionKeys, append_token, nonce
+from redismem.messages import UNSET, Message, TokenCounter, Undecodable, encode_message, encode_value
+from redismem.settings import Settings
+from redismem.window import cut_before
+
+T = TypeVar("T")
+
+Command = tuple[bytes | str | int, ...]
+
+# Fields of a state that are not params: what append.lua and the workers keep there.
+_OTHER_FIELDS_COUNT = 32
+_NAME_BYTES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """Commands that travel together, as one MULTI/EXEC where there are several, and the meaning of their replies.
+
+    Every call may be sent again: an append carries its token, a removal the epoch it is meant for.
+    """
+
+    session_id: str | None
+    commands: tuple[Command, ...]
+    decode: Callable[..., T]
+    script: scripts.Script | None = None
+
+    def finish(self, answers: Sequence[Any]) -> T:
+        """The value. Raises the first ServerError or ConnectionLost among the answers, and what the decoding raises."""
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
+        return self.decode(*answers)
+
+    def needs_loading(self, failure: Exception) -> bool:
+        """Whether the call failed because the server does not know its script (any more)."""
+        return self.script is not None and isinstance(failure, ServerError) and failure.word == "NOSCRIPT"
+
+
+def evalsha(script: scripts.Script, keys: Sequence[bytes], arguments: Sequence[bytes | str | int]) -> Command:
+    return ("EVALSHA", script.sha, len(keys), *keys, *arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What to set and drop in the state: fields and encoded values."""
+
+    sets: tuple[bytes, ...] = ()
+    """field, value, field, value …"""
+    drops: tuple[bytes, ...] = ()
+
+
+def change(
+    settings: Settings,
+    session_id: str,
+    *,
+    merge: Mapping[str, Any] | None = None,
+    waiting: Any = UNSET,
+    last_intent: Any = UNSET,
+    last_result: Any = UNSET,
+    plan: Any = UNSET,
+) -> Change:
+    """A change of the state. None (UNSET as a param's value) drops. Raises InvalidState, TooLarge."""
+    sets: list[bytes] = []
+    drops: list[bytes] = []
+
+    def put(field: bytes, value: Any, label: str) -> None:
+        packed = encode_value(value)
+        if len(packed) > settings.max_value_bytes:
+            raise TooLarge(f"{label} has {len(packed)} bytes, over {settings.max_value_bytes}", session_id)
+        sets.extend((field, packed))
+
+    for name, value in (merge or {}).items():
+        field = replies.PARAM + _name(name)
+        if value is UNSET:
+            drops.append(field)
+        else:
+            put(field, value, f"param {name!r}")
+    if waiting is not None and waiting is not UNSET:
+        _name(waiting)
+    others = {"waiting": waiting, "last_intent": last_intent, "last_result": last_result, "plan": plan}
+    for label, value in others.items():
+        if value is None:
+            drops.append(label.encode())
+        elif value is not UNSET:
+            put(label.encode(), value, label)
+    return Change(tuple(sets), tuple(drops))
+
+
+def _name(name: Any) -> bytes:
+    """A param's name as bytes. Raises InvalidState."""
+    if not isinstance(name, str) or not name:
+        raise InvalidState(f"a param name is a non-empty string, not a {type(name).__name__}")
+    encoded = name.encode("utf-8", "surrogatepass")
+    if len(encoded) > _NAME_BYTES:
+        raise InvalidState(f"a param name has at most {_NAME_BYTES} bytes, this one {len(encoded)}")
+    return encoded
+
+
+_NO_CHANGE = Change()
+
+
+@dataclass(frozen=True, slots=True)
+class SessionCalls:
+    """The calls of one session."""
+
+    keys: SessionKeys
+    settings: Settings
+    count_tokens: TokenCounter | None = None
+
+    def change(self, **what: Any) -> Change:
+        """As the function `change`."""
+        return change(self.settings, self.keys.session_id, **what)
+
+    def append(
+        self,
+        messages: Sequence[Message | dict[str, Any]],
+        id: str | None = None,
+        expect: int | None = None,
+        change: Change = _NO_CHANGE,
+        now_ms: int | None = None,
+    ) -> Call[Receipt]:
+        """Raises InvalidMessage, TooLarge."""
+        if not messages:
+            raise InvalidMessage("an append needs a message; state alone is set by merge(), set_waiting() and the like")
+        command = self._append(messages, id, expect, change, now_ms)
+        session_id = self.keys.session_id
+        return Call(session_id, (command,), lambda reply: replies.receipt(session_id, reply), scripts.load("append"))
+
+    def append_and_read(
+        self,
+        messages: Sequence[Message | dict[str, Any]],
+        id: str | None = None,
+        expect: int | None = None,
+        change: Change = _NO_CHANGE,
+        now_ms: int | None = None,
+    ) -> Call[Context]:
+        """An append and the reads of a context behind it, in one transaction. Raises InvalidMessage, TooLarge."""
+        appended = self.append(messages, id, expect, change, now_ms)
+        read = self.read()
+
+        def decode(reply: Any, stored: Any, elements: Any) -> Context:
+            context = read.decode(stored, elements)
+            context.receipt = appended.decode(reply)
+            return context
+
+        return Call(appended.session_id, appended.commands + read.commands, decode, appended.script)
+
+    def update(self, change: Change, now_ms: int | None = None) -> Call[None]:
+        """The state alone. Sent again it sets the same values again, so it needs no token."""
+        return Call(
+            self.keys.session_id,
+            (self._append((), None, None, change, now_ms),),
+            lambda _: None,
+            scripts.load("append"),
+        )
+
+    def _append(
+        self,
+        messages: Sequence[Message | dict[str, Any]],
+        id: str | None,
+        expect: int | None,
+        change: Change,
+        now_ms: int | None,
+    ) -> Command:
+        keys, settings = self.keys, self.settings
+        shard = keys.shard
+        if len(messages) > settings.max_batch_count:
+            raise TooLarge(f"{len(messages)} messages in one append, over {settings.max_batch_count}", keys.session_id)
+        if expect is not None and (type(expect) is not int or expect < 0):
+            raise InvalidMessage("expect is a last seq: an integer, 0 or more", keys.session_id)
+        tokens = 0
+        elements: list[bytes] = []
+        for message in messages:
+            try:
+                element, count = encode_message(message, self.count_tokens)
+            except InvalidMessage as refused:
+                raise InvalidMessage(f"message {len(elements) + 1}: {refused}", keys.session_id) from None
+            if len(element) > settings.max_message_bytes:
+                raise TooLarge(
+                    f"message {len(elements) + 1} has {len(element)} bytes, over {settings.max_message_bytes}",
+                    keys.session_id,
+                )
+            elements.append(element)
+            tokens += count
+        return (
+            "EVALSHA",
+            scripts.load("append").sha,
+            8,
+            keys.messages,
+            keys.state,
+            shard.active,
+            shard.overdue,
+            shard.leased,
+            shard.dead,
+            shard.evictions,
+            shard.fences,
+            keys.session,
+            b"" if now_ms is None else now_ms,
+            append_token(id),
+            nonce(),
+            settings.timeout_ms,
+            settings.threshold,
+            settings.max_window_count,
+            settings.max_params_count + _OTHER_FIELDS_COUNT,
+            b"" if expect is None else expect,
+            tokens,
+            len(elements),
+            len(change.sets) // 2,
+            *elements,
+            *change.sets,
+            *change.drops,
+        )
+
+    def read(self, limit: int | None = None) -> Call[Context]:
+        """The state, and the window or its newest `limit` messages; without regard for tool calls."""
+        keys, settings = self.keys, self.settings
+
+        def decode(stored: Any, elements: Any) -> Context:
+            return replies.context(keys.session_id, settings.recent_limit, replies.fields(stored), elements, limit)
+
+        first = 0 if limit is None else -limit
+        commands = (("HGETALL", keys.state), ("LRANGE", keys.messages, first, -1))
+        return Call(keys.session_id, commands, decode)
+
+    def page(
+        self, limit: int, before_seq: int | None = None, include_originals: bool = False
+    ) -> Call[tuple[str, list[Message]] | None]:
+        """The newest `limit` messages before a seq."""
+        keys = self.keys
+        script = scripts.load("page")
+        command = evalsha(
+            script,
+            (keys.messages, keys.state, keys.originals),
+            (b"" if before_seq is None else before_seq, limit, int(include_originals)),
+        )
+        return Call(keys.session_id, (command,), lambda reply: replies.page(keys.session_id, reply), script)
+
+    def state(self) -> Call[State]:
+        keys = self.keys
+
+        def decode(stored: Any) -> State:
+            found = replies.fields(stored)
+            try:
+                return replies.state(found)
+            except Undecodable as cause:
+                epoch = found.get(b"epoch", b"").decode("utf-8", "replace")
+                raise replies.corrupt(keys.session_id, cause, epoch) from None
+
+        return Call(keys.session_id, (("HGETALL", keys.state),), decode)
+
+    def info(self) -> Call[SessionInfo | None]:
+        """None where there is no session."""
+        keys = self.keys
+        return Call(
+            keys.session_id,
+            (("HGETALL", keys.state),),
+            lambda stored: replies.info(keys.session_id, replies.fields(stored)),
+        )
+
+    def epoch(self) -> Call[str]:
+        """The epoch, "" where there is no session."""
+        return Call(
+            self.keys.session_id,
+            (("HGET", self.keys.state, "epoch"),),
+            lambda reply: (reply or b"").decode("utf-8", "replace"),
+        )
+
+    def exists(self) -> Call[bool]:
+        return Call(self.keys.session_id, (("HEXISTS", self.keys.state, "epoch"),), bool)
+
+    def clear(self, epoch: str) -> Call[bool]:
+        """Everything of the session, if it is still in this epoch."""
+        keys, shard = self.keys, self.keys.shard
+        script = scripts.load("clear")
+        indexes = (shard.active, shard.overdue, shard.leased, shard.dead, shard.evictions)
+        command = evalsha(script, (keys.messages, keys.state, keys.originals, *indexes), (keys.session, epoch))
+        return Call(keys.session_id, (command,), bool, script)
+
+    def prune(self, context: Context, max_messages: int) -> Call[int] | None:
+        """Drops the oldest of this window: how many, 0 where it has changed since. None: there is nothing to drop."""
+        keys = self.keys
+        script = scripts.load("prune")
+        dropped = context.messages[: cut_before(context.messages, max(0, len(context.messages) - max_messages))]
+        if not dropped:
+            return None
+        tokens = sum(message.tokens for message in dropped)
+        command = evalsha(
+            script,
+            (keys.messages, keys.state, keys.originals),
+            (context.epoch, context.first_seq, len(dropped), tokens),
+        )
+        return Call(keys.session_id, (command,), lambda reply: len(dropped) if reply else 0, script)
+
+    def touch(self, now_ms: int | None = None) -> Call[bool]:
+        keys, shard = self.keys, self.keys.shard
+        script = scripts.load("touch")
+        command = evalsha(
+            script,
+            (keys.messages, keys.state, shard.active, shard.evictions),
+            (keys.session, b"" if now_ms is None else now_ms, self.settings.timeout_ms),
+        )
+        return Call(keys.session_id, (command,), bool, script)
+
+    def set_aside(self, epoch: str, now_ms: int) -> Call[int]:
+        """The session that cannot be read to `…:corrupt:<session>:<now_ms>:<what it was>`."""
+        keys, shard = self.keys, self.keys.shard
+        script = scripts.load("set_aside")
+        aside = tuple(b"%s:%d:%s" % (keys.corrupt, now_ms, name) for name in (b"messages", b"state", b"originals"))
+        indexes = (shard.active, shard.overdue, shard.leased, shard.dead, shard.evictions)
+        command = evalsha(
+            script,
+            (keys.messages, keys.state, keys.originals, *aside, *indexes),
+            (keys.session, epoch, self.settings.timeout_ms),
+        )
+        return Call(keys.session_id, (command,), int, script)
+
+
+def ping() -> Call[bool]:
+    return Call(None, (("PING",),), bool)
+
+
+def record_shards(keys: Keys) -> Call[None]:
+    """Records the number of shards with the first caller; refuses a namespace that has another. Raises WrongShards."""
+
+    def decode(_: Any, recorded: Any) -> None:
+        if int(recorded) != keys.shard_count:
+            raise WrongShards(
+                f"namespace {keys.namespace} has {int(recorded)} shards, the settings say {keys.shard_count}: "
+                f"set shards={int(recorded)}"
+            )
+
+    return Call(None, (("SETNX", keys.shards_record, keys.shard_count), ("GET", keys.shards_record)), decode)
+
+
+def server_time_ms() -> Call[int]:
+    return Call(None, (("TIME",),), lambda time: int(time[0]) * 1000 + int(time[1]) // 1000)

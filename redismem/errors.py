@@ -1,0 +1,120 @@
+"""What can go wrong, as one tree.
+
+RedismemError
+├── InvalidMessage      a message, batch or append id that cannot be stored as it is    (also a ValueError)
+├── InvalidState        a param name or state value that cannot be stored as it is      (also a ValueError)
+├── InvalidSessionId    a session id or namespace outside the allowed alphabet          (also a ValueError)
+├── InvalidSettings     a setting given in code that is out of range                    (also a ValueError)
+├── TooLarge            a message, batch, value or window over its limit                (also a ValueError)
+├── SessionNotFound     the session does not exist, or no longer                        (also a LookupError)
+├── Conflict            `expect` named another last seq than the session has
+├── WrongShards         the namespace was created with another number of shards
+├── CorruptSession      stored bytes that cannot be read, and could not be set aside
+├── UnsupportedFormat   bytes written by a newer release than this one
+├── StoreUnavailable    Redis did not take the call before the deadline; with append's id it is safe to try again
+└── ScriptFailed        a script stopped half way: a defect, never retried
+
+Every refusal happens before anything is written. Texts name the session, the limit and a value's size, never the value.
+"""
+
+from __future__ import annotations
+
+
+class RedismemError(Exception):
+    """Root of all errors raised by redismem. `session_id` is the session it is about, or None."""
+
+    def __init__(self, text: str, session_id: str | None = None) -> None:
+        super().__init__(text if session_id is None else f"session {session_id}: {text}")
+        self.session_id = session_id
+
+
+class InvalidMessage(RedismemError, ValueError):
+    """A message, batch or append id cannot be stored and given back exactly as it is."""
+
+
+class InvalidState(RedismemError, ValueError):
+    """A param name or a state value cannot be stored and given back exactly as it is."""
+
+
+class InvalidSessionId(RedismemError, ValueError):
+    """The session id or namespace holds characters outside the allowed ones, or is too long."""
+
+
+class InvalidSettings(RedismemError, ValueError):
+    """A setting given in code is out of range or unreadable."""
+
+
+class TooLarge(RedismemError, ValueError):
+    """A message, a batch, a state value or the session's window is over its limit."""
+
+
+class SessionNotFound(RedismemError, LookupError):
+    """The session does not exist, or its time ran out."""
+
+
+class Conflict(RedismemError):
+    """Another writer was faster: `expect` is not the session's last seq. `last_seq` is what it was."""
+
+    def __init__(self, text: str, session_id: str | None = None, last_seq: int = 0) -> None:
+        super().__init__(text, session_id)
+        self.last_seq = last_seq
+
+
+class WrongShards(RedismemError):
+    """The namespace is recorded in Redis with another number of shards than `Settings.shards`."""
+
+
+class CorruptSession(RedismemError):
+    """The stored bytes of a session cannot be read. `epoch` is the one that was seen, "" where none was."""
+
+    def __init__(self, text: str, session_id: str | None = None, epoch: str = "") -> None:
+        super().__init__(text, session_id)
+        self.epoch = epoch
+
+
+class UnsupportedFormat(RedismemError):
+    """A newer release wrote this session; this one leaves it alone."""
+
+
+class StoreUnavailable(RedismemError):
+    """Redis did not carry out the call in time. `reason` is the server's word, or what happened to the connection.
+
+    Where the connection was lost the call may have been carried out: repeat an append with the same id.
+    """
+
+    def __init__(self, text: str, session_id: str | None = None, reason: str = "") -> None:
+        super().__init__(text, session_id)
+        self.reason = reason
+
+
+class ScriptFailed(RedismemError):
+    """A script stopped with an error that is none of the server's known words. It may have written a part."""
+
+
+# Between the transports and the calls: what a server answered, or that no answer came. Never seen by callers.
+
+
+class ServerError(Exception):
+    """An error reply. `word` is its first word (`NOSCRIPT`, `OOM`, …), `text` the whole reply, without arguments."""
+
+    def __init__(self, word: str, text: str) -> None:
+        super().__init__(text)
+        self.word = word
+        self.text = text
+
+
+class ConnectionLost(Exception):
+    """No reply: refused, reset, timed out. Unless `sent` is False, the call may have been carried out."""
+
+    def __init__(self, reason: str, *, sent: bool = True) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.sent = sent
+
+
+# Not carried out, and likely to pass: tried again until the deadline.
+TRANSIENT_WORDS = frozenset(
+    ["NOSCRIPT", "LOADING", "BUSY", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "MOVED", "ASK", "TRYAGAIN", "NOREPLICAS"]
+)
+# Not carried out, and only an operator can mend it: no use in keeping a chat waiting.
+LASTING_WORDS = frozenset(["OOM", "MISCONF", "CROSSSLOT", "NOPERM", "NOAUTH", "WRONGPASS", "EXECABORT", "NOPROTO"])

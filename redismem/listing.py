@@ -1,0 +1,77 @@
+"""Calls about all sessions of a namespace: one command a shard, merged here. No I/O."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import heapq
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from redismem.calls import Call
+from redismem.context import SessionEntry, SessionPage
+from redismem.keys import Keys
+
+_LIMIT = 10_000
+
+
+def count(keys: Keys, since_ms: int) -> Call[int]:
+    """Sessions active after `since_ms`."""
+    commands = tuple(("ZCOUNT", shard.active, f"({since_ms}", "+inf") for shard in keys.shards())
+    return Call(None, commands, lambda *counts: sum(counts))
+
+
+def page(keys: Keys, limit: int, cursor: str | None) -> Call[SessionPage]:
+    """The sessions after the cursor, by (last activity, id) downward. Raises ValueError for a foreign cursor or limit.
+
+    The cursor is the last session given and how many were given with its very millisecond: so many a shard may have to
+    skip.
+    """
+    if not 1 <= limit <= _LIMIT:
+        raise ValueError(f"a page has 1 to {_LIMIT} sessions, not {limit}")
+    after_ms, after_id, ties = (None, "", 0) if cursor is None else _opened(cursor)
+    newest = "+inf" if after_ms is None else after_ms
+    commands = tuple(
+        ("ZREVRANGEBYSCORE", shard.active, newest, "-inf", "WITHSCORES", "LIMIT", 0, limit + 1 + ties)
+        for shard in keys.shards()
+    )
+
+    def decode(*answers: Any) -> SessionPage:
+        found = (
+            entry
+            for answer in answers
+            for entry in _entries(answer)
+            if after_ms is None or (entry.active_ms, entry.session_id) < (after_ms, after_id)
+        )
+        merged = heapq.nlargest(limit + 1, found, key=lambda entry: (entry.active_ms, entry.session_id))
+        sessions = merged[:limit]
+        if len(merged) <= limit:
+            return SessionPage(sessions, None)
+        last = sessions[-1]
+        same = sum(entry.active_ms == last.active_ms for entry in sessions)
+        return SessionPage(sessions, _sealed(last, same + (ties if last.active_ms == after_ms else 0)))
+
+    return Call(None, commands, decode)
+
+
+def _entries(answer: Any) -> Iterator[SessionEntry]:
+    """Of ZREVRANGEBYSCORE WITHSCORES: pairs with RESP3, a flat list with RESP2."""
+    flat = (
+        answer if not answer or not isinstance(answer[0], list | tuple) else [item for pair in answer for item in pair]
+    )
+    values = iter(flat)
+    for member, score in zip(values, values, strict=True):
+        yield SessionEntry(member.decode(), int(float(score)))
+
+
+def _sealed(last: SessionEntry, ties: int) -> str:
+    return base64.urlsafe_b64encode(json.dumps([last.active_ms, last.session_id, ties]).encode()).decode()
+
+
+def _opened(cursor: str) -> tuple[int, str, int]:
+    try:
+        after_ms, after_id, ties = json.loads(base64.urlsafe_b64decode(cursor.encode()))
+        return int(after_ms), str(after_id), int(ties)
+    except (binascii.Error, ValueError, TypeError) as cause:
+        raise ValueError("this cursor was not given by sessions()") from cause

@@ -1,0 +1,307 @@
+"""Messages, and the bytes they are in Redis.
+
+An element of a session's list is one msgpack array (https://github.com/msgpack/msgpack/blob/master/spec.md)
+
+    [version = 1, tokens, payload, beside, stored_ms]
+
+`payload` is the dict exactly as it was put in; as a `bin` it is JSON text (UTF-8, surrogates let through), for what
+msgpack cannot hold: lone surrogates, integers beyond 64 bits. `beside`, in the same two ways, holds what was given to
+`Message(...)` but belongs to no model's wire format, or is nil. The append script writes the last member, the server's
+clock, behind the rest: nine bytes, `0xcf` and the milliseconds. State values are msgpack or JSON text likewise. Scripts
+never open any of it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+import msgspec
+
+from redismem.errors import InvalidMessage, InvalidState, RedismemError, UnsupportedFormat
+
+FORMAT_VERSION = 1
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+TokenCounter = Callable[[dict[str, Any]], int]
+"""Counts the tokens of a message's dict, once, when it is appended. The default: a quarter of its bytes, plus 4."""
+
+
+class Unset:
+    """The type of UNSET."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+
+UNSET = Unset()
+"""Not given, where None means something. As a value in `merge`, it removes the param."""
+
+
+class Message:
+    """One message: a dict in a model's wire format, and what is known beside it.
+
+    A dict passed to `append` comes back as that dict, every key of it, from `to_openai()`. Of what is given to
+    `Message(...)`, `metadata`, `timestamp` and `id` are kept beside the dict and never go to a model. Keyword arguments
+    with other names become keys of the dict; what is not given is absent from it (`content=None` is not: it is null).
+
+    Attributes set by the store: `seq` (place in the session's epoch, from 1), `tokens`, `stored_ms` (server's clock).
+    """
+
+    __slots__ = ("_beside", "_payload", "epoch", "seq", "stored_ms", "tokens")
+
+    def __init__(
+        self,
+        role: str | Unset | None = UNSET,
+        content: str | list[Any] | Unset | None = UNSET,
+        *,
+        name: str | Unset = UNSET,
+        tool_calls: list[Any] | Unset = UNSET,
+        tool_call_id: str | Unset = UNSET,
+        metadata: Mapping[str, Any] | None = None,
+        timestamp: datetime | None = None,
+        id: str | None = None,
+        **unknown: Any,
+    ) -> None:
+        known = {
+            "role": role,
+            "content": content,
+            "name": name,
+            "tool_calls": tool_calls,
+            "tool_call_id": tool_call_id,
+        }
+        self._payload: dict[str, Any] = {key: value for key, value in known.items() if value is not UNSET} | unknown
+        beside: dict[str, Any] = {}
+        if metadata is not None:
+            beside["metadata"] = dict(metadata)
+        if timestamp is not None:
+            if timestamp.tzinfo is None:
+                raise InvalidMessage("a timestamp needs a time zone, this datetime has none")
+            beside["timestamp_us"] = (timestamp - _EPOCH) // timedelta(microseconds=1)
+        if id is not None:
+            beside["id"] = id
+        self._beside = beside or None
+        self.seq = 0
+        self.tokens = 0
+        self.stored_ms = 0
+        self.epoch = ""
+
+    @classmethod
+    def from_openai(cls, payload: dict[str, Any]) -> Message:
+        """A message that is this dict, whatever its keys."""
+        return cls._stored(payload, None, 0, 0, 0, "")
+
+    @classmethod
+    def _stored(
+        cls,
+        payload: dict[str, Any],
+        beside: dict[str, Any] | None,
+        seq: int,
+        tokens: int,
+        stored_ms: int,
+        epoch: str,
+    ) -> Message:
+        message = cls.__new__(cls)
+        message._payload = payload
+        message._beside = beside
+        message.seq = seq
+        message.tokens = tokens
+        message.stored_ms = stored_ms
+        message.epoch = epoch
+        return message
+
+    def to_openai(self) -> dict[str, Any]:
+        """The dict as it was put in."""
+        return self._payload
+
+    def _get(self, key: str) -> Any:
+        if self._beside is not None and key in self._beside:
+            return self._beside[key]
+        return self._payload.get(key)
+
+    def _timestamp_us(self) -> int | None:
+        return None if self._beside is None else self._beside.get("timestamp_us")
+
+    @property
+    def role(self) -> str | None:
+        return self._payload.get("role")
+
+    @property
+    def content(self) -> Any:
+        """The text, the list of parts, or None. `"content" in message` tells null from absent."""
+        return self._payload.get("content")
+
+    @property
+    def name(self) -> str | None:
+        return self._payload.get("name")
+
+    @property
+    def tool_calls(self) -> list[Any] | None:
+        return self._payload.get("tool_calls")
+
+    @property
+    def tool_call_id(self) -> str | None:
+        return self._payload.get("tool_call_id")
+
+    @property
+    def metadata(self) -> Any:
+        return self._get("metadata")
+
+    @property
+    def timestamp(self) -> Any:
+        """The caller's, as given; else when Redis took the message, as a datetime in UTC (None before it did)."""
+        given_us = self._timestamp_us()
+        if given_us is not None:
+            return _EPOCH + timedelta(microseconds=given_us)
+        given = self._payload.get("timestamp")
+        return _EPOCH + timedelta(milliseconds=self.stored_ms) if given is None and self.stored_ms else given
+
+    @property
+    def time_ms(self) -> int:
+        """Milliseconds since 1970: of the timestamp given to `Message(...)`, else of when Redis took the message."""
+        given_us = self._timestamp_us()
+        return self.stored_ms if given_us is None else given_us // 1000
+
+    @property
+    def id(self) -> Any:
+        """The caller's id; else `<epoch>:<seq>`, which no other message has (None before the message is stored)."""
+        given = self._get("id")
+        if given is None and self.seq:
+            return f"{self.epoch}:{self.seq}"
+        return given
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._payload
+
+    def __getitem__(self, key: str) -> Any:
+        return self._payload[key]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Message):
+            return NotImplemented
+        return (self._payload, self._beside, self.seq) == (other._payload, other._beside, other.seq)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<Message seq={self.seq} role={self.role!r} tokens={self.tokens}>"
+
+
+class Undecodable(Exception):
+    """These bytes are none of ours: what decoding raises, and the calls turn into CorruptSession."""
+
+
+class _Element(msgspec.Struct, array_like=True, gc=False):
+    version: Literal[1]
+    tokens: int
+    payload: dict[str, Any] | bytes
+    beside: dict[str, Any] | bytes | None
+    stored_ms: int
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_any = msgspec.msgpack.Decoder().decode
+_decode_elements = msgspec.msgpack.Decoder(list[_Element]).decode
+_HEAD = b"\x95" + FORMAT_VERSION.to_bytes(1, "big")
+_NIL = _encode(None)
+
+
+def encode_message(message: Message | dict[str, Any], count_tokens: TokenCounter | None = None) -> tuple[bytes, int]:
+    """An element without its stamp, and its tokens: by `count_tokens`, or the default.
+
+    Raises InvalidMessage for what would not come back equal.
+    """
+    if isinstance(message, Message):
+        payload, beside = message._payload, message._beside
+    elif isinstance(message, dict):
+        payload, beside = message, None
+    else:
+        raise InvalidMessage(
+            f"a message is a dict or a Message, not a {type(message).__name__} (pydantic: pass model_dump())"
+        )
+    if not all(type(key) is str or isinstance(key, str) for key in payload):
+        raise InvalidMessage("the keys of a message are strings")
+    packed = _pack(payload, InvalidMessage)
+    if count_tokens is None:
+        tokens = len(packed) // 4 + 4
+    else:
+        tokens = count_tokens(payload)
+        if type(tokens) is not int or not 0 <= tokens < 1 << 40:
+            raise InvalidMessage("the token counter must return a count: an integer, 0 or more")
+    packed_beside = _NIL if beside is None else _pack(beside, InvalidMessage)
+    return b"".join((_HEAD, _encode(tokens), packed, packed_beside)), tokens
+
+
+def decode_messages(elements: Sequence[bytes], first_seq: int, epoch: str) -> list[Message]:
+    """The messages of these elements, the first of which has `first_seq`. Raises Undecodable, UnsupportedFormat."""
+    if not elements:
+        return []
+    try:
+        # One msgpack array around all of them: one call into msgspec instead of one a message.
+        rows = _decode_elements(b"\xdd" + len(elements).to_bytes(4, "big") + b"".join(elements))
+        return [
+            Message._stored(_opened(row.payload), _opened(row.beside), seq, row.tokens, row.stored_ms, epoch)
+            for seq, row in enumerate(rows, first_seq)
+        ]
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        newest = max((element[1] for element in elements if element[:1] == b"\x95" and len(element) > 1), default=0)
+        if FORMAT_VERSION < newest < 0x80:
+            raise UnsupportedFormat(
+                f"a message has format version {newest}, this release reads up to {FORMAT_VERSION}"
+            ) from None
+        raise Undecodable("a message cannot be decoded") from None
+
+
+def encode_value(value: Any) -> bytes:
+    """A state value. Raises InvalidState for what is not a JSON value, or would not come back equal."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        raise InvalidState("a state value is a JSON value, not bytes")
+    return _pack(value, InvalidState)
+
+
+def decode_value(packed: bytes) -> Any:
+    """The state value again. Raises Undecodable."""
+    try:
+        return _opened(_decode_any(packed))
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        raise Undecodable("a state value cannot be decoded") from None
+
+
+def _pack(value: Any, error: type[RedismemError]) -> bytes:
+    """msgpack of a value, or of its JSON text. Reads it back: a tuple, set, date or Decimal would silently change."""
+    try:
+        try:
+            packed = _encode(value)
+            back = _decode_any(packed)
+        except (OverflowError, UnicodeEncodeError):
+            text = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+            packed = _encode(text)
+            back = _opened(text)
+        if back == value or _same(back, value):
+            return packed
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as cause:
+        raise error(f"a value cannot be stored ({type(cause).__name__}): only JSON values can") from None
+    raise error(
+        "a value would not come back as it was put in: only JSON values can be stored (a list, not a tuple or set)"
+    )
+
+
+def _opened(value: Any) -> Any:
+    """A value out of msgpack; where it is a `bin`, the value of the JSON text in it."""
+    return json.loads(value.decode("utf-8", "surrogatepass")) if type(value) is bytes else value
+
+
+def _same(left: Any, right: Any) -> bool:
+    """Equality that takes two NaN for the same."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(_same, left, right))
+    return bool(left == right) or (
+        isinstance(left, float) and isinstance(right, float) and math.isnan(left) and math.isnan(right)
+    )

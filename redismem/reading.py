@@ -1,0 +1,100 @@
+"""Parts of a conversation: what `limit`, `before` and `max_tokens` leave of it, and how a long one is paged. No I/O."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from redismem.calls import Call, SessionCalls
+from redismem.context import Context
+from redismem.errors import SessionNotFound
+from redismem.messages import Message
+from redismem.window import cut_after, cut_before, newest_within
+
+PAGE_COUNT = 500
+
+
+def check(limit: int | None, before: int | datetime | None = None, max_tokens: int | None = None) -> None:
+    """Raises ValueError or TypeError for what is no count, seq or aware datetime."""
+    for name, value in (("limit", limit), ("max_tokens", max_tokens)):
+        if value is not None and (type(value) is not int or value < 0):
+            raise ValueError(f"{name} is an integer, 0 or more")
+    if isinstance(before, datetime):
+        if before.tzinfo is None:
+            raise ValueError("before needs a time zone, this datetime has none")
+    elif before is not None and type(before) is not int:
+        raise TypeError(f"before is a seq or a datetime, not a {type(before).__name__}")
+
+
+def is_before(message: Message, before: int | datetime) -> bool:
+    """Whether a message comes before a seq, or a moment: by its own timestamp, else by when Redis took it."""
+    if isinstance(before, datetime):
+        return message.time_ms < before.timestamp() * 1000
+    return message.seq < before
+
+
+def narrowed(context: Context, limit: int | None, before: int | datetime | None, max_tokens: int | None) -> Context:
+    """The context with fewer messages: of those before `before` the newest `limit` that fit `max_tokens`.
+
+    The summaries count toward `max_tokens` and always stay. Changes and returns the context.
+    """
+    messages = context.messages
+    if before is not None:
+        stop = next((at for at, message in enumerate(messages) if not is_before(message, before)), len(messages))
+        messages = messages[: cut_before(messages, stop)]
+    start = 0 if limit is None else max(0, len(messages) - limit)
+    if max_tokens is not None:
+        left = max_tokens - sum(summary.tokens for summary in context.summaries)
+        start = max(start, newest_within(messages, left))
+    if start or (messages and messages[0].seq > context.first_seq):
+        messages = messages[cut_after(messages, start) :]
+    context.messages = messages
+    return context
+
+
+class Reading:
+    """Reads the newest `limit` messages before a seq or moment, a page at a time, newest page first.
+
+    Where the session is cleared meanwhile, what was read of it before is given.
+    """
+
+    def __init__(
+        self, calls: SessionCalls, limit: int | None, before: int | datetime | None, include_originals: bool
+    ) -> None:
+        self._calls = calls
+        self._limit = limit
+        self._before = before
+        self._include_originals = include_originals
+        self._next_seq = before if isinstance(before, int) else None
+        self._epoch: str | None = None
+        self._pages: list[list[Message]] = []
+        self._count = 0
+        self._finished = False
+
+    def next(self) -> Call[tuple[str, list[Message]] | None] | None:
+        """The call for the next page; None where all is read."""
+        if self._finished:
+            return None
+        count = PAGE_COUNT
+        if self._limit is not None and not isinstance(self._before, datetime):
+            count = min(count, self._limit - self._count)
+        return self._calls.page(count, self._next_seq, self._include_originals)
+
+    def take(self, page: tuple[str, list[Message]] | None) -> None:
+        """Raises SessionNotFound where there never was a page."""
+        if page is None and self._epoch is None:
+            raise SessionNotFound("there is no such session", self._calls.keys.session_id)
+        epoch, messages = page or ("", [])
+        if not messages or (self._epoch is not None and epoch != self._epoch):
+            self._finished = True
+            self._epoch = epoch
+            return
+        self._epoch = epoch
+        self._next_seq = messages[0].seq
+        kept = [message for message in messages if self._before is None or is_before(message, self._before)]
+        self._pages.append(kept)
+        self._count += len(kept)
+        self._finished = self._limit is not None and self._count >= self._limit
+
+    def messages(self) -> list[Message]:
+        found = [message for page in reversed(self._pages) for message in page]
+        return found if self._limit is None else found[max(0, len(found) - self._limit) :]

@@ -1,0 +1,170 @@
+"""What replies mean: Redis' answers into receipts, contexts and errors. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from redismem.context import Context, Receipt, SessionInfo, State, Summary
+from redismem.errors import (
+    LASTING_WORDS,
+    TRANSIENT_WORDS,
+    Conflict,
+    CorruptSession,
+    RedismemError,
+    ScriptFailed,
+    ServerError,
+    TooLarge,
+)
+from redismem.messages import Message, Undecodable, decode_messages, decode_value
+
+PARAM = b"param:"
+SUMMARY = b"summary:"
+
+
+def refusal(error: ServerError, session_id: str | None) -> RedismemError | None:
+    """The error that a script's own word stands for; None for a word of the server."""
+    detail = error.text.partition(" ")[2]
+    match error.word:
+        case "CONFLICT":
+            return Conflict(f"another writer was faster, its last seq is {detail}", session_id, int(detail))
+        case "FULL":
+            return TooLarge(
+                f"the window holds {detail} messages and may not grow: summarise, prune or clear", session_id
+            )
+        case "FIELDS":
+            return TooLarge(f"the state would hold {detail} fields, over max_params_count", session_id)
+        case "CORRUPT" | "WRONGTYPE":
+            return CorruptSession(f"a key is not what it should be ({error.word})", session_id)
+    if error.word in TRANSIENT_WORDS or error.word in LASTING_WORDS:
+        return None
+    if "script:" in error.text or "user_script" in error.text:
+        return ScriptFailed(f"a script stopped half way, which is a defect: {error.text[:300]}", session_id)
+    return None
+
+
+def receipt(session_id: str, reply: Sequence[Any]) -> Receipt:
+    """Of the append script. Raises CorruptSession where the window is not as long as the state says."""
+    first_seq, last_seq, created, duplicate, epoch, window_first_seq, window_count = reply
+    if window_count not in (-1, last_seq - window_first_seq + 1):
+        raise CorruptSession(
+            f"the window holds {window_count} messages, expected {last_seq - window_first_seq + 1}",
+            session_id,
+            epoch.decode(),
+        )
+    return Receipt(first_seq, last_seq, last_seq, created == 1, duplicate == 1)
+
+
+def fields(reply: Any) -> dict[bytes, bytes]:
+    """Of HGETALL: a mapping with RESP3, a flat list with RESP2."""
+    if isinstance(reply, dict):
+        return reply
+    pairs = iter(reply)
+    return dict(zip(pairs, pairs, strict=True))
+
+
+def context(
+    session_id: str,
+    recent_limit: int,
+    stored: Mapping[bytes, bytes],
+    elements: Sequence[bytes],
+    limit: int | None = None,
+    receipt: Receipt | None = None,
+) -> Context:
+    """Of the state and the newest `limit` elements of the window. Raises CorruptSession, UnsupportedFormat."""
+    if not stored and not elements:
+        return Context(session_id, [], [], State(), 0, 1, 0, "", recent_limit, receipt)
+    epoch = ""
+    try:
+        epoch = stored[b"epoch"].decode()
+        first_seq, total = int(stored[b"first_seq"]), int(stored[b"message_count"])
+        window_count = total - first_seq + 1
+        expected = window_count if limit is None else min(limit, window_count)
+        if len(elements) != expected:
+            raise Undecodable(f"the window gave {len(elements)} messages, expected {expected}")
+        messages = decode_messages(elements, total - len(elements) + 1, epoch)
+        return Context(
+            session_id,
+            summaries(stored),
+            messages,
+            state(stored),
+            total,
+            first_seq,
+            total,
+            epoch,
+            recent_limit,
+            receipt,
+        )
+    except (Undecodable, KeyError, ValueError, TypeError) as cause:
+        raise corrupt(session_id, cause, epoch) from None
+
+
+def corrupt(session_id: str, cause: Exception, epoch: str) -> CorruptSession:
+    why = str(cause) if isinstance(cause, Undecodable) else "the state lacks a field, or holds a foreign one"
+    return CorruptSession(why, session_id, epoch)
+
+
+def state(stored: Mapping[bytes, bytes]) -> State:
+    """Raises Undecodable."""
+    params = {
+        field[len(PARAM) :].decode("utf-8", "surrogatepass"): decode_value(value)
+        for field, value in stored.items()
+        if field.startswith(PARAM)
+    }
+
+    def value(field: bytes) -> Any:
+        packed = stored.get(field)
+        return None if packed is None else decode_value(packed)
+
+    return State(params, value(b"waiting"), value(b"last_intent"), value(b"last_result"), value(b"plan"))
+
+
+def summaries(stored: Mapping[bytes, bytes]) -> list[Summary]:
+    """Oldest first. Raises Undecodable, ValueError, TypeError."""
+    found = [Summary.decode(value) for field, value in stored.items() if field.startswith(SUMMARY)]
+    return sorted(found, key=lambda summary: summary.first_seq)
+
+
+def info(session_id: str, stored: Mapping[bytes, bytes]) -> SessionInfo | None:
+    """Of the state; None where there is no session. Raises CorruptSession."""
+    if not stored:
+        return None
+    try:
+        total, first_seq = int(stored[b"message_count"]), int(stored[b"first_seq"])
+        known = state(stored)
+        return SessionInfo(
+            session_id=session_id,
+            epoch=stored[b"epoch"].decode(),
+            total_messages=total,
+            first_seq=first_seq,
+            window_count=total - first_seq + 1,
+            window_tokens=int(stored[b"tokens"]),
+            summaries_count=sum(field.startswith(SUMMARY) for field in stored),
+            params_keys=tuple(sorted(known.params)),
+            waiting_for_param=known.waiting_for_param,
+            active_ms=int(stored[b"active_ms"]),
+            expires_ms=int(stored[b"expires_ms"]),
+            queued=stored[b"queued"].decode() if b"queued" in stored else None,
+        )
+    except (Undecodable, KeyError, ValueError) as cause:
+        raise corrupt(session_id, cause, stored.get(b"epoch", b"").decode("utf-8", "replace")) from None
+
+
+def telemetry(known: SessionInfo | None) -> dict[str, Any]:
+    """Numbers and names of a session, fit for a log."""
+    return {
+        "history_count": 0 if known is None else known.window_count,
+        "params_keys": [] if known is None else list(known.params_keys),
+        "waiting_for_param": None if known is None else known.waiting_for_param,
+    }
+
+
+def page(session_id: str, reply: Sequence[Any]) -> tuple[str, list[Message]] | None:
+    """(epoch, messages) of the page script; None where there is no session."""
+    if not reply:
+        return None
+    epoch, start_seq, *elements = reply
+    try:
+        return epoch.decode(), decode_messages(elements, start_seq, epoch.decode())
+    except Undecodable as cause:
+        raise corrupt(session_id, cause, epoch.decode()) from None

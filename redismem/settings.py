@@ -1,0 +1,119 @@
+"""Settings: the only place that reads the environment (`REDISMEM_*`).
+
+A value from the environment that is out of range or unreadable is replaced by its default, with one logged warning that
+names the variable. The same value given in code raises InvalidSettings.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Annotated, Any, Self
+
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
+from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+
+from redismem.errors import InvalidSettings
+
+log = logging.getLogger("redismem")
+
+_PREFIX = "REDISMEM_"
+
+
+class _Environment(EnvSettingsSource):
+    """The environment without the values that cannot be used."""
+
+    def __call__(self) -> dict[str, Any]:
+        usable: dict[str, Any] = {}
+        for name, value in super().__call__().items():
+            field = self.settings_cls.model_fields[name]
+            adapter: TypeAdapter[Any] = TypeAdapter(Annotated[field.annotation, *field.metadata])  # type: ignore[arg-type]
+            try:
+                usable[name] = adapter.validate_python(value)
+            except ValidationError as refused:
+                self._fall_back(name, refused.errors()[0]["msg"])
+        threshold = usable.get("threshold", self.settings_cls.model_fields["threshold"].default)
+        recent_limit = usable.get("recent_limit", self.settings_cls.model_fields["recent_limit"].default)
+        if recent_limit > threshold:
+            for name in ("threshold", "recent_limit"):
+                if usable.pop(name, None) is not None:
+                    self._fall_back(name, f"recent_limit {recent_limit} is over threshold {threshold}")
+        return usable
+
+    def _fall_back(self, name: str, why: str) -> None:
+        default = self.settings_cls.model_fields[name].default
+        log.warning("%s%s is not usable (%s); using the default, %r", _PREFIX, name.upper(), why, default)
+
+
+class Settings(BaseSettings):
+    """Every number that can be tuned. Given in code first, then `REDISMEM_<NAME>`, then the default.
+
+    Raises InvalidSettings for a value given in code that is out of range.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix=_PREFIX, frozen=True, extra="forbid", hide_input_in_errors=True, str_strip_whitespace=True
+    )
+
+    url: str | None = Field(None, description="where Redis is; without it the embedded store", repr=False)
+    threshold: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        10, description="messages a window may hold before the older ones are due for a summary"
+    )
+    recent_limit: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        6, description="newest messages that stay verbatim; at most the threshold"
+    )
+    timeout_s: Annotated[float, Field(ge=0.001, le=10 * 365 * 86_400)] = Field(
+        86_400, description="seconds without activity after which a session may be removed"
+    )
+    max_sessions: Annotated[int, Field(ge=1, le=1_000_000_000)] = Field(
+        1_000, description="sessions a namespace may hold"
+    )
+    shards: Annotated[int, Field(ge=1, le=4_096)] = Field(
+        64, description="hash tags the sessions are spread over; fixed once a namespace is used"
+    )
+    max_message_bytes: Annotated[int, Field(ge=64, le=64 * 1024 * 1024)] = Field(
+        1024 * 1024, description="stored size of one message"
+    )
+    max_batch_count: Annotated[int, Field(ge=1, le=1_000)] = Field(1_000, description="messages in one append")
+    max_window_count: Annotated[int, Field(ge=10, le=1_000_000)] = Field(
+        10_000, description="messages a window may hold; an append beyond it is refused"
+    )
+    max_value_bytes: Annotated[int, Field(ge=16, le=16 * 1024 * 1024)] = Field(
+        64 * 1024, description="stored size of one state value"
+    )
+    max_params_count: Annotated[int, Field(ge=1, le=10_000)] = Field(256, description="params a session may hold")
+    deadline_s: Annotated[float, Field(ge=0.01, le=600)] = Field(
+        5, description="seconds a call may take, all its attempts together"
+    )
+    attempt_s: Annotated[float, Field(ge=0.01, le=600)] = Field(1, description="seconds one attempt may take")
+    max_connections: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        64, description="connections of one Memory; further calls wait for one"
+    )
+
+    def __init__(self, **given: Any) -> None:
+        try:
+            super().__init__(**given)
+        except ValidationError as refused:
+            lines = (f"{'.'.join(map(str, error['loc'])) or 'settings'}: {error['msg']}" for error in refused.errors())
+            raise InvalidSettings("; ".join(lines)) from None
+
+    @model_validator(mode="after")
+    def _recent_within_threshold(self) -> Self:
+        if self.recent_limit > self.threshold:
+            raise ValueError(f"recent_limit {self.recent_limit} is over threshold {self.threshold}")
+        return self
+
+    @property
+    def timeout_ms(self) -> int:
+        return int(self.timeout_s * 1000)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        del env_settings, dotenv_settings, file_secret_settings
+        return init_settings, _Environment(settings_cls)

@@ -1,0 +1,53 @@
+"""How a call travels. A transport sends commands and brings back the replies, once; trying again is the memory's.
+
+`run` sends commands about one slot, as one MULTI/EXEC where there are several, in one write. `run_each` sends
+independent commands, each to where its first key lives, in as few writes as there are nodes. Both give one reply a
+command; an error reply is a ServerError in its place, and a ServerError or ConnectionLost is raised where no reply came
+at all. `load` makes a script known. Cancelling a call never gives its reply to another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from redismem.calls import Command
+from redismem.settings import Settings
+
+
+class Transport(Protocol):
+    """What carries calls. One for blocking callers has the same methods; they block and never suspend."""
+
+    async def run(self, commands: Sequence[Command], timeout_s: float) -> list[Any]: ...
+
+    async def run_each(self, commands: Sequence[Command], timeout_s: float) -> list[Any]: ...
+
+    async def load(self, source: bytes, timeout_s: float) -> None: ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+    async def aclose(self) -> None: ...
+
+
+def connect(url: str | None, client: Any, settings: Settings) -> Transport:
+    """Over the caller's client, else to the URL, else to a new embedded store. Raises InvalidSettings."""
+    from redismem.transport import embedded, redis_py
+
+    if client is not None:
+        return redis_py.RedisPy(client, owned=False)
+    if url is not None:
+        return redis_py.RedisPy.from_url(url, max_connections=settings.max_connections, attempt_s=settings.attempt_s)
+    return embedded.embedded()
+
+
+def connect_blocking(url: str | None, client: Any, settings: Settings) -> Transport:
+    """The same for blocking callers."""
+    from redismem.transport import embedded, redis_py
+
+    if client is not None:
+        return redis_py.BlockingRedisPy(client, owned=False)
+    if url is not None:
+        return redis_py.BlockingRedisPy.from_url(
+            url, max_connections=settings.max_connections, attempt_s=settings.attempt_s
+        )
+    return embedded.blocking_embedded()

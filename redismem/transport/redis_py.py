@@ -1,0 +1,190 @@
+"""Calls over a redis-py client: one of ours, one that the caller brings, or fakeredis'."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import redis
+import redis.asyncio
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from redismem.calls import Command
+from redismem.errors import ConnectionLost, InvalidSettings, ServerError
+
+# redis-py turns these replies into classes and drops their first word.
+_WORDS: tuple[tuple[type[Exception], str], ...] = (
+    (redis.exceptions.NoScriptError, "NOSCRIPT"),
+    (redis.exceptions.BusyLoadingError, "LOADING"),
+    (redis.exceptions.ReadOnlyError, "READONLY"),
+    (redis.exceptions.OutOfMemoryError, "OOM"),
+    (redis.exceptions.MasterDownError, "MASTERDOWN"),
+    (redis.exceptions.ClusterDownError, "CLUSTERDOWN"),
+    (redis.exceptions.TryAgainError, "TRYAGAIN"),
+    (redis.exceptions.AskError, "ASK"),
+    (redis.exceptions.MovedError, "MOVED"),
+    (redis.exceptions.ExecAbortError, "EXECABORT"),
+    (redis.exceptions.NoPermissionError, "NOPERM"),
+    (redis.exceptions.AuthenticationWrongNumberOfArgsError, "WRONGPASS"),
+    (redis.exceptions.AuthenticationError, "NOAUTH"),
+)
+
+
+def _server_error(error: Exception) -> ServerError | ConnectionLost:
+    """The reply behind a redis-py exception. Drops the text of errors that redis-py annotates with the arguments."""
+    for kind, word in _WORDS:
+        if isinstance(error, kind):
+            return ServerError(word, word)
+    if isinstance(error, redis.exceptions.DataError):
+        raise error
+    if isinstance(error, redis.exceptions.ResponseError):
+        text = str(error)
+        if text.startswith("Command #"):
+            text = text.rpartition("caused error: ")[2]
+        return ServerError(text.partition(" ")[0], text)
+    return ConnectionLost(type(error).__name__)
+
+
+def _answers(answers: Sequence[Any]) -> list[Any]:
+    return [_server_error(answer) if isinstance(answer, Exception) else answer for answer in answers]
+
+
+# What redis-py raises where the outcome is unknown. AttributeError and TypeError come out of its cluster client while
+# slots move.
+_LOST = (redis.exceptions.RedisError, OSError, TimeoutError, AttributeError, TypeError)
+
+
+def _options(max_connections: int, attempt_s: float, retry: Any) -> dict[str, Any]:
+    return {
+        "max_connections": max_connections,
+        "timeout": attempt_s,
+        "socket_timeout": attempt_s,
+        "socket_connect_timeout": attempt_s,
+        "socket_keepalive": True,
+        # redis-py would repeat writes whose reply was lost, without an id.
+        "retry": retry,
+    }
+
+
+def refuse_decoding_client(client: Any) -> None:
+    """Raises InvalidSettings for a client that turns replies into text."""
+    pool = getattr(client, "connection_pool", None)
+    options = getattr(pool, "connection_kwargs", None) or getattr(client, "connection_kwargs", None) or {}
+    if options.get("decode_responses"):
+        raise InvalidSettings("the client must be made with decode_responses=False: messages are bytes")
+
+
+class RedisPy:
+    """Over `redis.asyncio`: standalone, Sentinel, Cluster, or fakeredis' FakeAsyncRedis."""
+
+    def __init__(self, client: Any, *, owned: bool) -> None:
+        refuse_decoding_client(client)
+        self._client = client
+        self._owned = owned
+
+    @classmethod
+    def from_url(cls, url: str, *, max_connections: int, attempt_s: float) -> RedisPy:
+        """A client of our own. Raises InvalidSettings for a URL that redis-py does not understand."""
+        options = _options(max_connections, attempt_s, redis.asyncio.retry.Retry(NoBackoff(), 0))
+        try:
+            pool = redis.asyncio.BlockingConnectionPool.from_url(url, **options)
+        except ValueError as refused:
+            raise InvalidSettings(f"the Redis URL is not usable: {refused}") from None
+        return cls(redis.asyncio.Redis(connection_pool=pool), owned=True)
+
+    async def run(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+        try:
+            async with asyncio.timeout(timeout_s):
+                if len(commands) == 1:
+                    return [await self._client.execute_command(*commands[0])]
+                return await self._pipeline(commands, transaction=True)
+        except _LOST as error:
+            raise _server_error(error) from None
+
+    async def run_each(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._pipeline(commands, transaction=False)
+        except _LOST as error:
+            raise _server_error(error) from None
+
+    async def _pipeline(self, commands: Sequence[Command], *, transaction: bool) -> list[Any]:
+        pipeline = self._client.pipeline(transaction=transaction)
+        for command in commands:
+            pipeline.execute_command(*command)
+        return _answers(await pipeline.execute(raise_on_error=False))
+
+    async def load(self, source: bytes, timeout_s: float) -> None:
+        # "SCRIPT LOAD" as one word: so redis-py's cluster client sends it to every primary.
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._client.execute_command("SCRIPT LOAD", source)
+        except _LOST as error:
+            raise _server_error(error) from None
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def aclose(self) -> None:
+        if self._owned:
+            await self._client.aclose()
+            await self._client.connection_pool.disconnect()
+
+
+class BlockingRedisPy:
+    """Over `redis.Redis` or fakeredis' FakeRedis: blocks, and never suspends."""
+
+    def __init__(self, client: Any, *, owned: bool) -> None:
+        refuse_decoding_client(client)
+        self._client = client
+        self._owned = owned
+
+    @classmethod
+    def from_url(cls, url: str, *, max_connections: int, attempt_s: float) -> BlockingRedisPy:
+        """As RedisPy.from_url."""
+        options = _options(max_connections, attempt_s, Retry(NoBackoff(), 0))
+        try:
+            pool = redis.BlockingConnectionPool.from_url(url, **options)
+        except ValueError as refused:
+            raise InvalidSettings(f"the Redis URL is not usable: {refused}") from None
+        return cls(redis.Redis(connection_pool=pool), owned=True)
+
+    async def run(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+        del timeout_s  # the socket's own timeout, attempt_s, bounds each read
+        try:
+            if len(commands) == 1:
+                return [self._client.execute_command(*commands[0])]
+            return self._pipeline(commands, transaction=True)
+        except _LOST as error:
+            raise _server_error(error) from None
+
+    async def run_each(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+        del timeout_s
+        try:
+            return self._pipeline(commands, transaction=False)
+        except _LOST as error:
+            raise _server_error(error) from None
+
+    def _pipeline(self, commands: Sequence[Command], *, transaction: bool) -> list[Any]:
+        pipeline = self._client.pipeline(transaction=transaction)
+        for command in commands:
+            pipeline.execute_command(*command)
+        return _answers(pipeline.execute(raise_on_error=False))
+
+    async def load(self, source: bytes, timeout_s: float) -> None:
+        del timeout_s
+        try:
+            self._client.execute_command("SCRIPT LOAD", source)
+        except _LOST as error:
+            raise _server_error(error) from None
+
+    async def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)  # noqa: ASYNC251 (there is no event loop)
+
+    async def aclose(self) -> None:
+        if self._owned:
+            self._client.close()
+            self._client.connection_pool.disconnect()

@@ -1,0 +1,68 @@
+"""A redis-server of the tests' own: on loopback, on a free port, in a folder that it may lose."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import redis
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class RedisServer:
+    """Started by `start()`, and again after `kill()`: with AOF it comes back with its data."""
+
+    def __init__(self, folder: Path, *, aof: bool = False, options: tuple[str, ...] = ()) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self._options = ("--appendonly", "yes" if aof else "no", *options)
+        self._running: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._running is not None
+        return self._running.pid
+
+    def start(self) -> RedisServer:
+        binary = shutil.which("redis-server")
+        assert binary, "redis-server is not installed; `make test` installs it"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        command = [binary, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", ""]
+        with (self.folder / "redis.log").open("ab") as log:
+            self._running = subprocess.Popen([*command, *self._options], stdout=log, stderr=log)
+        self.wait()
+        return self
+
+    def wait(self, deadline_s: float = 20) -> None:
+        """Until it answers and has loaded its data."""
+        until = time.monotonic() + deadline_s
+        with redis.Redis(port=self.port) as client:
+            while True:
+                try:
+                    client.ping()
+                    return
+                except (redis.ConnectionError, redis.exceptions.BusyLoadingError):
+                    assert self._running is not None
+                    assert self._running.poll() is None, (self.folder / "redis.log").read_text()[-2000:]
+                    assert time.monotonic() < until, "redis-server did not answer in time"
+                    time.sleep(0.005)  # between two looks at a condition that has a deadline
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash would."""
+        assert self._running is not None
+        self._running.kill()
+        self._running.wait()
+        self._running = None
+
+    def stop(self) -> None:
+        if self._running is not None:
+            self.kill()
