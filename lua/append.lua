@@ -36,6 +36,13 @@ end
 local old = redis.call('HMGET', state, 'epoch', 'first_seq', 'message_count', 'tokens', 'active_ms', 'expires_ms',
   'queued', 'evicting', 'ids_a', 'ids_b', 'ids_c')
 local epoch, first_seq, total = old[1], tonumber(old[2] or 1), tonumber(old[3] or 0)
+if epoch then
+  for at = 2, 6 do
+    if not tonumber(old[at]) then return redis.error_reply('CORRUPT not a number') end
+  end
+elseif redis.call('EXISTS', messages, state) > 0 then
+  return redis.error_reply('CORRUPT no epoch')
+end
 
 -- Ten bytes an append, oldest first: its token, then its message count, the top bit set where it created the session.
 local ids = (old[9] or '') .. (old[10] or '') .. (old[11] or '')
@@ -64,7 +71,6 @@ if set_count > 0 and redis.call('HLEN', state) + set_count > tonumber(field_limi
   for at = from + 1, from + 2 * set_count, 2 do fields = fields + 1 - redis.call('HEXISTS', state, ARGV[at]) end
   if fields > tonumber(field_limit) then return redis.error_reply('FIELDS ' .. fields) end
 end
-if not epoch and redis.call('EXISTS', messages, state) > 0 then return redis.error_reply('CORRUPT no epoch') end
 
 -- From here on only writes, and the one that can be refused (the type of messages, memory) before the others.
 local length = window

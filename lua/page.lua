@@ -8,14 +8,15 @@
 --   limit
 --   with_originals  1 or 0
 -- REPLY epoch start_seq, then the messages; nothing at all where there is no session
--- ERROR
+-- ERROR CORRUPT
 local messages, state, originals = unpack(KEYS)
 local before_seq, limit, with_originals = unpack(ARGV)
-local seen = redis.call('HMGET', state, 'epoch', 'first_seq', 'message_count')
+local seen = redis.call('HMGET', state, 'epoch', 'first_seq', 'message_count', 'with_originals')
 if not seen[1] then return {} end
+if not (tonumber(seen[2]) and tonumber(seen[3])) then return redis.error_reply('CORRUPT not a number') end
 local first_seq = tonumber(seen[2])
 local oldest = first_seq
-if with_originals == '1' then oldest = first_seq - redis.call('LLEN', originals) end
+if with_originals == '1' and seen[4] then oldest = first_seq - redis.call('LLEN', originals) end
 local stop = math.min(tonumber(before_seq) or math.huge, seen[3] + 1)
 local start = math.max(oldest, stop - limit)
 local reply = {seen[1], start}

@@ -24,6 +24,7 @@ Command = tuple[bytes | str | int, ...]
 # Fields of a state that are not params: what append.lua and the workers keep there.
 _OTHER_FIELDS_COUNT = 32
 _NAME_BYTES = 256
+_MOST = 1 << 53
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +214,7 @@ class SessionCalls:
             append_token(id),
             nonce(),
             settings.timeout_ms,
-            settings.threshold,
+            settings.overdue_count,
             settings.max_window_count,
             settings.max_params_count + _OTHER_FIELDS_COUNT,
             b"" if expect is None else expect,
@@ -232,8 +233,9 @@ class SessionCalls:
         def decode(stored: Any, elements: Any) -> Context:
             return replies.context(keys.session_id, settings.recent_limit, replies.fields(stored), elements, limit)
 
-        first = 0 if limit is None else -limit
-        commands = (("HGETALL", keys.state), ("LRANGE", keys.messages, first, -1))
+        # Zero from the end would be all of it.
+        first, last = (1, 0) if limit == 0 else (-min(limit or 0, _MOST), -1)
+        commands = (("HGETALL", keys.state), ("LRANGE", keys.messages, first, last))
         return Call(keys.session_id, commands, decode)
 
     def page(
@@ -256,7 +258,7 @@ class SessionCalls:
             found = replies.fields(stored)
             try:
                 return replies.state(found)
-            except Undecodable as cause:
+            except (Undecodable, ValueError) as cause:
                 epoch = found.get(b"epoch", b"").decode("utf-8", "replace")
                 raise replies.corrupt(keys.session_id, cause, epoch) from None
 
@@ -290,18 +292,22 @@ class SessionCalls:
         command = evalsha(script, (keys.messages, keys.state, keys.originals, *indexes), (keys.session, epoch))
         return Call(keys.session_id, (command,), bool, script)
 
-    def prune(self, context: Context, max_messages: int) -> Call[int] | None:
+    def window(self) -> Call[tuple[str, list[Message]] | None]:
+        """All messages of the window, with the epoch; a script, so it is answered where memory has run out."""
+        return self.page(_MOST)
+
+    def prune(self, epoch: str, window: Sequence[Message], max_messages: int) -> Call[int] | None:
         """Drops the oldest of this window: how many, 0 where it has changed since. None: there is nothing to drop."""
         keys = self.keys
         script = scripts.load("prune")
-        dropped = context.messages[: cut_before(context.messages, max(0, len(context.messages) - max_messages))]
+        dropped = window[: cut_before(window, max(0, len(window) - max_messages))]
         if not dropped:
             return None
         tokens = sum(message.tokens for message in dropped)
         command = evalsha(
             script,
             (keys.messages, keys.state, keys.originals),
-            (context.epoch, context.first_seq, len(dropped), tokens),
+            (epoch, dropped[0].seq, len(dropped), tokens, nonce()),
         )
         return Call(keys.session_id, (command,), lambda reply: len(dropped) if reply else 0, script)
 
@@ -333,17 +339,25 @@ def ping() -> Call[bool]:
     return Call(None, (("PING",),), bool)
 
 
-def record_shards(keys: Keys) -> Call[None]:
-    """Records the number of shards with the first caller; refuses a namespace that has another. Raises WrongShards."""
+def recorded_shards(keys: Keys) -> Call[bool]:
+    """Whether the number of shards is recorded; refuses a namespace that has another. Raises WrongShards."""
 
-    def decode(_: Any, recorded: Any) -> None:
-        if int(recorded) != keys.shard_count:
+    def decode(recorded: Any) -> bool:
+        if recorded is not None and int(recorded) != keys.shard_count:
             raise WrongShards(
                 f"namespace {keys.namespace} has {int(recorded)} shards, the settings say {keys.shard_count}: "
                 f"set shards={int(recorded)}"
             )
+        return recorded is not None
 
-    return Call(None, (("SETNX", keys.shards_record, keys.shard_count), ("GET", keys.shards_record)), decode)
+    return Call(None, (("GET", keys.shards_record),), decode)
+
+
+def record_shards(keys: Keys) -> Call[bool]:
+    """Records the number of shards, for the first caller; then as `recorded_shards`."""
+    recorded = recorded_shards(keys)
+    commands = (("SETNX", keys.shards_record, keys.shard_count), *recorded.commands)
+    return Call(None, commands, lambda _, answer: recorded.decode(answer))
 
 
 def server_time_ms() -> Call[int]:

@@ -23,6 +23,8 @@ class Receipt:
     total: int
     created: bool
     duplicate: bool
+    window_count: int = field(default=-1, compare=False, repr=False)
+    """Messages in the window after it; -1 for a duplicate."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -103,6 +105,8 @@ class Context:
     epoch: str
     """"" where there is no session."""
     recent_limit: int
+    summary_version: str = ""
+    """Changes when a summary is committed, and only then: till then the start of the context stays the same."""
     receipt: Receipt | None = None
     """Of the append that this context came back from."""
 

@@ -12,6 +12,7 @@ RedismemError
 ├── CorruptSession      stored bytes that cannot be read, and could not be set aside
 ├── UnsupportedFormat   bytes written by a newer release than this one
 ├── StoreUnavailable    Redis did not take the call before the deadline; with append's id it is safe to try again
+├── ModelFailed         a model gave no usable text; the messages stay as they are
 └── ScriptFailed        a script stopped half way: a defect, never retried
 
 Every refusal happens before anything is written. Texts name the session, the limit and a value's size, never the value.
@@ -85,6 +86,29 @@ class StoreUnavailable(RedismemError):
     def __init__(self, text: str, session_id: str | None = None, reason: str = "") -> None:
         super().__init__(text, session_id)
         self.reason = reason
+
+
+class ModelFailed(RedismemError):
+    """An attempt at a model gave no usable text. The text names the provider and a status, never a message or key.
+
+    `retry_after_s`: how long the provider asks to wait, or None. `permanent`: the same request will be refused again
+    until somebody changes the configuration or the transcript. `counts`: False where the provider only asked to wait,
+    so that the attempt is not one of the few that a session has.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        session_id: str | None = None,
+        *,
+        retry_after_s: float | None = None,
+        permanent: bool = False,
+        counts: bool = True,
+    ) -> None:
+        super().__init__(text, session_id)
+        self.retry_after_s = retry_after_s
+        self.permanent = permanent
+        self.counts = counts
 
 
 class ScriptFailed(RedismemError):

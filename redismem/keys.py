@@ -106,6 +106,11 @@ def new_session_id() -> str:
     return str(uuid.UUID(int=number))
 
 
+def session_hash(session_id: str) -> str:
+    """What a log says of a session: enough to find it by, nothing to read from it."""
+    return hashlib.blake2b(session_id.encode(), digest_size=6).hexdigest()
+
+
 def append_token(append_id: object) -> bytes:
     """The 8 bytes by which a session remembers an append: a hash of the caller's id, or random ones without an id.
 

@@ -14,6 +14,7 @@ from redismem.context import SessionEntry, SessionPage
 from redismem.keys import Keys
 
 _LIMIT = 10_000
+_FOREIGN_CURSOR = "this cursor was not given by sessions()"
 
 
 def count(keys: Keys, since_ms: int) -> Call[int]:
@@ -41,7 +42,7 @@ def page(keys: Keys, limit: int, cursor: str | None) -> Call[SessionPage]:
         found = (
             entry
             for answer in answers
-            for entry in _entries(answer)
+            for entry in entries(answer)
             if after_ms is None or (entry.active_ms, entry.session_id) < (after_ms, after_id)
         )
         merged = heapq.nlargest(limit + 1, found, key=lambda entry: (entry.active_ms, entry.session_id))
@@ -55,7 +56,7 @@ def page(keys: Keys, limit: int, cursor: str | None) -> Call[SessionPage]:
     return Call(None, commands, decode)
 
 
-def _entries(answer: Any) -> Iterator[SessionEntry]:
+def entries(answer: Any) -> Iterator[SessionEntry]:
     """Of ZREVRANGEBYSCORE WITHSCORES: pairs with RESP3, a flat list with RESP2."""
     flat = (
         answer if not answer or not isinstance(answer[0], list | tuple) else [item for pair in answer for item in pair]
@@ -72,6 +73,8 @@ def _sealed(last: SessionEntry, ties: int) -> str:
 def _opened(cursor: str) -> tuple[int, str, int]:
     try:
         after_ms, after_id, ties = json.loads(base64.urlsafe_b64decode(cursor.encode()))
-        return int(after_ms), str(after_id), int(ties)
     except (binascii.Error, ValueError, TypeError) as cause:
-        raise ValueError("this cursor was not given by sessions()") from cause
+        raise ValueError(_FOREIGN_CURSOR) from cause
+    if [type(part) for part in (after_ms, after_id, ties)] != [int, str, int] or abs(after_ms) > 1 << 53 or ties < 0:
+        raise ValueError(_FOREIGN_CURSOR)
+    return after_ms, after_id, ties

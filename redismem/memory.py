@@ -6,10 +6,10 @@ What is said to Redis stands in `calls`, what may be retried in `attempts`. Here
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from redismem import calls, listing, transport
 from redismem.attempts import Attempts
@@ -28,6 +28,16 @@ log = logging.getLogger("redismem")
 T = TypeVar("T")
 
 
+class Companion(Protocol):
+    """Workers that live with a memory: `redismem.scheduler.Scheduler`."""
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    def appended(self, session_id: str, receipt: Receipt) -> None: ...
+
+
 class Memory:
     """The sessions of one namespace. Fit for any number of tasks at once: make one a process, close it at the end."""
 
@@ -43,6 +53,7 @@ class Memory:
         self._transport = transport
         self._count_tokens = count_tokens
         self._shards_agreed = False
+        self.companion: Companion | None = None
 
     @classmethod
     def connect(
@@ -53,19 +64,31 @@ class Memory:
         settings: Settings | None = None,
         client: Any = None,
         count_tokens: TokenCounter | None = None,
+        workers: bool | Callable[[Memory], Companion] = False,
     ) -> Memory:
         """A memory on the Redis at `url`; without one on `REDISMEM_URL`'s, and without that on a new embedded store.
 
         `client`: a redis.asyncio client to use instead, which stays yours to close. `count_tokens`: called with each
-        message's dict. No I/O happens here; `async with` checks that Redis answers and has as many shards.
+        message's dict. `workers`: True to summarise and evict in this process too, as the settings say; or what makes
+        the workers, such as `partial(Scheduler, strategy=mine)`. They run while the memory is open.
+        No I/O happens here; `async with` checks that Redis answers and has as many shards.
         Raises InvalidSessionId for the namespace, InvalidSettings.
         """
         settings = settings or Settings()
-        return cls(transport.connect(url or settings.url, client, settings), namespace, settings, count_tokens)
+        memory = cls(transport.connect(url or settings.url, client, settings), namespace, settings, count_tokens)
+        if workers is True:
+            from redismem.scheduler import Scheduler  # the one arrow back: this is where a memory is put together
+
+            memory.companion = Scheduler.of_settings(memory)
+        elif workers is not False:
+            memory.companion = workers(memory)
+        return memory
 
     async def __aenter__(self) -> Self:
         try:
             await self._agree_on_shards()
+            if self.companion is not None:
+                await self.companion.start()
         except BaseException:
             await self.aclose()
             raise
@@ -78,6 +101,8 @@ class Memory:
 
     async def aclose(self) -> None:
         """Closes the connections; a client that the caller brought stays open."""
+        if self.companion is not None:
+            await self.companion.stop()
         await self._transport.aclose()
 
     def session(self, session_id: str) -> Session:
@@ -95,7 +120,7 @@ class Memory:
 
     async def count(self, now_ms: int | None = None) -> int:
         """Live sessions of the namespace: those active within the timeout. `now_ms`: the server's clock."""
-        now_ms = await self.run(calls.server_time_ms()) if now_ms is None else now_ms
+        now_ms = await self.server_time_ms() if now_ms is None else now_ms
         return await self.run(listing.count(self.keys, now_ms - self.settings.timeout_ms), each=True)
 
     async def sessions(self, limit: int = 100, cursor: str | None = None) -> SessionPage:
@@ -119,8 +144,29 @@ class Memory:
                 load = call.script if call.needs_loading(failure) else None
             await self._transport.sleep(pause_s)
 
+    async def run_healing(self, session_id: str, call: Call[T]) -> T:
+        """Sends a call; sets a session that cannot be read aside, and sends the call again: it finds a new session."""
+        try:
+            return await self.run(call)
+        except CorruptSession as corrupt:
+            aside = SessionCalls(self.keys.session(session_id), self.settings).set_aside(corrupt.epoch, now_ms())
+            await self.run(aside)
+            log.error("set aside and started afresh: %s", corrupt)
+        return await self.run(call)
+
+    async def server_time_ms(self) -> int:
+        """The server's clock. Raises StoreUnavailable."""
+        return await self.run(calls.server_time_ms())
+
+    def appended(self, session_id: str, receipt: Receipt | None) -> None:
+        """Tells the workers of this process, where there are any, what an append did."""
+        if self.companion is not None and receipt is not None and not receipt.duplicate:
+            self.companion.appended(session_id, receipt)
+
     async def _agree_on_shards(self) -> None:
-        await self.run(calls.record_shards(self.keys))
+        # Looked at first: a store that takes no writes can still be read, and cleared where memory has run out.
+        if not await self.run(calls.recorded_shards(self.keys)):
+            await self.run(calls.record_shards(self.keys))
         self._shards_agreed = True
 
 
@@ -163,7 +209,9 @@ class Session:
         change = self._calls.change(
             merge=merge, waiting=waiting, last_intent=last_intent, last_result=last_result, plan=plan
         )
-        return await self._run(self._calls.append(messages, id, expect, change, now_ms))
+        receipt = await self._run(self._calls.append(messages, id, expect, change, now_ms))
+        self._memory.appended(self.id, receipt)
+        return receipt
 
     async def append_and_read(
         self,
@@ -181,7 +229,9 @@ class Session:
         change = self._calls.change(
             merge=merge, waiting=waiting, last_intent=last_intent, last_result=last_result, plan=plan
         )
-        return await self._run(self._calls.append_and_read(messages, id, expect, change, now_ms))
+        context = await self._run(self._calls.append_and_read(messages, id, expect, change, now_ms))
+        self._memory.appended(self.id, context.receipt)
+        return context
 
     async def read(
         self, limit: int | None = None, before: int | datetime | None = None, max_tokens: int | None = None
@@ -212,7 +262,8 @@ class Session:
     async def clear(self, missing_ok: bool = True) -> bool:
         """Removes everything of the session. False where there was none; raises SessionNotFound unless `missing_ok`."""
         epoch = await self._run(self._calls.epoch())
-        cleared = await self._run(self._calls.clear(epoch))
+        # A session that was seen and is gone counts as cleared: the first reply may have been lost.
+        cleared = await self._run(self._calls.clear(epoch)) or epoch != ""
         if not cleared and not missing_ok:
             raise SessionNotFound("there is no such session to clear", self.id)
         return cleared
@@ -224,10 +275,10 @@ class Session:
         """
         check(max_messages)
         while True:
-            context = await self._run(self._calls.read())
-            if not context.epoch:
+            found = await self._run(self._calls.window())
+            if found is None:
                 raise SessionNotFound("there is no such session to prune", self.id)
-            call = self._calls.prune(context, max_messages)
+            call = self._calls.prune(*found, max_messages)
             if call is None:
                 return 0
             dropped = await self._run(call)
@@ -305,10 +356,4 @@ class Session:
         await self.update(plan=value)
 
     async def _run(self, call: Call[T]) -> T:
-        """Sends a call; sets a session that cannot be read aside, and sends the call again: it finds a new session."""
-        try:
-            return await self._memory.run(call)
-        except CorruptSession as corrupt:
-            await self._memory.run(self._calls.set_aside(corrupt.epoch, now_ms()))
-            log.error("set aside and started afresh: %s", corrupt)
-        return await self._memory.run(call)
+        return await self._memory.run_healing(self.id, call)

@@ -50,9 +50,9 @@ def receipt(session_id: str, reply: Sequence[Any]) -> Receipt:
         raise CorruptSession(
             f"the window holds {window_count} messages, expected {last_seq - window_first_seq + 1}",
             session_id,
-            epoch.decode(),
+            epoch.decode("utf-8", "replace"),
         )
-    return Receipt(first_seq, last_seq, last_seq, created == 1, duplicate == 1)
+    return Receipt(first_seq, last_seq, last_seq, created == 1, duplicate == 1, window_count)
 
 
 def fields(reply: Any) -> dict[bytes, bytes]:
@@ -69,11 +69,10 @@ def context(
     stored: Mapping[bytes, bytes],
     elements: Sequence[bytes],
     limit: int | None = None,
-    receipt: Receipt | None = None,
 ) -> Context:
     """Of the state and the newest `limit` elements of the window. Raises CorruptSession, UnsupportedFormat."""
     if not stored and not elements:
-        return Context(session_id, [], [], State(), 0, 1, 0, "", recent_limit, receipt)
+        return Context(session_id, [], [], State(), 0, 1, 0, "", recent_limit)
     epoch = ""
     try:
         epoch = stored[b"epoch"].decode()
@@ -93,7 +92,7 @@ def context(
             total,
             epoch,
             recent_limit,
-            receipt,
+            stored.get(b"committed", b"").decode(),
         )
     except (Undecodable, KeyError, ValueError, TypeError) as cause:
         raise corrupt(session_id, cause, epoch) from None

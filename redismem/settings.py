@@ -7,9 +7,9 @@ names the variable. The same value given in code raises InvalidSettings.
 from __future__ import annotations
 
 import logging
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, SecretStr, TypeAdapter, ValidationError, model_validator
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from redismem.errors import InvalidSettings
@@ -64,6 +64,51 @@ class Settings(BaseSettings):
     timeout_s: Annotated[float, Field(ge=0.001, le=10 * 365 * 86_400)] = Field(
         86_400, description="seconds without activity after which a session may be removed"
     )
+    strategy: Literal["summarize", "trim", "none"] = Field(
+        "summarize", description="what becomes of the older messages: summarize, trim (they are dropped), none"
+    )
+    threshold_tokens: Annotated[int, Field(ge=0, le=100_000_000)] = Field(
+        0, description="tokens a window may hold before it is overdue as well; 0 for no such limit"
+    )
+    summaries_limit: Annotated[int, Field(ge=1, le=100)] = Field(
+        4, description="summaries a session may have before the oldest are folded into one"
+    )
+    keep_originals: bool = Field(False, description="whether summarised messages stay readable")
+    originals_timeout_s: Annotated[float, Field(ge=0.001, le=10 * 365 * 86_400)] = Field(
+        7 * 86_400, description="seconds that kept originals live after the last summary"
+    )
+    open_call_s: Annotated[float, Field(ge=0, le=86_400)] = Field(
+        600, description="seconds a tool call without a result is waited for before it may be summarised"
+    )
+    model_provider: Literal["extractive", "openai", "gemini", "anthropic"] = Field(
+        "extractive", description="who writes summaries; extractive needs no model and no network"
+    )
+    model: str | None = Field(None, description="the model's name; required with a provider other than extractive")
+    model_api_key: SecretStr | None = Field(None, description="the provider's key")
+    model_base_url: str | None = Field(None, description="where the provider's paths begin, if not at its own address")
+    model_allow_http: bool = Field(False, description="whether that address may do without TLS")
+    model_max_tokens_field: Literal["max_completion_tokens", "max_tokens"] = Field(
+        "max_completion_tokens", description="what an OpenAI-compatible server calls the limit of its answer"
+    )
+    summary_tokens: Annotated[int, Field(ge=16, le=100_000)] = Field(
+        500, description="length a summary is asked to have"
+    )
+    lease_s: Annotated[float, Field(ge=0.05, le=3_600)] = Field(
+        30, description="seconds a worker may be silent before another takes over its session"
+    )
+    summary_timeout_s: Annotated[float, Field(ge=0.05, le=3_600)] = Field(
+        120, description="seconds a summary may take, all its requests together"
+    )
+    max_summary_bytes: Annotated[int, Field(ge=64, le=1024 * 1024)] = Field(
+        16 * 1024, description="size of a summary's text"
+    )
+    max_attempts: Annotated[int, Field(ge=1, le=100)] = Field(
+        5, description="failed attempts at a summary before a session is listed as dead"
+    )
+    max_backoff_s: Annotated[float, Field(ge=0.001, le=86_400)] = Field(
+        300, description="longest pause before the next attempt at a summary"
+    )
+    tick_s: Annotated[float, Field(ge=0.01, le=3_600)] = Field(1, description="seconds between two looks at the queues")
     max_sessions: Annotated[int, Field(ge=1, le=1_000_000_000)] = Field(
         1_000, description="sessions a namespace may hold"
     )
@@ -105,6 +150,11 @@ class Settings(BaseSettings):
     @property
     def timeout_ms(self) -> int:
         return int(self.timeout_s * 1000)
+
+    @property
+    def overdue_count(self) -> int:
+        """A window with more messages is overdue: never, where nothing is to become of the older ones."""
+        return self.max_window_count if self.strategy == "none" else self.threshold
 
     @classmethod
     def settings_customise_sources(

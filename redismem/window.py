@@ -82,3 +82,15 @@ def newest_within(messages: Sequence[Message], max_tokens: int) -> int:
         if left < 0:
             return place
     return 0
+
+
+def open_calls(part: Sequence[Message], messages: Sequence[Message]) -> list[int]:
+    """Places in `part` of tool calls that no message answers. `part` begins where `messages` does."""
+    answered: dict[int, int] = {}
+    for call, _ in links(messages):
+        answered[call] = answered.get(call, 0) + 1
+    return [
+        at
+        for at, message in enumerate(part)
+        if len({_key(call_id) for call_id in _calls(message.to_openai())}) > answered.get(at, 0)
+    ]

@@ -1,0 +1,58 @@
+-- Takes a session off the overdue queue, or over from a worker whose lease ran out, and fences every earlier worker.
+-- KEYS
+--   messages
+--   state
+--   overdue
+--   leased
+--   dead
+--   fences
+-- ARGV
+--   session
+--   now_ms           the server's clock where empty
+--   nonce            makes the fence unique
+--   lease_ms
+--   threshold        a window up to this long has nothing to summarise
+--   summaries_limit  so many summaries need no folding
+--   max_attempts
+-- REPLY outcome (job, none, notdue, leased, gone, noop, dead), fence, attempts, the time in ms
+-- ERROR
+local messages, state, overdue, leased, dead, fences = unpack(KEYS)
+local session, now_ms, nonce, lease_ms, threshold, summaries_limit, max_attempts = unpack(ARGV)
+local now = tonumber(now_ms)
+if not now then
+  local time = redis.call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+local seen = redis.call('HMGET', state, 'epoch', 'queued', 'attempts', 'summaries_count')
+local epoch, queued, attempts = seen[1], seen[2], tonumber(seen[3] or 0)
+local function leave(outcome)
+  redis.call('ZREM', overdue, session)
+  redis.call('ZREM', leased, session)
+  if epoch then redis.call('HDEL', state, 'queued', 'fence', 'attempts') end
+  return {outcome, '', 0, now}
+end
+if not epoch then
+  redis.call('ZREM', dead, session)
+  return leave('gone')
+end
+local due = queued == 'overdue' and redis.call('ZSCORE', overdue, session)
+  or queued == 'leased' and redis.call('ZSCORE', leased, session)
+if not due then return {'none', '', 0, now} end
+if tonumber(due) > now then return {queued == 'leased' and 'leased' or 'notdue', '', 0, now} end
+if redis.call('LLEN', messages) <= tonumber(threshold) and tonumber(seen[4] or 0) <= tonumber(summaries_limit) then
+  return leave('noop')
+end
+if attempts >= tonumber(max_attempts) then
+  redis.call('ZREM', overdue, session)
+  redis.call('ZREM', leased, session)
+  redis.call('ZADD', dead, now, session)
+  redis.call('HSET', state, 'queued', 'dead')
+  redis.call('HDEL', state, 'fence')
+  return {'dead', '', attempts, now}
+end
+-- The removal first: once it has written, a script may go on where memory is short.
+redis.call('ZREM', overdue, session)
+local fence = redis.call('INCR', fences) .. '-' .. nonce
+redis.call('ZADD', leased, now + lease_ms, session)
+redis.call('HSET', state, 'queued', 'leased', 'fence', fence, 'attempts', attempts + 1)
+return {'job', fence, attempts + 1, now}

@@ -1,0 +1,21 @@
+-- Gives a worker that is still at it more time.
+-- KEYS
+--   state
+--   leased
+-- ARGV
+--   session
+--   now_ms    the server's clock where empty
+--   fence
+--   lease_ms
+-- REPLY 1 extended, 0 the lease is another's, or gone
+-- ERROR
+local state, leased = unpack(KEYS)
+local session, now_ms, fence, lease_ms = unpack(ARGV)
+if redis.call('HGET', state, 'fence') ~= fence then return 0 end
+local now = tonumber(now_ms)
+if not now then
+  local time = redis.call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+redis.call('ZADD', leased, now + lease_ms, session)
+return 1

@@ -1,0 +1,25 @@
+-- Takes a session of the eviction queue in hand for a while, so that one worker at a time writes its transcript.
+-- KEYS
+--   state
+--   evictions
+-- ARGV
+--   session
+--   now_ms   the server's clock where empty
+--   hold_ms
+-- REPLY 1 in hand, 0 not due, another's, or touched meanwhile
+-- ERROR
+local state, evictions = unpack(KEYS)
+local session, now_ms, hold_ms = unpack(ARGV)
+local now = tonumber(now_ms)
+if not now then
+  local time = redis.call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+local due = redis.call('ZSCORE', evictions, session)
+if not due or tonumber(due) > now then return 0 end
+if redis.call('HEXISTS', state, 'evicting') == 0 then
+  redis.call('ZREM', evictions, session)
+  return 0
+end
+redis.call('ZADD', evictions, now + hold_ms, session)
+return 1

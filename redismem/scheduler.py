@@ -1,0 +1,132 @@
+"""When the queues are looked at: APScheduler ticks, and an append that overflows has its session taken up at once.
+
+All state is in Redis: a missed or doubled tick changes nothing, and any number of processes may tick.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
+from typing import Any
+
+from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_MISSED, JobExecutionEvent
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+
+from redismem import strategies
+from redismem.context import Receipt
+from redismem.errors import RedismemError
+from redismem.eviction import Eviction, OnEvict
+from redismem.memory import Memory
+from redismem.strategies import Strategy
+from redismem.worker import Worker
+
+log = logging.getLogger("redismem.worker")
+
+_SWEEP_TICKS = 60
+
+
+class Scheduler:
+    """Workers for one memory: summaries, the session limit, the sweep.
+
+    `strategy` None: no summaries are written. `on_evict` is awaited with each transcript before its session goes.
+    `stop_s`: how long `stop()` waits for what is in hand.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        strategy: Strategy | None = None,
+        *,
+        on_evict: OnEvict | None = None,
+        concurrency: int = 16,
+        stop_s: float = 10,
+    ) -> None:
+        self.worker = None if strategy is None else Worker(memory, strategy, concurrency=concurrency)
+        self.eviction = Eviction(memory, on_evict)
+        self._settings = memory.settings
+        self._strategy = strategy
+        self._stop_s = stop_s
+        self._running: set[asyncio.Task[None]] = set()
+        self._ticker: AsyncIOScheduler | None = None
+
+    @classmethod
+    def of_settings(
+        cls, memory: Memory, *, on_evict: OnEvict | None = None, concurrency: int = 16, stop_s: float = 10
+    ) -> Scheduler:
+        """Workers as the memory's settings say. Raises InvalidSettings."""
+        strategy = strategies.of_settings(memory.settings)
+        return cls(memory, strategy, on_evict=on_evict, concurrency=concurrency, stop_s=stop_s)
+
+    async def start(self) -> None:
+        """Begins to tick, in the running event loop."""
+        ticker = AsyncIOScheduler(
+            job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None}, timezone=UTC
+        )
+        ticker.add_listener(_report, EVENT_JOB_ERROR | EVENT_JOB_MISSED)
+        tick_s = self._settings.tick_s
+        self._every(ticker, tick_s, self.eviction.enforce)
+        self._every(ticker, tick_s * _SWEEP_TICKS, self.eviction.sweep)
+        if self.worker is not None:
+            # A drain that waits for a slow model must not keep the next one from looking at the other sessions.
+            self._every(ticker, tick_s, self.worker.drain, max_instances=self.worker.concurrency + 1)
+        ticker.start()
+        self._ticker = ticker
+
+    def _every(
+        self, ticker: AsyncIOScheduler, seconds: float, drain: Callable[[], Coroutine[Any, Any, Any]], **options: Any
+    ) -> None:
+        async def tick() -> None:
+            await self._run(drain())
+
+        ticker.add_job(
+            tick, "interval", seconds=seconds, jitter=seconds / 10, next_run_time=datetime.now(UTC), **options
+        )
+
+    async def _run(self, drain: Coroutine[Any, Any, Any]) -> None:
+        """Runs a drain in a task of ours: APScheduler cancels its own when it shuts down."""
+        task = asyncio.create_task(_logged(drain))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        await asyncio.shield(task)
+
+    async def stop(self) -> None:
+        """Claims nothing more, lets what is in hand end for `stop_s`, then gives it back."""
+        if self._ticker is None:
+            return
+        self._ticker.pause()
+        if self.worker is not None:
+            self.worker.stop()
+        if self._running:
+            _, late = await asyncio.wait(self._running, timeout=self._stop_s)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        self._ticker.shutdown(wait=False)
+        self._ticker = None
+        close = getattr(self._strategy, "aclose", None)
+        if close is not None:
+            await close()
+
+    def appended(self, session_id: str, receipt: Receipt) -> None:
+        """Takes up a session whose window this append has made too long, without waiting for a tick."""
+        longest = self._settings.overdue_count
+        appended_count = receipt.last_seq - receipt.first_seq + 1
+        if self._ticker is None or self.worker is None:
+            return
+        if receipt.window_count > longest >= receipt.window_count - appended_count:
+            task = asyncio.create_task(_logged(self.worker.attend(session_id)))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+
+
+async def _logged(drain: Coroutine[Any, Any, Any]) -> None:
+    try:
+        await drain
+    except RedismemError as error:
+        log.warning("a drain stopped early, the next tick goes on: %s", type(error).__name__)
+
+
+def _report(event: JobExecutionEvent) -> None:
+    log.warning("the tick %s was missed or failed: %s", event.job_id, type(event.exception).__name__)

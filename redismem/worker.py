@@ -1,0 +1,223 @@
+"""What a drain of the overdue queue does: claim a session, have its older messages summarised, commit.
+
+Any number of workers in any number of processes may run; one that dies in the middle loses nothing, for its lease runs
+out. The path of a turn never waits for any of this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from redismem import queues
+from redismem.context import Context, Summary
+from redismem.errors import ModelFailed, RedismemError
+from redismem.keys import session_hash
+from redismem.memory import Memory
+from redismem.messages import Message
+from redismem.models import Draft
+from redismem.queues import Job, QueueCalls
+from redismem.settings import Settings
+from redismem.strategies import Strategy
+from redismem.window import cut_before, open_calls
+
+log = logging.getLogger("redismem.worker")
+
+# Messages that one summary may cover: it bounds what a commit moves in one script.
+COVER_COUNT = 500
+_DUE_COUNT = 20
+_FIRST_BACKOFF_S = 1.0
+_random = random.SystemRandom()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to do with a claimed session: cover messages, or fold summaries, or wait for an open tool call."""
+
+    covered: Sequence[Message] = ()
+    folded: Sequence[Summary] = ()
+    wait_ms: int = 0
+
+
+def plan(context: Context, now_ms: int, settings: Settings) -> Plan:
+    """Everything but the newest `recent_limit` messages, more of these only to keep a tool call with its result.
+
+    A call without a result is waited for until it is `open_call_s` old; then it counts as closed.
+    """
+    messages = context.messages
+    cut = cut_before(messages, min(COVER_COUNT, max(0, len(messages) - settings.recent_limit)))
+    patience_ms = int(settings.open_call_s * 1000)
+    waiting = [at for at in open_calls(messages[:cut], messages) if now_ms - messages[at].stored_ms < patience_ms]
+    if waiting:
+        cut = cut_before(messages, waiting[0])
+    if cut and len(messages) > settings.overdue_count:
+        return Plan(covered=messages[:cut])
+    if len(context.summaries) > settings.summaries_limit:
+        return Plan(folded=context.summaries[: len(context.summaries) - settings.summaries_limit // 2])
+    if waiting:
+        return Plan(wait_ms=messages[waiting[0]].stored_ms + patience_ms - now_ms)
+    return Plan()
+
+
+class Worker:
+    """Drains the overdue queue of a memory's namespace."""
+
+    def __init__(self, memory: Memory, strategy: Strategy, *, concurrency: int = 16) -> None:
+        self.concurrency = concurrency
+        self.outcomes: Counter[str] = Counter()
+        """How often each outcome was seen: ok, failed, dead, fenced, gone, …"""
+        self._memory = memory
+        self._strategy = strategy
+        self._slots = asyncio.Semaphore(concurrency)
+        self._in_hand: set[str] = set()
+        self._stopping = False
+
+    def stop(self) -> None:
+        """No further claims; what is claimed goes on."""
+        self._stopping = True
+
+    async def drain(self, now_ms: int | None = None) -> int:
+        """Works off every session that is due and not in hand already. Gives how many summaries were committed.
+
+        Raises StoreUnavailable; what goes wrong with one session is logged and leaves the others alone.
+        """
+        committed = 0
+        while not self._stopping:
+            time_ms = now_ms if now_ms is not None else await self._memory.server_time_ms()
+            due = await self._memory.run(queues.due(self._memory.keys.shards(), time_ms, _DUE_COUNT), each=True)
+            outcomes = await asyncio.gather(*(self.attend(session_id, now_ms) for session_id in due))
+            committed += outcomes.count("ok")
+            if not {"ok", "noop", "gone"} & set(outcomes):
+                break
+        return committed
+
+    async def attend(self, session_id: str, now_ms: int | None = None) -> str:
+        """`summarise`, when there is a slot for it. `busy`: this worker has the session in hand already."""
+        if session_id in self._in_hand:
+            return "busy"
+        self._in_hand.add(session_id)
+        try:
+            async with self._slots:
+                if self._stopping:
+                    return "stopping"
+                outcome = await self.summarise(session_id, now_ms)
+        except RedismemError as error:
+            log.warning("session %s: not summarised: %s", session_hash(session_id), type(error).__name__)
+            outcome = "unavailable"
+        finally:
+            self._in_hand.discard(session_id)
+        self.outcomes[outcome] += 1
+        return outcome
+
+    async def summarise(self, session_id: str, now_ms: int | None = None) -> str:
+        """One claim and what follows from it.
+
+        ok, or why not: none, notdue, leased, gone, noop, dead (of a claim); failed, waiting, fenced, stale, already.
+        """
+        calls = QueueCalls(self._memory.keys.session(session_id), self._memory.settings)
+        job = await self._memory.run_healing(session_id, calls.claim(now_ms))
+        if isinstance(job, str):
+            return job
+        todo = plan(job.context, job.now_ms, self._memory.settings)
+        try:
+            if todo.covered or todo.folded:
+                return await self._compact(calls, job, todo, now_ms)
+            await self._memory.run(calls.release(job.fence, todo.wait_ms, counts=False, dead=False, now_ms=now_ms))
+            return "waiting"
+        except asyncio.CancelledError:
+            # A worker that is told to stop gives the session back, so that another need not wait for the lease.
+            release = calls.release(job.fence, 0, counts=False, dead=False, now_ms=now_ms)
+            await asyncio.shield(self._memory.run(release))
+            raise
+
+    async def _compact(self, calls: QueueCalls, job: Job, todo: Plan, now_ms: int | None) -> str:
+        settings = self._memory.settings
+        renewal = asyncio.create_task(self._renew(calls, job.fence))
+        try:
+            async with asyncio.timeout(settings.summary_timeout_s):
+                previous = "\n\n".join(summary.text for summary in todo.folded) or None
+                draft = await self._strategy.compact(todo.covered, previous)
+            summary = None if draft is None else _summary(job, todo, draft, settings.max_summary_bytes)
+        except Exception as error:  # whatever a model or a strategy of the caller's own raises
+            return await self._failed(calls, job, error, now_ms)
+        finally:
+            renewal.cancel()
+        outcome = await self._memory.run(calls.commit(job, todo.covered, summary, todo.folded, now_ms))
+        log.info(
+            "session %s: %s %d messages, %d summaries: %s",
+            session_hash(calls.keys.session_id),
+            "covered" if todo.covered else "folded",
+            len(todo.covered),
+            len(todo.folded),
+            outcome,
+        )
+        if outcome == "stale":
+            # Pruned meanwhile: what is left may still be too long.
+            await self._memory.run(calls.release(job.fence, 0, counts=False, dead=False, now_ms=now_ms))
+        return "ok" if outcome == "already" else outcome
+
+    async def _failed(self, calls: QueueCalls, job: Job, error: Exception, now_ms: int | None) -> str:
+        failed = error if isinstance(error, ModelFailed) else None
+        longest_s = min(self._memory.settings.max_backoff_s, _FIRST_BACKOFF_S * 2.0**job.attempts)
+        backoff_s = _random.uniform(0, longest_s)
+        if failed is not None and failed.retry_after_s is not None:
+            backoff_s = failed.retry_after_s
+        release = calls.release(
+            job.fence,
+            int(backoff_s * 1000),
+            counts=failed is None or failed.counts,
+            dead=failed is not None and failed.permanent,
+            now_ms=now_ms,
+        )
+        outcome = await self._memory.run(release)
+        log.warning(
+            "session %s: attempt %d at a summary failed with %s: %s",
+            session_hash(calls.keys.session_id),
+            job.attempts,
+            type(error).__name__,
+            "dead" if outcome == "dead" else f"again in {backoff_s:.1f} s",
+        )
+        return "failed" if outcome == "ok" else outcome
+
+    async def _renew(self, calls: QueueCalls, fence: str) -> None:
+        while True:
+            await asyncio.sleep(self._memory.settings.lease_s / 3)
+            try:
+                if not await self._memory.run(calls.extend(fence)):
+                    return
+            except RedismemError:
+                log.warning("session %s: the lease was not renewed", session_hash(calls.keys.session_id))
+
+
+def _summary(job: Job, todo: Plan, draft: Draft, max_bytes: int) -> Summary:
+    """Raises ModelFailed, or UnicodeEncodeError, for a text that is none."""
+    text: object = draft.text
+    if not isinstance(text, str) or not text.strip():
+        raise ModelFailed("the summary is empty, or not a text")
+    size = len(text.encode())
+    if size > max_bytes:
+        raise ModelFailed(f"the summary has {size} bytes, over {max_bytes}")
+    if todo.folded:
+        first, last = todo.folded[0], todo.folded[-1]
+        first_seq, last_seq, start, end = first.first_seq, last.last_seq, first.start, last.end
+        message_ids = tuple(summary.id for summary in todo.folded)
+    else:
+        first_seq, last_seq = todo.covered[0].seq, todo.covered[-1].seq
+        start, end = todo.covered[0].time_ms, todo.covered[-1].time_ms
+        message_ids = tuple(str(message.id) for message in todo.covered)
+    return Summary(
+        id=f"{job.context.epoch}:{first_seq}-{last_seq}",
+        text=text,
+        first_seq=first_seq,
+        last_seq=last_seq,
+        start=start,
+        end=end,
+        model=draft.model,
+        tokens=size // 4 + 4,
+        created=job.now_ms,
+        message_ids=message_ids,
+    )
