@@ -51,7 +51,7 @@ unit: $(READY) ## the tests alone: make unit ARGS="tests/test_keys.py -x"
 	@$(BIN)/python -m pytest $(ARGS)
 
 redis: ## start a private Redis on a free port and print its URL
-	@exec $(PYTHON) scripts/redis_server.py run
+	@exec $(PYTHON) .ci/redis_server.py run
 
 bench: $(READY) have-redis ## measure turns; REDISMEM_BENCH_URL=... to measure a Redis of yours
 	@$(BIN)/python -m benchmarks.turns $(ARGS)
@@ -79,7 +79,7 @@ clean: ## remove all that make has made, .venv too
 	@find redismem tests benchmarks scripts -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 have-redis:
-	@$(PYTHON) scripts/redis_server.py ensure
+	@$(PYTHON) .ci/redis_server.py ensure
 
 # The environment: first what the lock names and nothing else, then the project itself, editable, without a download.
 $(LOCKED): $(LOCK)
