@@ -51,7 +51,7 @@ def test_a_missing_python_is_named(fresh):
 
 @pytest.mark.skipif(shutil.which("redis-server") is None, reason="needs redis-server")
 def test_the_private_redis_is_durable_and_leaves_nothing_behind():
-    program = [sys.executable, str(ROOT / "scripts" / "redis_server.py"), "run"]
+    program = [sys.executable, str(ROOT / ".ci" / "redis_server.py"), "run"]
     with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as private:
         try:
             urls = (re.search(r"redis://127\.0\.0\.1:(\d+)/0", line) for line in private.stdout)
