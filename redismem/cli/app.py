@@ -1,0 +1,85 @@
+"""The list of commands, and what is the same for all of them: running, errors, exit codes."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import os
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from importlib.metadata import version
+from typing import Any
+
+from cyclopts import App, CycloptsError
+
+from redismem.cli.terminal import Stop, complain
+from redismem.errors import InvalidSessionId, InvalidSettings, RedismemError
+
+_HELP = """Session memory for chat backends, on Redis.
+
+Each command takes `--url`, else `REDISMEM_URL`, else an embedded store that ends with the command.
+All other settings come from `REDISMEM_*` too. Exit codes: 0 all is well, 1 something is not, 2 wrong usage.
+"""
+
+app = App(name="redismem", help=_HELP, help_format="markdown", version=lambda: version("redismem"))
+# By name: a command's file is imported when that command is asked for.
+_COMMANDS = {
+    "demo": "demo:demo",
+    "replay": "replay:replay",
+    "sessions": "sessions:sessions",
+    "show": "sessions:show",
+    "clear": "sessions:clear",
+    "doctor": "doctor:doctor",
+}
+for _place, (_name, _where) in enumerate(_COMMANDS.items()):
+    app.command(f"redismem.cli.{_where}", name=_name, sort_key=_place)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs a command line and gives its exit code. Errors that a user can mend are one line on stderr."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal without UTF-8, a message with half a character
+    if not arguments or arguments[0] not in _COMMANDS:
+        for name in _COMMANDS:
+            app[name]  # imported, so that the list of commands has their first lines
+    try:
+        command, bound, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
+        code = _result(command, bound)
+        sys.stdout.flush()
+        return code
+    except CycloptsError as refused:
+        complain(f"{str(refused).strip()} (redismem --help lists what there is)")
+        return 2
+    except Stop as stopped:
+        complain(str(stopped))
+        return stopped.code
+    except RedismemError as error:
+        complain(str(error))
+        return 2 if isinstance(error, InvalidSessionId | InvalidSettings) else 1
+    except BrokenPipeError:
+        # Whoever read our output has seen enough. What is still in the buffer must not fail at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        complain("interrupted")
+        return 130
+
+
+def _result(command: Callable[..., Any], bound: inspect.BoundArguments) -> int:
+    """The exit code that a command returns; 0 for help and version, which return none."""
+    result = command(*bound.args, **bound.kwargs)
+    if inspect.iscoroutine(result):
+        result = _run_loop(result)
+    return result if isinstance(result, int) else 0
+
+
+def _run_loop(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """On uvloop where it is installed."""
+    try:
+        new_loop = importlib.import_module("uvloop").new_event_loop
+    except ImportError:
+        new_loop = None
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        return runner.run(coroutine)

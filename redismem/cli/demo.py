@@ -1,0 +1,60 @@
+"""`redismem demo`: a bundled support chat through the memory, turn by turn, and each turn checked."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from redismem.cli import demo_view
+from redismem.cli.playing import Playing, bundled_turns
+from redismem.cli.store import opened
+from redismem.cli.terminal import AsJson, Namespace, Url, console, print_json
+from redismem.errors import RedismemError
+
+THRESHOLD, RECENT_LIMIT = 10, 6  # what the notes in the bundled conversation speak of
+
+
+async def demo(
+    *,
+    step: Annotated[
+        bool, Parameter(negative=(), show_default=False, help="Wait for Enter after each turn, on a terminal.")
+    ] = False,
+    url: Url = None,
+    namespace: Namespace = "redismem-demo",
+    as_json: AsJson = False,
+) -> int:
+    """See it at work: a bundled support chat, turn by turn.
+
+    Shows after each turn what the model would be given: window, pending, recent, state, counters. Then an append that
+    is sent twice, a conflict, and a clear. Runs on an embedded store unless you name a Redis; there it uses a session
+    of its own and clears it again.
+
+    The demo checks itself: each context, the state, the counters and the round trips must be what they should be.
+    Exit code: 0 all of it was, 1 something was not.
+    """
+    out = console()
+    waits = step and sys.stdin.isatty() and not as_json
+    async with opened(url, namespace, threshold=THRESHOLD, recent_limit=RECENT_LIMIT) as (memory, store):
+        playing = Playing(memory, f"demo-{memory.new_session_id()}")
+        if not as_json:
+            demo_view.begin(out, store, memory, playing.session.id)
+        try:
+            for turn in bundled_turns():
+                shown = await playing.play(turn)
+                if not as_json:
+                    demo_view.show_turn(out, shown)
+                if waits:
+                    print("Enter for the next turn ", end="", file=sys.stderr, flush=True)
+                    sys.stdin.readline()
+            await playing.finish()
+        finally:
+            with contextlib.suppress(RedismemError):
+                await playing.session.clear()
+    if as_json:
+        print_json(demo_view.document(playing, store, namespace))
+    else:
+        demo_view.end(out, playing, store)
+    return 0 if playing.good else 1

@@ -1,0 +1,205 @@
+"""How the demo looks: a few lines a turn, at 80 columns and in a pipe; and as a JSON document."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from redismem.cli.playing import Played, Playing
+from redismem.cli.session_view import role_style
+from redismem.cli.store import HOW_TO_NAME_REDIS, Store
+from redismem.cli.terminal import one_line, plural, spoken
+from redismem.context import Context, State
+from redismem.memory import Memory
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+
+def begin(out: Console, store: Store, memory: Memory, session_id: str) -> None:
+    from rich.text import Text
+
+    settings = memory.settings
+    letters = (("S", "system"), ("U", "user"), ("A", "assistant"), ("C", "calls tools"), ("T", "tool"))
+    rows = _rows()
+    out.print(Text("redismem demo: a support chat, turn by turn", "bold"))
+    what = "embedded: inside this process, gone when it ends" if store.embedded else store.name
+    rows.add_row("store", Text(what, "bold"))
+    if store.embedded:
+        rows.add_row("", Text(f"on a real Redis: {HOW_TO_NAME_REDIS}"))
+    rows.add_row("session", Text(f"{session_id}, namespace {memory.keys.namespace}"))
+    rows.add_row(
+        "settings", Text(f"threshold {settings.threshold} · recent_limit {settings.recent_limit}, the defaults")
+    )
+    rows.add_row("letters", _letters(letters))
+    out.print(rows)
+
+
+def _rows() -> Table:
+    """Label and value; a long value is broken within its column."""
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 1))
+    table.add_column(style="dim", min_width=11, no_wrap=True)
+    table.add_column(overflow="fold")
+    return table
+
+
+def _letters(meanings: tuple[tuple[str, str], ...]) -> Text:
+    from rich.text import Text
+
+    roles = {"calls tools": "assistant"}
+    return Text("  ").join(
+        Text.assemble((letter, f"bold {role_style(roles.get(role, role))}"), f" {role}") for letter, role in meanings
+    )
+
+
+def show_turn(out: Console, played: Played) -> None:
+    from rich.rule import Rule
+    from rich.text import Text
+
+    turn, context = played.turn, played.context
+    call = "append_and_read" if turn.reads else "append"
+    cost = f"{plural(played.trips, 'round trip')}, {played.ms:.1f} ms"
+    out.print()
+    out.print(Rule(Text.assemble((f"{turn.number} {call}", "bold"), f" · {cost}"), align="left", style="dim"))
+    out.print(Text(turn.note, "italic"))
+    width = out.width - 18
+    for seq, message in enumerate(turn.messages, played.receipt.first_seq):
+        role = str(message["role"])
+        out.print(Text.assemble(f"+ {seq:3} ", (f"{role:10}", role_style(role)), one_line(spoken(message), width)))
+    rows = _rows()
+    rows.add_row("window", _window(context))
+    _add_state(rows, context.state, turn.change)
+    rows.add_row("counters", _counters(played))
+    for wrong in played.wrong:
+        rows.add_row("WRONG", Text(wrong, "bold red"))
+    out.print(rows)
+
+
+def _window(context: Context) -> Text:
+    """A letter a message: what the model is given, the oldest first."""
+    from rich.text import Text
+
+    text = Text()
+    for title, messages in (("pending", context.pending), ("recent", context.recent)):
+        if messages:
+            text.append(f"{title} ", "dim" if title == "pending" else "")
+            for message in messages:
+                style = role_style(message.role)
+                text.append(_letter(message.to_openai()), f"dim {style}" if title == "pending" else f"bold {style}")
+            span = f"{messages[0].seq}-{messages[-1].seq}" if len(messages) > 1 else str(messages[0].seq)
+            text.append(f" {span}   ", "dim")
+    return text
+
+
+def _letter(message: dict[str, Any]) -> str:
+    return "C" if message.get("tool_calls") else str(message["role"])[0].upper()
+
+
+def _add_state(rows: Table, state: State, change: dict[str, Any]) -> None:
+    """What is set, and what this turn has changed, in bold."""
+    from rich.text import Text
+
+    merged = change.get("merge", {})
+    if state.params:
+        params = (
+            Text(f"{name}={one_line(str(value), 24)}", "bold" if name in merged else "")
+            for name, value in state.params.items()
+        )
+        rows.add_row("params", Text(" · ").join(params))
+    if state.waiting_for_param:
+        rows.add_row("waiting", Text(f"for {state.waiting_for_param}", "bold yellow"))
+    elif "waiting" in change:
+        rows.add_row("waiting", Text("no longer: resumed", "green"))
+    for label in ("last_intent", "last_result", "plan"):
+        if label in change:
+            value = getattr(state, label)
+            rows.add_row(label, Text("removed" if value is None else json.dumps(value, ensure_ascii=False), "bold"))
+
+
+def _counters(played: Played) -> Text:
+    from rich.text import Text
+
+    context, info = played.context, played.info
+    text = Text(f"total {context.total_messages} · pending {len(context.pending)} · recent {len(context.recent)} · ")
+    text.append(f"{info.window_tokens} tokens · queue: ")
+    return text.append(info.queued or "none", "bold red" if info.queued else "")
+
+
+def show_context(out: Console, context: Context) -> None:
+    """The whole of what the model would be given, a line a message."""
+    from rich.rule import Rule
+    from rich.table import Table
+    from rich.text import Text
+
+    out.print()
+    out.print(Rule(Text("what the model would be given now", "bold"), align="left", style="dim"))
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("seq", justify="right")
+    for heading in ("part", "role", "message"):
+        table.add_column(heading, no_wrap=True)
+    for part, messages in (("pending", context.pending), ("recent", context.recent)):
+        for message in messages:
+            dim = "dim " if part == "pending" else ""
+            said = Text(one_line(spoken(message.to_openai()), out.width - 26), dim)
+            table.add_row(str(message.seq), part, Text(str(message.role), dim + role_style(message.role)), said)
+    out.print(table)
+
+
+def end(out: Console, playing: Playing, store: Store) -> None:
+    from rich.rule import Rule
+    from rich.text import Text
+
+    show_context(out, playing.played[-1].context)
+    out.print()
+    out.print(Rule(Text("and beyond turns", "bold"), align="left", style="dim"))
+    for check in playing.checks:
+        out.print(Text(check.name, "italic"))
+        out.print(
+            Text.assemble(
+                "  ", ("ok    " if check.good else "WRONG ", "green" if check.good else "bold red"), check.seen
+            )
+        )
+    out.print()
+    if playing.good:
+        count = len(playing.played)
+        out.print(Text(f"All {count} turns checked: messages, state, counters, one round trip each.", "bold green"))
+    else:
+        out.print(Text("Something is not as it must be: see WRONG above.", "bold red"))
+    if store.embedded:
+        out.print("Next: redismem demo --url redis://…, and redismem replay FILE.jsonl with chats of yours.")
+
+
+def document(playing: Playing, store: Store, namespace: str) -> dict[str, Any]:
+    turns = []
+    for played in playing.played:
+        context = played.context
+        turns.append(
+            {
+                "turn": played.turn.number,
+                "call": "append_and_read" if played.turn.reads else "append",
+                "note": played.turn.note,
+                "for_the_model": context.to_openai(),
+                "pending": [message.seq for message in context.pending],
+                "recent": [message.seq for message in context.recent],
+                "state": asdict(context.state),
+                "total_messages": context.total_messages,
+                "window_tokens": played.info.window_tokens,
+                "queue": played.info.queued,
+                "round_trips": played.trips,
+                "ms": round(played.ms, 3),
+                "wrong": played.wrong,
+            }
+        )
+    return {
+        "store": store.name,
+        "namespace": namespace,
+        "session_id": playing.session.id,
+        "turns": turns,
+        "checks": [asdict(check) for check in playing.checks],
+        "good": playing.good,
+    }

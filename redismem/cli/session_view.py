@@ -1,0 +1,103 @@
+"""How a session looks: for a person at 80 columns, and as a JSON document."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from redismem.cli.terminal import duration, one_line, plural, printable, spoken
+from redismem.context import Context, SessionInfo
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from redismem.messages import Message
+
+_STYLES = {"user": "cyan", "assistant": "green", "tool": "magenta", "system": "yellow", "developer": "yellow"}
+SHORT_CHARS = 240
+
+
+def role_style(role: object) -> str:
+    return _STYLES.get(role, "") if isinstance(role, str) else ""
+
+
+def document(context: Context, info: SessionInfo, namespace: str, *, redact: bool) -> dict[str, Any]:
+    """All of a session but the values of its state."""
+
+    def message(each: Message) -> dict[str, Any]:
+        seen: dict[str, Any] = {"seq": each.seq, "tokens": each.tokens, "stored_ms": each.stored_ms}
+        return seen | ({"role": each.role} if redact else {"message": each.to_openai()})
+
+    summaries = [asdict(summary) for summary in context.summaries]
+    for summary in summaries if redact else ():
+        del summary["text"]
+    return {
+        "namespace": namespace,
+        **asdict(info),
+        "state": {"params": sorted(context.state.params), "set": state_names(context)},
+        "summaries": summaries,
+        "pending": [message(each) for each in context.pending],
+        "recent": [message(each) for each in context.recent],
+    }
+
+
+def state_names(context: Context) -> list[str]:
+    """Which of the other state values there are."""
+    state = context.state
+    others = {"last_intent": state.last_intent, "last_result": state.last_result, "plan": state.plan}
+    return [name for name, value in others.items() if value is not None]
+
+
+def show(out: Console, context: Context, info: SessionInfo, now_ms: int, where: str, full: bool, redact: bool) -> None:
+    from rich.rule import Rule
+    from rich.table import Table
+    from rich.text import Text
+
+    out.print(Text.assemble((info.session_id, "bold"), f"  {where}"))
+    for line in _numbers(context, info, now_ms):
+        out.print(Text(f"  {line}"))
+    for summary in context.summaries:
+        out.print(Rule(f"summary of {summary.first_seq} to {summary.last_seq}", align="left", style="blue"))
+        out.print(Text("(redacted)" if redact else printable(summary.text)))
+    for title, messages in (("pending", context.pending), ("recent", context.recent)):
+        if messages:
+            span = f"{title}: {messages[0].seq} to {messages[-1].seq}"
+            out.print(Rule(span, align="left", style="dim" if title == "pending" else "green"))
+            table = Table.grid(padding=(0, 1))
+            table.add_column(justify="right", style="dim", no_wrap=True)
+            table.add_column(no_wrap=True)
+            table.add_column(overflow="fold")
+            for message in messages:
+                _add(table, message, full, redact)
+            out.print(table)
+
+
+def _numbers(context: Context, info: SessionInfo, now_ms: int) -> list[str]:
+    queue = f" · queue: {info.queued}" if info.queued else ""
+    lines = [
+        f"{plural(info.total_messages, 'message')} ever · window {info.window_count} ({info.window_tokens:,} tokens) · "
+        f"summaries {info.summaries_count}{queue}",
+        f"active {duration(now_ms - info.active_ms)} ago · expires in {duration(info.expires_ms - now_ms)} · "
+        f"epoch {info.epoch}",
+    ]
+    names = [*sorted(context.state.params), *(f"({name})" for name in state_names(context))]
+    if names:
+        lines.append(f"state: {', '.join(map(printable, names))}")
+    if info.waiting_for_param:
+        lines.append(f"waiting for: {printable(info.waiting_for_param)}")
+    return lines
+
+
+def _add(table: Table, message: Message, full: bool, redact: bool) -> None:
+    from rich.text import Text
+
+    role = str(message.role)
+    text = spoken(message.to_openai())
+    if redact:
+        shown = f"(redacted, {message.tokens} tokens)"
+    elif full or len(text) <= SHORT_CHARS:
+        shown = printable(text)
+    else:
+        shown = f"{one_line(text, SHORT_CHARS)} (+{len(text) - SHORT_CHARS:,} characters)"
+    table.add_row(str(message.seq), Text(one_line(role, 12), role_style(role)), Text(shown))

@@ -1,0 +1,110 @@
+"""What a person or a program reads: text fit for a terminal, numbers and ages, one JSON document, one line of error."""
+
+from __future__ import annotations
+
+import json
+import sys
+import unicodedata
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Url = Annotated[
+    str | None,
+    Parameter(help="Where Redis is: `redis://[user:password@]host:port/db`, `rediss://…`, `unix://…`."),
+]
+Namespace = Annotated[str, Parameter(help="The tenant. Nothing crosses it.")]
+AsJson = Annotated[
+    bool,
+    Parameter(
+        name="--json", negative=(), show_default=False, help="One JSON document on stdout, and nothing else there."
+    ),
+]
+
+
+class Stop(Exception):
+    """Ends a command with one line on stderr and an exit code."""
+
+    def __init__(self, text: str, code: int = 1) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Colours on a terminal only, and never with NO_COLOR; 80 columns in a pipe."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False, emoji=False)
+
+
+def complain(text: str) -> None:
+    """One line on stderr."""
+    print(f"redismem: {printable(' '.join(text.split()))}", file=sys.stderr, flush=True)
+
+
+def print_json(document: Any) -> None:
+    """ASCII, so that half characters and every terminal survive."""
+    print(json.dumps(document, indent=2))
+
+
+def printable(text: str) -> str:
+    """Without what could steer a terminal: control characters become visible, line breaks and tabs stay."""
+    return "".join(
+        char if char in "\n\t" or unicodedata.category(char) not in _STEERING else _shown(char) for char in text
+    )
+
+
+# Control, format (direction marks among them), half characters.
+_STEERING = {"Cc", "Cf", "Cs"}
+
+
+def _shown(char: str) -> str:
+    return char if char == "\u200d" else char.encode("unicode_escape").decode("ascii")
+
+
+def one_line(text: str, limit: int) -> str:
+    """The text on one line of `limit` characters at most."""
+    line = " ".join(text.split())
+    return printable(line if len(line) <= limit else line[: limit - 1] + "…")
+
+
+def duration(ms: float) -> str:
+    """About two figures: 350 ms, 4.2 s, 3 min, 5 h, 12 days."""
+    seconds = abs(ms) / 1000
+    for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{abs(ms):.0f} ms"
+
+
+def size(count: int) -> str:
+    """Bytes as people say them."""
+    if count < 10_000:
+        return f"{count:,} B"
+    return f"{count / 1024:,.0f} KiB" if count < 10 * 1024 * 1024 else f"{count / 1024 / 1024:,.0f} MiB"
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def spoken(message: dict[str, Any]) -> str:
+    """What a message says, on one line: its text, its tool calls, or its other parts as JSON."""
+    said = []
+    content = message.get("content")
+    if isinstance(content, str):
+        said.append(content)
+    elif isinstance(content, list):
+        said += [
+            str(part.get("text", f"[{part.get('type', 'part')}]")) if isinstance(part, dict) else str(part)
+            for part in content
+        ]
+    calls = message.get("tool_calls")
+    for call in calls if isinstance(calls, list) else ():
+        function = call.get("function") if isinstance(call, dict) else None
+        if isinstance(function, dict):
+            said.append(f"calls {function.get('name')}({function.get('arguments')})")
+    return " ".join(said)

@@ -1,0 +1,57 @@
+"""Running the command line inside this process, on both stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from cli.running import Between, Ran
+
+from redismem import Memory
+from redismem.cli import main
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
+    """Runs a command line in here, 80 columns wide."""
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*words: object) -> Ran:
+        capsys.readouterr()
+        code = main([str(word) for word in words])
+        printed = capsys.readouterr()
+        return Ran(code, printed.out, printed.err)
+
+    return run
+
+
+@pytest.fixture(params=["real", "embedded"])
+def where(request: pytest.FixtureRequest) -> list[str]:
+    """The options that name the store: a real Redis, or none for the embedded one."""
+    if request.param == "embedded":
+        return []
+    return ["--url", request.getfixturevalue("redis_server").url]
+
+
+@pytest.fixture
+def here(redis_server: Any, namespace: str) -> list[str]:
+    """The options that name the real Redis and a namespace of this test's own."""
+    return ["--url", redis_server.url, "--namespace", namespace]
+
+
+@pytest.fixture
+def intercept(monkeypatch: pytest.MonkeyPatch) -> Callable[[type[Between]], None]:
+    """Puts a Between in front of the transport of every memory that a command connects."""
+    connect = Memory.connect
+
+    def install(kind: type[Between]) -> None:
+        def connected(*arguments: Any, **options: Any) -> Memory:
+            memory = connect(*arguments, **options)
+            return Memory(kind(memory), memory.keys.namespace, memory.settings)
+
+        monkeypatch.setattr(Memory, "connect", connected)
+
+    return install

@@ -1,0 +1,59 @@
+"""What the tests of the command line share: an outcome, a process, and a place between memory and transport."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from redismem import Memory
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        """Of --json: stdout is one document and nothing else."""
+        return json.loads(self.out)
+
+    @property
+    def complaint(self) -> str:
+        """The one line on stderr of a command that could not do its work."""
+        assert self.out == ""
+        (line,) = self.err.splitlines()
+        assert line.startswith("redismem: ")
+        return line
+
+
+def spawn(*words: object, cwd: Path | None = None, **environment: str) -> Ran:
+    """Runs `python -m redismem` as a process of its own."""
+    command = [sys.executable, "-m", "redismem", *map(str, words)]
+    env = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")} | environment
+    done = subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True, check=False)
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
+class Between:
+    """Stands between a memory and its transport, and may change what passes."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+        """The same store, with nothing in between."""
+        self._inner = memory._transport
+
+    async def run(self, commands: Any, timeout_s: float) -> Any:
+        return await self.passed(commands, await self._inner.run(commands, timeout_s))
+
+    async def passed(self, commands: Any, answers: Any) -> Any:
+        return answers
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)

@@ -1,0 +1,162 @@
+"""What is the same for all commands: help, exit codes, one line of error, colours, pipes."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+
+import pytest
+from redis_server import free_port
+
+from redismem.cli.store import safe_url
+
+COMMANDS = ("demo", "replay", "sessions", "show", "clear", "doctor")
+
+
+def test_the_first_help_lists_every_command(command):
+    for words in ([], ["--help"], ["-h"]):
+        ran = command(*words)
+        assert (ran.code, ran.err) == (0, "")
+        assert all(re.search(rf"│ {name} +[A-Z]", ran.out) for name in COMMANDS)
+        assert "REDISMEM_URL" in ran.out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_a_help_with_the_common_options(command, name):
+    ran = command(name, "--help")
+    assert (ran.code, ran.err) == (0, "")
+    assert all(option in ran.out for option in ("--url", "--namespace", "--json"))
+    assert max(map(len, ran.out.splitlines())) <= 80
+
+
+def test_the_help_of_replay_says_what_a_turn_is_and_what_happens_to_sessions(command):
+    text = " ".join(command("replay", "--help").out.split())
+    for words in ("A turn is one append_and_read", "cleared once they are verified", "--keep", "Exit code"):
+        assert words in text
+
+
+def test_help_needs_no_redis_client_and_no_store():
+    code = "from redismem.cli import main; main(['--help']); print({'redis', 'lupa', 'uvloop'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", f"import sys; {code}"], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "set()"
+
+
+def test_version(command):
+    assert command("--version").out.strip() == "0.1.0"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["shw"], "shw"),
+        (["show"], "SESSION"),
+        (["show", "a", "b"], "b"),
+        (["show", "{bad}"], "session id"),
+        (["sessions", "--limit", "0"], "--limit"),
+        (["sessions", "--limit", "many"], "--limit"),
+        (["sessions", "--cursor", "foreign"], "cursor"),
+        (["sessions", "--namespace", "a b"], "namespace"),
+        (["sessions", "--nonsense"], "--nonsense"),
+        (["replay", "/does/not/exist.jsonl"], "/does/not/exist.jsonl"),
+        (["replay", "/dev/null"], "can be read twice"),
+        (["replay", __file__, "--concurrency", "0"], "--concurrency"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_code_2(command, words, said):
+    ran = command(*words)
+    assert ran.code == 2
+    *_, line = ran.err.splitlines()  # after the note that an embedded store is empty
+    assert ran.out == ""
+    assert line.startswith("redismem: ")
+    assert said in line
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["localhost:6379", "http://:geheim@h:1", "redis://:gehe/im@h:1", "redis://u:gehe?im@h:1", "redis://:x@h:gehe"],
+)
+def test_an_unusable_url_is_not_repeated(command, url):
+    for words in (["sessions"], ["doctor"], ["demo"]):
+        ran = command(*words, "--url", url)
+        assert ran.code == 2
+        assert "redis://user:password@host:6379/0" in ran.complaint
+        assert "gehe" not in ran.err
+
+
+@pytest.mark.parametrize("words", [["sessions"], ["show", "a"], ["clear", "a"], ["demo"], ["replay", __file__]])
+def test_a_redis_that_is_not_there_is_one_line_and_code_1(command, monkeypatch, words):
+    monkeypatch.setenv("REDISMEM_DEADLINE_S", "0.05")
+    port = free_port()
+    ran = command(*words, "--url", f"redis://user:geheim@127.0.0.1:{port}/3")
+    assert ran.code == 1
+    assert f"redis://127.0.0.1:{port}/3: " in ran.complaint
+    assert "geheim" not in ran.err
+
+
+def test_the_url_of_the_environment_counts_and_the_option_goes_before_it(command, monkeypatch, redis_server):
+    monkeypatch.setenv("REDISMEM_DEADLINE_S", "0.05")
+    monkeypatch.setenv("REDISMEM_URL", f"redis://127.0.0.1:{free_port()}/0")
+    assert command("sessions").code == 1
+    assert command("sessions", "--url", redis_server.url).code == 0
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://h:1/2", "redis://h:1/2"),
+        ("redis://h", "redis://h"),
+        ("rediss://user:geheim@h:1/2?ssl_cert_reqs=none", "rediss://h:1/2"),
+        ("redis://:geheim@[::1]:7/0", "redis://[::1]:7/0"),
+        ("unix://user:geheim@/run/redis.sock?db=1&password=geheim", "unix:///run/redis.sock"),
+        ("redis://gehe#im@h:1", "redis://…"),
+        ("redis://gehe/im@h:1", "redis://…"),
+        ("redis://:gehe/im@h:1", "the given URL"),
+    ],
+)
+def test_a_url_is_shown_without_its_password(url, shown):
+    assert safe_url(url) == shown
+
+
+def test_uvloop_is_not_needed(command, monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    assert command("demo").code == 0
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    with subprocess.Popen(
+        [sys.executable, "-m", "redismem", "demo", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.close()
+        errors = running.stderr.read()
+    assert errors == b""
+
+
+def on_a_terminal(*words: str, **environment: str) -> str:
+    """What a command prints on a terminal."""
+    controller, terminal = pty.openpty()
+    env = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | {"TERM": "xterm-256color"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "redismem", *words], env=env | environment, stdout=terminal, stderr=terminal
+    ) as running:
+        os.close(terminal)
+        printed = b""
+        while True:
+            try:
+                piece = os.read(controller, 65536)
+            except OSError:  # the other end is closed
+                break
+            if not piece:
+                break
+            printed += piece
+    os.close(controller)
+    assert running.returncode == 0
+    return printed.decode()
+
+
+def test_colours_on_a_terminal_and_none_with_no_color():
+    colours = re.compile(r"\x1b\[[0-9;]*3[0-9]")
+    assert colours.search(on_a_terminal("demo"))
+    assert not colours.search(on_a_terminal("demo", NO_COLOR="1"))

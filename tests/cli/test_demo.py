@@ -1,0 +1,132 @@
+"""The demo runs, shows what it promises, and fails where the memory is wrong."""
+
+import json
+from importlib.resources import files
+
+import pytest
+import redis
+from cli.running import Between, spawn
+
+from redismem.errors import ServerError
+
+
+def test_the_demo_shows_the_conversation_and_is_sure_of_itself(command, where):
+    ran = command("demo", *where)
+    assert (ran.code, ran.err) == (0, "")
+    assert max(map(len, ran.out.splitlines())) <= 80
+    assert "\x1b" not in ran.out
+    for words in (
+        "pending SUAUC 1-5   recent TAUCTT 6-11",
+        "for order_id",
+        "no longer: resumed",
+        "queue: overdue",
+        "duplicate=True",
+        "Conflict(last_seq=20)",
+        "0 keys left",
+        "All 15 turns checked",
+        where[1] if where else "embedded",
+    ):
+        assert words in ran.out
+    assert ("REDISMEM_URL" in ran.out) == (not where)
+
+
+def test_the_bundled_conversation_has_what_a_newcomer_should_see():
+    rows = [json.loads(line) for line in (files("redismem.cli") / "demo.jsonl").read_text("utf-8").splitlines()]
+    messages = [message for row in rows for message in row["messages"]]
+    assert len(messages) > 10
+    assert {message["role"] for message in messages} == {"system", "user", "assistant", "tool"}
+    assert sum(len(message.get("tool_calls", ())) for message in messages) > 2
+    assert any(row.get("waiting") for row in rows)
+    assert len({row["id"] for row in rows}) == len(rows)
+
+
+def test_the_document_of_the_demo(command, where):
+    ran = command("demo", "--json", *where)
+    document = ran.document
+    assert (ran.code, document["good"]) == (0, True)
+    turns = document["turns"]
+    assert [turn["round_trips"] for turn in turns] == [1] * 15
+    assert [turn["total_messages"] for turn in turns] == [2, 3, 4, 6, 7, 8, 11, 12, 13, 14, 15, 17, 18, 19, 20]
+    assert [turn["queue"] for turn in turns] == [None] * 6 + ["overdue"] * 9
+    assert all(len(turn["for_the_model"]) == turn["total_messages"] for turn in turns)
+    assert turns[7]["state"]["waiting_for_param"] == turns[9]["state"]["waiting_for_param"] == "address"
+    assert turns[10]["state"]["waiting_for_param"] is None
+    assert turns[10]["state"]["params"]["address"] == "Lindenstraße 12, 50674 Köln"
+    assert all(check["good"] for check in document["checks"])
+    assert len(document["checks"]) == 4
+
+
+def test_the_demo_leaves_no_session_behind(command, redis_server, namespace):
+    assert command("demo", "--url", redis_server.url, "--namespace", namespace).code == 0
+    with redis.Redis.from_url(redis_server.url) as raw:
+        left = set(raw.scan_iter(match=f"rm:{{{namespace}*"))
+    assert {name.rpartition(b":")[2] for name in left} == {b"shards", b"fences"}
+
+
+def test_the_demo_as_a_process_of_its_own(tmp_path):
+    ran = spawn("demo", cwd=tmp_path)
+    assert (ran.code, ran.err) == (0, "")
+    assert "All 15 turns checked" in ran.out
+    assert spawn("demo", "--json").document["good"]
+
+
+def test_the_demo_on_a_terminal_that_knows_ascii_only():
+    ran = spawn("demo", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.isascii()
+
+
+class SwapsMessages(Between):
+    async def passed(self, commands, answers):
+        for command, answer in zip(commands, answers, strict=True):
+            if command[0] == "LRANGE" and len(answer) > 1:
+                answer[0], answer[1] = answer[1], answer[0]
+        return answers
+
+
+class ForgetsToClear(Between):
+    async def passed(self, commands, answers):
+        return [1 if command[0] == "EXISTS" else answer for command, answer in zip(commands, answers, strict=True)]
+
+
+class AddsOne(Between):
+    """Stores one more message with each append."""
+
+    async def run(self, commands, timeout_s):
+        answers = await self._inner.run(commands, timeout_s)
+        for command in commands:
+            sessions = [word.decode() for word in command if isinstance(word, bytes) and word.startswith(b"demo-")]
+            if command[0] == "EVALSHA" and sessions and isinstance(answers[0], list):
+                await self.memory.session(sessions[0]).append({"role": "user", "content": "one more"})
+        return answers
+
+
+class NeedsTwoTrips(Between):
+    """Loses each first script."""
+
+    lost = 0
+
+    async def run(self, commands, timeout_s):
+        if commands[0][0] == "EVALSHA":
+            NeedsTwoTrips.lost += 1
+            if NeedsTwoTrips.lost % 2:
+                raise ServerError("NOSCRIPT", "NOSCRIPT")
+        return await self._inner.run(commands, timeout_s)
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (SwapsMessages, "the messages for the model differ"),
+        (ForgetsToClear, "3 keys left"),
+        (AddsOne, "total_messages differ"),
+        (NeedsTwoTrips, "it took 3 round trips"),
+    ],
+)
+def test_the_demo_fails_where_the_memory_is_wrong(command, intercept, where, namespace, fault, said):
+    intercept(fault)
+    ran = command("demo", "--namespace", namespace, *where)
+    assert ran.code == 1
+    assert "WRONG" in ran.out
+    assert said in ran.out
+    assert not command("demo", "--json", "--namespace", namespace, *where).document["good"]

@@ -1,0 +1,221 @@
+"""The doctor: verdicts on real servers with real faults, and on facts that no server here can show."""
+
+import pytest
+import redis
+from redis_server import RedisServer, free_port
+
+import redismem.blocking
+from redismem.cli import findings
+from redismem.cli.findings import Sampled
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """A server that a test may spoil; it puts back what it changed."""
+    server = RedisServer(tmp_path_factory.mktemp("doctor"), aof=True, options=("--maxmemory", "100mb")).start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def raw(server):
+    with redis.Redis.from_url(server.url) as raw:
+        yield raw
+        raw.config_set("maxmemory", "100mb")
+        raw.config_set("maxmemory-policy", "noeviction")
+        raw.config_set("appendonly", "yes")
+        raw.config_set("appendfsync", "everysec")
+        raw.replicaof("NO", "ONE")
+        raw.acl_setuser("default", enabled=True, nopass=True, categories=["+@all"])
+
+
+@pytest.fixture
+def examined(command, server, namespace):
+    """Verdict and text by question; and the exit code."""
+
+    def examine(url: str | None = None):
+        ran = command("doctor", "--json", "--url", url or server.url, "--namespace", namespace)
+        return {each["name"]: each for each in ran.document["findings"]}, ran.code
+
+    return examine
+
+
+def test_a_good_server(examined, raw):
+    found, code = examined()
+    assert code == 0
+    good = ("connection", "persistence", "memory", "replication", "clock", "scripts", "shards", "expiry")
+    assert {name: found[name]["verdict"] for name in good} == dict.fromkeys(good, "ok")
+    assert "appendfsync everysec" in found["persistence"]["seen"]
+    assert "100 MiB" in found["memory"]["seen"]
+    assert found["latency"]["verdict"] in ("ok", "warn")
+
+
+def test_the_embedded_store(command):
+    ran = command("doctor", "--json")
+    assert ran.code == 0
+    verdicts = {each["name"]: each["verdict"] for each in ran.document["findings"]}
+    assert [name for name, verdict in verdicts.items() if verdict == "n/a"] == [
+        "version",
+        "persistence",
+        "memory",
+        "replication",
+    ]
+    assert "warn" not in verdicts.values()
+    assert "all is well" in command("doctor").out
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "verdict", "said"),
+    [
+        ({"maxmemory-policy": "allkeys-lru"}, "memory", "fail", "noeviction"),
+        ({"maxmemory-policy": "volatile-ttl", "maxmemory": "0"}, "memory", "warn", "noeviction"),
+        ({"maxmemory": "0"}, "memory", "warn", "Set `maxmemory`"),
+        ({"maxmemory": "1"}, "memory", "fail", "appends are refused"),
+        ({"appendonly": "no"}, "persistence", "warn", "appendonly yes"),
+        ({"appendfsync": "no"}, "persistence", "warn", "power cut"),
+    ],
+)
+def test_a_server_with_a_fault(examined, raw, changes, name, verdict, said):
+    for option, value in changes.items():
+        raw.config_set(option, value)
+    found, code = examined()
+    assert found[name]["verdict"] == verdict
+    assert said in found[name]["advice"]
+    assert code == (1 if verdict == "fail" else 0)
+
+
+def test_a_replica(examined, raw):
+    raw.replicaof("127.0.0.1", free_port())
+    found, code = examined()
+    assert (code, found["replication"]["verdict"]) == (1, "fail")
+
+
+def test_a_server_that_is_not_there(command, monkeypatch):
+    monkeypatch.setenv("REDISMEM_DEADLINE_S", "0.05")
+    ran = command("doctor", "--url", f"redis://:geheim@127.0.0.1:{free_port()}/0")
+    assert (ran.code, ran.err) == (1, "")
+    assert "fail" in ran.out
+    assert "geheim" not in ran.out
+
+
+def test_a_user_who_may_not_look(examined, server, raw):
+    def allow(*commands):
+        categories = ["+@all", "-@admin"]
+        raw.acl_setuser("guest", enabled=True, passwords=["+pw"], keys=["*"], categories=categories, commands=commands)
+
+    allow("-info")
+    found, code = examined(f"redis://guest:pw@127.0.0.1:{server.port}/0")
+    assert (code, found["server"]["verdict"]) == (0, "warn")
+    allow("-info", "-evalsha")
+    found, code = examined(f"redis://guest:pw@127.0.0.1:{server.port}/0")
+    assert (code, found["scripts"]["verdict"]) == (1, "fail")
+    assert "+@scripting" in found["scripts"]["advice"]
+
+
+def test_another_number_of_shards(examined, monkeypatch, server, raw, namespace):
+    with redismem.blocking.Memory.connect(server.url, namespace=namespace):
+        pass
+    monkeypatch.setenv("REDISMEM_SHARDS", "8")
+    found, code = examined()
+    assert (code, found["shards"]["verdict"]) == (1, "fail")
+    assert "REDISMEM_SHARDS=64" in found["shards"]["advice"]
+
+
+def test_expiry_of_real_sessions(examined, server, raw, namespace):
+    with redismem.blocking.Memory.connect(server.url, namespace=namespace) as memory:
+        for name in ("whole", "state-only", "gone", "torn", "for-ever", "apart"):
+            session = memory.session(name)
+            session.merge({"a": 1}) if name == "state-only" else session.append({"role": "user", "content": "x"})
+        keys = {name: memory.keys.session(name) for name in ("gone", "torn", "for-ever", "apart")}
+    raw.delete(keys["gone"].state, keys["gone"].messages)
+    found, code = examined()
+    assert (code, found["expiry"]["verdict"]) == (0, "ok")
+    assert "6 sessions looked at" in found["expiry"]["seen"]
+    assert "1 expired" in found["expiry"]["seen"]
+
+    moment = raw.pexpiretime(keys["apart"].messages)
+    for spoil, mend, said in (
+        (("PEXPIREAT", keys["apart"].messages, moment + 1000), ("PEXPIREAT", keys["apart"].messages, moment), "before"),
+        (("PERSIST", keys["for-ever"].state), ("PEXPIREAT", keys["for-ever"].state, moment), "never expires"),
+        (("DEL", keys["torn"].messages), ("PING",), "lost a part"),
+    ):
+        raw.execute_command(*spoil)
+        found, code = examined()
+        assert (code, found["expiry"]["verdict"]) == (1, "fail")
+        assert said in found["expiry"]["seen"]
+        raw.execute_command(*mend)
+
+
+def test_it_changes_nothing(examined, server, raw, namespace):
+    with redismem.blocking.Memory.connect(server.url, namespace=namespace) as memory:
+        memory.session("a").append({"role": "user", "content": "x"})
+    before = {key: (raw.dump(key), raw.pexpiretime(key)) for key in raw.scan_iter(count=1000)}
+    examined()
+    assert {key: (raw.dump(key), raw.pexpiretime(key)) for key in raw.scan_iter(count=1000)} == before
+
+
+def test_it_fits_into_80_columns(command, server, raw):
+    raw.config_set("maxmemory-policy", "allkeys-lru")
+    ran = command("doctor", "--url", server.url)
+    assert ran.code == 1
+    assert max(map(len, ran.out.splitlines())) <= 80
+    assert "1 failed" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("info", "verdict"),
+    [
+        ({"redis_version": "6.2.20"}, "fail"),
+        ({"redis_version": "7.0.15"}, "warn"),
+        ({"redis_version": "7.2.10"}, "warn"),
+        ({"redis_version": "7.2.11"}, "ok"),
+        ({"redis_version": "7.4.5"}, "warn"),
+        ({"redis_version": "7.4.6"}, "ok"),
+        ({"redis_version": "8.0.4"}, "ok"),
+        ({"redis_version": "8.2.1"}, "warn"),
+        ({"redis_version": "8.2.2"}, "ok"),
+        ({"redis_version": "8.4.0"}, "ok"),
+        ({"redis_version": "7.2.4", "valkey_version": "8.1.3"}, "warn"),
+        ({"redis_version": "7.2.4", "valkey_version": "8.1.4"}, "ok"),
+        ({"redis_version": "7.2.4", "valkey_version": "9.0.0"}, "ok"),
+        ({"redis_version": "255.255.255"}, "ok"),
+        ({}, "fail"),
+    ],
+)
+def test_versions(info, verdict):
+    assert findings.version(info).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("difference_ms", "trip_ms", "verdict", "said"),
+    [
+        (0, 1, "ok", "within 1 ms"),
+        (-300, 2, "ok", "within 302 ms"),
+        (3_000, 2_500, "ok", "within"),
+        (5_000, 1, "warn", "5.0 s ahead of"),
+        (-7_200_000, 1, "warn", "2 h behind"),
+    ],
+)
+def test_clocks(difference_ms, trip_ms, verdict, said):
+    found = findings.clock(difference_ms, trip_ms)
+    assert found.verdict == verdict
+    assert said in found.seen
+
+
+def test_replicas_and_saving():
+    lonely = {"role": "master", "connected_slaves": "2", "aof_enabled": "0"}
+    assert findings.persistence(lonely, {}).verdict == "fail"
+    assert findings.replication(lonely, {"min-replicas-to-write": "0"}).verdict == "warn"
+    assert findings.replication(lonely, {"min-replicas-to-write": "1"}).verdict == "ok"
+    assert findings.persistence({"aof_enabled": "1", "aof_last_write_status": "err"}, {}).verdict == "fail"
+
+
+def test_latency():
+    assert findings.latency([0.1, 0.2, 90]).verdict == "ok"
+    assert findings.latency([20, 30, 90]).verdict == "warn"
+
+
+def test_a_session_that_expired_between_two_looks_is_no_fault():
+    assert Sampled("a", -2, -2, 0).wrong == ""
+    assert Sampled("a", 5, -2, 0).wrong == ""
+    assert Sampled("a", 5, -2, 3).wrong != ""

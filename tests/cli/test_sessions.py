@@ -1,0 +1,192 @@
+"""sessions, show and clear: what is there, shown whole, changed only by clear."""
+
+import io
+import json
+import sys
+
+import pytest
+import redis
+from redis_server import RedisServer
+
+import redismem.blocking
+from redismem import Summary
+
+SECRET = "the text of a message"
+
+
+@pytest.fixture
+def memory(redis_server: RedisServer, namespace):
+    with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
+        yield memory
+
+
+@pytest.fixture
+def raw(redis_server):
+    with redis.Redis.from_url(redis_server.url) as raw:
+        yield raw
+
+
+@pytest.fixture
+def talk(memory):
+    """A session with pending and recent messages, and state."""
+    session = memory.session("talk")
+    session.append(
+        {"role": "system", "content": SECRET}, *({"role": "user", "content": f"{SECRET} {n}"} for n in range(9))
+    )
+    call = {"id": "c", "type": "function", "function": {"name": "find", "arguments": '{"a": 1}'}}
+    session.append(
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        merge={"email": "hidden@example.com"},
+        waiting="order_id",
+        last_result={"hidden": 1},
+    )
+    return session
+
+
+def test_an_embedded_store_is_empty_and_says_so(command):
+    ran = command("sessions", "--json")
+    assert (ran.code, ran.document["sessions"]) == (0, [])
+    assert "embedded" in ran.err
+    for words in (["show", "talk"], ["clear", "talk"]):
+        ran = command(*words)
+        assert (ran.code, ran.out) == (1, "")
+        assert "there is no such session" in ran.err.splitlines()[-1]
+
+
+def test_sessions_page_by_page_the_last_active_first(command, memory, here, raw):
+    server_ms = int(raw.time()[0]) * 1000
+    for number in range(25):
+        memory.session(f"s-{number:02}").append({"role": "user", "content": SECRET}, now_ms=server_ms - 60_000 + number)
+    found, cursor = [], None
+    while not found or cursor:
+        more = ("--cursor", cursor) if cursor else ()
+        page = command("sessions", "--json", "--limit", 10, *more, *here).document
+        found += page["sessions"]
+        cursor = page["cursor"]
+        assert page["count"] == 25
+    assert [row["session_id"] for row in found] == [f"s-{number:02}" for number in reversed(range(25))]
+    assert {row["total_messages"] for row in found} == {1}
+
+
+def test_sessions_for_people(command, talk, memory, here, raw):
+    memory.session("empty").merge({"a": 1})
+    raw.delete(memory.keys.session("empty").state)
+    broken = memory.session("broken")
+    broken.append({"role": "user", "content": "x"})
+    raw.hset(memory.keys.session("broken").state, "message_count", "many")
+    ran = command("sessions", *here)
+    assert (ran.code, ran.err) == (0, "")
+    lines = {line.split()[0]: line for line in ran.out.splitlines()}
+    assert "overdue, order_id" in lines["talk"]
+    assert lines["empty"].rstrip().endswith("gone")
+    assert lines["broken"].rstrip().endswith("unreadable")
+    assert SECRET not in ran.out
+    assert "hidden" not in ran.out
+    rows = {row["session_id"]: row["state"] for row in command("sessions", "--json", *here).document["sessions"]}
+    assert rows == {"talk": "live", "empty": "gone", "broken": "unreadable"}
+
+
+def test_a_page_says_how_to_get_the_next(command, memory, here):
+    for number in range(3):
+        memory.session(f"s-{number}").append({"role": "user", "content": "x"})
+    first = command("sessions", "--limit", 2, *here)
+    cursor = first.out.partition("more: --cursor ")[2].strip()
+    second = command("sessions", "--limit", 2, "--cursor", cursor, *here)
+    assert "more:" not in second.out
+    shown = {line.split()[0] for ran in (first, second) for line in ran.out.splitlines()}
+    assert {"s-0", "s-1", "s-2"} <= shown
+
+
+def test_show_for_people(command, talk, here):
+    ran = command("show", "talk", *here)
+    assert (ran.code, ran.err) == (0, "")
+    assert max(map(len, ran.out.splitlines())) <= 80
+    for words in (
+        "pending: 1 to 5",
+        "recent: 6 to 11",
+        f"{SECRET} 8",
+        'find({"a": 1})',
+        "waiting for: order_id",
+        "email",
+    ):
+        assert words in ran.out
+    assert "hidden" not in ran.out
+
+
+def test_show_as_a_document(command, talk, here):
+    document = command("show", "talk", "--json", *here).document
+    assert [row["seq"] for row in document["pending"]] == [1, 2, 3, 4, 5]
+    shown = [row["message"] for row in document["pending"] + document["recent"]]
+    assert shown == [message.to_openai() for message in talk.messages()]
+    assert document["state"] == {"params": ["email"], "set": ["last_result"]}
+    assert (document["waiting_for_param"], document["queued"]) == ("order_id", "overdue")
+    assert "hidden" not in json.dumps(document)
+    newest = command("show", "talk", "--json", "--limit", 2, *here).document
+    assert [row["seq"] for row in newest["recent"]] == [10, 11]
+
+
+def test_redacted_nothing_of_the_conversation_is_shown(command, talk, memory, raw, here):
+    summary = Summary("m1", f"summary of {SECRET}", 0, 0, 0, 0, "model", 9, 0, ())
+    raw.hset(memory.keys.session("talk").state, b"summary:m1", summary.encode())
+    for options in ([], ["--json"]):
+        assert SECRET in command("show", "talk", *options, *here).out
+        ran = command("show", "talk", "--redact", *options, *here)
+        assert ran.code == 0
+        assert SECRET not in ran.out
+        assert "find" not in ran.out
+
+
+def test_long_messages_are_cut_unless_full(command, memory, here):
+    memory.session("long").append({"role": "user", "content": "word " * 200 + "end"})
+    assert "(+763 characters)" in " ".join(command("show", "long", *here).out.split())
+    assert "end" in command("show", "long", "--full", *here).out
+
+
+def test_a_message_cannot_steer_the_terminal_nor_the_markup(command, memory, here):
+    text = "a\x1b[2Jb\x9b1mc\rd [bold]e[/bold] [/] \u202ef \ud800 :smile:"
+    memory.session("odd").append({"role": "user\x1b[0m", "content": text})
+    ran = command("show", "odd", *here)
+    assert ran.code == 0
+    assert not set("\x1b\x9b\r\u202e") & set(ran.out)
+    assert r"a\x1b[2Jb\x9b1mc\rd [bold]e[/bold] [/] \u202ef \ud800 :smile:" in " ".join(ran.out.split())
+    assert command("show", "odd", "--json", *here).document["recent"][0]["message"]["content"] == text
+
+
+def test_looking_changes_nothing_even_where_a_session_cannot_be_read(command, memory, raw, here, namespace):
+    memory.session("broken").append({"role": "user", "content": "x"})
+    raw.rpush(memory.keys.session("broken").messages, b"garbage")
+    before = {key: raw.dump(key) for key in raw.scan_iter(match=f"rm:{{{namespace}*", count=1000)}
+    ran = command("show", "broken", *here)
+    assert ran.code == 1
+    assert "session broken" in ran.complaint
+    assert command("sessions", *here).code == 0
+    assert {key: raw.dump(key) for key in raw.scan_iter(match=f"rm:{{{namespace}*", count=1000)} == before
+
+
+def test_clear(command, talk, memory, here):
+    memory.session("other").append({"role": "user", "content": "stays"})
+    ran = command("clear", "talk", "--yes", "--json", *here)
+    assert (ran.code, ran.document["cleared"]) == (0, True)
+    assert not talk.exists()
+    assert memory.session("other").exists()
+    again = command("clear", "talk", "--yes", *here)
+    assert again.code == 1
+    assert "no such session" in again.complaint
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "there"), [("n\n", 1, True), ("\n", 1, True), ("", 1, True), ("y\n", 0, False)]
+)
+def test_clear_asks_on_a_terminal(command, monkeypatch, talk, here, answer, code, there):
+    keyboard = io.StringIO(answer)
+    monkeypatch.setattr(keyboard, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdin", keyboard)
+    ran = command("clear", "talk", *here)
+    assert ran.code == code
+    assert "Clear talk in " in ran.err
+    assert talk.exists() == there
+
+
+def test_clear_does_not_ask_where_nobody_can_answer(command, talk, here):
+    assert command("clear", "talk", *here).code == 0
+    assert not talk.exists()
