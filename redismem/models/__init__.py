@@ -1,0 +1,106 @@
+"""What writes summaries: a model over HTTP, or the extractive summariser, which needs nothing.
+
+A summariser of one's own is any object with a `name` and the two methods of `Summarizer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from redismem.errors import InvalidSettings
+from redismem.messages import Message
+
+if TYPE_CHECKING:
+    import httpx
+
+Provider = Literal["openai", "gemini", "anthropic"]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Draft:
+    """A summary that is not stored yet. The tokens are what all its requests cost, 0 where the provider did not say."""
+
+    text: str
+    input_tokens: int
+    output_tokens: int
+    model: str
+
+    def __repr__(self) -> str:
+        return f"<Draft by {self.model} in={self.input_tokens} out={self.output_tokens}>"
+
+
+class Summarizer(Protocol):
+    """Turns messages into a summary."""
+
+    @property
+    def name(self) -> str:
+        """Who wrote a summary: goes into `Summary.model`."""
+
+    async def summarize(self, messages: Sequence[Message], previous: str | None, max_tokens: int) -> Draft:
+        """One text that stands for the previous summary and these messages; without messages, a shorter previous one.
+
+        Raises ModelFailed where there is no usable text. The caller decides whether and when to try again.
+        """
+
+    async def aclose(self) -> None:
+        """Closes what it opened itself."""
+
+
+class ChatModel(Summarizer, Protocol):
+    """A summariser that can also answer."""
+
+    async def reply(self, messages: Sequence[dict[str, Any]], *, max_tokens: int) -> str:
+        """The model's answer to messages as `Context.to_openai()` gives them. Raises ModelFailed."""
+
+
+def open_model(
+    provider: Provider,
+    model: str,
+    api_key: str | None = None,
+    *,
+    base_url: str | None = None,
+    allow_http: bool = False,
+    timeout_s: float = 60,
+    input_tokens: int = 24_000,
+    max_summary_bytes: int = 32 * 1024,
+    max_tokens_field: str = "max_completion_tokens",
+    client: httpx.AsyncClient | None = None,
+) -> ChatModel:
+    """A model over HTTP.
+
+    `base_url` ends where the provider's paths begin (`…/v1`). `allow_http` permits one without TLS, for a model on
+    one's own machine. `timeout_s` is for one request as a whole; a long transcript takes several, each of them with at
+    most `input_tokens` (estimated: a quarter of the bytes). `max_tokens_field`: many OpenAI-compatible servers want the
+    older `max_tokens`. Proxies and certificates of the environment are not used: a `client` may bring its own; it is
+    not closed here.
+
+    Raises InvalidSettings.
+    """
+    from redismem.models.anthropic import Anthropic
+    from redismem.models.gemini import Gemini
+    from redismem.models.http_model import HttpModel, Wire
+    from redismem.models.openai import OpenAI
+
+    wires: dict[str, Wire] = {"openai": OpenAI(max_tokens_field), "gemini": Gemini(), "anthropic": Anthropic()}
+    if provider not in wires:
+        raise InvalidSettings(f"the provider of a model is one of {', '.join(wires)}")
+    return HttpModel(
+        wires[provider],
+        model,
+        api_key,
+        base_url=base_url,
+        allow_http=allow_http,
+        timeout_s=timeout_s,
+        input_tokens=input_tokens,
+        max_summary_bytes=max_summary_bytes,
+        client=client,
+    )
+
+
+def open_extractive() -> Summarizer:
+    """The summariser that works offline: sentences, names, numbers and open questions as they were said."""
+    from redismem.models.extractive import Extractive
+
+    return Extractive()

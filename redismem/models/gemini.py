@@ -1,0 +1,57 @@
+"""Google's Gemini, by generateContent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from redismem.errors import ModelFailed
+from redismem.models.http_model import Answer, count, turns
+
+# The answer stopped by itself or at its limit. Every other reason is a refusal.
+_ENDED = (None, "STOP", "MAX_TOKENS", "FINISH_REASON_UNSPECIFIED")
+
+
+@dataclass(frozen=True, slots=True)
+class Gemini:
+    """generateContent. The key travels in a header: an address ends up in logs."""
+
+    name: str = "gemini"
+    base_url: str = "https://generativelanguage.googleapis.com/v1"
+
+    def path(self, model: str) -> str:
+        return f"/models/{quote(model, safe='')}:generateContent"
+
+    def headers(self, api_key: str) -> dict[str, str]:
+        return {"x-goog-api-key": api_key}
+
+    def body(self, model: str, messages: Sequence[dict[str, Any]], max_tokens: int) -> dict[str, Any]:
+        del model
+        system, spoken = turns(messages)
+        roles = {"user": "user", "assistant": "model"}
+        body: dict[str, Any] = {"contents": [{"role": roles[role], "parts": [{"text": text}]} for role, text in spoken]}
+        if system:
+            body["systemInstruction"] = {"parts": [{"text": system}]}
+        return body | {"generationConfig": {"maxOutputTokens": max_tokens}}
+
+    def answer(self, reply: Any) -> Answer:
+        match reply:
+            case {"candidates": [{**candidate}, *_]}:
+                if candidate.get("finishReason") not in _ENDED:
+                    raise ModelFailed("gemini refused to answer", permanent=True)
+                usage = reply.get("usageMetadata")
+                spent = count(usage, "promptTokenCount"), count(usage, "candidatesTokenCount")
+                return Answer("".join(_texts(candidate)), *spent)
+            case {"promptFeedback": {"blockReason": str()}}:
+                raise ModelFailed("gemini blocked the prompt", permanent=True)
+        raise ModelFailed("gemini answered without a text")
+
+
+def _texts(candidate: Mapping[object, Any]) -> list[str]:
+    match candidate:
+        case {"content": {"parts": [*parts]}}:
+            shown = [part for part in parts if isinstance(part, dict) and part.get("thought") is not True]
+            return [part["text"] for part in shown if isinstance(part.get("text"), str)]
+    return []

@@ -1,0 +1,38 @@
+"""OpenAI and the many servers that speak its chat completions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from redismem.errors import ModelFailed
+from redismem.models.http_model import Answer, count
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAI:
+    """Chat completions. `max_tokens_field`: how the server calls the limit of the answer."""
+
+    max_tokens_field: str = "max_completion_tokens"
+    name: str = "openai"
+    base_url: str = "https://api.openai.com/v1"
+
+    def path(self, model: str) -> str:
+        del model
+        return "/chat/completions"
+
+    def headers(self, api_key: str) -> dict[str, str]:
+        return {"authorization": f"Bearer {api_key}"}
+
+    def body(self, model: str, messages: Sequence[dict[str, Any]], max_tokens: int) -> dict[str, Any]:
+        return {"model": model, "messages": list(messages), self.max_tokens_field: max_tokens}
+
+    def answer(self, reply: Any) -> Answer:
+        match reply:
+            case {"choices": [{"finish_reason": "content_filter"}, *_]}:
+                raise ModelFailed("openai filtered the answer", permanent=True)
+            case {"choices": [{"message": {"content": str(text)}}, *_]}:
+                usage = reply.get("usage")
+                return Answer(text, count(usage, "prompt_tokens"), count(usage, "completion_tokens"))
+        raise ModelFailed("openai answered without a text")

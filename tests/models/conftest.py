@@ -1,0 +1,55 @@
+"""The provider server of these tests, and a model of each provider that asks it."""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from models.provider_server import ProviderServer
+
+from redismem.models import ChatModel, open_model
+
+KEY = "canary-key"
+OpenModel = Callable[..., contextlib.AbstractAsyncContextManager[ChatModel]]
+
+
+@pytest.fixture
+def server() -> Iterator[ProviderServer]:
+    with ProviderServer() as server:
+        yield server
+
+
+@pytest.fixture(params=["openai", "gemini", "anthropic"])
+def provider(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def opened(server: ProviderServer, provider: str) -> OpenModel:
+    @contextlib.asynccontextmanager
+    async def open_it(**options: Any) -> AsyncIterator[ChatModel]:
+        where = {"base_url": server.base_url, "allow_http": True}
+        model = open_model(provider, "some-model-1.5", KEY, **where | options)  # type: ignore[arg-type]
+        try:
+            yield model
+        finally:
+            await model.aclose()
+
+    return open_it
+
+
+@pytest.fixture(scope="session")
+def tls() -> ssl.SSLContext:
+    """Loading the certificates takes longer than most of these tests."""
+    return httpx.create_ssl_context(trust_env=False)
+
+
+@pytest.fixture
+async def model(opened: OpenModel, tls: ssl.SSLContext) -> AsyncIterator[ChatModel]:
+    """A model over a client that is given; `opened()` is one over its own."""
+    async with httpx.AsyncClient(verify=tls, trust_env=False) as client, opened(client=client) as model:
+        yield model

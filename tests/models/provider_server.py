@@ -1,0 +1,268 @@
+"""A server on 127.0.0.1 that speaks like the three providers, and misbehaves on demand.
+
+    with ProviderServer() as server:
+        model = open_model("gemini", "some-model", "key", base_url=server.base_url, allow_http=True)
+        server.mode = "500"
+
+`modes` is worked off first, one a request; then `mode` holds. A request that hangs is answered after `release()`.
+It runs in a thread of its own, so it serves blocking callers and other processes too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import struct
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Any
+
+HUGE_BYTES = 10 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request as it arrived."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    raw: bytes
+
+    @property
+    def body(self) -> Any:
+        return json.loads(self.raw)
+
+    @property
+    def provider(self) -> str:
+        if self.path.endswith("/chat/completions"):
+            return "openai"
+        return "gemini" if self.path.endswith(":generateContent") else "anthropic"
+
+
+def told(asked: Asked) -> list[tuple[str, str]]:
+    """(role, text) of a request's turns, in OpenAI's words."""
+    if asked.provider == "gemini":
+        names = {"user": "user", "model": "assistant"}
+        return [(names[turn["role"]], turn["parts"][0]["text"]) for turn in asked.body["contents"]]
+    return [(turn["role"], turn["content"]) for turn in asked.body["messages"] if turn["role"] != "system"]
+
+
+def system_of(asked: Asked) -> str:
+    """The system text of a request."""
+    if asked.provider == "openai":
+        return "\n".join(turn["content"] for turn in asked.body["messages"] if turn["role"] == "system")
+    return (
+        asked.body["system"] if asked.provider == "anthropic" else asked.body["systemInstruction"]["parts"][0]["text"]
+    )
+
+
+def openai_answer(text: Any, **changes: Any) -> dict[str, Any]:
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"} | changes
+    usage = {"prompt_tokens": 101, "completion_tokens": 11, "total_tokens": 112}
+    return {"id": "chatcmpl-1", "object": "chat.completion", "choices": [choice], "usage": usage}
+
+
+def anthropic_answer(text: Any, **changes: Any) -> dict[str, Any]:
+    usage = {"input_tokens": 101, "output_tokens": 11}
+    content = [{"type": "text", "text": text}]
+    return {
+        "type": "message",
+        "role": "assistant",
+        "content": content,
+        "stop_reason": "end_turn",
+        "usage": usage,
+    } | changes
+
+
+def gemini_answer(text: Any, **changes: Any) -> dict[str, Any]:
+    candidate = {"content": {"role": "model", "parts": [{"text": text}]}, "finishReason": "STOP", "index": 0} | changes
+    usage = {"promptTokenCount": 101, "candidatesTokenCount": 11, "totalTokenCount": 112}
+    return {"candidates": [candidate], "usageMetadata": usage}
+
+
+ANSWERS: dict[str, Callable[..., dict[str, Any]]] = {
+    "openai": openai_answer,
+    "anthropic": anthropic_answer,
+    "gemini": gemini_answer,
+}
+CUT_SHORT = {
+    "openai": {"finish_reason": "length"},
+    "anthropic": {"stop_reason": "max_tokens"},
+    "gemini": {"finishReason": "MAX_TOKENS"},
+}
+REFUSED = {
+    "openai": openai_answer("half a", finish_reason="content_filter"),
+    "anthropic": anthropic_answer("", stop_reason="refusal", content=[]),
+    "gemini": {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": {"promptTokenCount": 101}},
+}
+TOOL_CALLS = {
+    "openai": openai_answer(
+        None,
+        message={"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function"}]},
+        finish_reason="tool_calls",
+    ),
+    "anthropic": anthropic_answer("", content=[{"type": "tool_use", "id": "c", "name": "f", "input": {}}]),
+    "gemini": gemini_answer("", content={"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]}),
+}
+FAILURES = {
+    "400": (400, {"code": "context_length_exceeded", "message": "too long: canary-text"}),
+    "echo": (422, {"code": "canary-text in a code", "type": ["canary-text"], "status": "INVALID"}),
+    "401": (401, {"code": "invalid_api_key", "type": "authentication_error", "message": "Incorrect key: canary-echo"}),
+    "404": (404, {"code": 404, "status": "NOT_FOUND", "message": "This model is no longer available."}),
+    "429": (429, {"type": "rate_limit_error", "status": "RESOURCE_EXHAUSTED"}),
+    "quota": (429, {"code": "insufficient_quota", "type": "insufficient_quota"}),
+    "500": (500, {"type": "api_error"}),
+    "503": (503, {"status": "UNAVAILABLE"}),
+    "529": (529, {"type": "overloaded_error"}),
+}
+
+
+def answer_bytes(status: int, body: bytes, headers: dict[str, str]) -> bytes:
+    lines = [f"HTTP/1.1 {status} Whatever", *(f"{name}: {value}" for name, value in headers.items())]
+    return "\r\n".join([*lines, f"content-length: {len(body)}", "", ""]).encode() + body
+
+
+def in_s(seconds: float) -> str:
+    """An HTTP date."""
+    return format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
+
+
+class ProviderServer:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self.mode = "ok"
+        self.modes: deque[str] = deque()
+        self.text: Any = "They want order W123 back by May 5."
+        self.raw = b""
+        """The body in mode `raw`."""
+        self.headers: dict[str, str] = {}
+        """Further headers of every answer."""
+        self.asked: list[Asked] = []
+        self.sent_bytes = 0
+        self.port = 0
+        self._changed = threading.Condition()
+        self._loop = asyncio.new_event_loop()
+        self._released = asyncio.Event()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    def __enter__(self) -> ProviderServer:
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(10)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+    def release(self) -> None:
+        """Answers what hangs, now and from now on."""
+        self._loop.call_soon_threadsafe(self._released.set)
+
+    def wait_for_asked(self, count: int, deadline_s: float = 20) -> None:
+        """Until this many requests have arrived."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.asked) >= count, deadline_s), len(self.asked)
+
+    async def _start(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=64 * 1024 * 1024)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def _stop(self) -> None:
+        self._server.close()
+        serving = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                asked = await _request(reader)
+                with self._changed:
+                    self.asked.append(asked)
+                    self._changed.notify_all()
+                await self._answer(asked, self.modes.popleft() if self.modes else self.mode, writer)
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # the other side is done, or the test is
+        finally:
+            writer.close()
+
+    async def _answer(self, asked: Asked, mode: str, writer: asyncio.StreamWriter) -> None:
+        if mode == "reset":
+            linger = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            raise ConnectionError
+        if mode == "drop":
+            raise ConnectionError
+        if mode == "hang":
+            await self._released.wait()
+        status, body, headers = self._reply(asked, mode)
+        whole = answer_bytes(status, body, headers | self.headers)
+        if mode == "cut":
+            await self._send(writer, whole[:-10])
+            raise ConnectionError
+        if mode == "drip":
+            for at in range(len(whole)):
+                await self._send(writer, whole[at : at + 1])
+                await asyncio.sleep(0.05)  # the pace of a slow server
+        for at in range(0, len(whole), 64 * 1024) if mode != "drip" else ():
+            await self._send(writer, whole[at : at + 64 * 1024])
+
+    async def _send(self, writer: asyncio.StreamWriter, chunk: bytes) -> None:
+        writer.write(chunk)
+        await writer.drain()
+        self.sent_bytes += len(chunk)
+
+    def _reply(self, asked: Asked, mode: str) -> tuple[int, bytes, dict[str, str]]:
+        json_headers = {"content-type": "application/json"}
+        if mode in FAILURES:
+            status, error = FAILURES[mode]
+            return status, json.dumps({"error": error}).encode(), json_headers
+        if mode == "redirect":
+            return 307, b"", {"location": f"{self.base_url}/elsewhere"}
+        if mode == "raw":
+            return 200, self.raw, json_headers
+        return 200, self._body(asked.provider, mode), json_headers
+
+    def _body(self, provider: str, mode: str) -> bytes:
+        answer = ANSWERS[provider]
+        if mode in ("ok", "hang", "drip", "cut"):
+            return json.dumps(answer(self.text)).encode()
+        if mode == "huge":
+            return json.dumps(answer("x" * HUGE_BYTES)).encode()
+        fixed = {
+            "garbage": b"<html>502 Bad Gateway</html>",
+            "not-utf8": json.dumps(answer("caf@"), ensure_ascii=False).encode().replace(b"@", b"\xe9"),
+            "surrogate": json.dumps(answer("half \ud83d of a pair")).encode(),
+            "control": json.dumps(answer("a\x00b\x1b[31mc\u202ed\r\ne")).encode(),
+            "empty": json.dumps(answer(" \n\t ")).encode(),
+            "number": json.dumps(answer(42)).encode(),
+            "deep": b"[" * 200_000,
+            "nothing": b"",
+            "null": b"null",
+            "length": json.dumps(answer("cut sho", **CUT_SHORT[provider])).encode(),
+            "refused": json.dumps(REFUSED[provider]).encode(),
+            "tool_calls": json.dumps(TOOL_CALLS[provider]).encode(),
+        }
+        return fixed[mode]
+
+
+async def _request(reader: asyncio.StreamReader) -> Asked:
+    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+    method, path, _ = head[0].split(" ")
+    pairs = (line.split(": ", 1) for line in head[1:] if line)
+    headers = {name.lower(): value for name, value in pairs}
+    return Asked(method, path, headers, await reader.readexactly(int(headers.get("content-length", 0))))
