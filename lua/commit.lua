@@ -19,7 +19,7 @@
 --   summary_field    empty: the messages go without one
 --   summary          then the summary fields that this one replaces
 -- REPLY outcome: ok, already, gone, fenced, stale
--- ERROR
+-- ERROR CORRUPT
 local messages, state, originals, overdue, leased = unpack(KEYS)
 local session, now_ms, fence, epoch, first_seq, count, tokens, threshold, summaries_limit, originals_ms,
   summary_field, summary = unpack(ARGV, 1, 12)
@@ -31,6 +31,7 @@ if seen[2] == fence then return 'already' end
 if seen[3] ~= fence then return 'fenced' end
 local length = redis.call('LLEN', messages), redis.call('LLEN', originals)
 if seen[4] ~= first_seq or length < count then return 'stale' end
+if not tonumber(seen[5]) then return redis.error_reply('CORRUPT tokens') end
 for at = 13, #ARGV do
   if redis.call('HEXISTS', state, ARGV[at]) == 0 then return 'stale' end
 end
@@ -63,7 +64,7 @@ end
 local again = length - count > tonumber(threshold) or summaries_count > tonumber(summaries_limit)
 redis.call('HSET', state, 'first_seq', first_seq + count, 'tokens', seen[5] - tokens, 'committed', fence,
   'summaries_count', summaries_count, 'queued', 'overdue')
-redis.call('HDEL', state, 'fence', 'attempts', again and 'fence' or 'queued')
+redis.call('HDEL', state, 'fence', 'attempts', 'dropped_seq', again and 'fence' or 'queued')
 if count > 0 then redis.call('LTRIM', messages, count, -1) end
 if again then redis.call('ZADD', overdue, now, session) end
 return 'ok'

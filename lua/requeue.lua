@@ -11,7 +11,10 @@
 -- ERROR
 local state, overdue, dead = unpack(KEYS)
 local session, now_ms, again = unpack(ARGV)
-if redis.call('HGET', state, 'queued') ~= 'dead' then return redis.call('ZREM', dead, session) end
+local seen = redis.call('HMGET', state, 'queued', 'message_count')
+-- The removal first: once it has written, a script may go on where memory is short.
+local listed = redis.call('ZREM', dead, session)
+if seen[1] ~= 'dead' then return listed end
 local now = tonumber(now_ms)
 if not now then
   local time = redis.call('TIME')
@@ -21,8 +24,9 @@ if again == '1' then
   redis.call('ZADD', overdue, now, session)
   redis.call('HSET', state, 'queued', 'overdue')
 else
+  -- Up to this message its window is too long and yet in no queue, as somebody decided.
+  redis.call('HSET', state, 'dropped_seq', seen[2])
   redis.call('HDEL', state, 'queued')
 end
 redis.call('HDEL', state, 'attempts')
-redis.call('ZREM', dead, session)
 return 1

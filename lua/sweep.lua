@@ -7,35 +7,51 @@
 --   evictions  then the state of each session
 -- ARGV
 --   now_ms     the server's clock where empty; then each session
--- REPLY sessions whose entries were removed, sessions put back on a queue
+-- REPLY sessions whose entries were removed, sessions put right
 -- ERROR
 local active, overdue, leased, dead, evictions = unpack(KEYS, 1, 5)
-local now = tonumber(ARGV[1])
+local now_ms = ARGV[1]
+local now = tonumber(now_ms)
 if not now then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 local queues = {overdue = overdue, leased = leased, dead = dead}
+local function mend(session, key, queued, evicting, active_ms)
+  local mended = false
+  for name, queue in pairs(queues) do
+    if name ~= queued and redis.call('ZREM', queue, session) == 1 then mended = true end
+  end
+  local named = queues[queued]
+  if named and not redis.call('ZSCORE', named, session) then
+    redis.call('ZADD', overdue, now, session)
+    redis.call('HSET', key, 'queued', 'overdue')
+    redis.call('HDEL', key, 'fence', 'attempts')
+    mended = true
+  end
+  if not redis.call('ZSCORE', active, session) then
+    redis.call('ZADD', active, active_ms, session)
+    mended = true
+  end
+  if evicting and not redis.call('ZSCORE', evictions, session) then
+    redis.call('HDEL', key, 'evicting')
+    mended = true
+  end
+  return mended and 1 or 0
+end
 local removed, mended = 0, 0
 for at = 6, #KEYS do
   local session = ARGV[at - 4]
-  local state = redis.call('HMGET', KEYS[at], 'epoch', 'queued', 'evicting', 'active_ms')
-  if not state[1] then
-    for _, index in ipairs({active, overdue, leased, dead, evictions}) do redis.call('ZREM', index, session) end
-    removed = removed + 1
-  else
-    local queue = queues[state[2]]
-    local lost = queue and not redis.call('ZSCORE', queue, session)
-    if lost then
-      redis.call('ZADD', overdue, now, session)
-      redis.call('HSET', KEYS[at], 'queued', 'overdue')
-      redis.call('HDEL', KEYS[at], 'fence', 'attempts')
+  local kind = redis.call('TYPE', KEYS[at]).ok
+  -- A key of another type must not keep the others from being looked after: who reads that session sets it aside.
+  if kind == 'hash' or kind == 'none' then
+    local state = redis.call('HMGET', KEYS[at], 'epoch', 'queued', 'evicting', 'active_ms')
+    if state[1] then
+      mended = mended + mend(session, KEYS[at], state[2], state[3], state[4])
+    else
+      for _, index in ipairs({active, overdue, leased, dead, evictions}) do redis.call('ZREM', index, session) end
+      removed = removed + 1
     end
-    local unlisted = not redis.call('ZSCORE', active, session)
-    if unlisted then redis.call('ZADD', active, state[4], session) end
-    local forgotten = state[3] and not redis.call('ZSCORE', evictions, session)
-    if forgotten then redis.call('HDEL', KEYS[at], 'evicting') end
-    if lost or unlisted or forgotten then mended = mended + 1 end
   end
 end
 return {removed, mended}

@@ -24,10 +24,12 @@ Command = tuple[bytes | str | int, ...]
 # Fields of a state that are not params: what append.lua and the workers keep there.
 _OTHER_FIELDS_COUNT = 32
 _NAME_BYTES = 256
+# Lua takes at most 7,999 values at once.
+_CHANGE_COUNT = 1_000
 _MOST = 1 << 53
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Call(Generic[T]):
     """Commands that travel together, as one MULTI/EXEC where there are several, and the meaning of their replies.
 
@@ -75,6 +77,8 @@ def change(
     plan: Any = UNSET,
 ) -> Change:
     """A change of the state. None (UNSET as a param's value) drops. Raises InvalidState, TooLarge."""
+    if merge is None and waiting is last_intent is last_result is plan is UNSET:
+        return _NO_CHANGE
     sets: list[bytes] = []
     drops: list[bytes] = []
 
@@ -84,7 +88,7 @@ def change(
             raise TooLarge(f"{label} has {len(packed)} bytes, over {settings.max_value_bytes}", session_id)
         sets.extend((field, packed))
 
-    for name, value in (merge or {}).items():
+    for name, value in _few(merge or {}, session_id).items():
         field = replies.PARAM + _name(name)
         if value is UNSET:
             drops.append(field)
@@ -99,6 +103,12 @@ def change(
         elif value is not UNSET:
             put(label.encode(), value, label)
     return Change(tuple(sets), tuple(drops))
+
+
+def _few(params: Mapping[str, Any], session_id: str) -> Mapping[str, Any]:
+    if len(params) > _CHANGE_COUNT:
+        raise TooLarge(f"{len(params)} params in one change, over {_CHANGE_COUNT}", session_id)
+    return params
 
 
 def _name(name: Any) -> bytes:
@@ -124,7 +134,10 @@ class SessionCalls:
 
     def change(self, **what: Any) -> Change:
         """As the function `change`."""
-        return change(self.settings, self.keys.session_id, **what)
+        try:
+            return change(self.settings, self.keys.session_id, **what)
+        except InvalidState as refused:
+            raise InvalidState(str(refused), self.keys.session_id) from None
 
     def append(
         self,
@@ -135,8 +148,6 @@ class SessionCalls:
         now_ms: int | None = None,
     ) -> Call[Receipt]:
         """Raises InvalidMessage, TooLarge."""
-        if not messages:
-            raise InvalidMessage("an append needs a message; state alone is set by merge(), set_waiting() and the like")
         command = self._append(messages, id, expect, change, now_ms)
         session_id = self.keys.session_id
         return Call(session_id, (command,), lambda reply: replies.receipt(session_id, reply), scripts.load("append"))
@@ -150,26 +161,42 @@ class SessionCalls:
         now_ms: int | None = None,
     ) -> Call[Context]:
         """An append and the reads of a context behind it, in one transaction. Raises InvalidMessage, TooLarge."""
-        appended = self.append(messages, id, expect, change, now_ms)
-        read = self.read()
+        command = self._append(messages, id, expect, change, now_ms)
+        keys, recent_limit = self.keys, self.settings.recent_limit
+        session_id = keys.session_id
 
         def decode(reply: Any, stored: Any, elements: Any) -> Context:
-            context = read.decode(stored, elements)
-            context.receipt = appended.decode(reply)
+            context = replies.context(session_id, recent_limit, replies.fields(stored), elements)
+            context.receipt = replies.receipt(session_id, reply)
             return context
 
-        return Call(appended.session_id, appended.commands + read.commands, decode, appended.script)
+        reads = (("HGETALL", keys.state), ("LRANGE", keys.messages, 0, -1))
+        return Call(session_id, (command, *reads), decode, scripts.load("append"))
 
     def update(self, change: Change, now_ms: int | None = None) -> Call[None]:
         """The state alone. Sent again it sets the same values again, so it needs no token."""
         return Call(
             self.keys.session_id,
-            (self._append((), None, None, change, now_ms),),
+            (self._command((), None, None, change, now_ms),),
             lambda _: None,
             scripts.load("append"),
         )
 
     def _append(
+        self,
+        messages: Sequence[Message | dict[str, Any]],
+        id: str | None,
+        expect: int | None,
+        change: Change,
+        now_ms: int | None,
+    ) -> Command:
+        if not messages:
+            raise InvalidMessage(
+                "an append needs a message; state alone is set by merge() and the like", self.keys.session_id
+            )
+        return self._command(messages, id, expect, change, now_ms)
+
+    def _command(
         self,
         messages: Sequence[Message | dict[str, Any]],
         id: str | None,
@@ -211,7 +238,7 @@ class SessionCalls:
             shard.fences,
             keys.session,
             b"" if now_ms is None else now_ms,
-            append_token(id),
+            self._token(id),
             nonce(),
             settings.timeout_ms,
             settings.overdue_count,
@@ -225,6 +252,12 @@ class SessionCalls:
             *change.sets,
             *change.drops,
         )
+
+    def _token(self, id: str | None) -> bytes:
+        try:
+            return append_token(id)
+        except InvalidMessage as refused:
+            raise InvalidMessage(str(refused), self.keys.session_id) from None
 
     def read(self, limit: int | None = None) -> Call[Context]:
         """The state, and the window or its newest `limit` messages; without regard for tool calls."""

@@ -10,7 +10,7 @@ from typing import Any
 from redismem.messages import Message, decode_value, encode_value
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Receipt:
     """What an append did. Seqs are the places of its first and last message; `total` is `last_seq`: all ever appended.
 
@@ -27,7 +27,7 @@ class Receipt:
     """Messages in the window after it; -1 for a duplicate."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(slots=True, repr=False)
 class State:
     """Conversation state, beside the history. The representation shows names only."""
 

@@ -5,21 +5,23 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from redismem import queues
 from redismem.context import Context, SessionEntry
-from redismem.keys import session_hash
+from redismem.keys import SessionKeys, session_hash
 from redismem.memory import Memory
 from redismem.queues import QueueCalls
 
 log = logging.getLogger("redismem.worker")
 
 OnEvict = Callable[[str, Context], Awaitable[None]]
-"""Called with the session id and all that the session holds, before it is removed; again if a worker dies."""
+"""Called with the session id and all that the session holds, before it is removed. Called again where the worker died,
+or a message came in between and the session stayed: the newest transcript of an epoch holds the most.
+"""
 
 _ROUND_COUNT = 1_000
 _CHUNK_COUNT = 100
@@ -33,6 +35,11 @@ class Eviction:
         self._on_evict = on_evict
         self._slots = asyncio.Semaphore(concurrency)
         self._cursors: dict[int, int] = {}
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Takes nothing more in hand."""
+        self._stopping = True
 
     async def enforce(self, now_ms: int | None = None) -> int:
         """Chooses and evicts until the namespace holds its limit and nothing idle. Gives how many sessions went.
@@ -40,31 +47,37 @@ class Eviction:
         Raises StoreUnavailable.
         """
         evicted = 0
-        while True:
+        while not self._stopping:
             await self.choose_idle(now_ms)
             await self.choose_excess(now_ms)
             gone = await self.drain(now_ms)
             evicted += gone
             if not gone:
-                return evicted
+                break
             log.info("evicted %d sessions", gone)
+        return evicted
 
     async def choose_excess(self, now_ms: int | None = None) -> int:
         """Puts the least recently active sessions beyond the limit on the queue, a bounded number at a time."""
-        keys, settings = self._memory.keys, self._memory.settings
-        per_shard: list[int] = await self._memory.run(queues.counts(keys), each=True)
-        excess = min(sum(per_shard) - settings.max_sessions, _ROUND_COUNT)
-        if excess <= 0:
-            return 0
-        limit = excess // keys.shard_count * 2 + 16
-        while True:
+        keys = self._memory.keys
+        excess = min(await self._excess(), _ROUND_COUNT)
+        limit = max(excess, 0) // keys.shard_count * 2 + 16
+        while excess > 0:
             shards = await self._memory.run(queues.oldest(keys, limit), each=True)
+            # Counted after the look: what others evict meanwhile makes it fewer, so that none goes too many.
+            excess = min(await self._excess(), _ROUND_COUNT)
             found = sorted((entry for shard in shards for entry in shard), key=_age)
             # A shard that gave all it was asked for may hold more that are as old as what follows its last one.
             known_ms = min((shard[-1].active_ms for shard in shards if len(shard) == limit), default=None)
-            if known_ms is None or found[excess - 1].active_ms <= known_ms or limit >= excess:
+            complete = known_ms is None or (len(found) >= excess and found[excess - 1].active_ms <= known_ms)
+            if excess > 0 and (complete or limit >= excess):
                 return await self._choose(found[:excess], "limit", now_ms)
             limit = min(limit * 2, excess)
+        return 0
+
+    async def _excess(self) -> int:
+        per_shard = await self._memory.run(queues.counts(self._memory.keys), each=True)
+        return sum(per_shard) - self._memory.settings.max_sessions
 
     async def choose_idle(self, now_ms: int | None = None) -> int:
         """Puts sessions past their timeout on the queue."""
@@ -75,33 +88,34 @@ class Eviction:
 
     async def _choose(self, entries: list[SessionEntry], reason: str, now_ms: int | None) -> int:
         keys = self._memory.keys
-        by_shard: dict[int, list[tuple[Any, int]]] = {}
+        by_shard: dict[int, list[tuple[SessionKeys, int]]] = {}
         for entry in entries:
             place = by_shard.setdefault(keys.shard_of(entry.session_id), [])
             place.append((keys.session(entry.session_id), entry.active_ms))
-        chosen = 0
-        for shard, sessions in by_shard.items():
-            for at in range(0, len(sessions), _CHUNK_COUNT):
-                part = sessions[at : at + _CHUNK_COUNT]
-                chosen += await self._memory.run(queues.choose(keys.shards()[shard], part, reason, now_ms))
-        return chosen
+        calls = [
+            queues.choose(keys.shards()[shard], sessions[at : at + _CHUNK_COUNT], reason, now_ms)
+            for shard, sessions in by_shard.items()
+            for at in range(0, len(sessions), _CHUNK_COUNT)
+        ]
+        return sum(await asyncio.gather(*(self._memory.run(call) for call in calls)))
 
     async def drain(self, now_ms: int | None = None) -> int:
         """Evicts what is on the queue. Gives how many sessions went; those touched meanwhile stay."""
         evicted = 0
-        while True:
+        while not self._stopping:
             time_ms = now_ms if now_ms is not None else await self._memory.server_time_ms()
             call = queues.due_evictions(self._memory.keys.shards(), time_ms, _CHUNK_COUNT)
             due = await self._memory.run(call, each=True)
             outcomes = await asyncio.gather(*(self._attended(session_id, now_ms) for session_id in due))
             evicted += sum(outcomes)
             if not any(outcomes):
-                return evicted
+                break
+        return evicted
 
     async def _attended(self, session_id: str, now_ms: int | None) -> bool:
         async with self._slots:
             try:
-                return await self.evict(session_id, now_ms)
+                return not self._stopping and await self.evict(session_id, now_ms)
             except Exception as error:  # the caller's on_evict may raise anything; the session stays, and is due again
                 log.warning("session %s: not evicted: %s", session_hash(session_id), type(error).__name__)
                 return False
@@ -109,15 +123,17 @@ class Eviction:
     async def evict(self, session_id: str, now_ms: int | None = None) -> bool:
         """Hands the transcript over and removes the session. False where it was touched, or is in other hands."""
         calls = QueueCalls(self._memory.keys.session(session_id), self._memory.settings)
-        if not await self._memory.run(calls.hold(now_ms)):
+        if not await self._memory.run_healing(session_id, calls.hold(now_ms)):
             return False
         session = self._memory.session(session_id)
+        if self._on_evict is None:
+            known = await session.info()
+            return await self._memory.run(calls.evict(known.epoch, known.total_messages))
         context = await session.read()
-        if self._on_evict is not None:
-            if self._memory.settings.keep_originals:
-                context.messages = await session.messages(include_originals=True)
-            async with asyncio.timeout(self._memory.settings.lease_s):
-                await self._on_evict(session_id, context)
+        if self._memory.settings.keep_originals:
+            context.messages = await session.messages(include_originals=True)
+        async with asyncio.timeout(self._memory.settings.lease_s):
+            await self._on_evict(session_id, context)
         return await self._memory.run(calls.evict(context.epoch, context.total_messages))
 
     async def sweep(self, now_ms: int | None = None) -> tuple[int, int]:
@@ -156,8 +172,14 @@ class JsonlArchive:
             }
         )
         async with self._lock:
-            await asyncio.to_thread(self._write, line)
+            await asyncio.to_thread(self._write, line.encode() + b"\n")
 
-    def _write(self, line: str) -> None:
-        with self._path.open("a", encoding="ascii") as file:
-            file.write(line + "\n")
+    def _write(self, line: bytes) -> None:
+        # Unbuffered: one write a line, so that several processes may share the file.
+        with open(self._path, "ab", buffering=0, opener=_open_private) as file:
+            if file.write(line) != len(line):
+                raise OSError("the archive took a part of a line")
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, mode=0o600)

@@ -23,18 +23,18 @@ def count(keys: Keys, since_ms: int) -> Call[int]:
     return Call(None, commands, lambda *counts: sum(counts))
 
 
-def page(keys: Keys, limit: int, cursor: str | None) -> Call[SessionPage]:
-    """The sessions after the cursor, by (last activity, id) downward. Raises ValueError for a foreign cursor or limit.
+def page(keys: Keys, limit: int, cursor: str | None, since_ms: int) -> Call[SessionPage]:
+    """The sessions active after `since_ms` and behind the cursor, by (last activity, id) downward.
 
     The cursor is the last session given and how many were given with its very millisecond: so many a shard may have to
-    skip.
+    skip. Raises ValueError for a cursor that is none, or a limit out of range.
     """
     if not 1 <= limit <= _LIMIT:
         raise ValueError(f"a page has 1 to {_LIMIT} sessions, not {limit}")
     after_ms, after_id, ties = (None, "", 0) if cursor is None else _opened(cursor)
     newest = "+inf" if after_ms is None else after_ms
     commands = tuple(
-        ("ZREVRANGEBYSCORE", shard.active, newest, "-inf", "WITHSCORES", "LIMIT", 0, limit + 1 + ties)
+        ("ZREVRANGEBYSCORE", shard.active, newest, f"({since_ms}", "WITHSCORES", "LIMIT", 0, limit + 1 + ties)
         for shard in keys.shards()
     )
 

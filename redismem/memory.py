@@ -119,13 +119,16 @@ class Memory:
         return await self.run(calls.ping())
 
     async def count(self, now_ms: int | None = None) -> int:
-        """Live sessions of the namespace: those active within the timeout. `now_ms`: the server's clock."""
-        now_ms = await self.server_time_ms() if now_ms is None else now_ms
-        return await self.run(listing.count(self.keys, now_ms - self.settings.timeout_ms), each=True)
+        """Live sessions of the namespace: those active within the timeout. `now_ms`: instead of the server's clock."""
+        return await self.run(listing.count(self.keys, await self._alive_since_ms(now_ms)), each=True)
 
-    async def sessions(self, limit: int = 100, cursor: str | None = None) -> SessionPage:
-        """A page of sessions, the last active first. Raises ValueError for a cursor that no page gave."""
-        return await self.run(listing.page(self.keys, limit, cursor), each=True)
+    async def sessions(self, limit: int = 100, cursor: str | None = None, now_ms: int | None = None) -> SessionPage:
+        """A page of the live sessions, the last active first. Raises ValueError for a cursor that no page gave."""
+        since_ms = await self._alive_since_ms(now_ms)
+        return await self.run(listing.page(self.keys, limit, cursor, since_ms), each=True)
+
+    async def _alive_since_ms(self, now_ms: int | None) -> int:
+        return (await self.server_time_ms() if now_ms is None else now_ms) - self.settings.timeout_ms
 
     async def run(self, call: Call[T], *, each: bool = False) -> T:
         """Sends a call until it is answered or its deadline passes. Raises StoreUnavailable, and what replies mean."""

@@ -208,6 +208,7 @@ class _Element(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=
 _encode = msgspec.msgpack.Encoder().encode
 _decode_any = msgspec.msgpack.Decoder().decode
 _decode_elements = msgspec.msgpack.Decoder(list[_Element]).decode
+_new = object.__new__
 _HEAD = b"\x95" + FORMAT_VERSION.to_bytes(1, "big")
 _NIL = _encode(None)
 
@@ -243,10 +244,17 @@ def decode_messages(elements: Sequence[bytes], first_seq: int, epoch: str) -> li
     try:
         # One msgpack array around all of them: one call into msgspec instead of one a message.
         rows = _decode_elements(b"\xdd" + len(elements).to_bytes(4, "big") + b"".join(elements))
-        return [
-            Message._stored(_opened(row.payload), _opened(row.beside), seq, row.tokens, row.stored_ms, epoch)
-            for seq, row in enumerate(rows, first_seq)
-        ]
+        messages = []
+        for seq, row in enumerate(rows, first_seq):
+            message = _new(Message)
+            message._payload = row.payload if type(row.payload) is dict else _opened(row.payload)
+            message._beside = row.beside if row.beside is None else _opened(row.beside)
+            message.seq = seq
+            message.tokens = row.tokens
+            message.stored_ms = row.stored_ms
+            message.epoch = epoch
+            messages.append(message)
+        return messages
     except (msgspec.MsgspecError, ValueError, RecursionError):
         newest = max((element[1] for element in elements if element[:1] == b"\x95" and len(element) > 1), default=0)
         if FORMAT_VERSION < newest < 0x80:

@@ -107,7 +107,7 @@ def choose(shard: ShardKeys, chosen: Sequence[tuple[SessionKeys, int]], reason: 
     arguments: list[bytes | str | int] = [_time(now_ms), reason]
     for keys, active_ms in chosen:
         arguments += [keys.session, active_ms]
-    command = evalsha(script, (shard.active, shard.evictions, *(keys.state for keys, _ in chosen)), arguments)
+    command = evalsha(script, (*_indexes(shard), *(keys.state for keys, _ in chosen)), arguments)
     return Call(None, (command,), int, script)
 
 
@@ -131,11 +131,13 @@ def scan(shard: ShardKeys, cursor: int, limit: int) -> Call[tuple[int, list[str]
 def sweep(shard: ShardKeys, swept: Sequence[SessionKeys], now_ms: int | None) -> Call[tuple[int, int]]:
     """Looks after these sessions of one shard: (entries removed, sessions mended)."""
     script = scripts.load("sweep")
-    indexes = (shard.active, shard.overdue, shard.leased, shard.dead, shard.evictions)
-    command = evalsha(
-        script, (*indexes, *(keys.state for keys in swept)), (_time(now_ms), *(keys.session for keys in swept))
-    )
+    arguments = (_time(now_ms), *(keys.session for keys in swept))
+    command = evalsha(script, (*_indexes(shard), *(keys.state for keys in swept)), arguments)
     return Call(None, (command,), lambda reply: (reply[0], reply[1]), script)
+
+
+def _indexes(shard: ShardKeys) -> tuple[bytes, ...]:
+    return (shard.active, shard.overdue, shard.leased, shard.dead, shard.evictions)
 
 
 def _time(now_ms: int | None) -> bytes | int:
@@ -236,10 +238,10 @@ class QueueCalls:
 
     def evict(self, epoch: str, message_count: int) -> Call[bool]:
         """False: touched since."""
-        keys, shard = self.keys, self.keys.shard
-        indexes = (shard.active, shard.overdue, shard.leased, shard.dead, shard.evictions)
+        keys = self.keys
         arguments = (keys.session, epoch, message_count)
-        return self._call("evict", (keys.messages, keys.state, keys.originals, *indexes), arguments, bool)
+        keys_in_order = (keys.messages, keys.state, keys.originals, *_indexes(keys.shard))
+        return self._call("evict", keys_in_order, arguments, bool)
 
 
 def _field(summary: Summary) -> bytes:

@@ -68,16 +68,17 @@ class Reading:
         self._epoch: str | None = None
         self._pages: list[list[Message]] = []
         self._count = 0
+        self._asked = 0
         self._finished = False
 
     def next(self) -> Call[tuple[str, list[Message]] | None] | None:
         """The call for the next page; None where all is read."""
         if self._finished:
             return None
-        count = PAGE_COUNT
+        self._asked = PAGE_COUNT
         if self._limit is not None and not isinstance(self._before, datetime):
-            count = min(count, self._limit - self._count)
-        return self._calls.page(count, self._next_seq, self._include_originals)
+            self._asked = min(PAGE_COUNT, self._limit - self._count)
+        return self._calls.page(self._asked, self._next_seq, self._include_originals)
 
     def take(self, page: tuple[str, list[Message]] | None) -> None:
         """Raises SessionNotFound where there never was a page."""
@@ -93,7 +94,7 @@ class Reading:
         kept = [message for message in messages if self._before is None or is_before(message, self._before)]
         self._pages.append(kept)
         self._count += len(kept)
-        self._finished = self._limit is not None and self._count >= self._limit
+        self._finished = len(messages) < self._asked or (self._limit is not None and self._count >= self._limit)
 
     def messages(self) -> list[Message]:
         found = [message for page in reversed(self._pages) for message in page]

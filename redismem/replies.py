@@ -15,11 +15,16 @@ from redismem.errors import (
     ScriptFailed,
     ServerError,
     TooLarge,
+    UnsupportedFormat,
 )
 from redismem.messages import Message, Undecodable, decode_messages, decode_value
 
 PARAM = b"param:"
 SUMMARY = b"summary:"
+# A state with these fields alone is most states: nobody has set anything in it, and nothing is summarised yet.
+_COUNTERS = frozenset(
+    b"epoch first_seq message_count tokens active_ms expires_ms queued evicting ids_a ids_b ids_c".split()
+)
 
 
 def refusal(error: ServerError, session_id: str | None) -> RedismemError | None:
@@ -59,8 +64,7 @@ def fields(reply: Any) -> dict[bytes, bytes]:
     """Of HGETALL: a mapping with RESP3, a flat list with RESP2."""
     if isinstance(reply, dict):
         return reply
-    pairs = iter(reply)
-    return dict(zip(pairs, pairs, strict=True))
+    return dict(zip(reply[::2], reply[1::2], strict=True))
 
 
 def context(
@@ -82,11 +86,12 @@ def context(
         if len(elements) != expected:
             raise Undecodable(f"the window gave {len(elements)} messages, expected {expected}")
         messages = decode_messages(elements, total - len(elements) + 1, epoch)
+        bare = _COUNTERS.issuperset(stored)
         return Context(
             session_id,
-            summaries(stored),
+            [] if bare else summaries(stored),
             messages,
-            state(stored),
+            State() if bare else state(stored),
             total,
             first_seq,
             total,
@@ -94,6 +99,8 @@ def context(
             recent_limit,
             stored.get(b"committed", b"").decode(),
         )
+    except UnsupportedFormat as newer:
+        raise UnsupportedFormat(str(newer), session_id) from None
     except (Undecodable, KeyError, ValueError, TypeError) as cause:
         raise corrupt(session_id, cause, epoch) from None
 
@@ -165,5 +172,7 @@ def page(session_id: str, reply: Sequence[Any]) -> tuple[str, list[Message]] | N
     epoch, start_seq, *elements = reply
     try:
         return epoch.decode(), decode_messages(elements, start_seq, epoch.decode())
-    except Undecodable as cause:
-        raise corrupt(session_id, cause, epoch.decode()) from None
+    except UnsupportedFormat as newer:
+        raise UnsupportedFormat(str(newer), session_id) from None
+    except (Undecodable, ValueError) as cause:
+        raise corrupt(session_id, cause, epoch.decode("utf-8", "replace")) from None

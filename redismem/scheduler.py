@@ -9,20 +9,21 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
-from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_MISSED, JobExecutionEvent
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from redismem import strategies
 from redismem.context import Receipt
-from redismem.errors import RedismemError
 from redismem.eviction import Eviction, OnEvict
 from redismem.memory import Memory
 from redismem.strategies import Strategy
 from redismem.worker import Worker
 
 log = logging.getLogger("redismem.worker")
+
+Drain = Callable[[], Coroutine[Any, Any, Any]]
 
 _SWEEP_TICKS = 60
 
@@ -46,8 +47,9 @@ class Scheduler:
         self.worker = None if strategy is None else Worker(memory, strategy, concurrency=concurrency)
         self.eviction = Eviction(memory, on_evict)
         self._settings = memory.settings
-        self._strategy = strategy
         self._stop_s = stop_s
+        self._close: Drain | None = None
+        self._stopping = False
         self._running: set[asyncio.Task[None]] = set()
         self._ticker: AsyncIOScheduler | None = None
 
@@ -57,45 +59,62 @@ class Scheduler:
     ) -> Scheduler:
         """Workers as the memory's settings say. Raises InvalidSettings."""
         strategy = strategies.of_settings(memory.settings)
-        return cls(memory, strategy, on_evict=on_evict, concurrency=concurrency, stop_s=stop_s)
+        scheduler = cls(memory, strategy, on_evict=on_evict, concurrency=concurrency, stop_s=stop_s)
+        # What was opened here is closed here; a strategy of the caller's own is not.
+        scheduler._close = getattr(strategy, "aclose", None)
+        return scheduler
 
     async def start(self) -> None:
         """Begins to tick, in the running event loop."""
         ticker = AsyncIOScheduler(
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None}, timezone=UTC
         )
-        ticker.add_listener(_report, EVENT_JOB_ERROR | EVENT_JOB_MISSED)
+        if (ticks := logging.getLogger("apscheduler")).level == logging.NOTSET:
+            ticks.setLevel(logging.WARNING)  # it logs two lines a tick
         tick_s = self._settings.tick_s
         self._every(ticker, tick_s, self.eviction.enforce)
         self._every(ticker, tick_s * _SWEEP_TICKS, self.eviction.sweep)
         if self.worker is not None:
             # A drain that waits for a slow model must not keep the next one from looking at the other sessions.
-            self._every(ticker, tick_s, self.worker.drain, max_instances=self.worker.concurrency + 1)
+            self._every(ticker, tick_s, self.worker.drain, overlapping=True)
         ticker.start()
         self._ticker = ticker
 
-    def _every(
-        self, ticker: AsyncIOScheduler, seconds: float, drain: Callable[[], Coroutine[Any, Any, Any]], **options: Any
-    ) -> None:
+    def _every(self, ticker: AsyncIOScheduler, seconds: float, drain: Drain, *, overlapping: bool = False) -> None:
+        last: asyncio.Task[None] | None = None
+
         async def tick() -> None:
-            await self._run(drain())
+            # In a task of ours: APScheduler cancels its own when it shuts down.
+            nonlocal last
+            if overlapping or last is None or last.done():
+                last = self._begin(drain)
 
-        ticker.add_job(
-            tick, "interval", seconds=seconds, jitter=seconds / 10, next_run_time=datetime.now(UTC), **options
-        )
+        ticker.add_job(tick, "interval", seconds=seconds, jitter=seconds / 10, next_run_time=datetime.now(UTC))
 
-    async def _run(self, drain: Coroutine[Any, Any, Any]) -> None:
-        """Runs a drain in a task of ours: APScheduler cancels its own when it shuts down."""
-        task = asyncio.create_task(_logged(drain))
+    def _begin(self, drain: Drain) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._logged(drain))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
-        await asyncio.shield(task)
+        return task
+
+    async def _logged(self, drain: Drain) -> None:
+        if self._stopping:
+            return
+        try:
+            await drain()
+        except Exception as error:  # the state is in Redis: the next tick goes on from there
+            log.warning("a drain stopped early: %s", type(error).__name__)
 
     async def stop(self) -> None:
         """Claims nothing more, lets what is in hand end for `stop_s`, then gives it back."""
         if self._ticker is None:
             return
+        self._stopping = True
         self._ticker.pause()
+        await asyncio.sleep(0)  # a tick that has begun ends here
+        self._ticker.shutdown(wait=False)
+        self._ticker = None
+        self.eviction.stop()
         if self.worker is not None:
             self.worker.stop()
         if self._running:
@@ -103,30 +122,14 @@ class Scheduler:
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
-        self._ticker.shutdown(wait=False)
-        self._ticker = None
-        close = getattr(self._strategy, "aclose", None)
-        if close is not None:
-            await close()
+        if self._close is not None:
+            await self._close()
 
     def appended(self, session_id: str, receipt: Receipt) -> None:
         """Takes up a session whose window this append has made too long, without waiting for a tick."""
-        longest = self._settings.overdue_count
-        appended_count = receipt.last_seq - receipt.first_seq + 1
         if self._ticker is None or self.worker is None:
             return
+        longest = self._settings.overdue_count
+        appended_count = receipt.last_seq - receipt.first_seq + 1
         if receipt.window_count > longest >= receipt.window_count - appended_count:
-            task = asyncio.create_task(_logged(self.worker.attend(session_id)))
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
-
-
-async def _logged(drain: Coroutine[Any, Any, Any]) -> None:
-    try:
-        await drain
-    except RedismemError as error:
-        log.warning("a drain stopped early, the next tick goes on: %s", type(error).__name__)
-
-
-def _report(event: JobExecutionEvent) -> None:
-    log.warning("the tick %s was missed or failed: %s", event.job_id, type(event.exception).__name__)
+            self._begin(partial(self.worker.attend, session_id))

@@ -26,14 +26,16 @@ class _Environment(EnvSettingsSource):
         usable: dict[str, Any] = {}
         for name, value in super().__call__().items():
             field = self.settings_cls.model_fields[name]
-            adapter: TypeAdapter[Any] = TypeAdapter(Annotated[field.annotation, *field.metadata])  # type: ignore[arg-type]
+            kind: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+            adapter: TypeAdapter[Any] = TypeAdapter(kind)
             try:
                 usable[name] = adapter.validate_python(value)
             except ValidationError as refused:
                 self._fall_back(name, refused.errors()[0]["msg"])
-        threshold = usable.get("threshold", self.settings_cls.model_fields["threshold"].default)
-        recent_limit = usable.get("recent_limit", self.settings_cls.model_fields["recent_limit"].default)
-        if recent_limit > threshold:
+        default = self.settings_cls.model_fields["threshold"].default
+        threshold = self.current_state.get("threshold", usable.get("threshold", default))
+        recent_limit = usable.get("recent_limit", 0)
+        if "recent_limit" not in self.current_state and isinstance(threshold, int) and recent_limit > threshold:
             for name in ("threshold", "recent_limit"):
                 if usable.pop(name, None) is not None:
                     self._fall_back(name, f"recent_limit {recent_limit} is over threshold {threshold}")
@@ -59,7 +61,7 @@ class Settings(BaseSettings):
         10, description="messages a window may hold before the older ones are due for a summary"
     )
     recent_limit: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        6, description="newest messages that stay verbatim; at most the threshold"
+        6, description="newest messages that stay verbatim; at most the threshold, and by default not more than it"
     )
     timeout_s: Annotated[float, Field(ge=0.001, le=10 * 365 * 86_400)] = Field(
         86_400, description="seconds without activity after which a session may be removed"
@@ -140,6 +142,14 @@ class Settings(BaseSettings):
         except ValidationError as refused:
             lines = (f"{'.'.join(map(str, error['loc'])) or 'settings'}: {error['msg']}" for error in refused.errors())
             raise InvalidSettings("; ".join(lines)) from None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _recent_by_default_within_threshold(cls, given: dict[str, Any]) -> dict[str, Any]:
+        threshold = given.get("threshold")
+        if "recent_limit" in given or not isinstance(threshold, int):
+            return given
+        return {**given, "recent_limit": max(1, min(threshold, cls.model_fields["recent_limit"].default))}
 
     @model_validator(mode="after")
     def _recent_within_threshold(self) -> Self:

@@ -61,8 +61,10 @@ def of_settings(settings: Settings) -> Strategy | None:
         return None
     if settings.strategy == "trim":
         return Trim()
+    # A token is four bytes or so: none is asked for that could not be stored.
+    summary_tokens = min(settings.summary_tokens, settings.max_summary_bytes // 4)
     if settings.model_provider == "extractive":
-        return Summarize(open_extractive(), settings.summary_tokens)
+        return Summarize(open_extractive(), summary_tokens)
     if not settings.model:
         raise InvalidSettings(f"model_provider {settings.model_provider} needs a model: set REDISMEM_MODEL")
     key = settings.model_api_key
@@ -75,4 +77,4 @@ def of_settings(settings: Settings) -> Strategy | None:
         max_summary_bytes=settings.max_summary_bytes,
         max_tokens_field=settings.model_max_tokens_field,
     )
-    return Summarize(model, settings.summary_tokens)
+    return Summarize(model, summary_tokens)

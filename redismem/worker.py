@@ -7,8 +7,10 @@ out. The path of a turn never waits for any of this.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,6 +33,8 @@ log = logging.getLogger("redismem.worker")
 COVER_COUNT = 500
 _DUE_COUNT = 20
 _FIRST_BACKOFF_S = 1.0
+# What a session waits for may come with any message: it is looked at again this soon.
+_WAIT_MS = 5_000
 _random = random.SystemRandom()
 
 
@@ -49,18 +53,19 @@ def plan(context: Context, now_ms: int, settings: Settings) -> Plan:
     A call without a result is waited for until it is `open_call_s` old; then it counts as closed.
     """
     messages = context.messages
-    cut = cut_before(messages, min(COVER_COUNT, max(0, len(messages) - settings.recent_limit)))
-    patience_ms = int(settings.open_call_s * 1000)
-    waiting = [at for at in open_calls(messages[:cut], messages) if now_ms - messages[at].stored_ms < patience_ms]
-    if waiting:
-        cut = cut_before(messages, waiting[0])
+    wanted = max(0, len(messages) - settings.recent_limit)
+    # A single group may be longer than what one summary should cover.
+    cut = cut_before(messages, min(COVER_COUNT, wanted)) or cut_before(messages, wanted)
+    closed_ms = now_ms - int(settings.open_call_s * 1000)
+    waiting = next((at for at in open_calls(messages[:cut], messages) if messages[at].stored_ms > closed_ms), None)
+    if waiting is not None:
+        cut = cut_before(messages, waiting)
     if cut and len(messages) > settings.overdue_count:
         return Plan(covered=messages[:cut])
     if len(context.summaries) > settings.summaries_limit:
         return Plan(folded=context.summaries[: len(context.summaries) - settings.summaries_limit // 2])
-    if waiting:
-        return Plan(wait_ms=messages[waiting[0]].stored_ms + patience_ms - now_ms)
-    return Plan()
+    closes_in_ms = _WAIT_MS if waiting is None else messages[waiting].stored_ms - closed_ms
+    return Plan(wait_ms=min(_WAIT_MS, closes_in_ms))
 
 
 class Worker:
@@ -105,7 +110,7 @@ class Worker:
                 if self._stopping:
                     return "stopping"
                 outcome = await self.summarise(session_id, now_ms)
-        except RedismemError as error:
+        except Exception as error:  # of one session: the others go on; its lease, if it has one, runs out
             log.warning("session %s: not summarised: %s", session_hash(session_id), type(error).__name__)
             outcome = "unavailable"
         finally:
@@ -122,56 +127,64 @@ class Worker:
         job = await self._memory.run_healing(session_id, calls.claim(now_ms))
         if isinstance(job, str):
             return job
-        todo = plan(job.context, job.now_ms, self._memory.settings)
         try:
-            if todo.covered or todo.folded:
-                return await self._compact(calls, job, todo, now_ms)
-            await self._memory.run(calls.release(job.fence, todo.wait_ms, counts=False, dead=False, now_ms=now_ms))
-            return "waiting"
+            return await self._compact(calls, job, now_ms)
         except asyncio.CancelledError:
             # A worker that is told to stop gives the session back, so that another need not wait for the lease.
-            release = calls.release(job.fence, 0, counts=False, dead=False, now_ms=now_ms)
-            await asyncio.shield(self._memory.run(release))
+            with contextlib.suppress(RedismemError):
+                await asyncio.shield(self._give_back(calls, job, 0, now_ms))
             raise
 
-    async def _compact(self, calls: QueueCalls, job: Job, todo: Plan, now_ms: int | None) -> str:
+    async def _give_back(self, calls: QueueCalls, job: Job, backoff_ms: int, now_ms: int | None) -> None:
+        """As if it had not been claimed: no attempt is counted."""
+        await self._memory.run(calls.release(job.fence, backoff_ms, counts=False, dead=False, now_ms=now_ms))
+
+    async def _compact(self, calls: QueueCalls, job: Job, now_ms: int | None) -> str:
+        started_s = time.monotonic()
+        try:
+            todo = plan(job.context, job.now_ms, self._memory.settings)
+            summary = await self._drafted(calls, job, todo)
+        except Exception as error:  # whatever a model or a strategy of the caller's own raises
+            return await self._failed(calls, job, error, now_ms)
+        if todo.wait_ms:
+            await self._give_back(calls, job, todo.wait_ms, now_ms)
+            return "waiting"
+        outcome = await self._memory.run(calls.commit(job, todo.covered, summary, todo.folded, now_ms))
+        log.info(
+            "session %s: %d messages covered, %d summaries folded, in %d ms: %s",
+            session_hash(calls.keys.session_id),
+            len(todo.covered),
+            len(todo.folded),
+            (time.monotonic() - started_s) * 1000,
+            outcome,
+        )
+        if outcome == "stale":
+            # Pruned meanwhile: what is left may still be too long.
+            await self._give_back(calls, job, 0, now_ms)
+        return "ok" if outcome == "already" else outcome
+
+    async def _drafted(self, calls: QueueCalls, job: Job, todo: Plan) -> Summary | None:
+        """What the strategy makes of it, while the lease is kept."""
+        if todo.wait_ms:
+            return None
         settings = self._memory.settings
         renewal = asyncio.create_task(self._renew(calls, job.fence))
         try:
             async with asyncio.timeout(settings.summary_timeout_s):
                 previous = "\n\n".join(summary.text for summary in todo.folded) or None
                 draft = await self._strategy.compact(todo.covered, previous)
-            summary = None if draft is None else _summary(job, todo, draft, settings.max_summary_bytes)
-        except Exception as error:  # whatever a model or a strategy of the caller's own raises
-            return await self._failed(calls, job, error, now_ms)
         finally:
             renewal.cancel()
-        outcome = await self._memory.run(calls.commit(job, todo.covered, summary, todo.folded, now_ms))
-        log.info(
-            "session %s: %s %d messages, %d summaries: %s",
-            session_hash(calls.keys.session_id),
-            "covered" if todo.covered else "folded",
-            len(todo.covered),
-            len(todo.folded),
-            outcome,
-        )
-        if outcome == "stale":
-            # Pruned meanwhile: what is left may still be too long.
-            await self._memory.run(calls.release(job.fence, 0, counts=False, dead=False, now_ms=now_ms))
-        return "ok" if outcome == "already" else outcome
+        return None if draft is None else _summary(job, todo, draft, settings.max_summary_bytes)
 
     async def _failed(self, calls: QueueCalls, job: Job, error: Exception, now_ms: int | None) -> str:
-        failed = error if isinstance(error, ModelFailed) else None
-        longest_s = min(self._memory.settings.max_backoff_s, _FIRST_BACKOFF_S * 2.0**job.attempts)
-        backoff_s = _random.uniform(0, longest_s)
-        if failed is not None and failed.retry_after_s is not None:
-            backoff_s = failed.retry_after_s
+        failed = error if isinstance(error, ModelFailed) else ModelFailed("not by a model of ours")
+        # One that does not count is told to wait, for no one knows how long: the longest of the first pauses.
+        doublings = job.attempts if failed.counts else self._memory.settings.max_attempts
+        longest_s = min(self._memory.settings.max_backoff_s, _FIRST_BACKOFF_S * 2.0**doublings)
+        backoff_s = _random.uniform(0, longest_s) if failed.retry_after_s is None else failed.retry_after_s
         release = calls.release(
-            job.fence,
-            int(backoff_s * 1000),
-            counts=failed is None or failed.counts,
-            dead=failed is not None and failed.permanent,
-            now_ms=now_ms,
+            job.fence, int(backoff_s * 1000), counts=failed.counts, dead=failed.permanent, now_ms=now_ms
         )
         outcome = await self._memory.run(release)
         log.warning(
@@ -203,19 +216,20 @@ def _summary(job: Job, todo: Plan, draft: Draft, max_bytes: int) -> Summary:
         raise ModelFailed(f"the summary has {size} bytes, over {max_bytes}")
     if todo.folded:
         first, last = todo.folded[0], todo.folded[-1]
-        first_seq, last_seq, start, end = first.first_seq, last.last_seq, first.start, last.end
+        first_seq, last_seq = first.first_seq, last.last_seq
+        times = [time_ms for summary in todo.folded for time_ms in (summary.start, summary.end)]
         message_ids = tuple(summary.id for summary in todo.folded)
     else:
         first_seq, last_seq = todo.covered[0].seq, todo.covered[-1].seq
-        start, end = todo.covered[0].time_ms, todo.covered[-1].time_ms
+        times = [message.time_ms for message in todo.covered]
         message_ids = tuple(str(message.id) for message in todo.covered)
     return Summary(
         id=f"{job.context.epoch}:{first_seq}-{last_seq}",
         text=text,
         first_seq=first_seq,
         last_seq=last_seq,
-        start=start,
-        end=end,
+        start=min(times),
+        end=max(times),
         model=draft.model,
         tokens=size // 4 + 4,
         created=job.now_ms,

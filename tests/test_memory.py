@@ -1,8 +1,33 @@
-"""The session memory, on both stores."""
+"""The session memory, on both stores: turns, unknown sessions, clear and prune, opening."""
 
 from __future__ import annotations
 
-from redismem import Memory
+import asyncio
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from conftest import Store
+from conversations import contents, said
+from stored import keys_of, keys_with
+
+from redismem import (
+    Conflict,
+    InvalidSettings,
+    Memory,
+    Message,
+    Session,
+    SessionNotFound,
+    Settings,
+    WrongShards,
+)
+from redismem.keys import Keys
+
+
+@pytest.fixture
+def session(memory: Memory) -> Session:
+    return memory.session("user-42")
 
 
 async def test_a_turn_is_one_call_and_comes_back_whole(memory: Memory) -> None:
@@ -12,3 +37,195 @@ async def test_a_turn_is_one_call_and_comes_back_whole(memory: Memory) -> None:
     assert (context.total_messages, context.first_seq, context.last_seq) == (1, 1, 1)
     assert context.receipt is not None
     assert context.receipt.created
+
+
+async def test_turns_follow_each_other(session: Session) -> None:
+    for number in range(1, 11):
+        context = await session.append_and_read(said(number), merge={"turn": number})
+        assert contents(context.messages) == list(range(1, number + 1))
+        assert [message.seq for message in context.messages] == list(range(1, number + 1))
+        assert (context.total_messages, context.last_seq, context.first_seq) == (number, number, 1)
+        assert contents(context.recent) == list(range(max(1, number - 5), number + 1))
+        assert context.state.params == {"turn": number}
+        assert context.receipt is not None
+        assert (context.receipt.last_seq, context.receipt.created) == (number, number == 1)
+    whole = await session.read()
+    assert whole.to_openai() == context.to_openai()
+    assert (whole.epoch, whole.session_id, whole.receipt) == (context.epoch, "user-42", None)
+
+
+async def test_a_batch_is_stored_in_its_order(session: Session) -> None:
+    receipt = await session.append(*map(said, "abc"))
+    assert (receipt.first_seq, receipt.last_seq, receipt.total, receipt.created) == (1, 3, 3, True)
+    receipt = await session.append(Message("user", "d"), said("e"))
+    assert (receipt.first_seq, receipt.last_seq, receipt.total, receipt.created) == (4, 5, 5, False)
+    assert contents((await session.read()).messages) == list("abcde")
+
+
+async def test_a_message_knows_its_place_and_time(session: Session) -> None:
+    await session.append(said("a"), Message("user", "b", id="mine", metadata={"k": [1.0]}))
+    context = await session.read()
+    first, second = context.messages
+    assert first.id == f"{context.epoch}:1"
+    assert (second.id, second.metadata) == ("mine", {"k": [1.0]})
+    assert second.to_openai() == said("b")
+    assert first.timestamp == second.timestamp == datetime.fromtimestamp(first.stored_ms / 1000, UTC)
+    assert (await session.messages()) == context.messages
+
+
+async def test_tokens_are_counted_once_when_a_message_is_stored(store: Store, namespace: str) -> None:
+    counted: list[Any] = []
+
+    def count(payload: dict[str, Any]) -> int:
+        counted.append(payload)
+        return len(payload["content"])
+
+    async with store.memory(namespace, count_tokens=count) as memory:
+        session = memory.session("s")
+        await session.append(said("abc"), said("de"))
+        assert [message.tokens for message in (await session.read()).messages] == [3, 2]
+        assert (await session.info()).window_tokens == 5
+        await session.prune(1)
+        assert (await session.info()).window_tokens == 2
+    assert counted == [said("abc"), said("de")]
+
+
+UNKNOWN: dict[str, tuple[Callable[[Session], Coroutine[Any, Any, Any]], Any]] = {
+    "exists": (lambda session: session.exists(), False),
+    "clear": (lambda session: session.clear(), False),
+    "touch": (lambda session: session.touch(), False),
+    "params": (lambda session: session.params(), {}),
+    "waiting": (lambda session: session.waiting(), None),
+    "last_intent": (lambda session: session.last_intent(), None),
+    "last_result": (lambda session: session.last_result(), None),
+    "plan": (lambda session: session.plan(), None),
+    "telemetry": (
+        lambda session: session.telemetry(),
+        {"history_count": 0, "params_keys": [], "waiting_for_param": None},
+    ),
+    "messages": (lambda session: session.messages(), SessionNotFound),
+    "messages of none": (lambda session: session.messages(limit=0), SessionNotFound),
+    "messages before": (lambda session: session.messages(before=5), SessionNotFound),
+    "prune": (lambda session: session.prune(5), SessionNotFound),
+    "info": (lambda session: session.info(), SessionNotFound),
+    "clear that insists": (lambda session: session.clear(missing_ok=False), SessionNotFound),
+    "append that expects": (lambda session: session.append(said("a"), expect=1), Conflict),
+}
+
+
+@pytest.mark.parametrize("method", UNKNOWN)
+async def test_an_unknown_session_stays_unknown(raw: Any, session: Session, namespace: str, method: str) -> None:
+    before = await keys_of(raw, namespace)
+    call, answer = UNKNOWN[method]
+    if isinstance(answer, type):
+        with pytest.raises(answer) as refused:
+            await call(session)
+        assert refused.value.session_id == "user-42"
+    else:
+        assert await call(session) == answer
+    assert await keys_of(raw, namespace) == before
+    assert await session.exists() is False
+
+
+async def test_the_context_of_an_unknown_session_is_empty(session: Session) -> None:
+    for arguments in ({}, {"limit": 3}, {"limit": 0}, {"before": 5}, {"max_tokens": 10}, {"before": datetime.now(UTC)}):
+        context = await session.read(**arguments)
+        assert (context.messages, context.summaries, context.recent, context.pending) == ([], [], [], [])
+        assert (context.total_messages, context.epoch, context.first_seq, context.last_seq) == (0, "", 1, 0)
+        assert (context.state.params, context.to_openai()) == ({}, [])
+
+
+async def test_a_session_that_is_pruned_to_nothing_is_there(session: Session) -> None:
+    await session.append(said("a"), said("b"), merge={"x": 1})
+    assert await session.prune(0) == 2
+    context = await session.read()
+    assert (context.messages, context.total_messages, context.first_seq, context.last_seq) == ([], 2, 3, 2)
+    assert context.state.params == {"x": 1}
+    assert await session.messages() == []
+    assert (await session.append(said("c"))).first_seq == 3
+    assert contents((await session.read()).messages) == ["c"]
+
+
+async def test_clear_leaves_nothing_of_a_session(raw: Any, memory: Memory, namespace: str) -> None:
+    session, other = memory.session("user-42"), memory.session("other")
+    await other.append(said("a"))
+    await session.append(
+        *[said("a")] * 20, id="turn", merge={"a": 1}, waiting="a", plan=1, last_intent=1, last_result=1
+    )
+    keys = Keys(namespace, 64).session("user-42")
+    await raw.rpush(keys.originals, "old")
+    for index in ("leased", "dead", "evictions"):
+        await raw.zadd(getattr(keys.shard, index), {"user-42": 1})
+    epoch = (await session.read()).epoch
+    assert await keys_with(raw, namespace, "user-42") != set()
+    assert await session.clear() is True
+    assert await keys_with(raw, namespace, "user-42") == set()
+    assert await session.clear() is False
+    assert contents((await other.read()).messages) == ["a"]
+    fresh = await session.append_and_read(said("b"), id="turn")
+    assert fresh.receipt is not None
+    assert (fresh.receipt.first_seq, fresh.receipt.created, fresh.receipt.duplicate) == (1, True, False)
+    assert (fresh.total_messages, fresh.first_seq, contents(fresh.messages)) == (1, 1, ["b"])
+    assert fresh.epoch not in ("", epoch)
+    assert fresh.state == type(fresh.state)()
+    known = await session.info()
+    assert (known.total_messages, known.window_count, known.queued) == (1, 1, None)
+
+
+async def test_prune_keeps_the_newest_and_whole_tool_calls(session: Session) -> None:
+    call = {"role": "assistant", "content": None, "tool_calls": [{"id": "c1"}, {"id": "c2"}]}
+    results = [{"role": "tool", "tool_call_id": id, "content": "x"} for id in ("c1", "c2")]
+    await session.append(said("a"), call, *results, said("b"))
+    assert await session.prune(5) == 0
+    assert await session.prune(2) == 1
+    context = await session.read()
+    assert context.to_openai() == [call, *results, said("b")]
+    assert (context.first_seq, context.total_messages) == (2, 5)
+    assert await session.prune(1) == 3
+    assert (await session.read()).to_openai() == [said("b")]
+
+
+async def test_a_prune_that_meets_appends_drops_no_more_than_it_saw(memory: Memory) -> None:
+    session = memory.session("s")
+    await session.append(*[said(number) for number in range(20)])
+    results = await asyncio.gather(
+        session.prune(5), *(memory.session("s").append(said(number)) for number in range(20, 30)), session.prune(5)
+    )
+    context = await session.read()
+    kept = len(context.messages)
+    assert [message.seq for message in context.messages] == list(range(31 - kept, 31))
+    assert len(set(contents(context.messages))) == kept >= 5
+    assert results[0] + results[-1] == 30 - kept
+
+
+async def test_a_namespace_keeps_its_number_of_shards(store: Store, namespace: str) -> None:
+    async with store.memory(namespace, Settings(shards=8)) as memory:
+        await memory.session("s").append(said("a"))
+        with pytest.raises(WrongShards, match="8 shards, the settings say 16"):
+            async with store.memory(namespace, Settings(shards=16)):
+                pass
+        # Without `async with` the first call finds out.
+        async with store.client() as client:
+            unopened = Memory.connect(client=client, namespace=namespace, settings=Settings(shards=16))
+            with pytest.raises(WrongShards):
+                await unopened.session("s").append(said("b"))
+        assert contents((await memory.session("s").read()).messages) == ["a"]
+
+
+async def test_a_client_that_decodes_is_refused(store: Store) -> None:
+    async with store.client() as client:
+        client.connection_pool.connection_kwargs["decode_responses"] = True
+        with pytest.raises(InvalidSettings, match="decode_responses"):
+            Memory.connect(client=client)
+        client.connection_pool.connection_kwargs["decode_responses"] = False
+
+
+async def test_a_memory_answers_a_ping(memory: Memory) -> None:
+    assert await memory.ping() is True
+
+
+async def test_without_a_url_each_memory_is_a_store_of_its_own() -> None:
+    async with Memory.connect() as one, Memory.connect() as two:
+        await one.session("s").append(said("a"))
+        assert await one.session("s").exists()
+        assert not await two.session("s").exists()

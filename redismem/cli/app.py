@@ -7,7 +7,7 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -24,16 +24,44 @@ All other settings come from `REDISMEM_*` too. Exit codes: 0 all is well, 1 some
 
 app = App(name="redismem", help=_HELP, help_format="markdown", version=lambda: version("redismem"))
 # By name: a command's file is imported when that command is asked for.
-_COMMANDS = {
+_COMMANDS: dict[str, Any] = {
     "demo": "demo:demo",
     "replay": "replay:replay",
     "sessions": "sessions:sessions",
     "show": "sessions:show",
     "clear": "sessions:clear",
+    "worker": "worker:worker",
+    "queues": "queues:queues",
+    "watch": "watch:watch",
+    "dead": {"list": "dead:list_dead", "retry": "dead:retry", "drop": "dead:drop"},
+    "check": "check:check",
     "doctor": "doctor:doctor",
 }
-for _place, (_name, _where) in enumerate(_COMMANDS.items()):
-    app.command(f"redismem.cli.{_where}", name=_name, sort_key=_place)
+_HELP_OF = {"dead": "Sessions whose summary failed too often: list them, retry them, drop them from the list."}
+
+
+def _add(to: App, commands: Mapping[str, Any]) -> None:
+    for place, (name, where) in enumerate(commands.items()):
+        if isinstance(where, str):
+            to.command(f"redismem.cli.{where}", name=name, sort_key=place)
+        else:
+            inner = App(name=name, help=_HELP_OF[name], sort_key=place, version_flags=())
+            _add(inner, where)
+            to.command(inner)
+
+
+def _import_listed(to: App, commands: Mapping[str, Any], arguments: Sequence[str]) -> None:
+    """Imports what a list of commands, which needs their first lines, will show."""
+    if arguments and arguments[0] in commands:
+        inner = commands[arguments[0]]
+        if not isinstance(inner, str):
+            _import_listed(to[arguments[0]], inner, arguments[1:])
+        return
+    for name in commands:
+        to[name]
+
+
+_add(app, _COMMANDS)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -41,9 +69,7 @@ def run(arguments: Sequence[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without UTF-8, a message with half a character
-    if not arguments or arguments[0] not in _COMMANDS:
-        for name in _COMMANDS:
-            app[name]  # imported, so that the list of commands has their first lines
+    _import_listed(app, _COMMANDS, arguments)
     try:
         command, bound, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
         code = _result(command, bound)

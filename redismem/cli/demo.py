@@ -9,12 +9,22 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from redismem.cli import demo_view
-from redismem.cli.playing import Playing, bundled_turns
+from redismem.cli.expected import bundled_turns
+from redismem.cli.playing import Playing
 from redismem.cli.store import opened
 from redismem.cli.terminal import AsJson, Namespace, Url, console, print_json
 from redismem.errors import RedismemError
 
-THRESHOLD, RECENT_LIMIT = 10, 6  # what the notes in the bundled conversation speak of
+# What the notes in the bundled conversation speak of, whatever the environment says.
+SETTINGS = {
+    "threshold": 10,
+    "recent_limit": 6,
+    "strategy": "summarize",
+    "model_provider": "extractive",
+    "summary_tokens": 120,
+    "summaries_limit": 4,
+    "keep_originals": True,
+}
 
 
 async def demo(
@@ -28,17 +38,18 @@ async def demo(
 ) -> int:
     """See it at work: a bundled support chat, turn by turn.
 
-    Shows after each turn what the model would be given: window, pending, recent, state, counters. Then an append that
-    is sent twice, a conflict, and a clear. Runs on an embedded store unless you name a Redis; there it uses a session
-    of its own and clears it again.
+    Shows after each turn what the model would be given: summaries, pending, recent, state, counters. When the window is
+    over its threshold a worker summarises it, offline. At the end an append that is sent twice, a conflict, and a
+    clear. Runs on an embedded store unless you name a Redis; there it uses a session of its own and clears it again.
 
-    The demo checks itself: each context, the state, the counters and the round trips must be what they should be.
+    The demo checks itself: each context, each summary and what it stands for, the state, the counters and the round
+    trips must be what they should be.
     Exit code: 0 all of it was, 1 something was not.
     """
     out = console()
     waits = step and sys.stdin.isatty() and not as_json
-    async with opened(url, namespace, threshold=THRESHOLD, recent_limit=RECENT_LIMIT) as (memory, store):
-        playing = Playing(memory, f"demo-{memory.new_session_id()}")
+    async with opened(url, namespace, **SETTINGS) as (memory, store):
+        playing = Playing(memory, store, f"demo-{memory.new_session_id()}")
         if not as_json:
             demo_view.begin(out, store, memory, playing.session.id)
         try:
@@ -46,6 +57,10 @@ async def demo(
                 shown = await playing.play(turn)
                 if not as_json:
                     demo_view.show_turn(out, shown)
+                if turn.drain is not None:
+                    drained = await playing.drain(turn)
+                    if not as_json:
+                        demo_view.show_drain(out, drained)
                 if waits:
                     print("Enter for the next turn ", end="", file=sys.stderr, flush=True)
                     sys.stdin.readline()

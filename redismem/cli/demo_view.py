@@ -6,11 +6,12 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from redismem.cli.playing import Played, Playing
+from redismem.cli.expected import Drained, Played
+from redismem.cli.playing import Playing
 from redismem.cli.session_view import role_style
 from redismem.cli.store import HOW_TO_NAME_REDIS, Store
-from redismem.cli.terminal import one_line, plural, spoken
-from redismem.context import Context, State
+from redismem.cli.terminal import one_line, plural, printable, spoken
+from redismem.context import Context, SessionInfo, State
 from redismem.memory import Memory
 
 if TYPE_CHECKING:
@@ -31,9 +32,10 @@ def begin(out: Console, store: Store, memory: Memory, session_id: str) -> None:
     if store.embedded:
         rows.add_row("", Text(f"on a real Redis: {HOW_TO_NAME_REDIS}"))
     rows.add_row("session", Text(f"{session_id}, namespace {memory.keys.namespace}"))
-    rows.add_row(
-        "settings", Text(f"threshold {settings.threshold} · recent_limit {settings.recent_limit}, the defaults")
-    )
+    limits = f"threshold {settings.threshold} · recent_limit {settings.recent_limit}, the defaults"
+    rows.add_row("settings", Text(f"{limits} · summary_tokens {settings.summary_tokens}"))
+    rows.add_row("", Text("keep_originals: summarised messages stay readable"))
+    rows.add_row("summaries", Text(f"{settings.model_provider}: offline, without a model"))
     rows.add_row("letters", _letters(letters))
     out.print(rows)
 
@@ -74,10 +76,38 @@ def show_turn(out: Console, played: Played) -> None:
     rows = _rows()
     rows.add_row("window", _window(context))
     _add_state(rows, context.state, turn.change)
-    rows.add_row("counters", _counters(played))
-    for wrong in played.wrong:
-        rows.add_row("WRONG", Text(wrong, "bold red"))
+    _add_end(rows, context, played.info, played.wrong)
     out.print(rows)
+
+
+def show_drain(out: Console, drained: Drained) -> None:
+    """The summary that was written, as the model will be given it."""
+    from rich.padding import Padding
+    from rich.rule import Rule
+    from rich.text import Text
+
+    context = drained.context
+    out.print()
+    out.print(
+        Rule(Text.assemble(("worker: drain", "bold blue"), f" · {drained.ms:.1f} ms"), align="left", style="blue")
+    )
+    out.print(Text(drained.note, "italic"))
+    for summary in context.summaries[-1:]:
+        message = summary.to_openai()
+        out.print(Text.assemble("= ", (message["role"], role_style(message["role"])), " message for the model:"))
+        out.print(Padding(Text(printable(message["content"]), "blue"), (0, 0, 0, 4)))
+    rows = _rows()
+    rows.add_row("window", _window(context))
+    _add_end(rows, context, drained.info, drained.wrong)
+    out.print(rows)
+
+
+def _add_end(rows: Table, context: Context, info: SessionInfo, wrong: list[str]) -> None:
+    from rich.text import Text
+
+    rows.add_row("counters", _counters(context, info))
+    for what in wrong:
+        rows.add_row("WRONG", Text(what, "bold red"))
 
 
 def _window(context: Context) -> Text:
@@ -85,6 +115,8 @@ def _window(context: Context) -> Text:
     from rich.text import Text
 
     text = Text()
+    for summary in context.summaries:
+        text.append("summary ", "blue").append(f"{summary.first_seq}-{summary.last_seq}   ", "dim")
     for title, messages in (("pending", context.pending), ("recent", context.recent)):
         if messages:
             text.append(f"{title} ", "dim" if title == "pending" else "")
@@ -121,10 +153,9 @@ def _add_state(rows: Table, state: State, change: dict[str, Any]) -> None:
             rows.add_row(label, Text("removed" if value is None else json.dumps(value, ensure_ascii=False), "bold"))
 
 
-def _counters(played: Played) -> Text:
+def _counters(context: Context, info: SessionInfo) -> Text:
     from rich.text import Text
 
-    context, info = played.context, played.info
     text = Text(f"total {context.total_messages} · pending {len(context.pending)} · recent {len(context.recent)} · ")
     text.append(f"{info.window_tokens} tokens · queue: ")
     return text.append(info.queued or "none", "bold red" if info.queued else "")
@@ -142,10 +173,13 @@ def show_context(out: Console, context: Context) -> None:
     table.add_column("seq", justify="right")
     for heading in ("part", "role", "message"):
         table.add_column(heading, no_wrap=True)
+    for summary in context.summaries:
+        said = Text(one_line(spoken(summary.to_openai()), out.width - 28), "blue")
+        table.add_row(f"{summary.first_seq}-{summary.last_seq}", "summary", Text("user", role_style("user")), said)
     for part, messages in (("pending", context.pending), ("recent", context.recent)):
         for message in messages:
             dim = "dim " if part == "pending" else ""
-            said = Text(one_line(spoken(message.to_openai()), out.width - 26), dim)
+            said = Text(one_line(spoken(message.to_openai()), out.width - 28), dim)
             table.add_row(str(message.seq), part, Text(str(message.role), dim + role_style(message.role)), said)
     out.print(table)
 
@@ -154,7 +188,7 @@ def end(out: Console, playing: Playing, store: Store) -> None:
     from rich.rule import Rule
     from rich.text import Text
 
-    show_context(out, playing.played[-1].context)
+    show_context(out, playing.context)
     out.print()
     out.print(Rule(Text("and beyond turns", "bold"), align="left", style="dim"))
     for check in playing.checks:
@@ -168,6 +202,7 @@ def end(out: Console, playing: Playing, store: Store) -> None:
     if playing.good:
         count = len(playing.played)
         out.print(Text(f"All {count} turns checked: messages, state, counters, one round trip each.", "bold green"))
+        out.print(Text(f"{plural(len(playing.drained), 'drain')} checked: nothing lost, six recent.", "bold green"))
     else:
         out.print(Text("Something is not as it must be: see WRONG above.", "bold red"))
     if store.embedded:
@@ -184,8 +219,7 @@ def document(playing: Playing, store: Store, namespace: str) -> dict[str, Any]:
                 "call": "append_and_read" if played.turn.reads else "append",
                 "note": played.turn.note,
                 "for_the_model": context.to_openai(),
-                "pending": [message.seq for message in context.pending],
-                "recent": [message.seq for message in context.recent],
+                **_seqs(context),
                 "state": asdict(context.state),
                 "total_messages": context.total_messages,
                 "window_tokens": played.info.window_tokens,
@@ -193,6 +227,7 @@ def document(playing: Playing, store: Store, namespace: str) -> dict[str, Any]:
                 "round_trips": played.trips,
                 "ms": round(played.ms, 3),
                 "wrong": played.wrong,
+                "drained": _drained(playing.drained.get(played.turn.number)),
             }
         )
     return {
@@ -202,4 +237,27 @@ def document(playing: Playing, store: Store, namespace: str) -> dict[str, Any]:
         "turns": turns,
         "checks": [asdict(check) for check in playing.checks],
         "good": playing.good,
+    }
+
+
+def _seqs(context: Context) -> dict[str, Any]:
+    return {
+        "summaries": [[summary.first_seq, summary.last_seq] for summary in context.summaries],
+        "pending": [message.seq for message in context.pending],
+        "recent": [message.seq for message in context.recent],
+    }
+
+
+def _drained(drained: Drained | None) -> dict[str, Any] | None:
+    """What the drain behind a turn left; None where there was none."""
+    if drained is None:
+        return None
+    return {
+        "note": drained.note,
+        "for_the_model": drained.context.to_openai(),
+        **_seqs(drained.context),
+        "summary": asdict(drained.context.summaries[-1]) if drained.context.summaries else None,
+        "queue": drained.info.queued,
+        "ms": round(drained.ms, 3),
+        "wrong": drained.wrong,
     }

@@ -9,6 +9,7 @@ from typing import Any
 
 from redismem import scripts
 from redismem.calls import Call, Command
+from redismem.cli.store import Store
 from redismem.errors import StoreUnavailable
 from redismem.memory import Memory
 from redismem.transport import Transport
@@ -43,9 +44,9 @@ class CountingTransport:
         """Nothing: the inner one belongs to another."""
 
 
-def counted(memory: Memory) -> tuple[Memory, CountingTransport]:
+def counted(memory: Memory, store: Store) -> tuple[Memory, CountingTransport]:
     """The same memory over the same connections, and its counter."""
-    transport = CountingTransport(memory._transport)
+    transport = CountingTransport(store.transport)
     return Memory(transport, memory.keys.namespace, memory.settings), transport
 
 

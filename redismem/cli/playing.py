@@ -1,125 +1,45 @@
-"""Plays the bundled conversation, and compares after each turn what the memory gives with what was put in."""
+"""Plays the bundled conversation, has it summarised, and compares after each step what is there with what must be."""
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from importlib.resources import files
-from typing import Any
 
+from redismem import strategies
 from redismem.calls import Call
+from redismem.cli.expected import Check, Drained, Expected, Played, Turn, same
 from redismem.cli.measuring import counted, warm_up
-from redismem.context import Context, Receipt, SessionInfo, State
+from redismem.cli.store import Store
+from redismem.context import Context
 from redismem.errors import Conflict
 from redismem.memory import Memory
-
-_STATE = ("merge", "waiting", "last_intent", "last_result", "plan")
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One call of the host, as the file has it."""
-
-    number: int
-    id: str
-    note: str
-    reads: bool
-    messages: list[dict[str, Any]]
-    change: dict[str, Any]
-    """`merge`, `waiting` and the others, where this turn sets them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Played:
-    """A turn, what the model would be given after it, and what is wrong with that."""
-
-    turn: Turn
-    receipt: Receipt
-    context: Context
-    info: SessionInfo
-    trips: int
-    ms: float
-    wrong: list[str]
-
-
-@dataclass(slots=True)
-class Check:
-    """Something shown at the end: what was done, what came of it, and whether it had to."""
-
-    name: str
-    seen: str
-    good: bool
-
-
-@dataclass(slots=True)
-class Expected:
-    """What the memory must hold: kept here, beside it."""
-
-    messages: list[dict[str, Any]] = field(default_factory=list)
-    state: dict[str, Any] = field(default_factory=lambda: dict.fromkeys(_STATE[1:]) | {"merge": {}})
-
-    def take(self, turn: Turn) -> None:
-        self.messages += turn.messages
-        change = dict(turn.change)
-        self.state["merge"] = self.state["merge"] | change.pop("merge", {})
-        self.state |= change
-
-    def differences(self, context: Context, info: SessionInfo, threshold: int) -> list[str]:
-        """What is not as it must be, in words."""
-        count, recent = len(self.messages), context.recent_limit
-        queue = "overdue" if count > threshold else None
-        comparisons = (
-            ("the messages for the model", context.to_openai(), self.messages),
-            ("pending", [each.seq for each in context.pending], list(range(1, max(0, count - recent) + 1))),
-            ("recent", [each.seq for each in context.recent], list(range(max(0, count - recent) + 1, count + 1))),
-            ("total_messages", context.total_messages, count),
-            ("the state", _as_change(context.state), self.state),
-            ("the window's count", info.window_count, count),
-            ("the queue", info.queued, queue),
-        )
-        return [f"{name} differ" for name, found, wanted in comparisons if not _same(found, wanted)]
-
-
-def _as_change(state: State) -> dict[str, Any]:
-    return {
-        "merge": state.params,
-        "waiting": state.waiting_for_param,
-        "last_intent": state.last_intent,
-        "last_result": state.last_result,
-        "plan": state.plan,
-    }
-
-
-def _same(found: Any, wanted: Any) -> bool:
-    """As JSON text: there 1, 1.0 and true differ, and null and absent. The order of params does not count."""
-    ordered = isinstance(wanted, list)
-    return json.dumps(found, sort_keys=not ordered) == json.dumps(wanted, sort_keys=not ordered)
-
-
-def bundled_turns() -> Iterator[Turn]:
-    text = (files("redismem.cli") / "demo.jsonl").read_text("utf-8")
-    for number, line in enumerate(text.splitlines(), 1):
-        row = json.loads(line)
-        change = {name: row[name] for name in _STATE if name in row}
-        yield Turn(number, row["id"], row["note"], row.get("read", False), row["messages"], change)
+from redismem.worker import Worker
 
 
 class Playing:
     """One run of the demo on one new session."""
 
-    def __init__(self, memory: Memory, session_id: str) -> None:
+    def __init__(self, memory: Memory, store: Store, session_id: str) -> None:
         self.session = memory.session(session_id)
         self.played: list[Played] = []
+        self.drained: dict[int, Drained] = {}
+        """By the number of the turn before."""
         self.checks: list[Check] = []
         self._memory = memory
-        self._counted, self._counter = counted(memory)
-        self._expected = Expected()
+        self._store = store
+        self._counted, self._counter = counted(memory, store)
+        self._expected = Expected(memory.settings.threshold, memory.settings.recent_limit)
 
     @property
     def good(self) -> bool:
-        return not any(played.wrong for played in self.played) and all(check.good for check in self.checks)
+        wrong = [*(each.wrong for each in self.played), *(each.wrong for each in self.drained.values())]
+        return not any(wrong) and all(check.good for check in self.checks)
+
+    @property
+    def context(self) -> Context:
+        """What the model would be given now."""
+        last = self.played[-1]
+        drained = self.drained.get(last.turn.number)
+        return last.context if drained is None else drained.context
 
     async def play(self, turn: Turn) -> Played:
         """Sends a turn and looks at what is there then."""
@@ -139,11 +59,31 @@ class Playing:
         info = await self.session.info()
         assert receipt is not None
         self._expected.take(turn)
-        wrong = self._expected.differences(context, info, self._memory.settings.threshold)
+        wrong = self._expected.differences(context, info)
+        if context.summary_version != self._expected.summary_version:
+            wrong.append("summary_version differs")
         if trips != 1:
             wrong.append(f"it took {trips} round trips")
         self.played.append(Played(turn, receipt, context, info, trips, ms, wrong))
         return self.played[-1]
+
+    async def drain(self, turn: Turn) -> Drained:
+        """What a worker does, with this session alone: others may be playing in the same store."""
+        assert turn.drain is not None
+        strategy = strategies.of_settings(self._memory.settings)
+        assert strategy is not None
+        start = time.perf_counter()
+        outcome = await Worker(self._memory, strategy).attend(self.session.id)
+        ms = (time.perf_counter() - start) * 1000
+        context, info = await self.session.read(), await self.session.info()
+        originals = await self.session.messages(include_originals=True)
+        self._expected.take_drain()
+        wrong = [] if outcome == "ok" else [f"the drain's outcome is {outcome}"]
+        wrong += self._expected.differences(context, info)
+        wrong += self._expected.summary_differences(context, originals, turn.drain["keeps"])
+        self._expected.summary_version = context.summary_version
+        self.drained[turn.number] = Drained(turn.drain["note"], context, info, ms, wrong)
+        return self.drained[turn.number]
 
     async def finish(self) -> None:
         """What the memory does beyond turns: other readers, an append sent twice, a conflict, a clear."""
@@ -155,14 +95,15 @@ class Playing:
     async def _unchanged(self) -> bool:
         context = await self.session.read()
         info = await self.session.info()
-        return not self._expected.differences(context, info, self._memory.settings.threshold)
+        return not self._expected.differences(context, info)
 
     async def _check_read_back(self) -> None:
         wanted = self._expected.messages
-        other = counted(self._memory)[0].session(self.session.id)
-        found = [message.to_openai() for message in await other.messages()]
+        other = counted(self._memory, self._store)[0].session(self.session.id)
+        found = [message.to_openai() for message in await other.messages(include_originals=True)]
         seen = f"{len(found)} of {len(wanted)} messages came back, in order, as they were put in"
-        self.checks.append(Check("read by another handle, as by another pod", seen, _same(found, wanted)))
+        name = "read by another handle, as by another pod, those that were summarised too"
+        self.checks.append(Check(name, seen, same(found, wanted)))
 
     async def _check_duplicate(self) -> None:
         last = self.played[-1]

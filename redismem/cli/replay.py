@@ -9,10 +9,11 @@ from typing import Annotated, Any
 from cyclopts import Parameter, validators
 
 from redismem.cli.measuring import percentile
-from redismem.cli.replaying import Findings, Replay
+from redismem.cli.replaying import Findings, Replay, Steps
 from redismem.cli.store import Store, opened
 from redismem.cli.terminal import AsJson, Namespace, Stop, Url, complain, console, plural, print_json
 from redismem.settings import Settings
+from redismem.strategies import of_settings
 
 Concurrency = Annotated[
     int, Parameter(validator=validators.Number(gte=1, lte=1_000), help="Conversations replayed at the same time.")
@@ -26,6 +27,11 @@ Replace = Annotated[
         negative=(), show_default=False, help="Clear a session that exists already, instead of skipping its line."
     ),
 ]
+NoSummaries = Annotated[
+    bool, Parameter(name="--no-summaries", negative=(), show_default=False, help="Store and compare only.")
+]
+# The transcripts are over: a tool call without a result gets none any more.
+_SUMMARISED = {"strategy": "summarize", "model_provider": "extractive", "keep_originals": True, "open_call_s": 0}
 
 
 async def replay(
@@ -35,31 +41,38 @@ async def replay(
     concurrency: Concurrency = 64,
     keep: Keep = False,
     replace: Replace = False,
+    no_summaries: NoSummaries = False,
     url: Url = None,
     namespace: Namespace = "replay",
     as_json: AsJson = False,
 ) -> int:
-    """Feed transcripts from a file, measure, read all of it back and compare.
+    """Feed transcripts from a file, measure, summarise, read all of it back and compare.
 
     A turn is one `append_and_read`: consecutive messages up to and with the next user message; the messages after the
     last user message are one more turn. A conversation's turns follow each other, `--concurrency` conversations run at
     once. Connections are open and the script is loaded before the clock starts; reading the file counts.
 
-    Then every message is read back and must equal its line: in order, tool calls and nulls included, 1 not 1.0.
+    Then the sessions are summarised in this process, by the extractive summariser. Originals are kept, so every message
+    is read back, whether a summary covers it or not, and must equal its line: in order, tool calls and nulls included,
+    1 not 1.0. Each session must keep the invariants that `redismem check` looks at.
 
     Sessions keep the ids of the file, in a namespace of their own, and are cleared once they are verified, so the
     same file can be replayed again; what remains is a counter a shard. `--keep` leaves them. A session that exists
     already is never overwritten or cleared: its line is skipped, unless `--replace` says otherwise. A session that
-    did not come back equal is kept.
+    did not come back equal, or breaks an invariant, is kept.
 
     A line that cannot be replayed (no JSON, no session_id, a refused message, a session named twice) is reported with
-    its number and skipped. No summaries are made, so a transcript may have `REDISMEM_MAX_WINDOW_COUNT` (10,000)
-    messages. Exit code: 0 all is identical, 1 something is not or was skipped, 2 wrong usage.
+    its number and skipped. Summaries come after the last turn, so a transcript may have `REDISMEM_MAX_WINDOW_COUNT`
+    (10,000) messages. No other worker may work on the namespace meanwhile. Exit code: 0 all is identical and nothing
+    breaks an invariant, 1 something is not or was skipped, 2 wrong usage.
     """
     total = _file_bytes(file)
     connections = max(concurrency, Settings().max_connections)
-    async with opened(url, namespace, max_connections=connections) as (memory, store):
-        found = await _with_progress(Replay(memory, file, concurrency=concurrency, keep=keep, replace=replace), total)
+    given: dict[str, Any] = {} if no_summaries else _SUMMARISED
+    async with opened(url, namespace, max_connections=connections, **given) as (memory, store):
+        strategy = None if no_summaries else of_settings(memory.settings)
+        replaying = Replay(memory, store, file, strategy, concurrency=concurrency, keep=keep, replace=replace)
+        found = await _with_progress(replaying, total)
     for line, text in found.problems:
         complain(f"line {line}: {text}")
     if found.problems_count > len(found.problems):
@@ -83,13 +96,18 @@ async def _with_progress(replay: Replay, total: int) -> Findings:
     columns = (TextColumn("{task.description:13}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console(stderr=True), disable=not sys.stderr.isatty()) as bar:
         storing = bar.add_task("storing", total=total)
+        summarising = bar.add_task("summarising", total=None, start=False)
         comparing = bar.add_task("reading back", total=total, start=False)
+
+        def summarised(count: int) -> None:
+            bar.start_task(summarising)
+            bar.update(summarising, advance=count, total=replay.found.sessions)
 
         def compared(count: int) -> None:
             bar.start_task(comparing)
             bar.advance(comparing, count)
 
-        return await replay.run(lambda count: bar.advance(storing, count), compared)
+        return await replay.run(Steps(lambda count: bar.advance(storing, count), summarised, compared))
 
 
 def _document(
@@ -113,6 +131,11 @@ def _document(
         "stored_bytes": found.stored_bytes,
         "bytes_per_message": None if each is None else round(each, 1),
         "stored_to_raw": round(found.stored_bytes / found.raw_bytes, 4) if found.stored_bytes else None,
+        "summaries": found.summaries,
+        "covered_messages": found.covered_messages,
+        "summaries_per_s": round(found.summaries / found.summarising_seconds, 1) if found.summaries else None,
+        "checked_sessions": found.checked,
+        "violations": found.violations,
         "identical_messages": found.identical_messages,
         "good": found.good,
         "kept": keep,
@@ -170,4 +193,9 @@ def _rows(found: Findings, concurrency: int) -> list[tuple[str, str, str]]:
             ("bytes a message", f"{found.stored_bytes / found.messages:,.0f}", "MEMORY USAGE of all keys and indexes"),
             ("to the raw text", f"{found.stored_bytes / found.raw_bytes:.2f} ×", "the messages as compact JSON"),
         ]
-    return rows
+    if found.summaries:
+        per_s = found.summaries / found.summarising_seconds
+        covers = f"of {plural(found.covered_messages, 'message')}, {per_s:,.0f} written a second"
+        rows.append(("summaries", f"{found.summaries:,}", covers))
+    broken = plural(found.violations, "violation")
+    return [*rows, ("invariants", f"{found.checked:,}", f"sessions checked against them: {broken}")]

@@ -1,6 +1,8 @@
-"""Replays a file of transcripts: stores them turn by turn, many at once, reads them back and compares. Prints nothing.
+"""Replays a file of transcripts: stores them turn by turn, many at once, has them summarised, reads them back and
+compares. Prints nothing.
 
 The file is read twice, line by line: once to store, once to compare with what came back. Held in memory are the ids.
+Summarised messages are kept as originals, so that what is compared is what the summaries stand for, too.
 """
 
 from __future__ import annotations
@@ -12,11 +14,16 @@ from array import array
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
+from redismem import checking
 from redismem.cli.measuring import counted, stored_bytes, warm_up
+from redismem.cli.store import Store
 from redismem.cli.transcripts import BadLine, Transcript, first_difference, lines, parse, turns
 from redismem.errors import Conflict, RedismemError, StoreUnavailable
 from redismem.memory import Memory, Session
+from redismem.strategies import Strategy
+from redismem.worker import Worker
 
 LISTED_PROBLEMS = 100
 
@@ -32,6 +39,13 @@ class Findings:
     latencies_ms: array[float] = field(default_factory=lambda: array("d"))
     trips: int = 0
     stored_bytes: int | None = None
+    summaries: int = 0
+    """Written; those that were folded into others later are counted too."""
+    covered_messages: int = 0
+    summarising_seconds: float = 0.0
+    checked: int = 0
+    """Sessions that were held against the invariants."""
+    violations: int = 0
     identical_messages: int = 0
     problems: list[tuple[int, str]] = field(default_factory=list)
     """Line and text of the first ones."""
@@ -47,16 +61,39 @@ class Findings:
 
 
 Advance = Callable[[int], None]
-"""Told how many bytes of the file were dealt with."""
+"""Told how many bytes of the file, or how many sessions, were dealt with."""
+
+
+class Steps(NamedTuple):
+    """Where each step tells how far it is."""
+
+    storing: Advance
+    summarising: Advance
+    comparing: Advance
 
 
 class Replay:
-    """One replay of a file into a namespace. A session that is there already is left alone, unless `replace`."""
+    """One replay of a file into a namespace. A session that is there already is left alone, unless `replace`.
 
-    def __init__(self, memory: Memory, path: Path, *, concurrency: int, keep: bool, replace: bool) -> None:
+    `strategy`: who summarises; None, and no summaries are made.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        store: Store,
+        path: Path,
+        strategy: Strategy | None,
+        *,
+        concurrency: int,
+        keep: bool,
+        replace: bool,
+    ) -> None:
         self.found = Findings()
         self._memory = memory
+        self._store = store
         self._path = path
+        self._worker = None if strategy is None else Worker(memory, strategy, concurrency=concurrency)
         self._concurrency = concurrency
         self._keep = keep
         self._replace = replace
@@ -64,20 +101,21 @@ class Replay:
         self._stored_lines: set[int] = set()
         self._to_clear: set[str] = set()
 
-    async def run(self, storing: Advance, comparing: Advance) -> Findings:
+    async def run(self, steps: Steps) -> Findings:
         """Raises StoreUnavailable. What was stored is cleared again in any case, unless it is to be kept."""
         try:
             await warm_up(self._memory, self._concurrency)
-            turning, counter = counted(self._memory)
+            turning, counter = counted(self._memory, self._store)
             async with turning:
                 counter.trips = 0
                 start = time.perf_counter()
-                await self._each_line(lambda number, line: self._store(turning, number, line), storing)
+                await self._each_line(lambda number, line: self._take(turning, number, line), steps.storing)
                 self.found.seconds = time.perf_counter() - start
                 self.found.trips = counter.trips
             stored = [session_id for session_id, line in self._line_of.items() if line in self._stored_lines]
             self.found.stored_bytes = await stored_bytes(self._memory, stored)
-            await self._each_line(self._compare, comparing)
+            await self._summarise(stored, steps.summarising)
+            await self._each_line(self._compare, steps.comparing)
             return self.found
         finally:
             await self._clear_the_rest()
@@ -91,7 +129,7 @@ class Replay:
         except BaseExceptionGroup as failures:
             raise failures.exceptions[0] from None
 
-    async def _store(self, turning: Memory, number: int, line: bytes) -> None:
+    async def _take(self, turning: Memory, number: int, line: bytes) -> None:
         try:
             transcript = parse(number, line, self._memory.keys)
             if transcript.session_id in self._line_of:
@@ -142,12 +180,42 @@ class Replay:
             await self._clear(session.id)  # skipped whole: half a transcript is of no use
             raise
 
+    async def _summarise(self, session_ids: list[str], advance: Advance) -> None:
+        """Each session until nothing of it is due. Only those of the file: others may lie in the same namespace."""
+        if self._worker is None:
+            return
+        start = time.perf_counter()
+        source = iter(session_ids)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self._concurrency):
+                group.create_task(self._summarise_each(self._worker, source, advance))
+        self.found.summarising_seconds = time.perf_counter() - start
+
+    async def _summarise_each(self, worker: Worker, source: Iterator[str], advance: Advance) -> None:
+        for session_id in source:
+            while (outcome := await worker.attend(session_id)) == "ok":
+                self.found.summaries += 1
+            if outcome not in ("none", "noop"):
+                self._problem(self._line_of[session_id], f"session {session_id}: not summarised: {outcome}")
+            advance(1)
+
+    async def _check(self, number: int, session_id: str) -> None:
+        self.found.checked += 1
+        for violation in await checking.check_session(self._memory, session_id):
+            self.found.violations += 1
+            self._to_clear.discard(session_id)
+            self._problem(number, f"session {session_id}: {violation.invariant}: {violation.text}; it was kept")
+
     async def _compare(self, number: int, line: bytes) -> None:
         if number not in self._stored_lines:
             return
         try:
             transcript = parse(number, line, self._memory.keys)
-            messages = await self._memory.session(transcript.session_id).messages()
+            await self._check(number, transcript.session_id)
+            session = self._memory.session(transcript.session_id)
+            messages = await session.messages(include_originals=self._worker is not None)
+            info = await session.info()
+            self.found.covered_messages += info.first_seq - 1
         except StoreUnavailable:
             raise
         except (BadLine, RedismemError) as refused:
@@ -159,7 +227,7 @@ class Replay:
             self._problem(number, f"session {transcript.session_id}: {difference}; it was kept, look at it")
             return
         self.found.identical_messages += len(messages)
-        if not self._keep:
+        if transcript.session_id in self._to_clear and not self._keep:
             await self._clear(transcript.session_id)
 
     async def _clear(self, session_id: str) -> None:

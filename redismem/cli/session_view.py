@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from redismem.cli.terminal import duration, one_line, plural, printable, spoken
-from redismem.context import Context, SessionInfo
+from redismem.context import Context, SessionInfo, Summary
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -58,7 +59,9 @@ def show(out: Console, context: Context, info: SessionInfo, now_ms: int, where: 
     for line in _numbers(context, info, now_ms):
         out.print(Text(f"  {line}"))
     for summary in context.summaries:
-        out.print(Rule(f"summary of {summary.first_seq} to {summary.last_seq}", align="left", style="blue"))
+        title = Text(f"summary: {summary.first_seq} to {summary.last_seq}")
+        out.print(Rule(title, align="left", style="blue"))
+        out.print(Text(_provenance(summary), "dim"))
         out.print(Text("(redacted)" if redact else printable(summary.text)))
     for title, messages in (("pending", context.pending), ("recent", context.recent)):
         if messages:
@@ -71,6 +74,15 @@ def show(out: Console, context: Context, info: SessionInfo, now_ms: int, where: 
             for message in messages:
                 _add(table, message, full, redact)
             out.print(table)
+
+
+def _provenance(summary: Summary) -> str:
+    """What it stands for, and who wrote it."""
+    start, end = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (summary.start, summary.end))
+    until = f"{end:%H:%M:%S}" if start.date() == end.date() else f"{end:%Y-%m-%d %H:%M:%S}"
+    count = summary.last_seq - summary.first_seq + 1
+    of = f"of {plural(count, 'message')}, {start:%Y-%m-%d %H:%M:%S} to {until} UTC"
+    return f"{of} · {summary.tokens:,} tokens · by {printable(summary.model)}"
 
 
 def _numbers(context: Context, info: SessionInfo, now_ms: int) -> list[str]:

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 from cyclopts import Parameter, validators
 
 from redismem.calls import Call, SessionCalls, server_time_ms
-from redismem.cli.store import HOW_TO_NAME_REDIS, Store, opened
-from redismem.cli.terminal import AsJson, Namespace, Stop, Url, complain, console, duration, plural, print_json
+from redismem.cli.store import looking, opened, say_if_embedded
+from redismem.cli.terminal import AsJson, Namespace, Stop, Url, console, duration, plural, print_json
 from redismem.context import SessionEntry, SessionInfo
 from redismem.errors import CorruptSession, SessionNotFound
 from redismem.memory import Memory
@@ -39,18 +39,17 @@ async def sessions(
     Numbers only: no text and no value of any conversation. A session whose time ran out stays in the list, as `gone`,
     until it is swept.
     """
-    async with opened(url, namespace) as (memory, store):
-        _say_if_embedded(store)
+    async with looking(url, namespace) as (memory, store):
         try:
             page = await memory.sessions(limit, cursor)
         except ValueError as refused:
             raise Stop(str(refused), 2) from None
         now_ms = await memory.run(server_time_ms())
         count = await memory.count(now_ms)
-        infos = await memory.run(_infos(memory, page.sessions), each=True)
+        infos = await memory.run(infos_of(memory, page.sessions), each=True)
     if as_json:
         rows = [
-            {"session_id": entry.session_id, "active_ms": entry.active_ms, **_numbers(info)}
+            {"session_id": entry.session_id, "active_ms": entry.active_ms, **numbers_of(info)}
             for entry, info in zip(page.sessions, infos, strict=True)
         ]
         print_json({"namespace": namespace, "count": count, "sessions": rows, "cursor": page.cursor})
@@ -62,12 +61,7 @@ async def sessions(
     return 0
 
 
-def _say_if_embedded(store: Store) -> None:
-    if store.embedded:
-        complain(f"this is a new embedded store, so it is empty; name your Redis: {HOW_TO_NAME_REDIS}")
-
-
-def _infos(memory: Memory, entries: Sequence[SessionEntry]) -> Call[list[SessionInfo | str]]:
+def infos_of(memory: Memory, entries: Sequence[SessionEntry]) -> Call[list[SessionInfo | str]]:
     """Of each session its numbers, or why there are none, in one round trip."""
 
     def decode(*answers: Any) -> list[SessionInfo | str]:
@@ -83,7 +77,7 @@ def _info(session_id: str, answer: Any) -> SessionInfo | str:
         return "unreadable"
 
 
-def _numbers(info: SessionInfo | str) -> dict[str, Any]:
+def numbers_of(info: SessionInfo | str) -> dict[str, Any]:
     if isinstance(info, str):
         return {"state": info}
     return {"state": "live"} | {
@@ -131,8 +125,7 @@ async def show(
     """
     from redismem.cli import session_view
 
-    async with opened(url, namespace) as (memory, store):
-        _say_if_embedded(store)
+    async with looking(url, namespace) as (memory, store):
         calls = SessionCalls(memory.keys.session(session), memory.settings)
         info = await memory.run(calls.info())
         if info is None:
@@ -160,7 +153,7 @@ async def clear(
     Asks first on a terminal, unless `--yes` is given.
     """
     async with opened(url, namespace) as (memory, store):
-        _say_if_embedded(store)
+        say_if_embedded(store)
         handle = memory.session(session)
         if not await handle.exists():
             raise SessionNotFound(f"there is no such session in namespace {namespace}", session)

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from redismem.cli.terminal import Stop
+from redismem import calls, transport
+from redismem.cli.terminal import Stop, complain
 from redismem.errors import InvalidSettings, StoreUnavailable
 from redismem.memory import Memory
 from redismem.settings import Settings
+from redismem.transport import Transport
 
 HOW_TO_NAME_REDIS = "--url redis://127.0.0.1:6379/0, or REDISMEM_URL"
 
@@ -23,6 +25,8 @@ class Store:
     name: str
     """The address without user, password and options."""
     embedded: bool
+    transport: Transport
+    """What the memory's calls travel over."""
 
 
 def safe_url(url: str) -> str:
@@ -44,7 +48,7 @@ def connect(url: str | None, namespace: str, **given: Any) -> tuple[Memory, Stor
     settings = Settings(**given)
     address = url or settings.url
     try:
-        memory = Memory.connect(address, namespace=namespace, settings=settings)
+        carried = transport.connect(address, None, settings)
     except InvalidSettings:
         # Its text may quote a part of the URL.
         raise Stop(
@@ -52,9 +56,14 @@ def connect(url: str | None, namespace: str, **given: Any) -> tuple[Memory, Stor
             "with what is not a letter or digit in user and password percent-encoded",
             2,
         ) from None
-    if address is None:
-        return memory, Store("embedded", True)
-    return memory, Store(safe_url(address), False)
+    memory = Memory(carried, namespace, settings)
+    return memory, Store("embedded" if address is None else safe_url(address), address is None, carried)
+
+
+def say_if_embedded(store: Store) -> None:
+    """To who looks into a store that this command has just made."""
+    if store.embedded:
+        complain(f"this is a new embedded store, so it is empty; name your Redis: {HOW_TO_NAME_REDIS}")
 
 
 @contextlib.asynccontextmanager
@@ -66,3 +75,17 @@ async def opened(url: str | None, namespace: str, **given: Any) -> AsyncIterator
             yield memory, store
     except StoreUnavailable as error:
         raise Stop(f"{store.name}: {error}") from None
+
+
+@contextlib.asynccontextmanager
+async def looking(url: str | None, namespace: str) -> AsyncIterator[tuple[Memory, Store]]:
+    """A memory to look at what is there: a new namespace does not get its number of shards recorded."""
+    memory, store = connect(url, namespace)
+    say_if_embedded(store)
+    try:
+        await memory.run(calls.recorded_shards(memory.keys))
+        yield memory, store
+    except StoreUnavailable as error:
+        raise Stop(f"{store.name}: {error}") from None
+    finally:
+        await memory.aclose()

@@ -47,7 +47,6 @@ def connect_blocking(url: str | None, client: Any, settings: Settings) -> Transp
     if client is not None:
         return redis_py.BlockingRedisPy(client, owned=False)
     if url is not None:
-        return redis_py.BlockingRedisPy.from_url(
-            url, max_connections=settings.max_connections, attempt_s=settings.attempt_s
-        )
+        attempt_s = min(settings.attempt_s, settings.deadline_s)
+        return redis_py.BlockingRedisPy.from_url(url, max_connections=settings.max_connections, attempt_s=attempt_s)
     return embedded.blocking_embedded()

@@ -28,6 +28,7 @@ _WORDS: tuple[tuple[type[Exception], str], ...] = (
     (redis.exceptions.MovedError, "MOVED"),
     (redis.exceptions.ExecAbortError, "EXECABORT"),
     (redis.exceptions.NoPermissionError, "NOPERM"),
+    (redis.exceptions.ClusterCrossSlotError, "CROSSSLOT"),
     (redis.exceptions.AuthenticationWrongNumberOfArgsError, "WRONGPASS"),
     (redis.exceptions.AuthenticationError, "NOAUTH"),
 )
@@ -37,14 +38,18 @@ def _server_error(error: Exception) -> ServerError | ConnectionLost:
     """The reply behind a redis-py exception. Drops the text of errors that redis-py annotates with the arguments."""
     for kind, word in _WORDS:
         if isinstance(error, kind):
+            if word == "NOAUTH" and "username-password" in str(error):
+                word = "WRONGPASS"  # the same class
             return ServerError(word, word)
     if isinstance(error, redis.exceptions.DataError):
         raise error
     if isinstance(error, redis.exceptions.ResponseError):
         text = str(error)
         if text.startswith("Command #"):
-            text = text.rpartition("caused error: ")[2]
-        return ServerError(text.partition(" ")[0], text)
+            # redis.asyncio writes the repr of a tuple there.
+            text = text.rpartition("caused error: ")[2].lstrip("('\"")
+        word = text.partition(" ")[0]
+        return ServerError(word if word.isupper() else "ERR", text)  # redis-py drops ERR
     return ConnectionLost(type(error).__name__)
 
 
@@ -91,8 +96,8 @@ class RedisPy:
         options = _options(max_connections, attempt_s, redis.asyncio.retry.Retry(NoBackoff(), 0))
         try:
             pool = redis.asyncio.BlockingConnectionPool.from_url(url, **options)
-        except ValueError as refused:
-            raise InvalidSettings(f"the Redis URL is not usable: {refused}") from None
+        except ValueError:  # its text repeats parts of the URL, which may hold a password
+            raise InvalidSettings("the Redis URL is not usable: its scheme, port or an option is not one") from None
         return cls(redis.asyncio.Redis(connection_pool=pool), owned=True)
 
     async def run(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
@@ -148,8 +153,8 @@ class BlockingRedisPy:
         options = _options(max_connections, attempt_s, Retry(NoBackoff(), 0))
         try:
             pool = redis.BlockingConnectionPool.from_url(url, **options)
-        except ValueError as refused:
-            raise InvalidSettings(f"the Redis URL is not usable: {refused}") from None
+        except ValueError:  # its text repeats parts of the URL, which may hold a password
+            raise InvalidSettings("the Redis URL is not usable: its scheme, port or an option is not one") from None
         return cls(redis.Redis(connection_pool=pool), owned=True)
 
     async def run(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:

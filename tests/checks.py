@@ -1,0 +1,59 @@
+"""What the fault tests look at: consistent sessions, and message text that shows up in no error and no log."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from redismem import Session, StoreUnavailable
+
+CANARY = "canary-5d1f"
+
+
+def user(text: object = "") -> dict[str, Any]:
+    """A message that holds the canary."""
+    return {"role": "user", "content": f"{CANARY} {text}"}
+
+
+def check_silent(error: BaseException) -> None:
+    """Neither the error nor those it came from, as a log would show them."""
+    assert CANARY not in "".join(traceback.format_exception(error))
+    assert CANARY not in repr(error)
+
+
+async def unavailable(call: Awaitable[object]) -> StoreUnavailable:
+    """The StoreUnavailable that the call ends with."""
+    with pytest.raises(StoreUnavailable) as raised:
+        await call
+    check_silent(raised.value)
+    return raised.value
+
+
+@pytest.fixture(autouse=True)
+def silent_logs(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Whatever is logged during a test, at any level, holds no message text."""
+    caplog.set_level(logging.DEBUG)
+    yield
+    records = [*caplog.get_records("setup"), *caplog.get_records("call")]
+    formatted = "".join(caplog.handler.format(record) for record in records)
+    assert CANARY not in formatted
+
+
+async def until(true: Callable[[], Awaitable[bool]], deadline_s: float = 20) -> None:
+    """Looks again and again until it is so."""
+    async with asyncio.timeout(deadline_s):
+        while not await true():  # noqa: ASYNC110 (nobody here could set an event)
+            await asyncio.sleep(0.001)
+
+
+async def contents(session: Session) -> list[Any]:
+    """Of a session whose seqs follow each other and whose counters agree with its messages."""
+    found, known = await session.messages(), await session.info()
+    assert [message.seq for message in found] == list(range(known.first_seq, known.total_messages + 1))
+    assert known.window_tokens == sum(message.tokens for message in found)
+    return [message.content for message in found]

@@ -1,0 +1,64 @@
+"""Hypothesis' strategies for what a caller may store, and a comparison that sees every difference."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hypothesis import strategies as st
+
+# text() alone leaves surrogates out; real transcripts hold them.
+texts = st.text(st.characters(codec=None, categories=None), max_size=20) | st.sampled_from(
+    ["", "\ud800", "\udfff\ud800", "\ud83d\ude00", "😀", "\x00", "é", "e\u0301"]
+)
+integers = st.integers() | st.sampled_from(
+    [2**53 + 1, 2**63 - 1, 2**63, 2**64 - 1, 2**64, -(2**63), -(2**63) - 1, 10**400]
+)
+floats = st.floats(width=64) | st.sampled_from([0.0, -0.0, 1.0, 1e16, math.nan, math.inf, -math.inf])
+scalars = st.none() | st.booleans() | integers | floats | texts
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4), max_leaves=12
+)
+_known = {
+    "role": st.sampled_from(["user", "assistant", "system", "tool", "developer"]) | texts | st.none(),
+    "content": texts
+    | st.none()
+    | st.just([])
+    | st.lists(st.fixed_dictionaries({"type": st.just("text"), "text": texts}), max_size=3),
+    "name": texts,
+    "tool_call_id": texts,
+    "tool_calls": st.lists(
+        st.fixed_dictionaries(
+            {
+                "id": texts,
+                "type": st.just("function"),
+                "function": st.fixed_dictionaries(
+                    {"name": texts, "arguments": texts | st.sampled_from(["{", '{"a": 1.0, }', "", '{"a":NaN}'])}
+                ),
+            }
+        ),
+        max_size=3,
+    ),
+}
+messages = st.builds(
+    lambda unknown, known: unknown | known,
+    st.dictionaries(texts, values, max_size=3),
+    st.fixed_dictionaries({}, optional=_known),
+)
+
+
+def same(left: Any, right: Any) -> bool:
+    """The same types, keys in the same order, and numbers down to the sign of zero; one NaN is as good as another."""
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, dict):
+        return list(left) == list(right) and all(same(left[key], right[key]) for key in left)
+    if isinstance(left, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    if isinstance(left, float):
+        return (
+            math.isnan(left) and math.isnan(right)
+            if left != right
+            else math.copysign(1, left) == math.copysign(1, right)
+        )
+    return bool(left == right)

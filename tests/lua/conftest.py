@@ -1,0 +1,13 @@
+"""What the tests of the scripts share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from raw_scripts import Scripts
+
+
+@pytest.fixture
+def lua(raw: Any, namespace: str) -> Scripts:
+    return Scripts(raw, namespace)

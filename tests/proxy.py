@@ -1,0 +1,157 @@
+"""A TCP proxy on loopback that counts what passes through it, and breaks it as told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from typing import Literal, Self
+
+How = Literal["reset", "close", "half_close", "truncate", "freeze", "swallow", "delay", "split"]
+_CHUNK_BYTES = 1 << 20
+
+
+class _Link:
+    """One connection: the client's side, the server's side, and what to do to the reply that comes next."""
+
+    def __init__(
+        self,
+        client: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        server: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+    ) -> None:
+        self.from_client, self.to_client = client
+        self.from_server, self.to_server = server
+        self.how: How | None = None
+
+    def reset(self) -> None:
+        """RST to the client, nothing more."""
+        client: socket.socket = self.to_client.get_extra_info("socket")
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.to_client.transport.abort()
+
+
+class Proxy:
+    """`async with Proxy(server.port) as proxy`: then `proxy.url`. What a chunk is, one read of the socket decides.
+
+    How a request, or the reply to it, can be broken:
+    reset, close, half_close: the server runs it; the reply is dropped and the connection ends in that way
+    truncate: the server runs it; the first half of the reply arrives, then the end
+    freeze: the server runs it; from now on nothing comes back on this connection, which stays open
+    swallow: the server never sees it; the connection stays open
+    delay: the reply comes `delay_s` later
+    split: the reply comes a byte at a time
+    """
+
+    def __init__(self, port: int) -> None:
+        self._server_port = port
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.sent: list[bytes] = []
+        """Client to server, a chunk an item."""
+        self.received: list[bytes] = []
+        """Server to client, before anything is broken."""
+        self.connections_count = 0
+        self.broken_count = 0
+        self.heal()
+
+    async def __aenter__(self) -> Self:
+        self._listener = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=_CHUNK_BYTES)
+        self.port = int(self._listener.sockets[0].getsockname()[1])
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._listener.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def forget(self) -> None:
+        """Starts counting again."""
+        self.sent.clear()
+        self.received.clear()
+        self.connections_count = self.broken_count = 0
+
+    def break_next(self, how: How, count: float = 1, to: bytes = b"", delay_s: float = 0) -> None:
+        """Breaks the next `count` requests that hold the bytes `to`. Replaces what was asked for before."""
+        self._how, self._left, self._to, self._delay_s = how, count, to, delay_s
+
+    def heal(self) -> None:
+        """Breaks nothing more. What is frozen stays frozen."""
+        self.break_next("reset", 0)
+
+    def count(self, part: bytes) -> int:
+        """How many chunks from clients hold these bytes."""
+        return sum(part in chunk for chunk in self.sent)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        self.connections_count += 1
+        # Cancelled when the proxy ends; a task of asyncio's own server must not end as cancelled.
+        with contextlib.suppress(OSError, asyncio.CancelledError):
+            await self._serve(reader, writer)
+        writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        server = await asyncio.open_connection("127.0.0.1", self._server_port, limit=_CHUNK_BYTES)
+        link = _Link((reader, writer), server)
+        for side in (writer, server[1]):
+            side.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._up(link))
+                group.create_task(self._down(link))
+        finally:
+            link.to_server.close()
+
+    async def _up(self, link: _Link) -> None:
+        with contextlib.suppress(OSError):
+            while chunk := await link.from_client.read(_CHUNK_BYTES):
+                self.sent.append(chunk)
+                broken = self._left > 0 and self._to in chunk
+                if broken:
+                    self._left -= 1
+                    self.broken_count += 1
+                if broken and self._how == "swallow":
+                    continue
+                if broken:
+                    link.how = self._how
+                link.to_server.write(chunk)
+                await link.to_server.drain()
+        link.to_server.close()
+
+    async def _down(self, link: _Link) -> None:
+        with contextlib.suppress(OSError):
+            while chunk := await link.from_server.read(_CHUNK_BYTES):
+                self.received.append(chunk)
+                await self._answer(link, chunk)
+        if link.how != "freeze":
+            link.to_client.close()
+
+    async def _answer(self, link: _Link, reply: bytes) -> None:
+        if link.how == "freeze":
+            return
+        how, link.how = link.how, None
+        match how:
+            case "reset":
+                link.reset()
+            case "close":
+                link.to_client.close()
+            case "half_close":
+                link.to_client.write_eof()
+            case "truncate":
+                link.to_client.write(reply[: len(reply) // 2])
+                link.to_client.close()
+            case "split":
+                for at in range(len(reply)):
+                    link.to_client.write(reply[at : at + 1])
+                    for _ in range(3):  # turns of the loop in which a client on it reads this byte alone
+                        await asyncio.sleep(0)
+            case _:
+                if how == "delay":
+                    await asyncio.sleep(self._delay_s)
+                link.to_client.write(reply)
+                await link.to_client.drain()

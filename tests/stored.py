@@ -1,0 +1,34 @@
+"""What is stored in Redis, looked at behind the memory's back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_READERS: dict[bytes, tuple[str, tuple[Any, ...]]] = {
+    b"list": ("LRANGE", (0, -1)),
+    b"hash": ("HGETALL", ()),
+    b"zset": ("ZRANGE", (0, -1, "WITHSCORES")),
+    b"string": ("GET", ()),
+}
+
+
+async def keys_of(raw: Any, namespace: str) -> set[bytes]:
+    """Every key of a namespace."""
+    return {key async for key in raw.scan_iter(match=f"rm:{{{namespace}[:}}]*", count=10_000)}
+
+
+async def keys_with(raw: Any, namespace: str, session_id: str) -> set[bytes]:
+    """Every key of a namespace that has the session in its name, or names it inside: all places it could be left in."""
+    session = session_id.encode()
+    stored = await everything(raw, namespace)
+    return {key for key, (content, _) in stored.items() if session in key or session in repr(content).encode()}
+
+
+async def everything(raw: Any, namespace: str) -> dict[bytes, tuple[Any, int]]:
+    """Every key of a namespace: its content, and the millisecond at which it expires."""
+    found = {}
+    for key in sorted(await keys_of(raw, namespace)):
+        command, arguments = _READERS[await raw.type(key)]
+        content = await raw.execute_command(command, key, *arguments)
+        found[key] = (content, await raw.pexpiretime(key))
+    return found

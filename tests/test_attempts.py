@@ -1,0 +1,110 @@
+"""When a call is tried again, when not, and how long that may take."""
+
+from __future__ import annotations
+
+import pytest
+
+from redismem.attempts import Attempts
+from redismem.errors import (
+    LASTING_WORDS,
+    TRANSIENT_WORDS,
+    Conflict,
+    ConnectionLost,
+    CorruptSession,
+    ScriptFailed,
+    ServerError,
+    StoreUnavailable,
+    TooLarge,
+)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.mark.parametrize("word", sorted(TRANSIENT_WORDS))
+def test_what_passes_is_tried_again_until_the_deadline_and_no_longer(clock: Clock, word: str) -> None:
+    attempts = Attempts("s", 5, 1, clock)
+    pauses = []
+
+    def keep_trying() -> None:
+        while True:
+            pauses.append(attempts.pause_s(ServerError(word, f"{word} what the server said")))
+            clock.now += pauses[-1]
+
+    with pytest.raises(StoreUnavailable) as failed:
+        keep_trying()
+    assert failed.value.reason == word
+    assert failed.value.session_id == "s"
+    assert len(pauses) >= 10
+    assert 104 < clock.now < 105
+    assert all(0 <= pause <= 0.5 for pause in pauses)
+
+
+def test_the_pauses_grow_and_differ(clock: Clock) -> None:
+    firsts, sixths = [], []
+    for _ in range(50):
+        attempts = Attempts("s", 1000, 1, clock)
+        pauses = [attempts.pause_s(ConnectionLost("reset")) for _ in range(6)]
+        firsts.append(pauses[0])
+        sixths.append(pauses[5])
+    assert max(firsts) <= 0.02
+    assert 0.02 < max(sixths) <= 0.5
+    assert len(set(firsts)) > 25
+
+
+def test_an_unknown_script_is_loaded_at_once_the_first_time(clock: Clock) -> None:
+    attempts = Attempts("s", 5, 1, clock)
+    assert attempts.pause_s(ServerError("NOSCRIPT", "NOSCRIPT")) == 0
+    assert any(attempts.pause_s(ServerError("NOSCRIPT", "NOSCRIPT")) > 0 for _ in range(3))
+
+
+@pytest.mark.parametrize("word", [*sorted(LASTING_WORDS), "ERR", "SOMETHING"])
+def test_what_an_operator_must_mend_fails_at_once(clock: Clock, word: str) -> None:
+    with pytest.raises(StoreUnavailable) as failed:
+        Attempts("s", 5, 1, clock).pause_s(ServerError(word, f"{word} command not allowed CANARY"))
+    assert failed.value.reason == word
+    assert "CANARY" not in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("CONFLICT 7", Conflict),
+        ("FULL 10", TooLarge),
+        ("FIELDS 300", TooLarge),
+        ("CORRUPT no epoch", CorruptSession),
+        ("WRONGTYPE Operation against a key", CorruptSession),
+        ("ERR user_script:12: attempt to index", ScriptFailed),
+    ],
+)
+def test_a_refusal_is_raised_and_not_repeated(clock: Clock, text: str, kind: type[Exception]) -> None:
+    with pytest.raises(kind):
+        Attempts("s", 5, 1, clock).pause_s(ServerError(text.partition(" ")[0], text))
+
+
+def test_a_lost_connection_is_tried_again_until_the_deadline(clock: Clock) -> None:
+    attempts = Attempts("s", 5, 1, clock)
+    attempts.pause_s(ConnectionLost("TimeoutError"))
+    clock.now += 5
+    with pytest.raises(StoreUnavailable, match="TimeoutError") as failed:
+        attempts.pause_s(ConnectionLost("TimeoutError"))
+    assert failed.value.reason == "TimeoutError"
+
+
+def test_an_attempt_may_take_its_time_but_not_past_the_deadline(clock: Clock) -> None:
+    attempts = Attempts("s", 5, 2, clock)
+    assert attempts.timeout_s() == 2
+    clock.now += 4
+    assert attempts.timeout_s() == 1
+    clock.now += 4
+    assert 0 < attempts.timeout_s() < 0.01

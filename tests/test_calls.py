@@ -1,0 +1,221 @@
+"""What is said to Redis: commands in, values out. No I/O."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from redis.crc import key_slot
+
+from redismem import UNSET, calls, scripts
+from redismem.calls import Call, SessionCalls
+from redismem.context import Context
+from redismem.errors import (
+    ConnectionLost,
+    CorruptSession,
+    InvalidMessage,
+    InvalidState,
+    ServerError,
+    TooLarge,
+    WrongShards,
+)
+from redismem.keys import Keys
+from redismem.messages import Message, encode_message
+from redismem.settings import Settings
+
+KEYS = Keys("shop", 8)
+USER = {"role": "user", "content": "hello"}
+
+
+def calls_of(**settings: Any) -> SessionCalls:
+    return SessionCalls(KEYS.session("user-42"), Settings(**settings))
+
+
+def keys_in(call: Call[Any]) -> list[bytes]:
+    """The keys of a call's commands."""
+    found: list[Any] = []
+    for command in call.commands:
+        found += command[3 : 3 + int(command[2])] if command[0] == "EVALSHA" else [command[1]]
+    return found
+
+
+def test_all_keys_of_a_call_live_in_one_slot() -> None:
+    made = calls_of()
+    change = made.change(merge={"a": 1})
+    everything = [
+        made.append([USER]),
+        made.append_and_read([USER], "id", 1, change, 5),
+        made.update(change),
+        made.read(),
+        made.page(5),
+        made.state(),
+        made.info(),
+        made.epoch(),
+        made.exists(),
+        made.clear("1-a"),
+        made.window(),
+        made.prune("1-a", [Message("user"), Message("user")], 1),
+        made.touch(),
+        made.set_aside("", 5),
+    ]
+    for call in everything:
+        assert call is not None
+        assert len({key_slot(key) for key in keys_in(call)}) == 1
+        assert call.session_id == "user-42"
+
+
+def test_a_turn_is_the_append_and_the_reads_together() -> None:
+    call = calls_of().append_and_read([USER])
+    assert [command[0] for command in call.commands] == ["EVALSHA", "HGETALL", "LRANGE"]
+
+
+def test_a_call_is_the_same_when_it_is_sent_again_and_another_when_it_is_made_again() -> None:
+    made = calls_of()
+    call = made.append([USER])
+    assert call.commands is call.commands
+    assert made.append([USER]).commands != call.commands
+    named = [made.append([USER], "my-id").commands[0] for _ in range(2)]
+    different = [place for place, (one, other) in enumerate(zip(*named, strict=True)) if one != other]
+    assert len(different) == 1  # the nonce
+
+
+def test_the_first_failure_among_the_answers_is_raised() -> None:
+    call: Call[tuple[Any, ...]] = Call("s", (), lambda *answers: answers)
+    assert call.finish([1, 2]) == (1, 2)
+    with pytest.raises(ServerError, match="second"):
+        call.finish([1, ServerError("B", "second"), ConnectionLost("third")])
+
+
+def test_only_a_call_with_a_script_needs_loading_and_only_when_it_is_unknown() -> None:
+    unknown = ServerError("NOSCRIPT", "NOSCRIPT")
+    made = calls_of()
+    assert made.append([USER]).needs_loading(unknown)
+    assert not made.append([USER]).needs_loading(ServerError("OOM", "NOSCRIPT"))
+    assert not made.append([USER]).needs_loading(ConnectionLost("NOSCRIPT"))
+    assert not made.read().needs_loading(unknown)
+    assert made.append([USER]).script is scripts.load("append")
+
+
+def test_an_append_needs_a_message() -> None:
+    for build in (calls_of().append, calls_of().append_and_read):
+        with pytest.raises(InvalidMessage, match="needs a message") as refused:
+            build([])
+        assert isinstance(refused.value, ValueError)
+
+
+@pytest.mark.parametrize("expect", [-1, 1.0, "1", True, b"1"])
+def test_expect_is_a_last_seq(expect: Any) -> None:
+    with pytest.raises(InvalidMessage, match="expect") as refused:
+        calls_of().append([USER], expect=expect)
+    assert refused.value.session_id == "user-42"
+
+
+def test_a_message_that_cannot_be_stored_is_named_by_its_place() -> None:
+    with pytest.raises(InvalidMessage, match=r"session user-42: message 2: ") as refused:
+        calls_of().append([USER, {"role": "user", "content": ("CANARY",)}, USER])
+    assert "CANARY" not in str(refused.value)
+    assert refused.value.__cause__ is None
+
+
+def test_limits_are_met_exactly() -> None:
+    message = {"role": "user", "content": "x" * 100}
+    size = len(encode_message(message)[0])
+    calls_of(max_message_bytes=size).append([message])
+    with pytest.raises(TooLarge, match=f"message 2 has {size} bytes, over {size - 1}"):
+        calls_of(max_message_bytes=size - 1).append([USER, message])
+    calls_of(max_batch_count=3).append([USER] * 3)
+    with pytest.raises(TooLarge, match="4 messages in one append, over 3"):
+        calls_of(max_batch_count=3).append([USER] * 4)
+    value = "x" * 30  # and one byte of length
+    calls_of(max_value_bytes=31).change(merge={"a": value}, plan=value, last_intent=value, last_result=value)
+    for what in ({"merge": {"a": value}}, {"plan": value}, {"last_intent": value}, {"last_result": value}):
+        with pytest.raises(
+            TooLarge, match=f"{next(iter(what)) if 'merge' not in what else 'param'}.* 31 bytes, over 30"
+        ):
+            calls_of(max_value_bytes=30).change(**what)
+
+
+def test_a_change_sets_and_drops() -> None:
+    made = calls_of().change(merge={"a": 1, "b": UNSET, "ü": None}, waiting="a", last_intent=None, plan=UNSET)
+    assert made.sets == (b"param:a", b"\x01", "param:ü".encode(), b"\xc0", b"waiting", b"\xa1a")
+    assert made.drops == (b"param:b", b"last_intent")
+    assert calls_of().change() == calls.Change()
+    assert calls_of().change(merge={}) == calls.Change()
+
+
+@pytest.mark.parametrize("name", ["", None, 5, b"a", ("a",), "x" * 257, "é" * 129, True])
+def test_a_name_that_is_none_is_refused(name: Any) -> None:
+    with pytest.raises(InvalidState, match="param name"):
+        calls_of().change(merge={name: 1})
+    with pytest.raises(InvalidState, match="param name"):
+        calls_of().change(merge={name: UNSET})
+    if name is not None:
+        with pytest.raises(InvalidState, match="param name"):
+            calls_of().change(waiting=name)
+
+
+@pytest.mark.parametrize("name", ["a", "x" * 256, "é" * 128, "\ud800", "with space: and \x00", "param:a"])
+def test_any_other_text_is_a_name(name: str) -> None:
+    encoded = name.encode("utf-8", "surrogatepass")
+    assert calls_of().change(merge={name: 1}).sets == (b"param:" + encoded, b"\x01")
+
+
+def test_more_params_at_once_than_a_script_can_take_are_refused() -> None:
+    """Lua's unpack ends at 7,999 values; behind it a half of the append would be written."""
+    wide = calls_of(max_params_count=10_000)
+    for value in (1, UNSET):
+        wide.change(merge={f"p{number}": value for number in range(1_000)})
+        with pytest.raises(TooLarge, match="1001 params in one change, over 1000"):
+            wide.change(merge={f"p{number}": value for number in range(1_001)})
+
+
+def test_a_read_asks_for_as_many_as_it_wants() -> None:
+    def asked(limit: int | None) -> tuple[Any, ...]:
+        return calls_of().read(limit).commands[1][2:]
+
+    assert asked(None) == (0, -1)
+    assert asked(5) == (-5, -1)
+    assert asked(0) == (1, 0)
+    assert -(2**63) < asked(10**30)[0] < -(10**6)
+
+
+def test_a_prune_keeps_what_belongs_together() -> None:
+    made = calls_of()
+    call = {"role": "assistant", "tool_calls": [{"id": "c"}]}
+    window = [Message.from_openai(payload) for payload in (USER, call, {"role": "tool", "tool_call_id": "c"}, USER)]
+    for seq, message in enumerate(window, 5):
+        message.seq = seq
+
+    def dropped(max_messages: int) -> int | None:
+        call = made.prune("1-a", window, max_messages)
+        return None if call is None else call.decode(1)
+
+    assert [dropped(count) for count in (0, 1, 2, 3, 4, 5)] == [4, 3, 1, 1, None, None]
+    answer = made.prune("1-a", window, 0)
+    assert answer is not None
+    assert answer.decode(0) == 0
+
+
+def test_state_alone_of_a_foreign_field_is_corrupt() -> None:
+    for stored in ({b"param:\xff": b"\x01"}, {b"plan": b"\xc1"}, {b"epoch": b"\xff", b"plan": b"\xc1"}):
+        with pytest.raises(CorruptSession):
+            calls_of().state().decode(stored)
+
+
+def test_the_number_of_shards_must_be_the_recorded_one() -> None:
+    calls.record_shards(KEYS).decode(1, b"8")
+    with pytest.raises(WrongShards, match="16 shards, the settings say 8: set shards=16"):
+        calls.record_shards(KEYS).decode(0, b"16")
+
+
+def test_the_servers_time_is_milliseconds() -> None:
+    assert calls.server_time_ms().decode([b"1700000000", b"123999"]) == 1_700_000_000_123
+
+
+def test_a_context_has_the_receipt_of_its_append() -> None:
+    element = encode_message(USER)[0] + b"\xcf" + bytes(8)
+    stored = {b"epoch": b"1-a", b"first_seq": b"1", b"message_count": b"1"}
+    context = calls_of().append_and_read([USER]).decode([1, 1, 1, 0, b"1-a", 1, 1], stored, [element])
+    assert isinstance(context, Context)
+    assert context.receipt is not None
+    assert (context.receipt.last_seq, context.receipt.created) == (1, True)

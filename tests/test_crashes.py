@@ -1,0 +1,240 @@
+"""The server dies, or stands still, while many talk to it: what was acknowledged is there once, in its place."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis.asyncio
+from checks import check_silent, contents, silent_logs, unavailable, until, user  # noqa: F401 (an autouse fixture)
+from proxy import Proxy
+from redis_server import RedisServer
+
+import redismem.blocking
+from redismem import Memory, Message, Session, Settings, StoreUnavailable
+
+PATIENT = Settings(deadline_s=20, attempt_s=1)
+HASTY = Settings(deadline_s=0.4, attempt_s=0.1)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RedisServer]:
+    """A server that may be killed. With `everysec` it acknowledges while a slow disk keeps it from writing its file."""
+    server = RedisServer(tmp_path / "redis", aof=True, options=("--appendfsync", "always")).start()
+    yield server
+    server.stop()
+
+
+class Ledger:
+    """What writers asked for, and what they were told."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, set[str]] = {}
+        self.acked: dict[str, dict[str, int]] = {}
+        self.count = 0
+
+    def ask(self, session_id: str, text: str) -> None:
+        assert text not in self.asked.setdefault(session_id, set())
+        self.asked[session_id].add(text)
+
+    def ack(self, session_id: str, text: str, seq: int) -> None:
+        self.acked.setdefault(session_id, {})[text] = seq
+        self.count += 1
+
+    def check(self, session_id: str, found: list[Message]) -> None:
+        """Everything acknowledged at its place, nothing twice, nothing that nobody asked for."""
+        texts = [message.content for message in found]
+        assert len(set(texts)) == len(texts), "twice"
+        assert set(texts) <= self.asked[session_id]
+        places = {message.content: message.seq for message in found}
+        assert {text: places.get(text) for text in self.acked[session_id]} == self.acked[session_id]
+        for writer in {text.partition(" ")[2].partition(".")[0] for text in texts}:
+            own = [int(text.rpartition(".")[2]) for text in texts if text.partition(" ")[2].startswith(f"{writer}.")]
+            assert own == sorted(own)
+
+
+class Load:
+    """Tasks that append as fast as they can, each waiting for its answer before the next.
+
+    A session remembers its last 16 appends. So either one writes to a session, or a few that write little a round.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._stop = False
+        self.ledger = Ledger()
+        self.failed_count = 0
+
+    async def _append(self, session: Session, writer: str, number: int) -> None:
+        message = user(f"{writer}.{number}")
+        self.ledger.ask(session.id, message["content"])
+        try:
+            if number % 2:
+                receipt = (await session.append_and_read(message)).receipt
+            else:
+                receipt = await session.append(message)
+        except StoreUnavailable as error:
+            check_silent(error)
+            self.failed_count += 1
+        else:
+            assert receipt is not None
+            self.ledger.ack(session.id, message["content"], receipt.last_seq)
+
+    async def _write(self, session: Session, writer: str, first: int, count: int) -> None:
+        for number in range(first, first + count):
+            if self._stop:
+                return
+            await self._append(session, writer, number)
+
+    async def round(self, number: int) -> None:
+        """Until stopped."""
+        self._stop = False
+        async with asyncio.TaskGroup() as group:
+            for alone in range(24):
+                session = self._memory.session(f"alone-{alone}")
+                group.create_task(self._write(session, "w", number * 1_000_000, 1_000_000))
+            for shared in range(8):
+                session = self._memory.session(f"shared-{shared}")
+                for writer in "abcd":
+                    group.create_task(self._write(session, writer, number * 4, 4))
+
+    async def acked(self, more: int) -> None:
+        wanted = self.ledger.count + more
+
+        async def reached() -> bool:
+            return self.ledger.count >= wanted
+
+        await until(reached)
+
+    def stop(self) -> None:
+        self._stop = True
+
+    async def check(self, raw: Any) -> None:
+        for session_id in self.ledger.asked:
+            session = self._memory.session(session_id)
+            await contents(session)
+            self.ledger.check(session_id, await session.messages())
+            keys = self._memory.keys.session(session_id)
+            assert await raw.llen(keys.messages) == int(await raw.hget(keys.state, "message_count"))
+            assert await raw.zscore(keys.shard.active, session_id) is not None
+            assert await raw.pexpiretime(keys.messages) == await raw.pexpiretime(keys.state) > 0
+        assert not [key async for key in raw.scan_iter("*corrupt*")]
+
+
+@pytest.mark.parametrize(("settings", "kills_count"), [(PATIENT, 4), (HASTY, 3)], ids=["waiting", "giving up"])
+async def test_killed_under_load(server: RedisServer, settings: Settings, kills_count: int) -> None:
+    async with Memory.connect(server.url, settings=settings) as memory, redis.asyncio.Redis(port=server.port) as raw:
+        load = Load(memory)
+        for number in range(kills_count):
+            talking = asyncio.create_task(load.round(number))
+            # Early, while several still write to one session, or later.
+            await load.acked(40 if number % 2 else 300)
+            await asyncio.to_thread(server.kill)
+            if settings is HASTY:
+                failed_count = load.failed_count
+
+                async def given_up(before: int = failed_count) -> bool:
+                    return load.failed_count > before
+
+                await until(given_up)
+            await asyncio.to_thread(server.start)
+            await load.acked(300)
+            load.stop()
+            await talking
+        assert (load.failed_count > 0) == (settings is HASTY)
+        await load.check(raw)
+
+
+async def test_blocking_callers_survive_a_kill(server: RedisServer) -> None:
+    ledger, stop = Ledger(), threading.Event()
+
+    def write(memory: redismem.blocking.Memory, session_id: str) -> None:
+        number = 0
+        while not stop.is_set():
+            message = user(f"w.{number}")
+            ledger.ask(session_id, message["content"])
+            receipt = memory.session(session_id).append(message)
+            ledger.ack(session_id, message["content"], receipt.last_seq)
+            number += 1
+
+    async def acked(wanted: int) -> None:
+        async def reached() -> bool:
+            return ledger.count >= wanted
+
+        await until(reached)
+
+    with redismem.blocking.Memory.connect(server.url, settings=PATIENT) as memory:
+        async with asyncio.TaskGroup() as group:
+            for number in range(6):
+                group.create_task(asyncio.to_thread(write, memory, f"a-{number}"))
+            for _ in range(2):
+                await acked(ledger.count + 100)
+                await asyncio.to_thread(server.kill)
+                await asyncio.to_thread(server.start)
+            await acked(ledger.count + 100)
+            stop.set()
+    async with Memory.connect(server.url) as memory_:
+        for session_id in ledger.asked:
+            found = await memory_.session(session_id).messages()
+            assert len(found) == len(ledger.acked[session_id])
+            ledger.check(session_id, found)
+
+
+async def test_a_server_that_stands_still(server: RedisServer) -> None:
+    settings = Settings(deadline_s=0.8, attempt_s=0.2)
+    async with Proxy(server.port) as proxy, Memory.connect(proxy.url, settings=settings) as memory:
+        sessions = [memory.session(f"a-{number}") for number in range(8)]
+        await asyncio.gather(*(session.append(user("first")) for session in sessions))
+        proxy.forget()
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            before = time.monotonic()
+            async with asyncio.timeout(10):
+                errors = await asyncio.gather(
+                    *(
+                        unavailable(session.append(user(writer), id=str(writer)))
+                        for session in sessions
+                        for writer in range(2)
+                    )
+                )
+            assert time.monotonic() - before >= 0.4, "several attempts came first"
+            assert {error.reason for error in errors} == {"TimeoutError"}
+            assert proxy.connections_count >= 16, "each tried again"
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        async with Memory.connect(server.url) as near:
+            for writer in (1, 0):
+                await asyncio.gather(
+                    *(near.session(session.id).append(user(writer), id=str(writer)) for session in sessions)
+                )
+            for session in sessions:
+                first, *others = await contents(near.session(session.id))
+                assert first == user("first")["content"]
+                assert sorted(others) == [user(0)["content"], user(1)["content"]]
+
+
+async def test_a_server_that_goes_on_in_time(server: RedisServer) -> None:
+    async with Proxy(server.port) as proxy, Memory.connect(proxy.url, settings=PATIENT) as memory:
+        session = memory.session("a")
+        await session.append(user(0))
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            appending = asyncio.create_task(session.append_and_read(user(1)))
+            started_count = proxy.connections_count
+
+            async def tried_again() -> bool:
+                return proxy.connections_count > started_count
+
+            await until(tried_again)
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        context = await appending
+        assert [message.content for message in context.messages] == [user(0)["content"], user(1)["content"]]
+        assert await contents(session) == [user(0)["content"], user(1)["content"]]

@@ -1,0 +1,57 @@
+"""The tree of errors."""
+
+from __future__ import annotations
+
+import pickle
+import re
+
+import pytest
+
+import redismem
+from redismem import errors
+from redismem.errors import Conflict, CorruptSession, RedismemError, StoreUnavailable
+
+CLASSES = {
+    name: kind
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, RedismemError) and kind is not RedismemError
+}
+DRAWN = dict(re.findall(r"^[├└]── (\w+) +(.*)$", errors.__doc__ or "", re.MULTILINE))
+
+
+def test_the_tree_at_the_top_of_the_module_is_the_tree() -> None:
+    assert list(DRAWN) != []
+    assert set(DRAWN) == set(CLASSES)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_class_is_what_the_tree_says_of_it(name: str) -> None:
+    kind = CLASSES[name]
+    also = re.search(r"\(also an? (\w+)\)", DRAWN[name])
+    assert kind.__bases__[0] is RedismemError
+    assert [base.__name__ for base in kind.__bases__[1:]] == ([also[1]] if also else [])
+    assert kind.__doc__
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_an_error_names_its_session_and_survives_a_queue(name: str) -> None:
+    error = CLASSES[name]("it went wrong", "user-42")
+    again = pickle.loads(pickle.dumps(error))
+    for each in (error, again):
+        assert (each.session_id, str(each)) == ("user-42", "session user-42: it went wrong")
+    assert str(CLASSES[name]("it went wrong")) == "it went wrong"
+
+
+def test_what_an_error_carries_survives_a_queue() -> None:
+    assert pickle.loads(pickle.dumps(Conflict("x", "s", 7))).last_seq == 7
+    assert pickle.loads(pickle.dumps(CorruptSession("x", "s", "1-a"))).epoch == "1-a"
+    assert pickle.loads(pickle.dumps(StoreUnavailable("x", "s", "OOM"))).reason == "OOM"
+
+
+def test_every_error_that_callers_of_the_memory_see_is_at_the_front_door() -> None:
+    drawn_later = {name for name in DRAWN if not hasattr(redismem, name)}
+    assert drawn_later <= {"ModelFailed"}
+
+
+def test_a_word_of_the_server_is_either_passing_or_lasting() -> None:
+    assert not errors.TRANSIENT_WORDS & errors.LASTING_WORDS

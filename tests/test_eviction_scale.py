@@ -1,0 +1,77 @@
+"""A hundred thousand sessions over a limit of ninety thousand: the right ten thousand go, and no script takes long."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from redis_server import RedisServer
+from writers import T0, said
+
+from redismem import Memory, Settings
+from redismem.calls import SessionCalls
+from redismem.eviction import Eviction
+from redismem.queues import members
+
+COUNT, LIMIT = 100_000, 90_000
+SLOW_US = 5_000
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RedisServer]:
+    """One of its own: its slow log and its statistics are looked at."""
+    server = RedisServer(tmp_path / "redis").start()
+    yield server
+    server.stop()
+
+
+def begin_all(client: Any, memory: Memory, active_ms: list[int]) -> None:
+    """Real appends, a thousand in one write."""
+    client.script_load((Path(__file__).parents[1] / "lua" / "append.lua").read_bytes())
+    for first in range(0, COUNT, 1_000):
+        pipeline = client.pipeline(transaction=False)
+        for number in range(first, first + 1_000):
+            calls = SessionCalls(memory.keys.session(f"s-{number}"), memory.settings)
+            (command,) = calls.append([said(number)], now_ms=active_ms[number]).commands
+            pipeline.execute_command(*command)
+        pipeline.execute()
+
+
+async def test_the_least_recently_active_of_a_hundred_thousand_go(
+    server: RedisServer, namespace: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shuffled = random.Random(7).sample(range(COUNT), COUNT)
+    active_ms = [T0 + place for place in shuffled]
+    with redis.Redis(port=server.port) as client:
+        async with Memory.connect(server.url, namespace=namespace, settings=Settings(max_sessions=LIMIT)) as memory:
+            begin_all(client, memory, active_ms)
+            assert await memory.count(T0) == COUNT
+            client.config_set("slowlog-log-slower-than", SLOW_US)
+            client.config_set("slowlog-max-len", 1_000)
+            client.slowlog_reset()
+            client.config_resetstat()
+            began_s = time.monotonic()
+            evicted = await Eviction(memory).enforce(T0 + COUNT)
+            took_s = time.monotonic() - began_s
+            slow = [entry for entry in client.slowlog_get(1_000) if entry["command"].startswith(b"EVALSHA")]
+            scripts = client.info("commandstats")["cmdstat_evalsha"]
+            left = await memory.run(members(memory.keys, "active", COUNT), each=True)
+            keys_count = client.dbsize()
+    with capsys.disabled():
+        sys.stdout.write(
+            f"\n{evicted} of {COUNT} sessions evicted in {took_s:.1f} s ({evicted / took_s:.0f}/s), "
+            f"{scripts['calls']} scripts of {scripts['usec_per_call']} us, {len(slow)} over {SLOW_US} us\n"
+        )
+    assert evicted == COUNT - LIMIT
+    assert {entry.session_id for entry in left} == {
+        f"s-{number}" for number in range(COUNT) if shuffled[number] >= 10_000
+    }
+    assert keys_count < 2 * LIMIT + 64 * 6, "nothing but the messages and the state of those that stay"
+    # Wall-clock time: a machine that is busy elsewhere may stop the server in any script, but not in one of a thousand.
+    assert len(slow) * 1_000 <= scripts["calls"]

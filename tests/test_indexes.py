@@ -1,0 +1,143 @@
+"""Thresholds, times to live and the listing of sessions, on both stores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from conftest import Store
+from conversations import FUTURE_MS, contents, said
+
+from redismem import (
+    Memory,
+    Session,
+    Settings,
+)
+from redismem.keys import Keys, SessionKeys
+
+
+@pytest.fixture
+def session(memory: Memory) -> Session:
+    return memory.session("user-42")
+
+
+@pytest.fixture
+def keys(namespace: str) -> SessionKeys:
+    return Keys(namespace, 64).session("user-42")
+
+
+@pytest.mark.parametrize("threshold", [1, 2, 7, 10])
+async def test_a_session_is_overdue_exactly_when_its_window_is_over_the_threshold(
+    raw: Any, store: Store, namespace: str, threshold: int
+) -> None:
+    settings = Settings(threshold=threshold, recent_limit=min(3, threshold))
+    async with store.memory(namespace, settings) as memory:
+        session = memory.session("user-42")
+        overdue = Keys(namespace, 64).session("user-42").shard.overdue
+        for count in range(1, threshold + 3):
+            context = await session.append_and_read(said(count), now_ms=FUTURE_MS + count)
+            assert (await session.info()).queued == ("overdue" if count > threshold else None)
+            marked = await raw.zscore(overdue, "user-42")
+            assert marked == (FUTURE_MS + threshold + 1 if count > threshold else None)
+            assert len(context.recent) == min(count, settings.recent_limit)
+            assert len(context.pending) == max(0, count - settings.recent_limit)
+
+
+async def test_all_keys_of_a_session_expire_together(raw: Any, store: Store, namespace: str, keys: SessionKeys) -> None:
+    async with store.memory(namespace, Settings(timeout_s=1000)) as memory:
+        session = memory.session("user-42")
+        expected = 0
+        for at in (0, 10_000, 62_500, 62_501, 100_000, 900_000):
+            await session.append(said("a"), now_ms=FUTURE_MS + at)
+            state, messages = await raw.pexpiretime(keys.state), await raw.pexpiretime(keys.messages)
+            assert state == messages == (await session.info()).expires_ms
+            assert state >= max(expected, FUTURE_MS + at + 1_000_000)
+            expected = state
+        await session.touch(now_ms=FUTURE_MS + 950_000)
+        assert await raw.pexpiretime(keys.state) == await raw.pexpiretime(keys.messages) > expected
+
+
+async def test_an_expired_session_is_unknown_and_begins_anew(session: Session, memory: Memory) -> None:
+    first = await session.append(said("old"), merge={"a": 1}, now_ms=1_000_000)
+    assert first.created
+    assert await session.exists() is False
+    assert await memory.count() == 0
+    again = await session.append_and_read(said("new"))
+    assert again.receipt is not None
+    assert again.receipt.created
+    assert (contents(again.messages), again.total_messages, again.state.params) == (["new"], 1, {})
+
+
+async def test_touch_makes_a_session_active(session: Session, memory: Memory) -> None:
+    await session.append(said("a"), now_ms=FUTURE_MS)
+    assert await session.touch(now_ms=FUTURE_MS + 5) is True
+    assert (await session.info()).active_ms == FUTURE_MS + 5
+
+
+async def test_count_is_of_the_live_sessions_of_the_namespace(store: Store, namespace: str) -> None:
+    async with (
+        store.memory(namespace, Settings(timeout_s=100)) as memory,
+        store.memory(namespace + "x") as other,
+    ):
+        assert await memory.count() == 0
+        for number in range(20):
+            await memory.session(f"s{number}").append(said("a"), now_ms=FUTURE_MS + number * 1000)
+        await other.session("s0").append(said("b"))
+        assert await memory.count(now_ms=FUTURE_MS + 19_000) == 20
+        assert await memory.count(now_ms=FUTURE_MS + 99_999) == 20
+        assert await memory.count(now_ms=FUTURE_MS + 100_000) == 19
+        assert await memory.count(now_ms=FUTURE_MS + 119_000) == 0
+        await memory.session("s19").clear()
+        assert await memory.count(now_ms=FUTURE_MS) == 19
+        assert await other.count() == 1
+        assert contents((await other.session("s0").read()).messages) == ["b"]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 50])
+async def test_sessions_are_listed_page_by_page_the_last_active_first(memory: Memory, limit: int) -> None:
+    expected = []
+    for number in range(23):
+        # Many were active in the very same millisecond.
+        at = FUTURE_MS + (number // 8) * 1000
+        await memory.session(f"s{number:02d}").append(said("a"), now_ms=at)
+        expected.append((at, f"s{number:02d}"))
+    found: list[tuple[int, str]] = []
+    cursor = None
+    while True:
+        page = await memory.sessions(limit, cursor)
+        assert len(page.sessions) <= limit
+        found += [(entry.active_ms, entry.session_id) for entry in page.sessions]
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert found == sorted(expected, reverse=True)
+
+
+@pytest.mark.parametrize(
+    "cursor", ["", "x", "W10=", "é", "W0luZmluaXR5LCJhIiwxXQ==", "WzEsICJhIiwgLTFd", "WzEuNSwgImEiLCAxXQ=="]
+)
+async def test_a_cursor_that_no_page_gave_is_refused(memory: Memory, cursor: str) -> None:
+    with pytest.raises(ValueError, match="cursor"):
+        await memory.sessions(5, cursor)
+
+
+@pytest.mark.parametrize("limit", [0, -1, 10_001])
+async def test_a_page_has_at_least_one_session(memory: Memory, limit: int) -> None:
+    with pytest.raises(ValueError, match=r"limit|page"):
+        await memory.sessions(limit)
+
+
+async def test_info_is_the_numbers_of_a_session(session: Session) -> None:
+    await session.append(*[said("a")] * 11, merge={"b": 1, "a": 1}, waiting="a", now_ms=FUTURE_MS)
+    await session.prune(4)
+    known = await session.info()
+    assert (known.session_id, known.total_messages, known.first_seq, known.window_count) == ("user-42", 11, 8, 4)
+    assert known.window_tokens == sum(message.tokens for message in (await session.read()).messages)
+    assert (known.params_keys, known.waiting_for_param, known.summaries_count) == (("a", "b"), "a", 0)
+    assert (known.active_ms, known.queued, known.epoch) == (FUTURE_MS, "overdue", (await session.read()).epoch)
+
+
+async def test_telemetry_is_numbers_and_names(session: Session) -> None:
+    await session.append(said("CANARY"), merge={"order_id": "CANARY"}, waiting="size", plan="CANARY")
+    found = await session.telemetry()
+    assert found == {"history_count": 1, "params_keys": ["order_id"], "waiting_for_param": "size"}

@@ -1,0 +1,143 @@
+"""Names: ids, tags, keys, tokens."""
+
+from __future__ import annotations
+
+import random
+import uuid
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from redis.crc import key_slot
+
+from redismem import keys as names
+from redismem.errors import InvalidMessage, InvalidSessionId
+from redismem.keys import Keys, append_token, new_session_id, nonce
+
+ALNUM = "ABCXYZabcxyz0189"
+session_ids = st.builds(str.__add__, st.sampled_from(ALNUM), st.text(alphabet=ALNUM + "._:@-", max_size=127))
+namespaces = st.builds(str.__add__, st.sampled_from(ALNUM), st.text(alphabet=ALNUM + "._-", max_size=63))
+
+FOREIGN = [
+    "",
+    " a",
+    "a b",
+    "a\n",
+    "\na",
+    "a\x00",
+    "-a",
+    ".a",
+    ":a",
+    "@a",
+    "_a",
+    "a{b}",
+    "a}b",
+    "a*",
+    "a/b",
+    "ä",
+    "а1",
+    "٣",
+    "a\ud800",
+]
+
+
+def all_keys(keys: Keys, session_id: str) -> list[bytes]:
+    found = keys.session(session_id)
+    shard = found.shard
+    own = [found.messages, found.state, found.originals, found.corrupt]
+    return [*own, shard.active, shard.overdue, shard.leased, shard.dead, shard.evictions, shard.fences]
+
+
+@pytest.mark.parametrize("session_id", ["a", "9", "user-42", "a@b.c:d_e", "A" * 128, str(uuid.uuid4())])
+def test_a_session_id_of_the_alphabet_is_taken(session_id: str) -> None:
+    assert Keys("shop", 64).session(session_id).session == session_id.encode()
+
+
+@pytest.mark.parametrize("session_id", [*FOREIGN, "a" * 129, None, 5, b"a", ["a"]])
+def test_any_other_session_id_is_refused_and_not_repeated(session_id: object) -> None:
+    with pytest.raises(InvalidSessionId) as refused:
+        Keys("shop", 64).session(session_id)  # type: ignore[arg-type]
+    assert refused.value.session_id is None
+    assert len(str(session_id)) <= 4 or str(session_id) not in str(refused.value)
+
+
+@pytest.mark.parametrize("namespace", [*FOREIGN, "a:b", "a@b", "a" * 65, None, 5, b"a"])
+def test_any_other_namespace_is_refused(namespace: object) -> None:
+    with pytest.raises(InvalidSessionId):
+        Keys(namespace, 64)  # type: ignore[arg-type]
+
+
+@settings(max_examples=200, deadline=None)
+@given(namespace=namespaces, session_id=session_ids, shards=st.integers(1, 4096))
+def test_all_keys_of_a_session_and_its_shard_live_in_one_slot(namespace: str, session_id: str, shards: int) -> None:
+    keys = Keys(namespace, shards)
+    found = all_keys(keys, session_id)
+    assert len({key_slot(key) for key in found}) == 1
+    assert len(set(found)) == len(found)
+    tag = f"rm:{{{namespace}:{keys.shard_of(session_id):02d}}}:".encode()
+    assert all(key.startswith(tag) for key in found)
+    assert keys.session(session_id).shard == keys.shards()[keys.shard_of(session_id)]
+
+
+@settings(max_examples=200, deadline=None)
+@given(session_id=session_ids)
+def test_the_shard_is_the_hash_that_a_cluster_uses(session_id: str) -> None:
+    assert Keys("shop", 64).shard_of(session_id) == key_slot(session_id.encode(), 64)
+
+
+@settings(max_examples=200, deadline=None)
+@given(first=st.tuples(namespaces, session_ids), second=st.tuples(namespaces, session_ids))
+def test_two_sessions_share_no_key_of_their_own_and_two_namespaces_none_at_all(
+    first: tuple[str, str], second: tuple[str, str]
+) -> None:
+    mine, other = (set(all_keys(Keys(namespace, 8), session_id)) for namespace, session_id in (first, second))
+    if first[0] != second[0]:
+        assert not mine & other
+        assert Keys(first[0], 8).shards_record != Keys(second[0], 8).shards_record
+    elif first[1] != second[1]:
+        assert all(key.split(b"}:")[1] in {name.encode() for name in names.SHARD_KEYS} for key in mine & other)
+
+
+def test_session_ids_are_uuids_of_version_7_that_sort_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    for now_ms in (0, 1, 1_700_000_000_000, 1_700_000_000_001, (1 << 48) - 1):
+        monkeypatch.setattr(names, "now_ms", lambda now_ms=now_ms: now_ms)
+        made.append(new_session_id())
+        number = uuid.UUID(made[-1])
+        assert (number.version, number.variant) == (7, uuid.RFC_4122)
+        assert number.int >> 80 == now_ms
+        assert Keys("shop", 64).session(made[-1]).session_id == made[-1]
+    assert made == sorted(made)
+
+
+def test_new_session_ids_do_not_collide_within_a_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(names, "now_ms", lambda: 1_700_000_000_000)
+    assert len({new_session_id() for _ in range(20_000)}) == 20_000
+
+
+@settings(max_examples=200, deadline=None)
+@given(first=st.text(min_size=1, max_size=64), second=st.text(min_size=1, max_size=64))
+def test_an_append_id_gives_its_own_token(first: str, second: str) -> None:
+    assert append_token(first) == append_token(first)
+    assert len(append_token(first)) == 8
+    assert (append_token(first) == append_token(second)) == (first == second)
+
+
+@pytest.mark.parametrize("append_id", ["", 5, b"x", "x" * 257, "é" * 129, ["x"]])
+def test_an_append_id_that_is_none_is_refused(append_id: object) -> None:
+    with pytest.raises(InvalidMessage):
+        append_token(append_id)
+
+
+def test_an_append_id_may_hold_any_text() -> None:
+    assert append_token("\ud800 \n\x00") != append_token("\ud801 \n\x00")
+
+
+def test_what_must_be_unique_is_so_in_processes_that_seed_random() -> None:
+    made = []
+    for _ in range(2):
+        random.seed(1)
+        made += [append_token(None), nonce(), new_session_id().encode()]
+    assert len(set(made)) == 6
+    assert len(made[1]) == 16
+    int(made[1], 16)

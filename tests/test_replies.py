@@ -1,0 +1,176 @@
+"""What Redis' answers mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from redismem import replies
+from redismem.errors import (
+    LASTING_WORDS,
+    TRANSIENT_WORDS,
+    Conflict,
+    CorruptSession,
+    RedismemError,
+    ScriptFailed,
+    ServerError,
+    TooLarge,
+    UnsupportedFormat,
+)
+from redismem.messages import encode_message, encode_value
+
+STAMP = b"\xcf" + bytes(8)
+ELEMENTS = [encode_message({"role": "user", "content": str(number)})[0] + STAMP for number in range(1, 6)]
+
+
+def stored(**changes: bytes | None) -> dict[bytes, bytes]:
+    """The state of a session of five messages. None leaves a field out; `param__x` stands for `param:x`."""
+    fields: dict[str, bytes | None] = {
+        "epoch": b"1-ab", "first_seq": b"1", "message_count": b"5", "tokens": b"50",
+        "active_ms": b"1000", "expires_ms": b"2000", "ids_a": b"\x00" * 10,
+    }  # fmt: skip
+    fields |= changes
+    return {name.replace("__", ":").encode(): value for name, value in fields.items() if value is not None}
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "says"),
+    [
+        ("CONFLICT 7", Conflict, "7"),
+        ("FULL 10000", TooLarge, "10000"),
+        ("FIELDS 300", TooLarge, "300"),
+        ("CORRUPT no epoch", CorruptSession, "CORRUPT"),
+        ("WRONGTYPE Operation against a key holding the wrong kind of value", CorruptSession, "WRONGTYPE"),
+        ("ERR user_script:9: oops script: 5d2, on @user_script:9.", ScriptFailed, "defect"),
+        ("ERR Error running script (call to f_5d2): @user_script:9: oops", ScriptFailed, "defect"),
+    ],
+)
+def test_a_scripts_own_word_is_an_error_of_ours(text: str, kind: type[RedismemError], says: str) -> None:
+    refused = replies.refusal(ServerError(text.partition(" ")[0], text), "s")
+    assert type(refused) is kind
+    assert refused.session_id == "s"
+    assert says in str(refused)
+    assert getattr(refused, "last_seq", 7) == 7
+
+
+@pytest.mark.parametrize("word", [*sorted(TRANSIENT_WORDS | LASTING_WORDS), "ERR", "UNKNOWN"])
+def test_a_word_of_the_server_is_none_of_ours(word: str) -> None:
+    assert replies.refusal(ServerError(word, f"{word} unknown command"), "s") is None
+
+
+@pytest.mark.parametrize("word", sorted(TRANSIENT_WORDS | LASTING_WORDS))
+def test_a_word_of_the_server_is_no_defect_though_a_script_met_it(word: str) -> None:
+    assert replies.refusal(ServerError(word, f"{word} not allowed script: 5d2, on @user_script:9."), "s") is None
+
+
+def test_a_receipt_is_what_the_script_says() -> None:
+    receipt = replies.receipt("s", [3, 5, 1, 0, b"1-ab", 2, 4])
+    assert (receipt.first_seq, receipt.last_seq, receipt.total) == (3, 5, 5)
+    assert (receipt.created, receipt.duplicate) == (True, False)
+    again = replies.receipt("s", [3, 5, 0, 1, b"1-ab", 2, -1])
+    assert (again.created, again.duplicate) == (False, True)
+
+
+@pytest.mark.parametrize("window_count", [0, 3, 5])
+def test_a_window_of_another_length_than_the_state_says_is_corrupt(window_count: int) -> None:
+    with pytest.raises(CorruptSession) as corrupt:
+        replies.receipt("s", [3, 5, 0, 0, b"1-ab", 2, window_count])
+    assert corrupt.value.epoch == "1-ab"
+
+
+def test_fields_come_flat_or_as_a_mapping() -> None:
+    assert replies.fields([b"a", b"1", b"b", b"2"]) == replies.fields({b"a": b"1", b"b": b"2"})
+    assert replies.fields([]) == {}
+
+
+def test_a_context_is_the_state_and_the_window() -> None:
+    state = stored(param__order=encode_value("O-1"), waiting=encode_value("size"), plan=encode_value([1.0]))
+    context = replies.context("s", 2, state, ELEMENTS)
+    assert [message.seq for message in context.messages] == [1, 2, 3, 4, 5]
+    assert [message.seq for message in context.recent] == [4, 5]
+    assert (context.total_messages, context.first_seq, context.last_seq, context.epoch) == (5, 1, 5, "1-ab")
+    assert (context.state.params, context.state.waiting_for_param, context.state.plan) == (
+        {"order": "O-1"},
+        "size",
+        [1.0],
+    )
+    newest = replies.context("s", 2, state, ELEMENTS[-2:], limit=2)
+    assert [message.seq for message in newest.messages] == [4, 5]
+
+
+def test_no_state_and_no_window_are_an_unknown_session() -> None:
+    context = replies.context("s", 2, {}, [])
+    assert (context.epoch, context.messages, context.total_messages) == ("", [], 0)
+    assert (context.first_seq, context.last_seq) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("state", "elements"),
+    [
+        (stored(), []),
+        (stored(), ELEMENTS[:4]),
+        (stored(), [*ELEMENTS, ELEMENTS[0]]),
+        ({}, ELEMENTS),
+        ({b"foreign": b"1"}, []),
+        (stored(epoch=None), ELEMENTS),
+        (stored(epoch=b"\xff"), ELEMENTS),
+        (stored(first_seq=None), ELEMENTS),
+        (stored(first_seq=b"one"), ELEMENTS),
+        (stored(message_count=None), ELEMENTS),
+        (stored(message_count=b"5.5"), ELEMENTS),
+        (stored(param__x=b"\xc1"), ELEMENTS),
+        (stored() | {b"param:\xff": b"\x01"}, ELEMENTS),
+        (stored(plan=b""), ELEMENTS),
+        (stored(summary__1=b"\x01"), ELEMENTS),
+        (stored(summary__1=encode_value([1, 2])), ELEMENTS),
+        (stored(), [*ELEMENTS[:4], b"foreign"]),
+    ],
+)
+def test_what_does_not_fit_together_is_corrupt(state: dict[bytes, bytes], elements: list[bytes]) -> None:
+    with pytest.raises(CorruptSession) as corrupt:
+        replies.context("s", 6, state, elements)
+    readable = state.get(b"epoch") == b"1-ab"
+    assert corrupt.value.epoch == ("1-ab" if readable else "")
+    assert corrupt.value.__cause__ is None
+
+
+def test_what_a_newer_release_wrote_is_not_corrupt() -> None:
+    newer = b"\x95\x02" + ELEMENTS[0][2:]
+    with pytest.raises(UnsupportedFormat):
+        replies.context("s", 6, stored(), [*ELEMENTS[:4], newer])
+
+
+def test_the_numbers_of_a_session() -> None:
+    known = replies.info(
+        "s", stored(first_seq=b"3", queued=b"overdue", waiting=encode_value("size"), param__b=b"\x01", param__a=b"\x01")
+    )
+    assert known is not None
+    assert (known.total_messages, known.first_seq, known.window_count, known.window_tokens) == (5, 3, 3, 50)
+    assert (known.params_keys, known.waiting_for_param, known.queued) == (("a", "b"), "size", "overdue")
+    assert (known.active_ms, known.expires_ms, known.summaries_count) == (1000, 2000, 0)
+    assert replies.telemetry(known) == {
+        "history_count": 3, "params_keys": ["a", "b"], "waiting_for_param": "size",
+    }  # fmt: skip
+
+
+def test_the_numbers_of_no_session() -> None:
+    assert replies.info("s", {}) is None
+    assert replies.telemetry(None) == {"history_count": 0, "params_keys": [], "waiting_for_param": None}
+
+
+@pytest.mark.parametrize("change", [{"tokens": None}, {"active_ms": b"x"}, {"epoch": None}, {"plan": b"\xc1"}])
+def test_numbers_that_are_none_are_corrupt(change: dict[str, Any]) -> None:
+    with pytest.raises(CorruptSession):
+        replies.info("s", stored(**change))
+
+
+def test_a_page_has_its_epoch_and_its_messages() -> None:
+    assert replies.page("s", []) is None
+    found = replies.page("s", [b"1-ab", 4, *ELEMENTS[:2]])
+    assert found is not None
+    assert (found[0], [message.seq for message in found[1]]) == ("1-ab", [4, 5])
+    assert replies.page("s", [b"1-ab", 6]) == ("1-ab", [])
+    with pytest.raises(CorruptSession) as corrupt:
+        replies.page("s", [b"1-ab", 4, b"foreign"])
+    assert corrupt.value.epoch == "1-ab"

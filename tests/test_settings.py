@@ -1,0 +1,184 @@
+"""Settings: from code, from the environment, and what cannot be used."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import annotated_types
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from redismem import InvalidSettings, Memory, Settings
+from redismem.errors import RedismemError
+
+DEFAULTS = Settings.model_construct()
+NUMBERS = {
+    name: (
+        field.annotation,
+        next(part.ge for part in field.metadata if isinstance(part, annotated_types.Ge)),
+        next(part.le for part in field.metadata if isinstance(part, annotated_types.Le)),
+    )
+    for name, field in Settings.model_fields.items()
+    if field.annotation in (int, float)
+}
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    found = [record.getMessage() for record in caplog.records]
+    assert all(record.levelno == logging.WARNING and record.name == "redismem" for record in caplog.records)
+    caplog.clear()
+    return found
+
+
+def test_the_defaults_are_those_that_are_promised() -> None:
+    made = Settings()
+    promised = {"threshold": 10, "recent_limit": 6, "timeout_s": 86_400, "max_sessions": 1_000, "shards": 64}
+    assert {name: getattr(made, name) for name in promised} == promised
+    assert (made.url, made.timeout_ms) == (None, 86_400_000)
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_every_number_has_bounds_its_default_within_and_a_line_of_explanation(name: str) -> None:
+    _, least, most = NUMBERS[name]
+    assert least <= getattr(DEFAULTS, name) <= most
+    assert Settings.model_fields[name].description
+
+
+UNUSABLE = ["", "abc", "1.5.1", "-1", "1e400", "nan", "ten", "0x10", "99999999999999999999", "[1]", "{}", "null", "１a"]
+
+
+@pytest.mark.parametrize("text", UNUSABLE)
+@pytest.mark.parametrize("name", NUMBERS)
+def test_an_unusable_number_in_the_environment_is_its_default_and_one_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str, text: str
+) -> None:
+    monkeypatch.setenv(f"REDISMEM_{name.upper()}", text)
+    made = Settings()
+    assert made == DEFAULTS
+    (warning,) = warnings_of(caplog)
+    assert f"REDISMEM_{name.upper()} " in warning
+    assert repr(getattr(DEFAULTS, name)) in warning
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    name=st.sampled_from(sorted(NUMBERS)),
+    text=st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=8)
+    | st.integers().map(str)
+    | st.floats().map(str),
+)
+def test_whatever_the_environment_holds_a_number_is_within_its_bounds_or_the_default(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str, text: str
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(f"REDISMEM_{name.upper()}", text)
+        made = Settings()
+    kind, least, most = NUMBERS[name]
+    value = getattr(made, name)
+    assert type(value) is kind
+    assert least <= value <= most
+    assert made.recent_limit <= made.threshold
+    found = warnings_of(caplog)
+    if found:
+        assert len(found) == 1
+        assert f"REDISMEM_{name.upper()} " in found[0]
+        assert made == DEFAULTS
+    else:
+        assert float(text) == value
+
+
+def test_usable_values_come_from_the_environment_and_code_goes_first(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("REDISMEM_THRESHOLD", " 20 ")
+    monkeypatch.setenv("REDISMEM_TIMEOUT_S", "1.5")
+    monkeypatch.setenv("REDISMEM_URL", "redis://127.0.0.1:1/0")
+    assert (Settings().threshold, Settings().timeout_ms, Settings().url) == (20, 1500, "redis://127.0.0.1:1/0")
+    assert Settings(threshold=30).threshold == 30
+    assert warnings_of(caplog) == []
+
+
+def test_a_threshold_alone_brings_the_default_recent_limit_down_with_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert [Settings(threshold=threshold).recent_limit for threshold in (1, 4, 6, 7)] == [1, 4, 6, 6]
+    monkeypatch.setenv("REDISMEM_THRESHOLD", "3")
+    assert (Settings().threshold, Settings().recent_limit) == (3, 3)
+    assert warnings_of(caplog) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "warned"),
+    [
+        ({"RECENT_LIMIT": "11"}, ["RECENT_LIMIT"]),
+        ({"THRESHOLD": "5", "RECENT_LIMIT": "7"}, ["THRESHOLD", "RECENT_LIMIT"]),
+        ({"THRESHOLD": "abc", "RECENT_LIMIT": "11"}, ["THRESHOLD", "RECENT_LIMIT"]),
+        ({"THRESHOLD": "7", "RECENT_LIMIT": "7"}, []),
+    ],
+)
+def test_a_recent_limit_over_the_threshold_falls_back_too(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, given: dict[str, str], warned: list[str]
+) -> None:
+    for name, text in given.items():
+        monkeypatch.setenv(f"REDISMEM_{name}", text)
+    made = Settings()
+    expected = (10, 6) if warned else (7, 7)
+    assert (made.threshold, made.recent_limit) == expected
+    found = warnings_of(caplog)
+    assert len(found) == len(warned)
+    assert all(f"REDISMEM_{name} " in line for name, line in zip(warned, found, strict=True))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"threshold": 0},
+        {"threshold": "abc"},
+        {"threshold": None},
+        {"threshold": 2.5},
+        {"recent_limit": 0},
+        {"recent_limit": 11},
+        {"threshold": 5, "recent_limit": 6},
+        {"timeout_s": 0},
+        {"timeout_s": -1},
+        {"timeout_s": float("nan")},
+        {"timeout_s": float("inf")},
+        {"shards": 0},
+        {"shards": 4097},
+        {"max_batch_count": 1001},
+        {"url": 5},
+        {"no_such_setting": 1},
+    ],
+)
+def test_an_unusable_value_in_code_is_refused_by_name(given: dict[str, Any]) -> None:
+    with pytest.raises(InvalidSettings) as refused:
+        Settings(**given)
+    assert isinstance(refused.value, (RedismemError, ValueError))
+    assert any(name in str(refused.value) for name in given)
+
+
+def test_settings_do_not_change() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Settings().threshold = 11  # type: ignore[misc]
+
+
+def test_values_are_not_shown(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setenv("REDISMEM_THRESHOLD", "CANARY")
+    monkeypatch.setenv("REDISMEM_URL", "redis://:CANARY@127.0.0.1:1/0")
+    assert "CANARY" not in repr(Settings()) + str(Settings()) + caplog.text
+    for value in ({"threshold": "CANARY"}, {"url": ["CANARY"]}):
+        with pytest.raises(InvalidSettings) as refused:
+            Settings(**value)
+        assert "CANARY" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://u:CANARY@h", "redis://:CANARY/x@h:6379", "redis://h:CANARY", "redis://h/0?socket_timeout=CANARY", "h"],
+)
+def test_a_url_that_cannot_be_used_is_refused_and_not_shown(url: str) -> None:
+    with pytest.raises(InvalidSettings) as refused:
+        Memory.connect(url)
+    assert "CANARY" not in str(refused.value)

@@ -1,0 +1,64 @@
+"""Conversation state, on both stores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from conversations import FUTURE_MS, said
+from stored import everything
+
+from redismem import (
+    UNSET,
+    Memory,
+    Session,
+)
+
+
+@pytest.fixture
+def session(memory: Memory) -> Session:
+    return memory.session("user-42")
+
+
+async def test_state_is_kept_beside_the_history(session: Session) -> None:
+    await session.merge({"a": 1, "b": None})
+    await session.set_waiting("size")
+    await session.set_last_intent({"name": "buy", "score": 1.0})
+    await session.set_last_result([])
+    await session.set_plan(["one", {"two": 2**70}])
+    assert await session.params() == {"a": 1, "b": None}
+    assert await session.waiting() == "size"
+    assert await session.last_intent() == {"name": "buy", "score": 1.0}
+    assert await session.last_result() == []
+    assert await session.plan() == ["one", {"two": 2**70}]
+    context = await session.read()
+    assert context.state == await session.state()
+    assert (context.messages, context.total_messages) == ([], 0)
+    assert await session.messages() == []
+
+
+async def test_none_and_unset_take_away(session: Session) -> None:
+    await session.append(said("a"), merge={"a": 1, "b": 2}, waiting="a", last_intent=1, last_result=2, plan=3)
+    await session.append(said("b"), merge={"a": UNSET, "c": UNSET}, waiting=None, last_intent=None, plan=None)
+    state = await session.state()
+    assert (state.params, state.waiting_for_param, state.last_intent) == ({"b": 2}, None, None)
+    assert (state.last_result, state.plan) == (2, None)
+    await session.append(said("c"))
+    assert (await session.state()) == state
+
+
+async def test_empty_changes_change_nothing(raw: Any, session: Session, namespace: str) -> None:
+    await session.append(said("a"), merge={"a": 1}, now_ms=FUTURE_MS)
+    before = await everything(raw, namespace)
+    await session.update(now_ms=FUTURE_MS)
+    await session.update(merge={}, now_ms=FUTURE_MS)
+    assert await everything(raw, namespace) == before
+
+
+async def test_fields_of_the_store_cannot_be_reached_through_params(session: Session) -> None:
+    names = ["epoch", "first_seq", "message_count", "waiting", "plan", "queued", "param:a", "summary:1", "evicting"]
+    await session.append(said("a"), merge=dict.fromkeys(names, "mine"))
+    context = await session.read()
+    assert context.state.params == dict.fromkeys(names, "mine")
+    assert (context.total_messages, context.state.plan, context.summaries) == (1, None, [])
+    assert (await session.info()).params_keys == tuple(sorted(names))

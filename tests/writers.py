@@ -1,0 +1,64 @@
+"""A strategy for the tests of the workers: it writes down what it was given, and does first what a test asks for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from redismem import Message, Session
+from redismem.models import Draft
+
+# Far enough ahead that nothing expires by the server's clock; tests pass it on as `now_ms`.
+T0 = 4_000_000_000_000
+
+
+class Echo:
+    """Its summary is all that the messages said, or the summaries it folds."""
+
+    def __init__(self) -> None:
+        self.seen: list[list[int]] = []
+        """The seqs of each call; none where it was a fold."""
+        self.failures: deque[Exception] = deque()
+        """Raised first, one a call."""
+        self.drafts: deque[Draft | None] = deque()
+        """Returned first, one a call."""
+        self.hanging: str | None = None
+        """A call whose messages hold this text waits for `gate`."""
+        self.gate = asyncio.Event()
+        self.started = asyncio.Event()
+        self.cancelled_count = 0
+
+    async def compact(self, messages: Sequence[Message], previous: str | None) -> Draft | None:
+        self.seen.append([message.seq for message in messages])
+        text = previous or " ".join(str(message.content) for message in messages)
+        if self.hanging is not None and self.hanging in text:
+            self.started.set()
+            try:
+                await self.gate.wait()
+            except asyncio.CancelledError:
+                self.cancelled_count += 1
+                raise
+        if self.failures:
+            raise self.failures.popleft()
+        return self.drafts.popleft() if self.drafts else Draft(text, 0, 0, "echo")
+
+
+def said(number: int, text: str = "message") -> dict[str, Any]:
+    return {"role": "user" if number % 2 else "assistant", "content": f"{text} {number}"}
+
+
+def called(*ids: str) -> dict[str, Any]:
+    calls = [{"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}} for id in ids]
+    return {"role": "assistant", "content": None, "tool_calls": calls}
+
+
+def answered(id: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": id, "content": f"result of {id}"}
+
+
+async def fill(session: Session, count: int, text: str = "message", now_ms: int = T0) -> None:
+    """Appends messages with their seqs in them, one append each."""
+    for number in range(1, count + 1):
+        await session.append(said(number, text), now_ms=now_ms)
