@@ -1,0 +1,1 @@
+"""What a turn costs, and what a session weighs. Run as modules: `python -m benchmarks.turns`."""

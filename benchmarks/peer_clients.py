@@ -1,0 +1,114 @@
+"""Two other clients as transports, so that they carry the very calls that the lane carries."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from redismem.calls import Command
+from redismem.errors import ServerError
+
+
+class GlideTransport:
+    """valkey-glide: one connection, driven by its Rust core."""
+
+    def __init__(self, client: Any) -> None:
+        from glide import Batch, RequestError
+
+        self._client, self._batch, self._refused = client, Batch, RequestError
+
+    @classmethod
+    async def open(cls, url: str) -> Self:
+        from glide import GlideClient, GlideClientConfiguration, NodeAddress
+
+        at = urlsplit(url)
+        address = NodeAddress(at.hostname or "127.0.0.1", at.port or 6379)
+        return cls(await GlideClient.create(GlideClientConfiguration([address], request_timeout=10_000)))
+
+    async def run(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+        if len(commands) > 1:
+            return await self._sent(commands, is_atomic=True)
+        try:
+            return [await self._client.custom_command(_texts(commands[0]))]
+        except self._refused as error:
+            raise _server_error(error) from None
+
+    async def run_each(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+        return await self._sent(commands, is_atomic=False)
+
+    async def _sent(self, commands: Sequence[Command], *, is_atomic: bool) -> list[Any]:
+        batch = self._batch(is_atomic=is_atomic)
+        for command in commands:
+            batch.custom_command(_texts(command))
+        answers = await self._client.exec(batch, raise_on_error=False)
+        return [_server_error(answer) if isinstance(answer, self._refused) else answer for answer in answers]
+
+    async def load(self, source: bytes, timeout_s: float) -> None:
+        await self._client.custom_command(["SCRIPT", "LOAD", source])
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def aclose(self) -> None:
+        await self._client.close()
+
+
+class CoredisTransport:
+    """coredis: a pool; a transaction holds its connection until it is answered."""
+
+    def __init__(self, client: Any, opened: contextlib.AsyncExitStack) -> None:
+        from coredis.exceptions import NoScriptError
+
+        self._client, self._opened, self._unknown_script = client, opened, NoScriptError
+
+    @classmethod
+    async def open(cls, url: str, connections_count: int) -> Self:
+        import coredis
+
+        opened = contextlib.AsyncExitStack()
+        client = coredis.Redis.from_url(url, max_connections=connections_count)
+        return cls(await opened.enter_async_context(client), opened)
+
+    async def run(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+        if len(commands) > 1:
+            return await self._sent(commands, is_atomic=True)
+        try:
+            return [await _request(self._client, commands[0])]
+        except self._unknown_script as error:
+            raise _server_error(error) from None
+
+    async def run_each(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+        return await self._sent(commands, is_atomic=False)
+
+    async def _sent(self, commands: Sequence[Command], *, is_atomic: bool) -> list[Any]:
+        async with self._client.pipeline(transaction=is_atomic, raise_on_error=False) as pipeline:
+            for command in commands:
+                _request(pipeline, command)
+        return [_server_error(answer) if isinstance(answer, Exception) else answer for answer in pipeline.results]
+
+    async def load(self, source: bytes, timeout_s: float) -> None:
+        await self._client.script_load(source)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def aclose(self) -> None:
+        await self._opened.aclose()
+
+
+def _texts(command: Command) -> list[str | bytes]:
+    return [str(part) if isinstance(part, int) else part for part in command]
+
+
+def _request(client: Any, command: Command) -> Any:
+    name, *arguments = command
+    return client.create_request(str(name).encode(), *arguments, callback=lambda answer, **_: answer)
+
+
+def _server_error(error: Exception) -> ServerError:
+    """Only what a measured call may be answered with."""
+    word = "NOSCRIPT" if "noscript" in f"{type(error).__name__} {error}".lower() else "ERR"
+    return ServerError(word, str(error))

@@ -1,0 +1,106 @@
+"""What peers, lane and flat share: a server on a core of its own, redismem on either transport, options, results."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import json
+import os
+import statistics
+from collections.abc import Coroutine, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from benchmarks.measuring import URL_VARIABLE, Server, event_loop_name, own_server
+from redismem import Memory, Settings
+from redismem.transport.lane import Lane
+from redismem.transport.redis_py import RedisPy
+
+T = TypeVar("T")
+
+_FEWEST_CORES = 4
+
+
+def options(module: str, about: str, *, rounds: int) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {module}", description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=rounds, help=f"measured rounds a side ({rounds})")
+    parser.add_argument("--quick", action="store_true", help="a few seconds in all: shows that it works")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there too")
+    return parser
+
+
+def run(measuring: Coroutine[Any, Any, T]) -> T:
+    """On uvloop where it is installed."""
+    if event_loop_name() != "uvloop":
+        return asyncio.run(measuring)
+    import uvloop
+
+    return uvloop.run(measuring)
+
+
+@contextlib.contextmanager
+def one_server() -> Iterator[Server]:
+    """The Redis at REDISMEM_BENCH_URL, which keeps what is put there; else one of our own."""
+    url = os.environ.get(URL_VARIABLE)
+    if url is None:
+        with own_server() as server:
+            yield server
+    else:
+        yield Server(url)
+
+
+def pin(*servers: Server) -> str:
+    """Gives the servers the last core and this process the others; says what it did."""
+    if URL_VARIABLE in os.environ or not hasattr(os, "sched_setaffinity"):
+        return "nothing is pinned to a core"
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < _FEWEST_CORES:
+        return f"nothing is pinned to a core: there are only {len(cores)}"
+    for server in servers:
+        for thread in Path(f"/proc/{server.client.info('server')['process_id']}/task").iterdir():
+            os.sched_setaffinity(int(thread.name), cores[-1:])
+    os.sched_setaffinity(0, cores[:-1])
+    return f"redis-server on core {cores[-1]} alone, this process on the other {len(cores) - 1}"
+
+
+def load() -> str:
+    """How busy the machine was in the last minute, with all that runs on it."""
+    return f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} cores" if hasattr(os, "getloadavg") else "not known"
+
+
+def over_lane(url: str, namespace: str, settings: Settings | None = None) -> Memory:
+    settings = settings or Settings()
+    return Memory(Lane.from_url(url, attempt_s=settings.attempt_s), namespace, settings)
+
+
+def over_redis_py(url: str, namespace: str, concurrency: int) -> Memory:
+    settings = Settings()
+    transport = RedisPy.from_url(url, max_connections=concurrency, attempt_s=settings.attempt_s)
+    return Memory(transport, namespace, settings)
+
+
+def tidy() -> None:
+    """What one side left behind, the next one does not sweep up."""
+    gc.collect()
+    gc.freeze()
+
+
+def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """The median of the rounds' own ratios: each compares neighbours in time."""
+    return statistics.median(one / other for one, other in zip(ours, theirs, strict=True))
+
+
+def verdict(label: str, found: float, wanted: float, *, at_most: bool, unit: str = "x") -> str:
+    kept = found <= wanted if at_most else found >= wanted
+    figure, limit = (f"x {found:.2f}", f"x {wanted:g}") if unit == "x" else (f"{found:.1f} {unit}", f"{wanted:g} {unit}")
+    return f"{label}: {figure}; wanted: at {'most' if at_most else 'least'} {limit}{'' if kept else ' (MISSED)'}"
+
+
+def show(around: dict[str, str], result: dict[str, Any], report: str, file: Path | None) -> None:
+    print("\n".join(f"{what:9} {text}" for what, text in around.items()), report, sep="\n\n")
+    if file is not None:
+        file.write_text(json.dumps({"surroundings": around, **result}, indent=2) + "\n")
