@@ -23,7 +23,7 @@ PARAM = b"param:"
 SUMMARY = b"summary:"
 # A state with these fields alone is most states: nobody has set anything in it, and nothing is summarised yet.
 _COUNTERS = frozenset(
-    b"epoch first_seq message_count tokens active_ms expires_ms queued evicting ids_a ids_b ids_c".split()
+    b"epoch first_seq message_count tokens active_ms expires_ms queued evicting ids_a ids_b ids_c ids_d".split()
 )
 
 
