@@ -29,6 +29,7 @@ class GlideTransport:
         return cls(await GlideClient.create(GlideClientConfiguration([address], request_timeout=10_000)))
 
     async def run(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+        del timeout_s  # the client has its own
         if len(commands) > 1:
             return await self._sent(commands, is_atomic=True)
         try:
@@ -37,6 +38,7 @@ class GlideTransport:
             raise _server_error(error) from None
 
     async def run_each(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+        del timeout_s
         return await self._sent(commands, is_atomic=False)
 
     async def _sent(self, commands: Sequence[Command], *, is_atomic: bool) -> list[Any]:
@@ -47,6 +49,7 @@ class GlideTransport:
         return [_server_error(answer) if isinstance(answer, self._refused) else answer for answer in answers]
 
     async def load(self, source: bytes, timeout_s: float) -> None:
+        del timeout_s
         await self._client.custom_command(["SCRIPT", "LOAD", source])
 
     async def sleep(self, seconds: float) -> None:
@@ -73,6 +76,7 @@ class CoredisTransport:
         return cls(await opened.enter_async_context(client), opened)
 
     async def run(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+        del timeout_s  # the client has its own
         if len(commands) > 1:
             return await self._sent(commands, is_atomic=True)
         try:
@@ -81,6 +85,7 @@ class CoredisTransport:
             raise _server_error(error) from None
 
     async def run_each(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+        del timeout_s
         return await self._sent(commands, is_atomic=False)
 
     async def _sent(self, commands: Sequence[Command], *, is_atomic: bool) -> list[Any]:
@@ -90,6 +95,7 @@ class CoredisTransport:
         return [_server_error(answer) if isinstance(answer, Exception) else answer for answer in pipeline.results]
 
     async def load(self, source: bytes, timeout_s: float) -> None:
+        del timeout_s
         await self._client.script_load(source)
 
     async def sleep(self, seconds: float) -> None:

@@ -124,9 +124,7 @@ def report(result: dict[str, Any]) -> str:
             for row in result["rows"]
             if row["label"].startswith(label)
         ]
-    lines += [
-        f"{row['label']} BEATS the lane" for row in result["rows"] if row["label"] != LANE and row["ratio"] < 1
-    ]
+    lines += [f"{row['label']} BEATS the lane" for row in result["rows"] if row["label"] != LANE and row["ratio"] < 1]
     lines += [f"{label}: not measured, {package} is not installed" for label, package in result["missing"].items()]
     return "\n".join(lines)
 

@@ -96,8 +96,9 @@ def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
 
 def verdict(label: str, found: float, wanted: float, *, at_most: bool, unit: str = "x") -> str:
     kept = found <= wanted if at_most else found >= wanted
-    figure, limit = (f"x {found:.2f}", f"x {wanted:g}") if unit == "x" else (f"{found:.1f} {unit}", f"{wanted:g} {unit}")
-    return f"{label}: {figure}; wanted: at {'most' if at_most else 'least'} {limit}{'' if kept else ' (MISSED)'}"
+    figures = (f"x {found:.2f}", f"x {wanted:g}") if unit == "x" else (f"{found:.1f} {unit}", f"{wanted:g} {unit}")
+    which = "most" if at_most else "least"
+    return f"{label}: {figures[0]}; wanted: at {which} {figures[1]}{'' if kept else ' (MISSED)'}"
 
 
 def show(around: dict[str, str], result: dict[str, Any], report: str, file: Path | None) -> None:

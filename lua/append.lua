@@ -17,15 +17,15 @@
 --   timeout_ms
 --   threshold      a longer window is overdue for a summary
 --   window_limit   messages the window may hold
---   field_limit    fields the state may hold
+--   params_limit   params the state may hold
 --   expect         the last seq the caller saw, or empty
 --   tokens         of all these messages
 --   message_count
 --   set_count      then the messages, set_count fields each with its value, and the fields to drop
 -- REPLY first_seq last_seq created duplicate epoch window_first_seq window_count (-1: not looked at)
--- ERROR CONFLICT last_seq · FULL window_count · FIELDS field_count · CORRUPT
+-- ERROR CONFLICT last_seq · FULL window_count · PARAMS params_count · CORRUPT
 local messages, state, active, overdue, leased, dead, evictions, fences = unpack(KEYS)
-local session, now_ms, token, nonce, timeout_ms, threshold, window_limit, field_limit,
+local session, now_ms, token, nonce, timeout_ms, threshold, window_limit, params_limit,
   expect, tokens, message_count, set_count = unpack(ARGV, 1, 12)
 message_count, timeout_ms = tonumber(message_count), tonumber(timeout_ms)
 local time = now_ms == '' and redis.call('TIME')
@@ -68,10 +68,13 @@ if message_count > 0 and length + message_count > tonumber(window_limit) then
 end
 local changes, drops_from = {}, 13 + message_count + 2 * set_count
 for at = 13 + message_count, drops_from - 1 do changes[#changes + 1] = ARGV[at] end
-if #changes > 0 then
-  local fields = redis.call('HLEN', state)
-  for at = 1, #changes, 2 do fields = fields + 1 - redis.call('HEXISTS', state, changes[at]) end
-  if fields > tonumber(field_limit) then return redis.error_reply('FIELDS ' .. fields) end
+if #changes > 0 and redis.call('HLEN', state) + set_count > tonumber(params_limit) then
+  local fields, params = {}, 0
+  for _, field in ipairs(redis.call('HKEYS', state)) do fields[field] = true end
+  for at = 1, #changes, 2 do fields[changes[at]] = true end
+  for at = drops_from, #ARGV do fields[ARGV[at]] = nil end
+  for field in pairs(fields) do params = params + (string.find(field, '^param:') or 0) end
+  if params > tonumber(params_limit) then return redis.error_reply('PARAMS ' .. params) end
 end
 local function change(field, value)
   changes[#changes + 1] = field
@@ -100,6 +103,11 @@ if created then
   change('first_seq', 1)
   -- A session of this name may have expired in a queue: its entries must not shadow the new one.
   for _, queue in ipairs({overdue, leased, dead, evictions}) do redis.call('ZREM', queue, session) end
+  -- Where no worker sweeps, each new session takes a few that have long expired out of the indexes.
+  local expired = redis.call('ZRANGEBYSCORE', active, '-inf', now - 2 * timeout_ms, 'LIMIT', 0, 8)
+  if #expired > 0 then
+    for _, index in ipairs({active, overdue, leased, dead, evictions}) do redis.call('ZREM', index, unpack(expired)) end
+  end
 end
 if not queued and length > tonumber(threshold) then
   redis.call('ZADD', overdue, now, session)

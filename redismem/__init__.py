@@ -23,8 +23,9 @@ from redismem.errors import (
     UnsupportedFormat,
     WrongShards,
 )
-from redismem.memory import Memory, Session
+from redismem.memory import Memory
 from redismem.messages import UNSET, Message
+from redismem.session import Session
 from redismem.settings import Settings
 
 __all__ = [

@@ -37,7 +37,8 @@ class Attempts:
 
     def timeout_s(self) -> float:
         """What the next attempt may take."""
-        return max(0.001, min(self._attempt_s, self._deadline - self._clock()))
+        left_s = self._deadline - self._clock()
+        return self._attempt_s if left_s >= self._attempt_s else max(0.001, left_s)
 
     def pause_s(self, failure: ServerError | ConnectionLost) -> float:
         """Seconds to wait before the next attempt.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from redismem import memory, transport
+from redismem import memory, session, transport
 from redismem.messages import TokenCounter
 from redismem.settings import Settings
 
@@ -89,32 +89,32 @@ class Session:
 
     __slots__ = ("_twin",)
 
-    def __init__(self, twin: memory.Session) -> None:
+    def __init__(self, twin: session.Session) -> None:
         self._twin = twin
 
     @property
     def id(self) -> str:
         return self._twin.id
 
-    append = _blocking(memory.Session.append)
-    append_and_read = _blocking(memory.Session.append_and_read)
-    read = _blocking(memory.Session.read)
-    messages = _blocking(memory.Session.messages)
-    clear = _blocking(memory.Session.clear)
-    prune = _blocking(memory.Session.prune)
-    exists = _blocking(memory.Session.exists)
-    touch = _blocking(memory.Session.touch)
-    info = _blocking(memory.Session.info)
-    telemetry = _blocking(memory.Session.telemetry)
-    state = _blocking(memory.Session.state)
-    params = _blocking(memory.Session.params)
-    waiting = _blocking(memory.Session.waiting)
-    last_intent = _blocking(memory.Session.last_intent)
-    last_result = _blocking(memory.Session.last_result)
-    plan = _blocking(memory.Session.plan)
-    update = _blocking(memory.Session.update)
-    merge = _blocking(memory.Session.merge)
-    set_waiting = _blocking(memory.Session.set_waiting)
-    set_last_intent = _blocking(memory.Session.set_last_intent)
-    set_last_result = _blocking(memory.Session.set_last_result)
-    set_plan = _blocking(memory.Session.set_plan)
+    append = _blocking(session.Session.append)
+    append_and_read = _blocking(session.Session.append_and_read)
+    read = _blocking(session.Session.read)
+    messages = _blocking(session.Session.messages)
+    clear = _blocking(session.Session.clear)
+    prune = _blocking(session.Session.prune)
+    exists = _blocking(session.Session.exists)
+    touch = _blocking(session.Session.touch)
+    info = _blocking(session.Session.info)
+    telemetry = _blocking(session.Session.telemetry)
+    state = _blocking(session.Session.state)
+    params = _blocking(session.Session.params)
+    waiting = _blocking(session.Session.waiting)
+    last_intent = _blocking(session.Session.last_intent)
+    last_result = _blocking(session.Session.last_result)
+    plan = _blocking(session.Session.plan)
+    update = _blocking(session.Session.update)
+    merge = _blocking(session.Session.merge)
+    set_waiting = _blocking(session.Session.set_waiting)
+    set_last_intent = _blocking(session.Session.set_last_intent)
+    set_last_result = _blocking(session.Session.set_last_result)
+    set_plan = _blocking(session.Session.set_plan)

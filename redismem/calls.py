@@ -5,27 +5,24 @@ Both memories, async and blocking, send these calls; nothing about keys, argumen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from redismem import replies, scripts
+from redismem.changes import NO_CHANGE, Change, change
 from redismem.context import Context, Receipt, SessionInfo, State
-from redismem.errors import InvalidMessage, InvalidState, ServerError, TooLarge, WrongShards
-from redismem.keys import Keys, SessionKeys, append_token, nonce
-from redismem.messages import UNSET, Message, TokenCounter, Undecodable, encode_message, encode_value
+from redismem.errors import InvalidMessage, InvalidState, ServerError, TooLarge
+from redismem.keys import SessionKeys, append_token, nonce
+from redismem.messages import Message, TokenCounter, encode_message
 from redismem.settings import Settings
+from redismem.values import Undecodable
 from redismem.window import cut_before
 
 T = TypeVar("T")
 
 Command = tuple[bytes | str | int, ...]
 
-# Fields of a state that are not params: what append.lua and the workers keep there.
-_OTHER_FIELDS_COUNT = 32
-_NAME_BYTES = 256
-# Lua takes at most 7,999 values at once.
-_CHANGE_COUNT = 1_000
 _MOST = 1 << 53
 
 
@@ -58,73 +55,6 @@ def evalsha(script: scripts.Script, keys: Sequence[bytes], arguments: Sequence[b
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """What to set and drop in the state: fields and encoded values."""
-
-    sets: tuple[bytes, ...] = ()
-    """field, value, field, value …"""
-    drops: tuple[bytes, ...] = ()
-
-
-def change(
-    settings: Settings,
-    session_id: str,
-    *,
-    merge: Mapping[str, Any] | None = None,
-    waiting: Any = UNSET,
-    last_intent: Any = UNSET,
-    last_result: Any = UNSET,
-    plan: Any = UNSET,
-) -> Change:
-    """A change of the state. None (UNSET as a param's value) drops. Raises InvalidState, TooLarge."""
-    if merge is None and waiting is last_intent is last_result is plan is UNSET:
-        return _NO_CHANGE
-    sets: list[bytes] = []
-    drops: list[bytes] = []
-
-    def put(field: bytes, value: Any, label: str) -> None:
-        packed = encode_value(value)
-        if len(packed) > settings.max_value_bytes:
-            raise TooLarge(f"{label} has {len(packed)} bytes, over {settings.max_value_bytes}", session_id)
-        sets.extend((field, packed))
-
-    for name, value in _few(merge or {}, session_id).items():
-        field = replies.PARAM + _name(name)
-        if value is UNSET:
-            drops.append(field)
-        else:
-            put(field, value, f"param {name!r}")
-    if waiting is not None and waiting is not UNSET:
-        _name(waiting)
-    others = {"waiting": waiting, "last_intent": last_intent, "last_result": last_result, "plan": plan}
-    for label, value in others.items():
-        if value is None:
-            drops.append(label.encode())
-        elif value is not UNSET:
-            put(label.encode(), value, label)
-    return Change(tuple(sets), tuple(drops))
-
-
-def _few(params: Mapping[str, Any], session_id: str) -> Mapping[str, Any]:
-    if len(params) > _CHANGE_COUNT:
-        raise TooLarge(f"{len(params)} params in one change, over {_CHANGE_COUNT}", session_id)
-    return params
-
-
-def _name(name: Any) -> bytes:
-    """A param's name as bytes. Raises InvalidState."""
-    if not isinstance(name, str) or not name:
-        raise InvalidState(f"a param name is a non-empty string, not a {type(name).__name__}")
-    encoded = name.encode("utf-8", "surrogatepass")
-    if len(encoded) > _NAME_BYTES:
-        raise InvalidState(f"a param name has at most {_NAME_BYTES} bytes, this one {len(encoded)}")
-    return encoded
-
-
-_NO_CHANGE = Change()
-
-
-@dataclass(frozen=True, slots=True)
 class SessionCalls:
     """The calls of one session."""
 
@@ -144,7 +74,7 @@ class SessionCalls:
         messages: Sequence[Message | dict[str, Any]],
         id: str | None = None,
         expect: int | None = None,
-        change: Change = _NO_CHANGE,
+        change: Change = NO_CHANGE,
         now_ms: int | None = None,
     ) -> Call[Receipt]:
         """Raises InvalidMessage, TooLarge."""
@@ -157,7 +87,7 @@ class SessionCalls:
         messages: Sequence[Message | dict[str, Any]],
         id: str | None = None,
         expect: int | None = None,
-        change: Change = _NO_CHANGE,
+        change: Change = NO_CHANGE,
         now_ms: int | None = None,
     ) -> Call[Context]:
         """An append and the reads of a context behind it, in one transaction. Raises InvalidMessage, TooLarge."""
@@ -243,7 +173,7 @@ class SessionCalls:
             settings.timeout_ms,
             settings.overdue_count,
             settings.max_window_count,
-            settings.max_params_count + _OTHER_FIELDS_COUNT,
+            settings.max_params_count,
             b"" if expect is None else expect,
             tokens,
             len(elements),
@@ -366,32 +296,3 @@ class SessionCalls:
             (keys.session, epoch, self.settings.timeout_ms),
         )
         return Call(keys.session_id, (command,), int, script)
-
-
-def ping() -> Call[bool]:
-    return Call(None, (("PING",),), bool)
-
-
-def recorded_shards(keys: Keys) -> Call[bool]:
-    """Whether the number of shards is recorded; refuses a namespace that has another. Raises WrongShards."""
-
-    def decode(recorded: Any) -> bool:
-        if recorded is not None and int(recorded) != keys.shard_count:
-            raise WrongShards(
-                f"namespace {keys.namespace} has {int(recorded)} shards, the settings say {keys.shard_count}: "
-                f"set shards={int(recorded)}"
-            )
-        return recorded is not None
-
-    return Call(None, (("GET", keys.shards_record),), decode)
-
-
-def record_shards(keys: Keys) -> Call[bool]:
-    """Records the number of shards, for the first caller; then as `recorded_shards`."""
-    recorded = recorded_shards(keys)
-    commands = (("SETNX", keys.shards_record, keys.shard_count), *recorded.commands)
-    return Call(None, commands, lambda _, answer: recorded.decode(answer))
-
-
-def server_time_ms() -> Call[int]:
-    return Call(None, (("TIME",),), lambda time: int(time[0]) * 1000 + int(time[1]) // 1000)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any
 
-from redismem.messages import Message, decode_value, encode_value
+from redismem.messages import Message
+from redismem.values import decode_value, encode_value
 
 
 @dataclass(slots=True)

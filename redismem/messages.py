@@ -13,18 +13,16 @@ never open any of it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 import msgspec
 
-from redismem.errors import InvalidMessage, InvalidState, RedismemError, UnsupportedFormat
+from redismem.errors import InvalidMessage, UnsupportedFormat
+from redismem.values import Undecodable, encode_plain, opened, pack
 
 FORMAT_VERSION = 1
-_DEPTH = 100
-_PLAIN = frozenset([str, int, float, bool, type(None)])
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 TokenCounter = Callable[[dict[str, Any]], int]
@@ -193,10 +191,6 @@ class Message:
         return f"<Message seq={self.seq} role={self.role!r} tokens={self.tokens}>"
 
 
-class Undecodable(Exception):
-    """These bytes are none of ours: what decoding raises, and the calls turn into CorruptSession."""
-
-
 class _Element(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     version: Literal[1]
     tokens: int
@@ -205,12 +199,10 @@ class _Element(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=
     stored_ms: int
 
 
-_encode = msgspec.msgpack.Encoder().encode
-_decode_any = msgspec.msgpack.Decoder().decode
 _decode_elements = msgspec.msgpack.Decoder(list[_Element]).decode
 _new = object.__new__
 _HEAD = b"\x95" + FORMAT_VERSION.to_bytes(1, "big")
-_NIL = _encode(None)
+_NIL = encode_plain(None)
 
 
 def encode_message(message: Message | dict[str, Any], count_tokens: TokenCounter | None = None) -> tuple[bytes, int]:
@@ -226,15 +218,15 @@ def encode_message(message: Message | dict[str, Any], count_tokens: TokenCounter
         raise InvalidMessage(
             f"a message is a dict or a Message, not a {type(message).__name__} (pydantic: pass model_dump())"
         )
-    packed = _pack(payload, InvalidMessage)
+    packed = pack(payload, InvalidMessage)
     if count_tokens is None:
         tokens = len(packed) // 4 + 4
     else:
         tokens = count_tokens(payload)
         if type(tokens) is not int or not 0 <= tokens < 1 << 40:
             raise InvalidMessage("the token counter must return a count: an integer, 0 or more")
-    packed_beside = _NIL if beside is None else _pack(beside, InvalidMessage)
-    return b"".join((_HEAD, _encode(tokens), packed, packed_beside)), tokens
+    packed_beside = _NIL if beside is None else pack(beside, InvalidMessage)
+    return b"".join((_HEAD, encode_plain(tokens), packed, packed_beside)), tokens
 
 
 def decode_messages(elements: Sequence[bytes], first_seq: int, epoch: str) -> list[Message]:
@@ -247,8 +239,8 @@ def decode_messages(elements: Sequence[bytes], first_seq: int, epoch: str) -> li
         messages = []
         for seq, row in enumerate(rows, first_seq):
             message = _new(Message)
-            message._payload = row.payload if type(row.payload) is dict else _opened(row.payload)
-            message._beside = row.beside if row.beside is None else _opened(row.beside)
+            message._payload = row.payload if type(row.payload) is dict else _opened_dict(row.payload)
+            message._beside = row.beside if row.beside is None else _opened_dict(row.beside)
             message.seq = seq
             message.tokens = row.tokens
             message.stored_ms = row.stored_ms
@@ -264,53 +256,8 @@ def decode_messages(elements: Sequence[bytes], first_seq: int, epoch: str) -> li
         raise Undecodable("a message cannot be decoded") from None
 
 
-def encode_value(value: Any) -> bytes:
-    """A state value. Raises InvalidState for what is not a JSON value, or would not come back equal."""
-    return _pack(value, InvalidState)
-
-
-def decode_value(packed: bytes) -> Any:
-    """The state value again. Raises Undecodable."""
-    try:
-        return _opened(_decode_any(packed))
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        raise Undecodable("a state value cannot be decoded") from None
-
-
-def _pack(value: Any, error: type[RedismemError]) -> bytes:
-    """msgpack of a value, or of its JSON text. Checks it first: a tuple, date or int key would come back as another."""
-    if not _is_json(value, _DEPTH):
-        raise error(
-            "a value would not come back as it was put in: only JSON values can be stored (a list, not a tuple or set, "
-            f"and strings as keys), nested at most {_DEPTH} deep"
-        )
-    try:
-        try:
-            return _encode(value)
-        except (OverflowError, UnicodeEncodeError):
-            text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-            return _encode(text.encode("utf-8", "surrogatepass"))
-    except (TypeError, ValueError) as cause:
-        raise error(f"a value cannot be stored ({type(cause).__name__}): only JSON values can") from None
-
-
-def _is_json(value: Any, depth: int) -> bool:
-    """Whether a value comes back as it is, and can be decoded from within any stack that is not itself too deep."""
-    if isinstance(value, dict):
-        for key in value:
-            if not isinstance(key, str):
-                return False
-        value = value.values()
-    elif not isinstance(value, list):
-        return value is None or isinstance(value, str | int | float)
-    if depth == 0:
-        return False
-    for item in value:  # noqa: SIM110 (a generator would take twice as long)
-        if type(item) not in _PLAIN and not _is_json(item, depth - 1):
-            return False
-    return True
-
-
-def _opened(value: Any) -> Any:
-    """A value out of msgpack; where it is a `bin`, the value of the JSON text in it."""
-    return json.loads(value.decode("utf-8", "surrogatepass")) if type(value) is bytes else value
+def _opened_dict(value: dict[str, Any] | bytes) -> dict[str, Any]:
+    found = opened(value)
+    if not isinstance(found, dict):
+        raise Undecodable("a message is no dict")
+    return found

@@ -14,8 +14,8 @@ from redismem import replies, scripts
 from redismem.calls import Call, evalsha
 from redismem.context import Context, SessionEntry, Summary
 from redismem.keys import Keys, SessionKeys, ShardKeys, nonce
-from redismem.listing import entries
 from redismem.messages import Message
+from redismem.namespaces import entries
 from redismem.settings import Settings
 
 QUEUES = ("overdue", "leased", "dead", "evictions")

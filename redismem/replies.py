@@ -17,7 +17,8 @@ from redismem.errors import (
     TooLarge,
     UnsupportedFormat,
 )
-from redismem.messages import Message, Undecodable, decode_messages, decode_value
+from redismem.messages import Message, decode_messages
+from redismem.values import Undecodable, decode_value
 
 PARAM = b"param:"
 SUMMARY = b"summary:"
@@ -37,8 +38,8 @@ def refusal(error: ServerError, session_id: str | None) -> RedismemError | None:
             return TooLarge(
                 f"the window holds {detail} messages and may not grow: summarise, prune or clear", session_id
             )
-        case "FIELDS":
-            return TooLarge(f"the state would hold {detail} fields, over max_params_count", session_id)
+        case "PARAMS":
+            return TooLarge(f"the session would hold {detail} params, over max_params_count", session_id)
         case "CORRUPT" | "WRONGTYPE":
             return CorruptSession(f"a key is not what it should be ({error.word})", session_id)
     if error.word in TRANSIENT_WORDS or error.word in LASTING_WORDS:

@@ -22,7 +22,7 @@ APPEND = {
     "timeout_ms": TIMEOUT_MS,
     "threshold": 5,
     "window_limit": 20,
-    "field_limit": 30,
+    "params_limit": 30,
     "expect": "",
     "tokens": 10,
 }

@@ -15,11 +15,11 @@ ROOT = Path(__file__).parents[1]
 
 # A room imports from its own level and from those above it, never from below.
 LEVELS = (
-    "errors settings keys messages",
-    "scripts calls queues replies reading listing attempts window context",
+    "errors settings keys values messages",
+    "scripts calls changes queues replies reading namespaces attempts window context",
     "transport",
-    "memory blocking models strategies __init__",
-    "worker eviction",
+    "memory session blocking models strategies __init__",
+    "worker eviction checking",
     "scheduler",
     "project web adapters",
     "cli __main__",
@@ -28,12 +28,12 @@ LEVEL_OF = {room: level for level, rooms in enumerate(LEVELS) for room in rooms.
 # Memory.connect is where a memory and its workers are put together.
 ARROWS_BACK = {("memory", "scheduler")}
 # `import redismem` stays small.
-FRONT_DOOR = {"errors", "settings", "messages", "context", "memory"}
+FRONT_DOOR = {"errors", "settings", "messages", "context", "memory", "session"}
 DOORS = {
     "redis": "transport",
     "hiredis": "transport",
     "fakeredis": "transport",
-    "msgspec": "messages calls",
+    "msgspec": "messages values",
     "pydantic": "settings web",
     "pydantic_settings": "settings",
     "httpx": "models",
@@ -45,7 +45,7 @@ DOORS = {
 PYTHON_LINES = 300
 LUA_LINES = 60
 # append does in one round trip what would be five scripts.
-LONGER = {"append.lua": 100}
+LONGER = {"append.lua": 110}
 
 
 def modules(package: Path) -> list[tuple[str, str, ast.Module]]:

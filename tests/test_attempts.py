@@ -81,7 +81,7 @@ def test_what_an_operator_must_mend_fails_at_once(clock: Clock, word: str) -> No
     [
         ("CONFLICT 7", Conflict),
         ("FULL 10", TooLarge),
-        ("FIELDS 300", TooLarge),
+        ("PARAMS 300", TooLarge),
         ("CORRUPT no epoch", CorruptSession),
         ("WRONGTYPE Operation against a key", CorruptSession),
         ("ERR user_script:12: attempt to index", ScriptFailed),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from redis.crc import key_slot
 
-from redismem import UNSET, calls, scripts
+from redismem import UNSET, calls, namespaces, scripts
 from redismem.calls import Call, SessionCalls
 from redismem.context import Context
 from redismem.errors import (
@@ -203,13 +203,13 @@ def test_state_alone_of_a_foreign_field_is_corrupt() -> None:
 
 
 def test_the_number_of_shards_must_be_the_recorded_one() -> None:
-    calls.record_shards(KEYS).decode(1, b"8")
+    namespaces.record_shards(KEYS).decode(1, b"8")
     with pytest.raises(WrongShards, match="16 shards, the settings say 8: set shards=16"):
-        calls.record_shards(KEYS).decode(0, b"16")
+        namespaces.record_shards(KEYS).decode(0, b"16")
 
 
 def test_the_servers_time_is_milliseconds() -> None:
-    assert calls.server_time_ms().decode([b"1700000000", b"123999"]) == 1_700_000_000_123
+    assert namespaces.server_time_ms().decode([b"1700000000", b"123999"]) == 1_700_000_000_123
 
 
 def test_a_context_has_the_receipt_of_its_append() -> None:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from json_values import texts
 
 from redismem.context import Context, State, Summary
-from redismem.messages import Message, Undecodable, encode_value
+from redismem.messages import Message
+from redismem.values import Undecodable, encode_value
 
 
 def context(count: int, recent_limit: int = 6, summaries: list[Summary] | None = None, **state: Any) -> Context:

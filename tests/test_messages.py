@@ -15,14 +15,8 @@ from hypothesis import example, given, settings
 from json_values import messages, same, texts, values
 
 from redismem.errors import InvalidMessage, InvalidState, UnsupportedFormat
-from redismem.messages import (
-    Message,
-    Undecodable,
-    decode_messages,
-    decode_value,
-    encode_message,
-    encode_value,
-)
+from redismem.messages import Message, decode_messages, encode_message
+from redismem.values import Undecodable, decode_value, encode_value
 
 STAMP = b"\xcf" + (1_700_000_000_123).to_bytes(8, "big")
 

@@ -18,7 +18,8 @@ from redismem.errors import (
     TooLarge,
     UnsupportedFormat,
 )
-from redismem.messages import encode_message, encode_value
+from redismem.messages import encode_message
+from redismem.values import encode_value
 
 STAMP = b"\xcf" + bytes(8)
 ELEMENTS = [encode_message({"role": "user", "content": str(number)})[0] + STAMP for number in range(1, 6)]
@@ -39,7 +40,7 @@ def stored(**changes: bytes | None) -> dict[bytes, bytes]:
     [
         ("CONFLICT 7", Conflict, "7"),
         ("FULL 10000", TooLarge, "10000"),
-        ("FIELDS 300", TooLarge, "300"),
+        ("PARAMS 300", TooLarge, "300"),
         ("CORRUPT no epoch", CorruptSession, "CORRUPT"),
         ("WRONGTYPE Operation against a key holding the wrong kind of value", CorruptSession, "WRONGTYPE"),
         ("ERR user_script:9: oops script: 5d2, on @user_script:9.", ScriptFailed, "defect"),

@@ -15,7 +15,7 @@ from redismem.models import Draft
 from redismem.scheduler import Scheduler
 
 NEVER = Settings(shards=2, tick_s=3_600)
-OFTEN = Settings(shards=2, tick_s=0.02)
+OFTEN = Settings(shards=2, tick_s=0.02, max_backoff_s=0.01)
 
 
 async def until_summarised(session: Session, count: int = 1) -> None:

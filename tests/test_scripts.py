@@ -134,7 +134,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
             "timeout_ms": 56_789,
             "threshold": 1234,
             "window_limit": 4321,
-            "field_limit": lambda value: 777 <= value < 777 + 50,
+            "params_limit": 777,
             "expect": 17,
             "tokens": TOKENS,
             "message_count": 3,

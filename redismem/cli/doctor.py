@@ -8,13 +8,14 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from redismem import scripts
-from redismem.calls import Call, SessionCalls, server_time_ms
+from redismem.calls import Call, SessionCalls
 from redismem.cli import findings
 from redismem.cli.findings import FAIL, NOT_HERE, OK, WARN, Facts, Finding, Sampled
 from redismem.cli.store import HOW_TO_NAME_REDIS, Store, connect
 from redismem.cli.terminal import AsJson, Namespace, Url, console, plural, print_json
 from redismem.errors import RedismemError, StoreUnavailable
 from redismem.memory import Memory
+from redismem.namespaces import server_time_ms
 from redismem.replies import fields
 
 SAMPLE_COUNT = 200

@@ -21,7 +21,8 @@ from redismem.cli.measuring import counted, stored_bytes, warm_up
 from redismem.cli.store import Store
 from redismem.cli.transcripts import BadLine, Transcript, first_difference, lines, parse, turns
 from redismem.errors import Conflict, RedismemError, StoreUnavailable
-from redismem.memory import Memory, Session
+from redismem.memory import Memory
+from redismem.session import Session
 from redismem.strategies import Strategy
 from redismem.worker import Worker
 

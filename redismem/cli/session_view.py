@@ -59,8 +59,7 @@ def show(out: Console, context: Context, info: SessionInfo, now_ms: int, where: 
     for line in _numbers(context, info, now_ms):
         out.print(Text(f"  {line}"))
     for summary in context.summaries:
-        title = Text(f"summary: {summary.first_seq} to {summary.last_seq}")
-        out.print(Rule(title, align="left", style="blue"))
+        out.print(Rule(f"summary: {summary.first_seq} to {summary.last_seq}", align="left", style="blue"))
         out.print(Text(_provenance(summary), "dim"))
         out.print(Text("(redacted)" if redact else printable(summary.text)))
     for title, messages in (("pending", context.pending), ("recent", context.recent)):

@@ -9,12 +9,13 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter, validators
 
-from redismem.calls import Call, SessionCalls, server_time_ms
+from redismem.calls import Call, SessionCalls
 from redismem.cli.store import looking, opened, say_if_embedded
 from redismem.cli.terminal import AsJson, Namespace, Stop, Url, console, duration, plural, print_json
 from redismem.context import SessionEntry, SessionInfo
 from redismem.errors import CorruptSession, SessionNotFound
 from redismem.memory import Memory
+from redismem.namespaces import server_time_ms
 from redismem.replies import fields
 from redismem.replies import info as decode_info
 

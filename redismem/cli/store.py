@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from redismem import calls, transport
+from redismem import namespaces, transport
 from redismem.cli.terminal import Stop, complain
 from redismem.errors import InvalidSettings, StoreUnavailable
 from redismem.memory import Memory
@@ -83,7 +83,7 @@ async def looking(url: str | None, namespace: str) -> AsyncIterator[tuple[Memory
     memory, store = connect(url, namespace)
     say_if_embedded(store)
     try:
-        await memory.run(calls.recorded_shards(memory.keys))
+        await memory.run(namespaces.recorded_shards(memory.keys))
         yield memory, store
     except StoreUnavailable as error:
         raise Stop(f"{store.name}: {error}") from None

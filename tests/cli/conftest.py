@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from cli.running import Between, Ran
 
-from redismem import Memory
+from redismem import Memory, Settings, transport
 from redismem.cli import main
 
 
@@ -43,15 +43,15 @@ def here(redis_server: Any, namespace: str) -> list[str]:
 
 
 @pytest.fixture
-def intercept(monkeypatch: pytest.MonkeyPatch) -> Callable[[type[Between]], None]:
+def intercept(monkeypatch: pytest.MonkeyPatch, namespace: str) -> Callable[[type[Between]], None]:
     """Puts a Between in front of the transport of every memory that a command connects."""
-    connect = Memory.connect
+    connect = transport.connect
 
     def install(kind: type[Between]) -> None:
-        def connected(*arguments: Any, **options: Any) -> Memory:
-            memory = connect(*arguments, **options)
-            return Memory(kind(memory), memory.keys.namespace, memory.settings)
+        def connected(url: str | None, client: Any, settings: Settings) -> Any:
+            inner = connect(url, client, settings)
+            return kind(inner, Memory(inner, namespace, settings))
 
-        monkeypatch.setattr(Memory, "connect", connected)
+        monkeypatch.setattr(transport, "connect", connected)
 
     return install

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from redismem import Memory
+from redismem.transport import Transport
 
 
 @dataclass(frozen=True)
@@ -41,13 +44,42 @@ def spawn(*words: object, cwd: Path | None = None, **environment: str) -> Ran:
     return Ran(done.returncode, done.stdout, done.stderr)
 
 
+@contextlib.contextmanager
+def started(*words: object, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """A command that runs beside the test; it is killed where the test did not end it."""
+    command = [sys.executable, "-m", "redismem", *map(str, words)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, env=os.environ | environment, text=True, **pipes) as running:
+        try:
+            yield running
+        finally:
+            running.kill()
+
+
+def wait_for_line(stream: IO[str] | None, word: str) -> str:
+    """The first line with this word. The command must not end before it says so."""
+    assert stream is not None
+    said = []
+    for line in stream:
+        said.append(line)
+        if word in line:
+            return line
+    raise AssertionError("".join(said))
+
+
+def finished(running: subprocess.Popen[str], deadline_s: float = 20) -> Ran:
+    """What it did, once it has ended by itself."""
+    out, err = running.communicate(timeout=deadline_s)
+    return Ran(running.returncode, out, err)
+
+
 class Between:
     """Stands between a memory and its transport, and may change what passes."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, inner: Transport, memory: Memory) -> None:
         self.memory = memory
-        """The same store, with nothing in between."""
-        self._inner = memory._transport
+        """The same store and the test's namespace, with nothing in between."""
+        self._inner = inner
 
     async def run(self, commands: Any, timeout_s: float) -> Any:
         return await self.passed(commands, await self._inner.run(commands, timeout_s))

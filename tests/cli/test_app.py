@@ -11,7 +11,8 @@ from redis_server import free_port
 
 from redismem.cli.store import safe_url
 
-COMMANDS = ("demo", "replay", "sessions", "show", "clear", "doctor")
+COMMANDS = ("demo", "replay", "sessions", "show", "clear", "worker", "queues", "watch", "dead", "check", "doctor")
+WITH_OPTIONS = [[name] for name in COMMANDS if name != "dead"] + [["dead", name] for name in ("list", "retry", "drop")]
 
 
 def test_the_first_help_lists_every_command(command):
@@ -22,9 +23,16 @@ def test_the_first_help_lists_every_command(command):
         assert "REDISMEM_URL" in ran.out
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_a_help_with_the_common_options(command, name):
-    ran = command(name, "--help")
+def test_the_help_of_dead_lists_its_commands(command):
+    for words in (["dead"], ["dead", "--help"]):
+        ran = command(*words)
+        assert (ran.code, ran.err) == (0, "")
+        assert all(re.search(rf"│ {name} +[A-Z]", ran.out) for name in ("list", "retry", "drop"))
+
+
+@pytest.mark.parametrize("words", WITH_OPTIONS, ids=" ".join)
+def test_every_command_has_a_help_with_the_common_options(command, words):
+    ran = command(*words, "--help")
     assert (ran.code, ran.err) == (0, "")
     assert all(option in ran.out for option in ("--url", "--namespace", "--json"))
     assert max(map(len, ran.out.splitlines())) <= 80
@@ -61,6 +69,15 @@ def test_version(command):
         (["replay", "/does/not/exist.jsonl"], "/does/not/exist.jsonl"),
         (["replay", "/dev/null"], "can be read twice"),
         (["replay", __file__, "--concurrency", "0"], "--concurrency"),
+        (["worker", "--strategy", "forget"], "--strategy"),
+        (["worker", "--concurrency", "0"], "--concurrency"),
+        (["worker", "--on-evict-file", "/does/not/exist/file"], "/does/not/exist/file"),
+        (["watch", "--count", "0"], "--count"),
+        (["dead", "bury"], "bury"),
+        (["dead", "retry"], "--all"),
+        (["dead", "drop", "a", "--all"], "--all"),
+        (["dead", "retry", "{bad}"], "session id"),
+        (["check", "--limit", "0"], "--limit"),
     ],
 )
 def test_wrong_usage_is_one_line_and_code_2(command, words, said):
@@ -84,7 +101,23 @@ def test_an_unusable_url_is_not_repeated(command, url):
         assert "gehe" not in ran.err
 
 
-@pytest.mark.parametrize("words", [["sessions"], ["show", "a"], ["clear", "a"], ["demo"], ["replay", __file__]])
+NEEDS_REDIS = [
+    ["sessions"],
+    ["show", "a"],
+    ["clear", "a"],
+    ["demo"],
+    ["replay", __file__],
+    ["worker"],
+    ["worker", "--once"],
+    ["queues"],
+    ["watch"],
+    ["dead", "list"],
+    ["dead", "retry", "a"],
+    ["check"],
+]
+
+
+@pytest.mark.parametrize("words", NEEDS_REDIS)
 def test_a_redis_that_is_not_there_is_one_line_and_code_1(command, monkeypatch, words):
     monkeypatch.setenv("REDISMEM_DEADLINE_S", "0.05")
     port = free_port()
@@ -95,9 +128,10 @@ def test_a_redis_that_is_not_there_is_one_line_and_code_1(command, monkeypatch, 
 
 
 def test_the_url_of_the_environment_counts_and_the_option_goes_before_it(command, monkeypatch, redis_server):
-    monkeypatch.setenv("REDISMEM_DEADLINE_S", "0.05")
     monkeypatch.setenv("REDISMEM_URL", f"redis://127.0.0.1:{free_port()}/0")
-    assert command("sessions").code == 1
+    with monkeypatch.context() as patch:
+        patch.setenv("REDISMEM_DEADLINE_S", "0.05")
+        assert command("sessions").code == 1
     assert command("sessions", "--url", redis_server.url).code == 0
 
 

@@ -8,6 +8,7 @@ import redis
 from cli.running import Between, spawn
 
 from redismem.errors import ServerError
+from redismem.scripts import load
 
 
 def test_the_demo_shows_the_conversation_and_is_sure_of_itself(command, where):
@@ -20,10 +21,15 @@ def test_the_demo_shows_the_conversation_and_is_sure_of_itself(command, where):
         "for order_id",
         "no longer: resumed",
         "queue: overdue",
+        "summary 1-6   recent AUCTTA 7-12",
+        "summary 1-6   summary 7-14   recent UCTAUA 15-20",
+        "Summary of the earlier messages 1 to 6 of this conversation",
+        "</summary>",
         "duplicate=True",
         "Conflict(last_seq=20)",
         "0 keys left",
         "All 15 turns checked",
+        "2 drains checked",
         where[1] if where else "embedded",
     ):
         assert words in ran.out
@@ -47,13 +53,42 @@ def test_the_document_of_the_demo(command, where):
     turns = document["turns"]
     assert [turn["round_trips"] for turn in turns] == [1] * 15
     assert [turn["total_messages"] for turn in turns] == [2, 3, 4, 6, 7, 8, 11, 12, 13, 14, 15, 17, 18, 19, 20]
-    assert [turn["queue"] for turn in turns] == [None] * 6 + ["overdue"] * 9
-    assert all(len(turn["for_the_model"]) == turn["total_messages"] for turn in turns)
+    overdue = {7, 8, 12, 13, 14, 15}  # turns after which the window is over its threshold
+    assert [turn["queue"] for turn in turns] == ["overdue" if n in overdue else None for n in range(1, 16)]
+    assert [len(turn["for_the_model"]) for turn in turns[:8]] == [turn["total_messages"] for turn in turns[:8]]
+    assert [len(turn["for_the_model"]) for turn in turns[8:]] == [turn["total_messages"] - 5 for turn in turns[8:]]
     assert turns[7]["state"]["waiting_for_param"] == turns[9]["state"]["waiting_for_param"] == "address"
     assert turns[10]["state"]["waiting_for_param"] is None
     assert turns[10]["state"]["params"]["address"] == "Lindenstraße 12, 50674 Köln"
     assert all(check["good"] for check in document["checks"])
     assert len(document["checks"]) == 4
+
+
+def test_what_was_pending_becomes_a_summary_that_is_quoted_to_the_model(command, where):
+    turns = command("demo", "--json", *where).document["turns"]
+    assert [turn["turn"] for turn in turns if turn["drained"]] == [8, 15]
+    for turn, ranges in ((turns[7], [[1, 6]]), (turns[14], [[1, 6], [7, 14]])):
+        drained = turn["drained"]
+        assert drained["summaries"] == ranges
+        first, last = ranges[-1]
+        assert turn["pending"] == list(range(first, last + 1))
+        assert (drained["pending"], drained["recent"]) == ([], turn["recent"])
+        assert len(drained["recent"]) == 6
+        assert drained["queue"] is None
+        summary = drained["summary"]
+        assert [name.rpartition(":")[2] for name in summary["message_ids"]] == [str(seq) for seq in turn["pending"]]
+        quoted = drained["for_the_model"][len(ranges) - 1]
+        assert quoted["role"] == "user"
+        assert f"<summary>\n{summary['text']}\n</summary>" in quoted["content"]
+    assert "crack" in turns[7]["drained"]["summary"]["text"]
+    assert all(turn["summaries"] == [[1, 6]] for turn in turns[8:])
+
+
+def test_settings_of_the_environment_do_not_change_the_story(command, monkeypatch):
+    monkeypatch.setenv("REDISMEM_STRATEGY", "none")
+    monkeypatch.setenv("REDISMEM_MODEL_PROVIDER", "openai")
+    monkeypatch.setenv("REDISMEM_SUMMARIES_LIMIT", "1")
+    assert command("demo", "--json").document["good"]
 
 
 def test_the_demo_leaves_no_session_behind(command, redis_server, namespace):
@@ -114,9 +149,31 @@ class NeedsTwoTrips(Between):
         return await self._inner.run(commands, timeout_s)
 
 
+class LosesOneOriginal(Between):
+    """Pages of messages come without their second one."""
+
+    async def passed(self, commands, answers):
+        page = load("page").sha
+        if commands[0][0] == "EVALSHA" and commands[0][1] == page and answers[0] and commands[0][-1] == 1:
+            epoch, start, *elements = answers[0]
+            return [[epoch, start, *elements[:1], *elements[2:]]]
+        return answers
+
+
+class CommitsNothing(Between):
+    """A worker that is always too late."""
+
+    async def run(self, commands, timeout_s):
+        if commands[0][0] == "EVALSHA" and commands[0][1] == load("commit").sha:
+            return [b"fenced"]
+        return await self._inner.run(commands, timeout_s)
+
+
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
+        (LosesOneOriginal, "the originals differ"),
+        (CommitsNothing, "the drain's outcome is fenced"),
         (SwapsMessages, "the messages for the model differ"),
         (ForgetsToClear, "3 keys left"),
         (AddsOne, "total_messages differ"),

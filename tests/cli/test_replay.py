@@ -11,7 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import redismem.blocking
+from redismem.calls import Call
 from redismem.errors import ServerError
+from redismem.scripts import load
 
 AIRLINE = Path(__file__).parents[3] / "shared" / "data" / "airline.jsonl"
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1.0'}}
@@ -54,6 +56,8 @@ def test_a_hundred_real_conversations_come_back_identical(command, where):
     assert found["sessions"] == len(lines) == 100
     assert found["identical_messages"] == found["messages"] == sum(len(line["messages"]) for line in lines)
     assert found["round_trips_per_turn"] == 1.0
+    assert found["summaries"] >= sum(len(line["messages"]) > 16 for line in lines)
+    assert (found["checked_sessions"], found["violations"]) == (100, 0)
     assert (found["bytes_per_message"] is None) == (not where)
     if where:
         assert found["stored_to_raw"] <= 1.5
@@ -66,6 +70,7 @@ def test_the_report_for_people(command, where, file):
     for words in ("sessions", "turns a second", "latency p50", "latency p99"):
         assert words in ran.out
     assert re.search(r"round trips a turn +1\.000", ran.out)
+    assert re.search(r"invariants +20 +sessions checked against them: 0 violations", ran.out)
     assert ("this store cannot tell" in ran.out) == (not where)
     assert "identical: all 140 messages" in ran.out
 
@@ -150,7 +155,7 @@ def test_sessions_that_exist_are_left_alone_unless_told_otherwise(command, here,
 
 
 def test_the_bytes_are_those_that_redis_names(command, here, file, redis_server, namespace):
-    found = command("replay", file, "--json", "--keep", *here).document
+    found = command("replay", file, "--json", "--keep", "--no-summaries", *here).document
     with redis.Redis.from_url(redis_server.url) as raw:
         keys = [
             key
@@ -183,6 +188,89 @@ def test_what_does_not_come_back_identical_is_found_and_kept(command, intercept,
     assert "7 of 8 messages identical" in ran.out
     kept = namespace_keys(redis_server.url, here[-1])
     assert {key.rpartition(b":")[2] for key in kept} == {b"shards", b"fences", b"active", b"changed"}
+
+
+LONG = [*CHAT * 3, *({"role": "user", "content": f"Order {n}, please."} for n in range(9))]
+
+
+@pytest.fixture
+def long_file(tmp_path):
+    """Ten conversations that need a summary, and one that does not."""
+    return write(tmp_path / "long.jsonl", *(chat(f"long-{n}", LONG) for n in range(10)), chat("short"))
+
+
+def test_a_replay_ends_with_summaries_and_every_message_is_still_there(command, where, long_file):
+    ran = command("replay", long_file, "--json", *where)
+    found = ran.document
+    assert (ran.code, ran.err, found["good"]) == (0, "", True)
+    assert found["summaries"] == 10
+    assert found["covered_messages"] == 10 * (len(LONG) - 6)
+    assert found["identical_messages"] == 10 * len(LONG) + len(CHAT)
+    assert (found["checked_sessions"], found["violations"]) == (11, 0)
+    assert re.search(r"summaries +10 +of 240 messages", command("replay", long_file, *where).out)
+
+
+def test_what_a_replay_leaves_is_summarised_and_sound(command, here, long_file, redis_server, namespace):
+    assert command("replay", long_file, "--keep", *here).code == 0
+    checked = command("check", "--json", *here).document
+    assert (checked["sessions_count"], checked["good"]) == (11, True)
+    with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
+        context = memory.session("long-3").read()
+        assert [(each.first_seq, each.last_seq) for each in context.summaries] == [(1, len(LONG) - 6)]
+        assert len(context.messages) == 6
+        originals = memory.session("long-3").messages(include_originals=True)
+        assert [each.to_openai() for each in originals] == LONG
+
+
+def test_without_summaries_the_sessions_stay_as_they_are(command, here, long_file, redis_server, namespace):
+    found = command("replay", long_file, "--keep", "--no-summaries", "--json", *here).document
+    assert (found["summaries"], found["covered_messages"], found["good"]) == (0, 0, True)
+    with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
+        assert memory.session("long-3").info().queued == "overdue"
+
+
+def test_only_sessions_of_the_file_are_summarised(command, here, long_file, redis_server, namespace):
+    with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
+        memory.session("other").append(*LONG)
+        assert command("replay", long_file, *here).code == 0
+        assert memory.session("other").info().queued == "overdue"
+
+
+class MiscountsTokens(Between):
+    """What is stored of the third conversation does not add up."""
+
+    async def passed(self, commands, answers):
+        if commands[0][0] == "EVALSHA" and commands[0][1] == load("commit").sha and b"long-3" in commands[0]:
+            raw = Call(None, (("HINCRBY", self.memory.keys.session("long-3").state, "tokens", 1),), int)
+            await self.memory.run(raw)
+        return answers
+
+
+def test_a_session_that_breaks_an_invariant_is_reported_and_kept(command, intercept, here, long_file, redis_server):
+    intercept(MiscountsTokens)
+    ran = command("replay", long_file, "--json", *here)
+    assert (ran.code, ran.document["violations"]) == (1, 1)
+    assert ran.document["identical_messages"] == ran.document["messages"]
+    assert "line 4: session long-3: I10: " in ran.err
+    left = {key.rpartition(b":")[2] for key in namespace_keys(redis_server.url, here[-1])}
+    assert left == {b"shards", b"fences", b"active", b"long-3"}
+
+
+class CommitsLate(Between):
+    """A worker whose lease was taken over."""
+
+    async def run(self, commands, timeout_s):
+        if commands[0][0] == "EVALSHA" and commands[0][1] == load("commit").sha and b"long-3" in commands[0]:
+            return [b"fenced"]
+        return await self._inner.run(commands, timeout_s)
+
+
+def test_a_summary_that_was_not_made_is_reported(command, intercept, where, namespace, long_file):
+    intercept(CommitsLate)
+    ran = command("replay", long_file, "--json", "--namespace", namespace, *where)
+    assert (ran.code, ran.document["summaries"]) == (1, 9)
+    assert "line 4: session long-3: not summarised: fenced" in ran.err
+    assert ran.document["identical_messages"] == ran.document["messages"]
 
 
 class WritesToo(Between):

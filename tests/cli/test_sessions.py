@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import sys
 
 import pytest
@@ -123,6 +124,19 @@ def test_show_as_a_document(command, talk, here):
     assert "hidden" not in json.dumps(document)
     newest = command("show", "talk", "--json", "--limit", 2, *here).document
     assert [row["seq"] for row in newest["recent"]] == [10, 11]
+
+
+def test_show_has_the_summaries_with_their_ranges(command, talk, here):
+    assert command("worker", "--once", *here).code == 0
+    ran = command("show", "talk", *here)
+    assert max(map(len, ran.out.splitlines())) <= 80
+    assert "summary: 1 to 5 ─" in ran.out
+    assert re.search(r"of 5 messages, \d{4}-\d\d-\d\d \S+ to .*UTC · \d+ tokens · by extractive", ran.out)
+    assert "pending" not in ran.out
+    assert "recent: 6 to 11" in ran.out
+    (summary,) = command("show", "talk", "--json", *here).document["summaries"]
+    assert (summary["first_seq"], summary["last_seq"]) == (1, 5)
+    assert SECRET in summary["text"]
 
 
 def test_redacted_nothing_of_the_conversation_is_shown(command, talk, memory, raw, here):

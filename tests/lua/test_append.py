@@ -112,7 +112,7 @@ REFUSED = {
     "CONFLICT 2": {"expect": "1"},
     "CONFLICT 2 ": {"expect": "0"},
     "FULL 2": {"window_limit": 2},
-    "FIELDS": {"field_limit": 9, "sets": {"param:x": "1", "param:y": "2"}},
+    "PARAMS 2": {"params_limit": 1, "sets": {"param:x": "1", "param:y": "2"}},
 }
 
 
@@ -127,7 +127,11 @@ async def test_a_refusal_comes_before_anything_is_written(lua: Scripts, word: st
 
 
 async def test_nothing_is_created_by_a_refusal(lua: Scripts) -> None:
-    for changed in ({"expect": "1"}, {"window_limit": 0}, {"field_limit": 1, "sets": {"param:a": "1", "param:b": "2"}}):
+    for changed in (
+        {"expect": "1"},
+        {"window_limit": 0},
+        {"params_limit": 1, "sets": {"param:a": "1", "param:b": "2"}},
+    ):
         with pytest.raises(ResponseError):
             await lua.append("c", **changed)
     assert await lua.everything() == {}
@@ -135,8 +139,7 @@ async def test_nothing_is_created_by_a_refusal(lua: Scripts) -> None:
 
 async def test_fields_that_are_there_already_do_not_count_again(lua: Scripts) -> None:
     await lua.append("a", sets={"param:x": "1", "param:y": "2"})
-    count = len(await lua.fields())
-    await lua.append("b", token=b"token..2", sets={"param:x": "3", "param:y": "4"}, field_limit=count)
+    await lua.append("b", token=b"token..2", sets={"param:x": "3", "param:y": "4"}, params_limit=2)
     assert (await lua.fields())[b"param:x"] == b"3"
 
 
@@ -242,7 +245,7 @@ async def test_an_epoch_is_used_once_though_the_counter_is_rolled_back(lua: Scri
 
 async def test_a_thousand_messages_and_their_fields_are_one_append(lua: Scripts) -> None:
     sets = {f"param:{number}": "x" for number in range(1000)}
-    reply = await lua.append(*["m"] * 1000, sets=sets, field_limit=2000, window_limit=1000)
+    reply = await lua.append(*["m"] * 1000, sets=sets, params_limit=1000, window_limit=1000)
     assert reply[:2] == [1, 1000]
     assert len(await lua.fields()) > 1000
 

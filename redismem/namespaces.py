@@ -1,4 +1,4 @@
-"""Calls about all sessions of a namespace: one command a shard, merged here. No I/O."""
+"""Calls about a namespace as a whole: its number of shards, and its sessions, one command a shard. No I/O."""
 
 from __future__ import annotations
 
@@ -11,10 +11,40 @@ from typing import Any
 
 from redismem.calls import Call
 from redismem.context import SessionEntry, SessionPage
+from redismem.errors import WrongShards
 from redismem.keys import Keys
 
 _LIMIT = 10_000
 _FOREIGN_CURSOR = "this cursor was not given by sessions()"
+
+
+def ping() -> Call[bool]:
+    return Call(None, (("PING",),), bool)
+
+
+def recorded_shards(keys: Keys) -> Call[bool]:
+    """Whether the number of shards is recorded; refuses a namespace that has another. Raises WrongShards."""
+
+    def decode(recorded: Any) -> bool:
+        if recorded is not None and int(recorded) != keys.shard_count:
+            raise WrongShards(
+                f"namespace {keys.namespace} has {int(recorded)} shards, the settings say {keys.shard_count}: "
+                f"set shards={int(recorded)}"
+            )
+        return recorded is not None
+
+    return Call(None, (("GET", keys.shards_record),), decode)
+
+
+def record_shards(keys: Keys) -> Call[bool]:
+    """Records the number of shards, for the first caller; then as `recorded_shards`."""
+    recorded = recorded_shards(keys)
+    commands = (("SETNX", keys.shards_record, keys.shard_count), *recorded.commands)
+    return Call(None, commands, lambda _, answer: recorded.decode(answer))
+
+
+def server_time_ms() -> Call[int]:
+    return Call(None, (("TIME",),), lambda time: int(time[0]) * 1000 + int(time[1]) // 1000)
 
 
 def count(keys: Keys, since_ms: int) -> Call[int]:

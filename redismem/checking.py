@@ -1,0 +1,262 @@
+"""Whether what is stored agrees with itself: the invariants of a session and its queues. Reads, never writes.
+
+I1  the window is as long as its numbers say          I8  state and messages expire together, at the time that is noted
+I2  appends are remembered once, and none too many    I9  the window is within its limit
+I3  a session is in at most the queue it names        I10 the tokens are those of the window's messages
+I4  what waits for a summary is in a queue            I11 attempts within their limit; a fence only with a lease
+I5  epoch and fences come from the shard's counter    I12 a session is listed as active, at the time that is noted
+I6  summaries follow each other, before the window
+I7  summaries are of this epoch, and as many as noted
+
+Each session is read in one transaction, so writers in between do no harm. Entries of a queue whose session has expired
+are no violation: the sweep removes them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from redismem import namespaces, replies
+from redismem.calls import Call, Command
+from redismem.context import Summary
+from redismem.errors import CorruptSession, RedismemError
+from redismem.keys import SessionKeys, ShardKeys
+from redismem.memory import Memory
+from redismem.messages import Message
+from redismem.settings import Settings
+
+_PAGE_COUNT = 500
+_TOGETHER_COUNT = 16
+_QUEUES = ("overdue", "leased", "dead")
+_INDEXES = ("active", *_QUEUES, "evictions")
+_NUMBERS = ("first_seq", "message_count", "tokens", "active_ms", "expires_ms")
+_OPTIONAL_NUMBERS = ("attempts", "summaries_count", "dropped_seq")
+_FENCE = re.compile(r"([1-9][0-9]*)-[0-9a-f]+")
+_ID_BYTES = 10
+_IDS_COUNT = 16
+
+
+class Violation(NamedTuple):
+    session_id: str
+    invariant: str
+    text: str
+
+
+@dataclass(slots=True)
+class Stored:
+    """What one transaction saw of a session."""
+
+    fields: dict[bytes, bytes]
+    elements: list[bytes]
+    originals_count: int
+    state_expires_ms: int
+    messages_expire_ms: int
+    places: dict[str, float | None]
+    """index → the session's score in it"""
+    fences: int
+
+    def text(self, field: str) -> str | None:
+        value = self.fields.get(field.encode())
+        return None if value is None else value.decode("utf-8", "replace")
+
+    def number(self, field: str) -> int:
+        """Of a field that is known to hold one; 0 where it is missing."""
+        return int(self.fields.get(field.encode(), b"0"))
+
+
+def stored(keys: SessionKeys) -> Call[Stored]:
+    """Raises CorruptSession where a key has a foreign type."""
+    shard = keys.shard
+    commands: tuple[Command, ...] = (
+        ("HGETALL", keys.state),
+        ("LRANGE", keys.messages, 0, -1),
+        ("LLEN", keys.originals),
+        ("PEXPIRETIME", keys.state),
+        ("PEXPIRETIME", keys.messages),
+        *(("ZSCORE", getattr(shard, index), keys.session) for index in _INDEXES),
+        ("GET", shard.fences),
+    )
+
+    def decode(*answers: Any) -> Stored:
+        state, elements, originals_count, state_ms, messages_ms, *scores, fences = answers
+        places = {name: None if score is None else float(score) for name, score in zip(_INDEXES, scores, strict=True)}
+        return Stored(replies.fields(state), elements, originals_count, state_ms, messages_ms, places, int(fences or 0))
+
+    return Call(keys.session_id, commands, decode)
+
+
+def together(calls: list[Call[Stored]]) -> Call[list[Stored]]:
+    """Several sessions of one shard in one transaction."""
+    commands = tuple(command for call in calls for command in call.commands)
+    count = len(calls[0].commands)
+
+    def decode(*answers: Any) -> list[Stored]:
+        return [call.decode(*answers[at * count : (at + 1) * count]) for at, call in enumerate(calls)]
+
+    return Call(calls[0].session_id, commands, decode)
+
+
+def violations(session_id: str, seen: Stored, settings: Settings) -> Iterator[Violation]:
+    """What is wrong with a session, as it was seen."""
+    if not seen.fields:
+        if seen.elements:
+            yield Violation(session_id, "I1", f"{len(seen.elements)} messages without a state")
+        return
+    bad = [name for name in _NUMBERS if not _is_number(seen.text(name))]
+    bad += [name for name in _OPTIONAL_NUMBERS if seen.text(name) is not None and not _is_number(seen.text(name))]
+    if bad or not seen.text("epoch"):
+        yield Violation(session_id, "I1", f"the state has no usable {', '.join(bad or ['epoch'])}")
+        return
+    try:
+        context = replies.context(session_id, settings.recent_limit, seen.fields, seen.elements)
+    except RedismemError as unreadable:
+        yield Violation(session_id, "I1", str(unreadable))
+        return
+    found = (
+        *_window_rules(seen, context.messages, settings),
+        *_queue_rules(seen, settings),
+        *_fence_rules(seen),
+        *_summary_rules(seen, context.summaries),
+        *_place_rules(seen),
+    )
+    for invariant, text in found:
+        yield Violation(session_id, invariant, text)
+
+
+def _is_number(text: str | None) -> bool:
+    return text is not None and re.fullmatch(r"-?[0-9]+", text) is not None
+
+
+Found = Iterator[tuple[str, str]]
+
+
+def _window_rules(seen: Stored, messages: list[Message], settings: Settings) -> Found:
+    count = len(seen.elements)
+    first_seq, total = seen.number("first_seq"), seen.number("message_count")
+    if first_seq < 1:
+        yield "I1", f"the window begins at {first_seq}"
+    ids = b"".join(seen.fields.get(name, b"") for name in (b"ids_d", b"ids_c", b"ids_b", b"ids_a"))
+    entries = [ids[at : at + _ID_BYTES] for at in range(0, len(ids), _ID_BYTES)][-_IDS_COUNT:]
+    tokens = [entry[:8] for entry in entries]
+    remembered = sum(int.from_bytes(entry[8:]) & 0x7FFF for entry in entries)
+    if len(ids) % _ID_BYTES or len(set(tokens)) < len(tokens) or remembered > total:
+        yield "I2", f"{len(tokens)} appends of {remembered} messages are remembered, of {total} in all"
+    if count > settings.max_window_count:
+        yield "I9", f"the window holds {count} messages, over {settings.max_window_count}"
+    weight = sum(message.tokens for message in messages)
+    if weight != seen.number("tokens"):
+        yield "I10", f"the window has {weight} tokens, noted are {seen.number('tokens')}"
+
+
+def _queue_rules(seen: Stored, settings: Settings) -> Found:
+    queued = seen.text("queued")
+    places = [name for name in _QUEUES if seen.places[name] is not None]
+    if places != ([] if queued is None else [queued]):
+        yield "I3", f"it is in {places or 'no queue'}, noted is {queued}"
+    count, summaries_count = len(seen.elements), seen.number("summaries_count")
+    # Taken off the dead list without another try: its messages wait for the next one, its summaries for theirs.
+    dropped_seq = seen.text("dropped_seq")
+    waits = count > settings.overdue_count and dropped_seq != seen.text("message_count")
+    waits = waits or (summaries_count > settings.summaries_limit and dropped_seq is None)
+    if waits and not places:
+        yield "I4", f"{count} messages and {summaries_count} summaries wait, and it is in no queue"
+    attempts = seen.number("attempts")
+    if not 0 <= attempts <= settings.max_attempts:
+        yield "I11", f"{attempts} attempts, over {settings.max_attempts}"
+    if (seen.text("fence") is not None) != (queued == "leased") or (queued == "leased" and attempts < 1):
+        yield "I11", f"queued is {queued}, with {'a' if seen.text('fence') else 'no'} fence and {attempts} attempts"
+
+
+def _fence_rules(seen: Stored) -> Found:
+    counted = {}
+    for name in ("epoch", "committed", "fence"):
+        text = seen.text(name)
+        match = None if text is None else _FENCE.fullmatch(text)
+        if match is not None:
+            counted[name] = int(match[1])
+        elif text is not None:
+            yield "I5", f"the {name} is no number with a nonce"
+    numbers = [*counted.values(), seen.fences + 1]
+    if sorted(set(numbers)) != numbers:
+        yield "I5", f"out of order: {counted}, and the shard's counter is at {seen.fences}"
+
+
+def _summary_rules(seen: Stored, summaries: list[Summary]) -> Found:
+    first_seq = seen.number("first_seq")
+    bounds = [bound for summary in summaries for bound in (summary.first_seq - 1, summary.last_seq)]
+    ranges = [(summary.first_seq, summary.last_seq) for summary in summaries]
+    if bounds != sorted(bounds) or any(first > last or last >= first_seq for first, last in ranges):
+        yield "I6", f"summaries of {ranges} before a window from {first_seq}"
+    if seen.text("with_originals") and seen.originals_count >= first_seq:
+        yield "I6", f"{seen.originals_count} originals before a window from {first_seq}"
+    names = {replies.SUMMARY + str(summary.first_seq).encode() for summary in summaries}
+    epoch = seen.text("epoch")
+    foreign = [summary.first_seq for summary in summaries if not summary.id.startswith(f"{epoch}:")]
+    if foreign or len(summaries) != seen.number("summaries_count") or not names <= set(seen.fields):
+        yield "I7", f"{len(summaries)} summaries, noted are {seen.number('summaries_count')}, of other epochs {foreign}"
+
+
+def _place_rules(seen: Stored) -> Found:
+    expires_ms, active_ms = seen.number("expires_ms"), seen.number("active_ms")
+    times = {seen.state_expires_ms} | ({seen.messages_expire_ms} if seen.elements else set())
+    if times != {expires_ms}:
+        yield "I8", f"the keys expire at {sorted(times)}, noted is {expires_ms}"
+    if seen.places["active"] != active_ms:
+        yield "I12", f"listed as active at {seen.places['active']}, noted is {active_ms}"
+    if (seen.places["evictions"] is not None) != (seen.text("evicting") is not None):
+        yield "I12", "on the eviction queue and not noted so, or the other way round"
+
+
+async def check(memory: Memory, also: Iterable[str] = ()) -> AsyncIterator[Violation]:
+    """Every violation in the memory's namespace, of the sessions in its indexes and those named in `also`.
+
+    A session that looks wrong is read once more before it is reported. Raises StoreUnavailable.
+    """
+    others: dict[int, set[str]] = {}
+    for session_id in also:
+        others.setdefault(memory.keys.shard_of(session_id), set()).add(session_id)
+    for number, shard in enumerate(memory.keys.shards()):
+        session_ids = sorted(await _indexed(memory, shard) | others.get(number, set()))
+        for at in range(0, len(session_ids), _TOGETHER_COUNT):
+            for session_id in await _suspects(memory, session_ids[at : at + _TOGETHER_COUNT]):
+                for violation in await check_session(memory, session_id):
+                    yield violation
+
+
+async def check_session(memory: Memory, session_id: str) -> list[Violation]:
+    """The violations of one session. Raises StoreUnavailable."""
+    try:
+        seen = await memory.run(stored(memory.keys.session(session_id)))
+    except CorruptSession as unreadable:
+        return [Violation(session_id, "I1", str(unreadable))]
+    return list(violations(session_id, seen, memory.settings))
+
+
+async def _suspects(memory: Memory, session_ids: list[str]) -> list[str]:
+    calls = [stored(memory.keys.session(session_id)) for session_id in session_ids]
+    try:
+        found = await memory.run(together(calls))
+    except CorruptSession:
+        return session_ids
+    return [
+        session_id
+        for session_id, seen in zip(session_ids, found, strict=True)
+        if any(True for _ in violations(session_id, seen, memory.settings))
+    ]
+
+
+async def _indexed(memory: Memory, shard: ShardKeys) -> set[str]:
+    """The sessions that the shard's indexes name, read a page at a time."""
+    found: set[str] = set()
+    for index in (getattr(shard, name) for name in _INDEXES):
+        cursor = 0
+        while True:
+            command = ("ZSCAN", index, cursor, "COUNT", _PAGE_COUNT)
+            cursor, page = await memory.run(Call(None, (command,), lambda reply: (int(reply[0]), reply[1])))
+            found.update(entry.session_id for entry in namespaces.entries(page))
+            if cursor == 0:
+                break
+    return found
