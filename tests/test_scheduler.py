@@ -72,6 +72,19 @@ async def test_a_tick_finds_what_others_appended(store: Store, namespace: str) -
         await until_summarised(session)
 
 
+async def test_a_model_that_hangs_holds_up_no_tick(store: Store, namespace: str) -> None:
+    echo = Echo()
+    echo.hanging = "slow"
+    async with store.memory(namespace, OFTEN) as front:
+        await front.session("a").append(*(said(number, "slow") for number in range(1, 12)))
+        async with store.memory(namespace, OFTEN, workers=partial(Scheduler, strategy=echo)):
+            await echo.started.wait()
+            await front.session("b").append(*map(said, range(1, 12)))
+            await until_summarised(front.session("b"))
+            assert (await front.session("a").info()).queued == "leased"
+            echo.gate.set()
+
+
 async def test_ticks_that_fail_lose_nothing(store: Store, namespace: str, raw: Any, caplog: Any) -> None:
     async with store.memory(namespace, OFTEN) as front:
         session, overdue = front.session("a"), front.keys.session("a").shard.overdue

@@ -283,7 +283,7 @@ async def test_fresh_session(opened: Opened, counts: list[int], params: dict[str
 
 
 @HUNDRED
-@given(idle_s=ages, timeout_s=st.integers(1, 60))
+@given(idle_s=ages, timeout_s=st.integers(31, 60))
 async def test_inactive_marked(opened: Opened, raw: Any, idle_s: list[int], timeout_s: int) -> None:
     async with opened(timeout_s=timeout_s) as memory:
         names = await begin(memory, [T0 - age * 1_000 for age in idle_s])
@@ -297,7 +297,7 @@ async def test_inactive_marked(opened: Opened, raw: Any, idle_s: list[int], time
 
 
 @HUNDRED
-@given(idle_s=ages, timeout_s=st.integers(1, 60))
+@given(idle_s=ages, timeout_s=st.integers(31, 60))
 async def test_cleanup_removes_idle_and_leaves_active(opened: Opened, idle_s: list[int], timeout_s: int) -> None:
     async with opened(timeout_s=timeout_s) as memory:
         handed = []

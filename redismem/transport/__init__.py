@@ -31,22 +31,21 @@ class Transport(Protocol):
 
 def connect(url: str | None, client: Any, settings: Settings) -> Transport:
     """Over the caller's client, else to the URL, else to a new embedded store. Raises InvalidSettings."""
-    from redismem.transport import embedded, redis_py
+    from redismem.transport import embedded, lane, redis_py
 
     if client is not None:
         return redis_py.RedisPy(client, owned=False)
     if url is not None:
-        return redis_py.RedisPy.from_url(url, max_connections=settings.max_connections, attempt_s=settings.attempt_s)
+        return lane.Lane.from_url(url, attempt_s=min(settings.attempt_s, settings.deadline_s))
     return embedded.embedded()
 
 
 def connect_blocking(url: str | None, client: Any, settings: Settings) -> Transport:
     """The same for blocking callers."""
-    from redismem.transport import embedded, redis_py
+    from redismem.transport import blocking_lane, embedded, redis_py
 
     if client is not None:
         return redis_py.BlockingRedisPy(client, owned=False)
     if url is not None:
-        attempt_s = min(settings.attempt_s, settings.deadline_s)
-        return redis_py.BlockingRedisPy.from_url(url, max_connections=settings.max_connections, attempt_s=attempt_s)
+        return blocking_lane.BlockingLane.from_url(url, max_connections=settings.max_connections)
     return embedded.blocking_embedded()

@@ -1,0 +1,95 @@
+"""`redismem queues`: what waits, for how long, and in whose hands. Looking changes nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from redismem.cli.depths import Depths, depths_of, wait_of
+from redismem.cli.store import looking
+from redismem.cli.terminal import AsJson, Namespace, Url, console, duration, plural, print_json
+from redismem.queues import QUEUES, Depth
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+Shards = Annotated[bool, Parameter(name="--shards", negative=(), show_default=False, help="Shard by shard.")]
+STYLES = {"dead": "bold red", "overdue": "yellow"}
+
+
+async def queues(
+    *, by_shard: Shards = False, url: Url = None, namespace: Namespace = "default", as_json: AsJson = False
+) -> int:
+    """Show the queues: how many sessions wait, and how long the oldest.
+
+    overdue: they wait for a summary. leased: a worker has them in hand, until the lease runs out. dead: no summary
+    after `REDISMEM_MAX_ATTEMPTS` attempts; see `redismem dead`. evictions: chosen to go. sessions: all that are
+    listed, beside the limit that is set here, `REDISMEM_MAX_SESSIONS`.
+    """
+    async with looking(url, namespace) as (memory, store):
+        depths = await depths_of(memory)
+    if as_json:
+        print_json({"store": store.name, "namespace": namespace, **depths.document(by_shard=by_shard)})
+        return 0
+    out = console()
+    out.print(f"namespace {namespace} on {store.name}", markup=False)
+    out.print(table_of(depths))
+    if by_shard:
+        _print_shards(depths)
+    return 0
+
+
+def table_of(depths: Depths) -> Table:
+    """Queue, depth, the first one's wait."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", no_wrap=True, min_width=9)
+    table.add_column(style="dim", overflow="fold")
+    for queue in QUEUES:
+        depth = depths.total(queue)
+        style = STYLES.get(queue, "") if depth.count else ""
+        table.add_row(f"  {queue}", Text(f"{depth.count:,}", style), wait_of(queue, depth, depths.now_ms))
+    limit = f"of {depths.max_sessions:,}"
+    if depths.over > 0:
+        limit += f": {depths.over:,} over the limit"
+    table.add_row("  sessions", Text(f"{depths.sessions_count:,}", "bold yellow" if depths.over > 0 else ""), limit)
+    return table
+
+
+def _print_shards(depths: Depths) -> None:
+    from rich.table import Table
+
+    filled = [
+        (number, shard) for number, shard in enumerate(depths.shards) if any(each.count for each in shard.values())
+    ]
+    if filled:
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for heading in ("shard", "sessions", "overdue", "oldest", "leased", "runs out", "dead", "evictions"):
+            table.add_column(heading, justify="right", no_wrap=True)
+        for number, shard in filled:
+            table.add_row(
+                f"{number:02d}",
+                f"{shard['active'].count:,}",
+                _some(shard["overdue"]),
+                _age(shard["overdue"], depths.now_ms),
+                _some(shard["leased"]),
+                _age(shard["leased"], depths.now_ms),
+                _some(shard["dead"]),
+                _some(shard["evictions"]),
+            )
+        console().print(table)
+    print(f"{plural(len(depths.shards) - len(filled), 'shard')} of {len(depths.shards)} hold nothing")
+
+
+def _some(depth: Depth) -> str:
+    return f"{depth.count:,}" if depth.count else "·"
+
+
+def _age(depth: Depth, now_ms: int) -> str:
+    if depth.first_ms is None:
+        return ""
+    return f"{'in ' if depth.first_ms > now_ms else ''}{duration(depth.first_ms - now_ms)}"

@@ -1,0 +1,38 @@
+"""Being told to stop: SIGTERM from a supervisor, SIGINT from a keyboard."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def stop_signals() -> Iterator[asyncio.Event]:
+    """Set by the first signal. A second one ends the process at once, as it would any other."""
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+
+    def stop() -> None:
+        leave()
+        stopping.set()
+
+    def leave() -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    try:
+        yield stopping
+    finally:
+        leave()
+
+
+async def wait_for(stopping: asyncio.Event, seconds: float) -> bool:
+    """Whether it was set within this time."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await stopping.wait()
+    return stopping.is_set()

@@ -1,0 +1,124 @@
+"""`redismem watch`: the queues, again and again."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter, validators
+
+from redismem.cli.depths import Depths, depths_of
+from redismem.cli.queues import table_of
+from redismem.cli.stopping import stop_signals, wait_for
+from redismem.cli.store import Store, looking
+from redismem.cli.terminal import Namespace, Url, console
+from redismem.queues import QUEUES
+
+if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.live import Live
+
+Count = Annotated[
+    int | None, Parameter(validator=validators.Number(gte=1), help="Looks, then it ends. [default: until Ctrl-C]")
+]
+EveryS = Annotated[
+    float, Parameter(validator=validators.Number(gte=0.01, lte=3_600), help="Seconds between two looks.")
+]
+JsonLines = Annotated[
+    bool, Parameter(name="--json", negative=(), show_default=False, help="One JSON document a line, a line a look.")
+]
+
+
+async def watch(
+    *,
+    count: Count = None,
+    every_s: EveryS = 1,
+    url: Url = None,
+    namespace: Namespace = "default",
+    as_json: JsonLines = False,
+) -> int:
+    """Watch the queues: a picture that renews itself, in a pipe a line a look.
+
+    Rates are changes a second since the last look. `given` counts new sessions and claims of workers together, all
+    workers and pods included. Ctrl-C ends it, with exit code 0.
+    """
+    with stop_signals() as stopping:
+        async with looking(url, namespace) as (memory, store):
+            live = None if as_json or not sys.stdout.isatty() else _live()
+            looks, before = 0, None
+            start_s = time.monotonic()
+            try:
+                while True:
+                    depths = await depths_of(memory)
+                    _show(live, store, namespace, depths, rates(depths, before), as_json=as_json)
+                    looks, before = looks + 1, depths
+                    # By the clock, so that slow looks do not add up.
+                    wait_s = max(0.0, start_s + looks * every_s - time.monotonic())
+                    if looks == count or await wait_for(stopping, wait_s):
+                        return 0
+            finally:
+                if live is not None:
+                    live.stop()
+
+
+def rates(now: Depths, before: Depths | None) -> dict[str, float]:
+    """Changes a second: of each queue's depth, of the sessions, of the fences given. Empty at the first look."""
+    if before is None or now.now_ms <= before.now_ms:
+        return {}
+    seconds = (now.now_ms - before.now_ms) / 1000
+    changes = {queue: now.total(queue).count - before.total(queue).count for queue in QUEUES}
+    changes |= {"sessions": now.sessions_count - before.sessions_count, "given": now.fences - before.fences}
+    return {name: change / seconds for name, change in changes.items()}
+
+
+def _live() -> Live:
+    from rich.live import Live
+
+    live = Live(console=console(), auto_refresh=False)
+    live.start()
+    return live
+
+
+def _show(
+    live: Live | None, store: Store, namespace: str, depths: Depths, rates: dict[str, float], *, as_json: bool
+) -> None:
+    if live is not None:
+        live.update(_picture(store, namespace, depths, rates), refresh=True)
+    elif as_json:
+        print(json.dumps(_line(depths, rates)), flush=True)
+    else:
+        print(" ".join(f"{name}={value}" for name, value in _line(depths, rates).items()), flush=True)
+
+
+def _line(depths: Depths, rates: dict[str, float]) -> dict[str, Any]:
+    first_ms = depths.total("overdue").first_ms
+    waits_s = 0.0 if first_ms is None else max(0, depths.now_ms - first_ms) / 1000
+    return {
+        "time": _time(depths, "milliseconds"),
+        "sessions": depths.sessions_count,
+        "over": max(0, depths.over),
+        **{queue: depths.total(queue).count for queue in QUEUES},
+        "oldest_wait_s": round(waits_s, 3),
+        **{f"{name}_per_s": round(rate, 2) for name, rate in rates.items() if name in ("overdue", "given")},
+    }
+
+
+def _time(depths: Depths, timespec: str) -> str:
+    return datetime.fromtimestamp(depths.now_ms / 1000, UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
+
+
+def _picture(store: Store, namespace: str, depths: Depths, rates: dict[str, float]) -> Group:
+    from rich.console import Group
+    from rich.text import Text
+
+    changing = " · ".join(f"{name} {rate:+,.1f}" for name, rate in rates.items() if round(rate, 1) and name != "given")
+    given = f"{rates.get('given', 0):,.1f} new sessions and claims a second"
+    return Group(
+        Text.assemble((f"namespace {namespace}", "bold"), f" on {store.name}  {_time(depths, 'seconds')}"),
+        table_of(depths),
+        Text(f"  a second: {changing or 'no change'}", "dim"),
+        Text(f"  {given}   (Ctrl-C ends)", "dim"),
+    )

@@ -1,0 +1,199 @@
+"""`redismem worker`: summaries, the session limit and the sweep, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter, validators
+
+from redismem.cli.depths import Depths, depths_of
+from redismem.cli.logs import logs_on_stderr
+from redismem.cli.stopping import stop_signals
+from redismem.cli.store import HOW_TO_NAME_REDIS, Store, opened
+from redismem.cli.terminal import Namespace, Stop, Url, plural, print_json
+from redismem.memory import Memory
+from redismem.settings import Settings
+
+if TYPE_CHECKING:
+    from redismem.eviction import Eviction, OnEvict
+    from redismem.worker import Worker
+
+Concurrency = Annotated[
+    int, Parameter(validator=validators.Number(gte=1, lte=10_000), help="Sessions in hand at the same time.")
+]
+Strategy = Annotated[
+    Literal["summarize", "trim", "none"] | None,
+    Parameter(help="What becomes of older messages. [default: `REDISMEM_STRATEGY`, else summarize]"),
+]
+OnEvictFile = Annotated[
+    Path | None, Parameter(help="Append the transcript of each evicted session to this file, a JSON line each.")
+]
+StopS = Annotated[
+    float,
+    Parameter(validator=validators.Number(gte=0, lte=3_600), help="Seconds that what is in hand may take to end."),
+]
+Once = Annotated[bool, Parameter(negative=(), show_default=False, help="Do what is due now, and exit.")]
+JsonLogs = Annotated[
+    bool,
+    Parameter(
+        name="--json", negative=(), show_default=False, help="Logs as JSON; with --once one document on stdout too."
+    ),
+]
+_NOT_WELL = ("failed", "dead", "unavailable", "stopping")
+
+
+async def worker(
+    *,
+    concurrency: Concurrency = 16,
+    strategy: Strategy = None,
+    on_evict_file: OnEvictFile = None,
+    stop_s: StopS = 10,
+    once: Once = False,
+    url: Url = None,
+    namespace: Namespace = "default",
+    as_json: JsonLogs = False,
+) -> int:
+    """Summarise and evict, until SIGTERM or SIGINT.
+
+    Run any number of workers, on any machines. Who writes the summaries is set by `REDISMEM_MODEL_PROVIDER`
+    (extractive, openai, gemini, anthropic), `REDISMEM_MODEL` and `REDISMEM_MODEL_API_KEY`; the session limit by
+    `REDISMEM_MAX_SESSIONS`.
+
+    Told to stop, it takes up nothing more, waits `--stop-s` for what it has in hand, gives the rest back to the queue
+    and exits. A second signal ends it at once; that loses nothing either, but its sessions wait until their leases run
+    out.
+
+    Logs go to stderr, a line each: hashes of session ids and durations, never a text. `redismem dead list` shows ids
+    with their hashes. Exit code: 0 it was told to stop, or `--once` left nothing undone; else 1.
+    """
+    if on_evict_file is not None and not _can_append(on_evict_file):
+        raise Stop(f"{on_evict_file} is not a file that can be written", 2)
+    with logs_on_stderr(as_json=as_json) as log, stop_signals() as stopping:
+        given: dict[str, Any] = {} if strategy is None else {"strategy": strategy}
+        given["max_connections"] = max(concurrency, Settings().max_connections)
+        async with opened(url, namespace, **given) as (memory, store):
+            if store.embedded:
+                raise Stop(f"a worker needs a store that others use too: {HOW_TO_NAME_REDIS}", 2)
+            on_evict = _archive(on_evict_file)
+            if once:
+                return await _once(memory, on_evict, concurrency, stop_s, stopping, as_json=as_json)
+            await _until(stopping, memory, store, on_evict, concurrency, stop_s, log)
+    return 0
+
+
+def _can_append(path: Path) -> bool:
+    return os.access(path, os.W_OK) and path.is_file() if path.exists() else os.access(path.parent, os.W_OK)
+
+
+def _archive(path: Path | None) -> OnEvict | None:
+    from redismem.eviction import JsonlArchive
+
+    return None if path is None else JsonlArchive(path)
+
+
+async def _until(
+    stopping: asyncio.Event,
+    memory: Memory,
+    store: Store,
+    on_evict: OnEvict | None,
+    concurrency: int,
+    stop_s: float,
+    log: logging.Logger,
+) -> None:
+    from redismem.scheduler import Scheduler
+
+    scheduler = Scheduler.of_settings(memory, on_evict=on_evict, concurrency=concurrency, stop_s=stop_s)
+    settings = memory.settings
+    by = f" by {settings.model_provider}" if settings.strategy == "summarize" else ""
+    log.info(
+        "started on %s, namespace %s: %s%s, %d at a time, at most %d sessions",
+        *(store.name, memory.keys.namespace, settings.strategy, by, concurrency, settings.max_sessions),
+    )
+    await scheduler.start()
+    start_s = time.monotonic()
+    try:
+        await stopping.wait()
+        log.info("told to stop: taking up nothing more")
+        start_s = time.monotonic()
+    finally:
+        await scheduler.stop()
+    outcomes = {} if scheduler.worker is None else scheduler.worker.outcomes
+    log.info("stopped in %d ms; sessions: %s", (time.monotonic() - start_s) * 1000, _counts(outcomes))
+
+
+def _counts(outcomes: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(outcomes.items())) or "none"
+
+
+async def _once(
+    memory: Memory,
+    on_evict: OnEvict | None,
+    concurrency: int,
+    stop_s: float,
+    stopping: asyncio.Event,
+    *,
+    as_json: bool,
+) -> int:
+    from redismem import strategies
+    from redismem.eviction import Eviction
+    from redismem.worker import Worker
+
+    strategy = strategies.of_settings(memory.settings)
+    worker = None if strategy is None else Worker(memory, strategy, concurrency=concurrency)
+    eviction = Eviction(memory, on_evict)
+    try:
+        done = await _unless(stopping, stop_s, worker, eviction)
+    finally:
+        if close := getattr(strategy, "aclose", None):
+            await close()
+    outcomes = {} if worker is None else dict(worker.outcomes)
+    left = await depths_of(memory)
+    good = done is not None and left.over <= 0 and not any(outcomes.get(each) for each in _NOT_WELL)
+    summaries_count, evicted_count = done or (outcomes.get("ok", 0), None)
+    if as_json:
+        counts = {"summaries_count": summaries_count, "evicted_count": evicted_count, "outcomes": outcomes}
+        print_json({"namespace": memory.keys.namespace, **counts, "left": left.document(), "good": good})
+    else:
+        _say(summaries_count, evicted_count, outcomes, left)
+    return 0 if good else 1
+
+
+async def _unless(
+    stopping: asyncio.Event, stop_s: float, worker: Worker | None, eviction: Eviction
+) -> tuple[int, int] | None:
+    """Summaries written and sessions evicted; None where it was told to stop before the end."""
+
+    async def work() -> tuple[int, int]:
+        written = 0 if worker is None else await worker.drain()
+        return written, await eviction.enforce()
+
+    working, told = asyncio.create_task(work()), asyncio.create_task(stopping.wait())
+    try:
+        await asyncio.wait((working, told), return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return await working
+        if worker is not None:
+            worker.stop()
+        eviction.stop()
+        await asyncio.wait((working,), timeout=stop_s)
+    finally:
+        for task in (working, told):
+            task.cancel()
+        await asyncio.gather(working, told, return_exceptions=True)
+    return None
+
+
+def _say(summaries_count: int, evicted_count: int | None, outcomes: Mapping[str, int], left: Depths) -> None:
+    unusual = {outcome: count for outcome, count in outcomes.items() if outcome != "ok"}
+    written = f"{summaries_count:,} {'summary' if summaries_count == 1 else 'summaries'} written"
+    print(f"{written}, {plural(evicted_count or 0, 'session')} evicted", end="")
+    print(f" ({_counts(unusual)})" if unusual else "")
+    names = ("overdue", "leased", "dead", "evictions")
+    print("left: " + ", ".join(f"{left.total(name).count:,} {name}" for name in names), end="")
+    print(f"; {left.sessions_line()}")

@@ -1,0 +1,185 @@
+"""The lane's twin for blocking callers: one call at a time on a socket, and as many sockets as threads call at once."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import hiredis
+
+from redismem.calls import Command
+from redismem.errors import ConnectionLost, ServerError
+from redismem.transport import wire
+from redismem.transport.address import Address
+
+_READ_BYTES = 64 * 1024
+_LOST = (OSError, EOFError, UnicodeError, wire.OutOfStep, hiredis.HiredisError)
+
+
+class _Socket:
+    """A connection that the server has let in. Of no more use once `exchange` has raised anything."""
+
+    def __init__(self, address: Address, until: float) -> None:
+        """Raises ServerError, ConnectionLost, OSError."""
+        self.pid = os.getpid()
+        self._reader = wire.reader()
+        self._socket = _dial(address, until)
+        try:
+            if address.greeting:
+                replies = self.exchange(wire.independent(address.greeting), len(address.greeting), until)
+                wire.let_in(wire.answers(replies))
+        except BaseException:
+            self.close()
+            raise
+
+    def exchange(self, content: bytes, reply_count: int, until: float) -> list[Any]:
+        """The replies. Raises OSError, TimeoutError, EOFError, HiredisError."""
+        self._socket.settimeout(_left_s(until))
+        self._socket.sendall(content)
+        replies: list[Any] = []
+        next_reply, nothing = self._reader.gets, wire.NOTHING
+        while True:
+            while (reply := next_reply()) is not nothing:
+                replies.append(reply)
+            if len(replies) >= reply_count:
+                break
+            self._socket.settimeout(_left_s(until))
+            received = self._socket.recv(_READ_BYTES)
+            if not received:
+                raise EOFError
+            self._reader.feed(received)
+        if len(replies) > reply_count or self._reader.has_data():
+            raise wire.OutOfStep("a reply that nobody asked for")
+        return replies
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def _left_s(until: float) -> float:
+    """Raises TimeoutError where nothing is left."""
+    left_s = until - time.monotonic()
+    if left_s <= 0:
+        raise TimeoutError
+    return left_s
+
+
+def _dial(address: Address, until: float) -> socket.socket:
+    if address.path is not None:
+        dialled = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            dialled.settimeout(_left_s(until))
+            dialled.connect(address.path)
+        except BaseException:
+            dialled.close()
+            raise
+        return dialled
+    dialled = socket.create_connection((address.host, address.port), _left_s(until))
+    try:
+        dialled.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        dialled.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if address.tls is None:
+            return dialled
+        return address.tls.wrap_socket(dialled, server_hostname=address.host)
+    except BaseException:
+        dialled.close()
+        raise
+
+
+class BlockingLane:
+    """A transport to one node, for any number of threads; of them `max_connections` call at a time, others wait.
+
+    Its methods block and never suspend. A process that forks may go on with it on both sides.
+    """
+
+    def __init__(self, address: Address, *, max_connections: int = 64) -> None:
+        self._address = address
+        self._idle: list[_Socket] = []
+        self._room = threading.BoundedSemaphore(max_connections)
+        self._is_closed = False
+
+    @classmethod
+    def from_url(cls, url: str, *, max_connections: int) -> BlockingLane:
+        """Raises InvalidSettings for a URL that cannot be used."""
+        return cls(Address.from_url(url), max_connections=max_connections)
+
+    async def run(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+        if len(commands) == 1:
+            return await self.run_each(commands, timeout_s)
+        content = wire.transaction(commands)
+        return self._call(content, len(commands) + 2, wire.transaction_answers, timeout_s)
+
+    async def run_each(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+        return self._call(wire.independent(commands), len(commands), wire.answers, timeout_s)
+
+    async def load(self, source: bytes, timeout_s: float) -> None:
+        (reply,) = await self.run([("SCRIPT", "LOAD", source)], timeout_s)
+        if isinstance(reply, ServerError):
+            raise reply
+
+    async def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)  # noqa: ASYNC251 (there is no event loop)
+
+    async def aclose(self) -> None:
+        """Closes what is idle, and the rest when its call is over. Nothing can be called afterwards."""
+        self._is_closed = True
+        self._close_idle()
+
+    def _call(
+        self, content: bytes, reply_count: int, read: Callable[[list[Any]], wire.Outcome], timeout_s: float
+    ) -> list[Any]:
+        if self._is_closed:
+            raise RuntimeError("this memory is closed")
+        until = time.monotonic() + timeout_s
+        if not self._room.acquire(timeout=timeout_s):
+            raise ConnectionLost("TimeoutError", sent=False)
+        try:
+            outcome = self._exchange(content, reply_count, read, until)
+        finally:
+            self._room.release()
+        if isinstance(outcome, list):
+            return outcome
+        raise outcome
+
+    def _exchange(
+        self, content: bytes, reply_count: int, read: Callable[[list[Any]], wire.Outcome], until: float
+    ) -> wire.Outcome:
+        try:
+            connection = self._take(until)
+        except _LOST as failure:
+            return ConnectionLost(type(failure).__name__, sent=False)
+        try:
+            outcome = read(connection.exchange(content, reply_count, until))
+        except BaseException as failure:  # KeyboardInterrupt too: the reply may still come, and would be the next one's
+            connection.close()
+            if not isinstance(failure, _LOST):
+                raise
+            self._close_idle()  # where one connection has died, the idle ones often have too
+            return ConnectionLost(type(failure).__name__)
+        self._idle.append(connection)
+        if self._is_closed:
+            self._close_idle()
+        return outcome
+
+    def _take(self, until: float) -> _Socket:
+        """An idle connection, or a new one."""
+        while self._idle:
+            try:
+                taken = self._idle.pop()
+            except IndexError:  # another thread was faster
+                break
+            if taken.pid == os.getpid():
+                return taken
+            taken.close()  # the other process' too: this one only lets go of it
+        return _Socket(self._address, until)
+
+    def _close_idle(self) -> None:
+        while self._idle:
+            try:
+                self._idle.pop().close()
+            except IndexError:
+                return

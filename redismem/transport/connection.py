@@ -1,0 +1,181 @@
+"""One socket of a lane: what was sent on it and is not answered yet, oldest first, and how the socket comes to be."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Any, cast
+
+import hiredis
+
+from redismem.errors import ConnectionLost
+from redismem.transport import wire
+from redismem.transport.address import Address
+from redismem.transport.wire import Outcome
+
+
+class Waiting:
+    """A call between its caller and the replies. Its future is done early where the caller has gone away."""
+
+    __slots__ = ("content", "deadline", "future", "is_transaction", "reply_count")
+
+    def __init__(
+        self, content: bytes, reply_count: int, is_transaction: bool, future: asyncio.Future[Outcome], deadline: float
+    ) -> None:
+        self.content = content
+        self.reply_count = reply_count
+        self.is_transaction = is_transaction
+        self.future = future
+        self.deadline = deadline
+
+    def end(self, outcome: Outcome) -> None:
+        # An error is a result too: nobody may be left to collect an exception.
+        if not self.future.done():
+            self.future.set_result(outcome)
+
+
+class Connection(asyncio.Protocol):
+    """Calls `on_room` when there may be room for more calls, and `on_lost` once, when it is of no more use."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        on_room: Callable[[], None],
+        on_lost: Callable[[Connection], None],
+    ) -> None:
+        self._loop = loop
+        self._on_room = on_room
+        self._on_lost = on_lost
+        self._reader = wire.reader()
+        self._replies: list[Any] = []
+        self._unwritten: list[bytes] = []
+        self._transport: asyncio.Transport | None = None
+        self.sent: deque[Waiting] = deque()
+        self.sent_bytes = 0
+        self.is_paused = False
+        self.advanced_at = 0.0
+        """When a call was answered last, or the first of those that wait now was sent."""
+        self.lost_reason = ""
+        """Not empty: nothing can be sent here any more."""
+        self.closed: asyncio.Future[None] = loop.create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
+        raw = transport.get_extra_info("socket")
+        if raw is not None and raw.family != socket.AF_UNIX:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self.lost_reason:
+            self._transport.abort()
+
+    def send(self, call: Waiting, now: float) -> None:
+        """Puts the call into the queue and into a write, both at once: replies can come in no other order.
+
+        A call that finds nothing before it is written at once; what comes after it in the same turn of the event loop
+        goes out together, in one write.
+        """
+        assert not self.lost_reason
+        sent = self.sent
+        if not sent:
+            self.advanced_at = now
+            if self._transport is not None:
+                self._transport.write(call.content)
+        else:
+            if not self._unwritten:
+                self._loop.call_soon(self._write)
+            self._unwritten.append(call.content)
+        sent.append(call)
+        self.sent_bytes += len(call.content)
+
+    def _write(self) -> None:
+        if self._unwritten and self._transport is not None:
+            content = b"".join(self._unwritten)
+            self._unwritten.clear()
+            self._transport.write(content)
+
+    def data_received(self, data: bytes) -> None:
+        if self.lost_reason:
+            return
+        try:
+            self._take(data)
+        except (wire.OutOfStep, hiredis.HiredisError) as broken:
+            self.lose(type(broken).__name__)
+            return
+        self._on_room()
+
+    def _take(self, data: bytes) -> None:
+        self._reader.feed(data)
+        next_reply, replies, sent, nothing = self._reader.gets, self._replies, self.sent, wire.NOTHING
+        missing_count = sent[0].reply_count - len(replies) if sent else 0
+        while (reply := next_reply()) is not nothing:
+            replies.append(reply)
+            missing_count -= 1
+            if missing_count > 0:
+                continue
+            if not sent:
+                raise wire.OutOfStep("a reply that nobody asked for")
+            call = sent[0]
+            outcome = wire.transaction_answers(replies) if call.is_transaction else wire.answers(replies)
+            self._replies = replies = []
+            sent.popleft()
+            self.sent_bytes -= len(call.content)
+            self.advanced_at = self._loop.time()
+            call.end(outcome)
+            missing_count = sent[0].reply_count if sent else 0
+        if not sent and self._reader.has_data():
+            raise wire.OutOfStep("the beginning of a reply that nobody asked for")
+
+    def pause_writing(self) -> None:
+        self.is_paused = True
+
+    def resume_writing(self) -> None:
+        self.is_paused = False
+        self._on_room()
+
+    def lose(self, reason: str) -> None:
+        """Closes at once. The outcome of all that was sent here stays unknown."""
+        if not self.lost_reason:
+            self.lost_reason = reason
+            self._unwritten.clear()
+            while self.sent:
+                self.sent.popleft().end(ConnectionLost(reason))
+            self._on_lost(self)
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        self.lose(type(error).__name__ if error else "ConnectionClosed")
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    async def greet(self, address: Address) -> None:
+        """Raises ServerError, ConnectionLost."""
+        if address.greeting:
+            content, count = wire.independent(address.greeting), len(address.greeting)
+            call = Waiting(content, count, False, self._loop.create_future(), math.inf)
+            self.send(call, self._loop.time())
+            wire.let_in(await call.future)
+        if self.lost_reason:
+            raise ConnectionLost(self.lost_reason, sent=False)
+
+
+async def connect(
+    address: Address, timeout_s: float, on_room: Callable[[], None], on_lost: Callable[[Connection], None]
+) -> Connection:
+    """A connection that the server has let in. Raises ServerError, ConnectionLost, OSError."""
+    loop = asyncio.get_running_loop()
+    connection = Connection(loop, on_room, on_lost)
+    try:
+        async with asyncio.timeout(timeout_s):
+            if address.path is not None:
+                await loop.create_unix_connection(lambda: connection, address.path)
+            else:
+                await loop.create_connection(lambda: connection, address.host, address.port, ssl=address.tls)
+            await connection.greet(address)
+    except BaseException as failure:
+        connection.lose(type(failure).__name__)
+        raise
+    return connection

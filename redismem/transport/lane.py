@@ -1,0 +1,221 @@
+"""The lane: all calls of a process to one node travel on one connection, interleaved.
+
+Whatever is called within one turn of the event loop goes out in one write. Replies come in the order of the calls, so
+the oldest call on the connection is the one that a reply belongs to: a call stays in its place until its replies are
+there, also when its caller has gone away, and nothing else takes from that queue. There is no task and no timer a call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from redismem.calls import Command
+from redismem.errors import ConnectionLost, ServerError
+from redismem.transport import wire
+from redismem.transport.address import Address
+from redismem.transport.connection import Connection, Waiting, connect
+from redismem.transport.wire import Outcome
+
+_FIRST_PAUSE_S = 0.01
+_LONGEST_PAUSE_S = 1.0
+# An event loop's clock moves in steps of a millisecond.
+_CLOCK_STEP_S = 0.001
+# Looking through thousands of calls for late ones, for each of them anew, would be all that an overloaded lane does.
+_ALARM_STEP_S = 0.01
+
+
+class Lane:
+    """A transport to one node. Connects when there is something to send, and belongs to the event loop it is used on.
+
+    At most `max_calls_count` calls and `max_bytes` of them are on their way; others wait in line, each until its own
+    time is over. Where no call is answered for `stall_s`, the connection is given up.
+    """
+
+    def __init__(
+        self, address: Address, *, stall_s: float = 1, max_calls_count: int = 4096, max_bytes: int = 32 * 1024 * 1024
+    ) -> None:
+        self._address = address
+        self._stall_s = stall_s
+        self._max_calls_count = max_calls_count
+        self._max_bytes = max_bytes
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_closed = False
+        self._start_over()
+
+    def _start_over(self) -> None:
+        self._connection: Connection | None = None
+        self._connector: asyncio.Task[None] | None = None
+        self._line: deque[Waiting] = deque()
+        self._pause_s = 0.0
+        self._lost_reason = ""
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = math.inf
+
+    @classmethod
+    def from_url(cls, url: str, *, attempt_s: float) -> Lane:
+        """Raises InvalidSettings for a URL that cannot be used."""
+        return cls(Address.from_url(url), stall_s=attempt_s)
+
+    async def run(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+        if len(commands) == 1:
+            return await self.run_each(commands, timeout_s)
+        outcome = await self._start(wire.transaction(commands), len(commands) + 2, True, timeout_s)
+        if isinstance(outcome, list):
+            return outcome
+        raise outcome
+
+    async def run_each(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+        outcome = await self._start(wire.independent(commands), len(commands), False, timeout_s)
+        if isinstance(outcome, list):
+            return outcome
+        raise outcome
+
+    async def load(self, source: bytes, timeout_s: float) -> None:
+        (reply,) = await self.run([("SCRIPT", "LOAD", source)], timeout_s)
+        if isinstance(reply, ServerError):
+            raise reply
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def aclose(self) -> None:
+        """Gives up what is on its way. Nothing can be called afterwards."""
+        self._is_closed = True
+        loop, self._loop = self._loop, None
+        if loop is not asyncio.get_running_loop():
+            return
+        connection, connector, alarm = self._connection, self._connector, self._alarm
+        self._end_line(partial(ConnectionLost, "closed", sent=False))
+        self._start_over()
+        if alarm is not None:
+            alarm.cancel()
+        if connector is not None:
+            connector.cancel()
+            await asyncio.wait([connector])
+        if connection is not None:
+            connection.lose("closed")
+            await connection.closed
+
+    def _start(
+        self, content: bytes, reply_count: int, is_transaction: bool, timeout_s: float
+    ) -> asyncio.Future[Outcome]:
+        """Sends the call, or puts it in line; the future always ends, at `timeout_s` at the latest."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._enter(loop)
+        now = loop.time()
+        call = Waiting(content, reply_count, is_transaction, loop.create_future(), now + timeout_s)
+        connection = self._connection
+        if connection is not None and not self._line and self._has_room(connection, call):
+            connection.send(call, now)
+        else:
+            self._line.append(call)
+            self._want_connection()
+        wake_at = now + min(timeout_s, self._stall_s)
+        if wake_at < self._alarm_at:
+            self._set_alarm(wake_at)
+        return call.future
+
+    def _enter(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._is_closed:
+            raise RuntimeError("this memory is closed")
+        if self._loop is not None and not self._loop.is_closed():
+            raise RuntimeError("this memory is in use on another event loop: make one for each loop")
+        self._start_over()
+        self._loop = loop
+
+    def _has_room(self, connection: Connection, call: Waiting) -> bool:
+        if connection.is_paused:
+            return False
+        sent_count = len(connection.sent)
+        fits = sent_count < self._max_calls_count and connection.sent_bytes + len(call.content) <= self._max_bytes
+        return fits or not sent_count
+
+    def _admit(self) -> None:
+        """Sends those at the head of the line, as far as there is room."""
+        connection, line = self._connection, self._line
+        if not line or connection is None or self._loop is None:
+            return
+        while line and (line[0].future.done() or self._has_room(connection, line[0])):
+            call = line.popleft()
+            if not call.future.done():
+                connection.send(call, self._loop.time())
+
+    def _forget(self, connection: Connection) -> None:
+        """It is lost; whoever is in line wants another."""
+        if connection is self._connection:
+            self._connection = None
+            self._lost_reason = connection.lost_reason
+            # All the processes that lost the same server must not come back in the same moment.
+            self._pause_s = _FIRST_PAUSE_S
+            self._want_connection()
+
+    def _end_line(self, outcome: Callable[[], ServerError | ConnectionLost]) -> None:
+        while self._line:
+            self._line.popleft().end(outcome())
+
+    def _set_alarm(self, when: float) -> None:
+        assert self._loop is not None
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_at = when
+        self._alarm = self._loop.call_at(when, self._ring)
+
+    def _ring(self) -> None:
+        """Ends the calls whose time is over. Those that were sent keep their place, and their replies are dropped."""
+        assert self._loop is not None
+        now = self._loop.time() + _CLOCK_STEP_S
+        self._alarm, self._alarm_at = None, math.inf
+        wake_at = _end_late(self._line, now, self._lost_reason or "TimeoutError", sent=False)
+        self._line = deque(call for call in self._line if not call.future.done())
+        connection = self._connection
+        if connection is not None and connection.sent:
+            wake_at = min(wake_at, _end_late(connection.sent, now, "TimeoutError", sent=True))
+            stalled_at = connection.advanced_at + self._stall_s
+            if stalled_at <= now:
+                connection.lose("StalledConnection")
+            else:
+                wake_at = min(wake_at, stalled_at)
+        if wake_at < self._alarm_at:
+            self._set_alarm(max(wake_at, now + _ALARM_STEP_S))
+
+    def _want_connection(self) -> None:
+        """Starts to connect where there is a line and no connection."""
+        is_connecting = self._connector is not None and not self._connector.done()
+        if self._line and self._connection is None and not is_connecting and self._loop is not None:
+            self._connector = self._loop.create_task(self._connect())
+
+    async def _connect(self) -> None:
+        """Connects, again and again as long as somebody waits for it."""
+        while any(not call.future.done() for call in self._line):
+            await asyncio.sleep(random.uniform(0, self._pause_s))
+            self._pause_s = min(_LONGEST_PAUSE_S, max(_FIRST_PAUSE_S, self._pause_s * 2))
+            try:
+                self._connection = await connect(self._address, self._stall_s, self._admit, self._forget)
+            except ServerError as refused:
+                self._end_line(partial(ServerError, refused.word, refused.text))
+            except ConnectionLost as failure:
+                self._lost_reason = failure.reason
+            except (OSError, UnicodeError) as failure:
+                self._lost_reason = type(failure).__name__
+            else:
+                self._pause_s, self._lost_reason = 0.0, ""
+                self._admit()
+                return
+
+
+def _end_late(calls: deque[Waiting], now: float, reason: str, *, sent: bool) -> float:
+    """Ends those whose deadline is over. Gives the earliest deadline of the others."""
+    earliest = math.inf
+    for call in calls:
+        if call.deadline <= now:
+            call.end(ConnectionLost(reason, sent=sent))
+        elif not call.future.done():
+            earliest = min(earliest, call.deadline)
+    return earliest

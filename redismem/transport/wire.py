@@ -1,0 +1,92 @@
+"""Calls as bytes, and what comes back as replies; the same for a lane and a blocking one. No I/O.
+
+One call is some bytes and a number of replies to them, in order. A transaction of n commands has n + 2: +OK, +QUEUED
+for each command, then the replies of all of them in one array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import hiredis
+
+from redismem.calls import Command
+from redismem.errors import ConnectionLost, ServerError
+
+Outcome = list[Any] | ServerError | ConnectionLost
+
+NOTHING = object()
+"""What a reader gives where no whole reply has come yet. (Its own default is False, which is also a RESP3 reply.)"""
+
+# hiredis' own types know only commands of one word.
+_pack: Callable[[Command], bytes] = hiredis.pack_command  # type: ignore[assignment]
+_MULTI = _pack(("MULTI",))
+_EXEC = _pack(("EXEC",))
+# Said to a new connection, whatever it asks, before it is closed: nothing has been run.
+_CROWDED = "ERR max number of clients reached"
+# EXEC's own refusal names what really stood in the way behind these words.
+_BECAUSE = "Transaction discarded because of: "
+
+
+class OutOfStep(Exception):
+    """A reply that cannot be the answer to what was sent: the connection is of no use any more."""
+
+
+def server_error(text: str) -> ServerError:
+    """An error reply, its word and its text; without the arguments that an unknown command is answered with."""
+    return ServerError(text.partition(" ")[0], text.partition(", with args beginning with")[0])
+
+
+def reader() -> hiredis.Reader:
+    """Error replies come out as ServerError, replies as bytes, int, list, dict, None …, or NOTHING."""
+    return hiredis.Reader(replyError=server_error, notEnoughData=NOTHING)
+
+
+def transaction(commands: Sequence[Command]) -> bytes:
+    """All of them or none, in one MULTI/EXEC."""
+    return b"".join((_MULTI, *map(_pack, commands), _EXEC))
+
+
+def independent(commands: Sequence[Command]) -> bytes:
+    return b"".join(map(_pack, commands))
+
+
+def answers(replies: list[Any]) -> Outcome:
+    """The replies to independent commands. Raises OutOfStep."""
+    for reply in replies:
+        if type(reply) is hiredis.PushNotification:
+            raise OutOfStep("a message that nobody asked for")
+    first = replies[0]
+    return ConnectionLost(_CROWDED, sent=False) if _is_crowded(first) else replies
+
+
+def transaction_answers(replies: list[Any]) -> Outcome:
+    """One reply a command, or why there is none: the first command that was refused, else EXEC. Raises OutOfStep."""
+    executed = replies[-1]
+    if type(executed) is list and replies[:-1] == _accepted(len(executed)):
+        return executed
+    if not isinstance(executed, ServerError):
+        raise OutOfStep("a transaction was answered with something else")
+    refused = next(reply for reply in replies if isinstance(reply, ServerError))
+    if _is_crowded(refused):
+        return ConnectionLost(_CROWDED, sent=False)
+    reason = refused.text.partition(_BECAUSE)[2]
+    return server_error(reason) if reason else refused
+
+
+@cache
+def _accepted(count: int) -> list[bytes]:
+    return [b"OK", *[b"QUEUED"] * count]
+
+
+def _is_crowded(reply: Any) -> bool:
+    return isinstance(reply, ServerError) and reply.text == _CROWDED
+
+
+def let_in(outcome: Outcome) -> None:
+    """Raises the error that a greeting was answered with: NOAUTH, WRONGPASS, NOPERM …, or that none came."""
+    for reply in outcome if isinstance(outcome, list) else [outcome]:
+        if isinstance(reply, ServerError | ConnectionLost):
+            raise reply

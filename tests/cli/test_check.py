@@ -1,0 +1,109 @@
+"""check: sound sessions pass, each kind of damage is found and named, and nothing is written."""
+
+import json
+
+import pytest
+import redis
+
+import redismem.blocking
+from redismem import Settings
+
+SECRET = "the text of a message"
+
+
+@pytest.fixture
+def memory(redis_server, namespace):
+    with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace, settings=Settings(shards=4)) as memory:
+        yield memory
+
+
+@pytest.fixture(autouse=True)
+def four_shards(monkeypatch):
+    monkeypatch.setenv("REDISMEM_SHARDS", "4")
+
+
+@pytest.fixture
+def raw(redis_server):
+    with redis.Redis.from_url(redis_server.url) as raw:
+        yield raw
+
+
+@pytest.fixture
+def filled(command, memory, here):
+    """Forty sessions: some with summaries, some overdue, one with state alone."""
+    for number in range(20):
+        memory.session(f"old-{number}").append(*({"role": "user", "content": f"{SECRET} {n}"} for n in range(12)))
+    assert command("worker", "--once", *here).code == 0
+    for number in range(19):
+        memory.session(f"new-{number}").append(*({"role": "user", "content": f"{SECRET} {n}"} for n in range(12)))
+    memory.session("state").merge({"a": 1})
+    return memory
+
+
+def test_sound_sessions(command, filled, here):
+    ran = command("check", *here)
+    assert (ran.code, ran.err) == (0, "")
+    assert "40 sessions checked" in ran.out
+    assert "all of it agrees" in ran.out
+    document = command("check", "--json", *here).document
+    assert (document["sessions_count"], document["violations_count"], document["good"]) == (40, 0, True)
+
+
+def spoil(raw, memory, what):
+    keys = memory.keys.session("old-7")
+    return {
+        "I1": lambda: raw.rpop(keys.messages),
+        "I3": lambda: raw.zadd(keys.shard.dead, {"old-7": 1}),
+        "I4": lambda: (
+            raw.zrem(memory.keys.session("new-7").shard.overdue, "new-7"),
+            raw.hdel(memory.keys.session("new-7").state, "queued"),
+        ),
+        "I7": lambda: raw.hset(keys.state, "summaries_count", 2),
+        "I8": lambda: raw.persist(keys.messages),
+        "I10": lambda: raw.hincrby(keys.state, "tokens", 1),
+        "I12": lambda: raw.zrem(keys.shard.active, "old-7"),
+    }[what]()
+
+
+@pytest.mark.parametrize("rule", ["I1", "I3", "I4", "I7", "I8", "I10", "I12"])
+def test_damage_is_found_and_named_and_left_as_it_is(command, filled, raw, here, namespace, rule):
+    spoil(raw, filled, rule)
+    if rule == "I12":  # a session that no index names cannot be found; one that a queue still names can
+        raw.zadd(filled.keys.session("old-7").shard.evictions, {"old-7": 1})
+    before = {key: raw.dump(key) for key in raw.scan_iter(match=f"rm:{{{namespace}*", count=1000)}
+    ran = command("check", "--json", *here)
+    document = ran.document
+    assert (ran.code, document["good"]) == (1, False)
+    broken = "new-7" if rule == "I4" else "old-7"
+    assert {violation["session_id"] for violation in document["violations"]} == {broken}
+    assert rule in {violation["invariant"] for violation in document["violations"]}
+    assert SECRET not in json.dumps(document)
+    ran = command("check", *here)
+    assert ran.code == 1
+    assert max(map(len, ran.out.splitlines())) <= 80
+    assert f"{rule} " in ran.out
+    assert broken in ran.out
+    assert "in 1 session" in ran.out
+    assert {key: raw.dump(key) for key in raw.scan_iter(match=f"rm:{{{namespace}*", count=1000)} == before
+
+
+def test_bytes_that_cannot_be_read_are_a_violation_and_stay_where_they_are(command, filled, raw, here):
+    keys = filled.keys.session("new-3")
+    raw.lset(keys.messages, 2, b"\xc1garbage")
+    raw.delete(filled.keys.session("new-4").state)
+    raw.set(filled.keys.session("new-4").state, "a string")
+    ran = command("check", "--json", *here)
+    found = {violation["session_id"]: violation["invariant"] for violation in ran.document["violations"]}
+    assert found == {"new-3": "I1", "new-4": "I1"}
+    assert raw.lindex(keys.messages, 2) == b"\xc1garbage"
+
+
+def test_only_the_first_ones_are_listed_and_all_are_counted(command, filled, raw, here):
+    for number in range(19):
+        raw.hincrby(filled.keys.session(f"new-{number}").state, "tokens", 1)
+    ran = command("check", "--limit", 5, *here)
+    assert ran.out.count("I10") == 5
+    assert "and 14 more" in ran.out
+    assert "19 violations, in 19 sessions" in ran.out
+    document = command("check", "--limit", 5, "--json", *here).document
+    assert (document["violations_count"], len(document["violations"])) == (19, 5)

@@ -1,0 +1,98 @@
+"""dead: sessions that no summary could be written for are listed, tried again, or left alone; none is ever lost."""
+
+import re
+
+import pytest
+from models.provider_server import ProviderServer
+
+import redismem.blocking
+from redismem.keys import session_hash
+
+SECRET = "the text of a message"
+COUNT = 3
+
+
+@pytest.fixture
+def memory(redis_server, namespace):
+    with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
+        yield memory
+
+
+@pytest.fixture
+def dead(command, memory, here, monkeypatch):
+    """Sessions whose model answered that it never will."""
+    for number in range(COUNT):
+        memory.session(f"s-{number}").append(*({"role": "user", "content": f"{SECRET} {n}"} for n in range(12)))
+    with ProviderServer() as server, monkeypatch.context() as patch:
+        server.mode = "401"
+        patch.setenv("REDISMEM_MODEL_PROVIDER", "openai")
+        patch.setenv("REDISMEM_MODEL", "some-model")
+        patch.setenv("REDISMEM_MODEL_API_KEY", "canary-key")
+        patch.setenv("REDISMEM_MODEL_BASE_URL", server.base_url)
+        patch.setenv("REDISMEM_MODEL_ALLOW_HTTP", "true")
+        ran = command("worker", "--once", "--json", *here)
+    assert (ran.code, ran.document["good"]) == (1, False)
+    assert ran.document["outcomes"] == {"dead": COUNT}
+    assert ran.document["left"]["queues"]["dead"]["count"] == COUNT
+    assert SECRET not in ran.err
+    assert "canary" not in ran.err
+    return [f"s-{number}" for number in range(COUNT)]
+
+
+def test_the_list_names_sessions_as_operators_and_as_logs_do(command, dead, here):
+    ran = command("dead", "list", *here)
+    assert (ran.code, ran.err) == (0, "")
+    assert max(map(len, ran.out.splitlines())) <= 80
+    for session_id in dead:
+        assert re.search(rf"^{session_id} +{session_hash(session_id)} .* ago +12 +in 2\d h", ran.out, re.MULTILINE)
+    assert f"{COUNT} dead sessions" in ran.out
+    assert SECRET not in ran.out
+    found = command("dead", "list", "--json", *here).document
+    assert (found["count"], {row["session_id"] for row in found["sessions"]}) == (COUNT, set(dead))
+    assert {row["queued"] for row in found["sessions"]} == {"dead"}
+    one = command("dead", "list", "--json", "--limit", 1, *here).document
+    assert (one["count"], len(one["sessions"])) == (COUNT, 1)
+
+
+def test_retry_of_one_then_a_worker_that_can(command, dead, memory, here):
+    ran = command("dead", "retry", "s-1", "--json", *here)
+    assert (ran.code, ran.document["retried"], ran.document["not_dead"]) == (0, ["s-1"], [])
+    assert memory.session("s-1").info().queued == "overdue"
+    assert memory.session("s-0").info().queued == "dead"
+    assert command("worker", "--once", *here).code == 0
+    assert [(each.first_seq, each.last_seq) for each in memory.session("s-1").read().summaries] == [(1, 6)]
+    assert len(memory.session("s-0").read().messages) == 12
+
+
+def test_retry_of_all(command, dead, memory, here):
+    ran = command("dead", "retry", "--all", *here)
+    assert (ran.code, ran.err) == (0, "")
+    assert f"{COUNT} sessions overdue again" in ran.out
+    ran = command("worker", "--once", "--json", *here)
+    assert (ran.code, ran.document["summaries_count"]) == (0, COUNT)
+    assert command("check", *here).code == 0
+
+
+def test_drop_leaves_the_messages_until_the_next_one(command, dead, memory, here):
+    ran = command("dead", "drop", "s-0", "s-2", *here)
+    assert (ran.code, ran.err) == (0, "")
+    assert "2 sessions off the list" in ran.out
+    assert command("check", *here).code == 0
+    session = memory.session("s-0")
+    assert (session.info().queued, len(session.messages())) == (None, 12)
+    session.append({"role": "user", "content": "again"})
+    assert session.info().queued == "overdue"
+    assert command("dead", "drop", "--all", "--json", *here).document["dropped"] == ["s-1"]
+    assert command("dead", "list", "--json", *here).document["count"] == 0
+
+
+def test_a_session_that_is_not_on_the_list_is_named(command, dead, here):
+    ran = command("dead", "retry", "s-0", "unknown", *here)
+    assert ran.code == 1
+    assert "1 session overdue again" in ran.out
+    assert ran.err == "redismem: session unknown is not on the list\n"
+
+
+def test_nothing_dead_is_fine(command, here):
+    assert command("dead", "retry", "--all", *here).code == 0
+    assert "0 dead sessions" in command("dead", "list", *here).out

@@ -1,0 +1,167 @@
+"""queues and watch: numbers that are true, and nothing changed by looking."""
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+import redis
+from cli.running import finished, started
+
+import redismem.blocking
+from redismem import Settings
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def memory(redis_server, namespace):
+    settings = Settings(shards=4)
+    with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace, settings=settings) as memory:
+        yield memory
+
+
+@pytest.fixture(autouse=True)
+def four_shards(monkeypatch):
+    monkeypatch.setenv("REDISMEM_SHARDS", "4")
+
+
+@pytest.fixture
+def raw(redis_server):
+    with redis.Redis.from_url(redis_server.url) as raw:
+        yield raw
+
+
+def now_ms(raw) -> int:
+    seconds, micros = raw.time()
+    return seconds * 1000 + micros // 1000
+
+
+@pytest.fixture
+def filled(memory, raw):
+    """Entries as the scripts would make them: the queues are looked at, not worked off."""
+    for number in range(7):
+        memory.session(f"s-{number}").append({"role": "user", "content": "x"})
+    now = now_ms(raw)
+    shards = memory.keys.shards()
+    raw.zadd(shards[0].overdue, {"a": now - 5_000, "b": now - 1_000})
+    raw.zadd(shards[2].overdue, {"c": now - HOUR_MS * 3})
+    raw.zadd(shards[1].leased, {"d": now + HOUR_MS * 4})
+    raw.zadd(shards[3].dead, {"e": now - HOUR_MS * 5})
+    raw.zadd(shards[3].evictions, {"f": now - HOUR_MS * 6})
+    return now
+
+
+def test_queues_for_people(command, filled, here, monkeypatch):
+    monkeypatch.setenv("REDISMEM_MAX_SESSIONS", "5")
+    ran = command("queues", *here)
+    assert (ran.code, ran.err) == (0, "")
+    for line in (
+        r"overdue +3 +oldest waits 3 h",
+        r"leased +1 +next runs out in 4 h",
+        r"dead +1 +oldest died 5 h ago",
+        r"evictions +1 +oldest waits 6 h",
+        r"sessions +7 +of 5: 2 over the limit",
+    ):
+        assert re.search(line, ran.out), line
+
+
+def test_queues_as_a_document(command, filled, here):
+    found = command("queues", "--shards", "--json", *here).document
+    assert {name: queue["count"] for name, queue in found["queues"].items()} == {
+        "overdue": 3,
+        "leased": 1,
+        "dead": 1,
+        "evictions": 1,
+    }
+    assert found["queues"]["overdue"]["first_ms"] == filled - HOUR_MS * 3
+    assert (found["sessions"], found["max_sessions"], found["over"]) == (7, 1000, 0)
+    assert [shard["overdue"]["count"] for shard in found["shards"]] == [2, 0, 1, 0]
+    assert sum(shard["active"]["count"] for shard in found["shards"]) == 7
+    assert "shards" not in command("queues", "--json", *here).document
+
+
+def test_queues_shard_by_shard(command, filled, memory, here):
+    ran = command("queues", "--shards", *here)
+    assert max(map(len, ran.out.splitlines())) <= 80
+    rows = {line.split()[0]: line.split() for line in ran.out.splitlines() if re.match(r" +0\d ", line)}
+    assert rows["00"][2] == "2"
+    assert rows["03"][-2:] == ["1", "1"]
+    assert re.search(r"\d shards? of 4 hold nothing", ran.out)
+
+
+def test_a_lease_that_ran_out_and_a_session_that_is_tried_later(command, memory, raw, here):
+    memory.session("s").append({"role": "user", "content": "x"})
+    now = now_ms(raw)
+    raw.zadd(memory.keys.shards()[0].leased, {"a": now - 60_000 * 3})
+    raw.zadd(memory.keys.shards()[0].overdue, {"b": now + HOUR_MS * 4})
+    out = command("queues", *here).out
+    assert "ran out 3 min ago" in out
+    assert "next try in 4 h" in out
+
+
+def test_looking_at_a_new_namespace_writes_nothing(command, redis_server, raw, here, namespace):
+    for words in (["queues"], ["watch", "--count", "1"], ["dead", "list"], ["check"], ["sessions"]):
+        assert command(*words, *here).code == 0
+    assert list(raw.scan_iter(match=f"rm:{{{namespace}*", count=1000)) == []
+
+
+def test_an_embedded_store_is_empty_and_says_so(command):
+    for words in (["queues", "--json"], ["watch", "--count", "1", "--json"], ["dead", "list", "--json"]):
+        ran = command(*words)
+        assert ran.code == 0
+        assert "embedded" in ran.err
+        assert json.loads(ran.out)
+
+
+def test_watch_in_a_pipe_is_a_line_a_look(command, filled, here):
+    ran = command("watch", "--count", 3, "--every-s", 0.01, *here)
+    assert (ran.code, ran.err) == (0, "")
+    lines = [dict(word.split("=") for word in line.split()) for line in ran.out.splitlines()]
+    assert len(lines) == 3
+    assert all(
+        (line["overdue"], line["leased"], line["dead"], line["sessions"]) == ("3", "1", "1", "7") for line in lines
+    )
+    assert float(lines[0]["oldest_wait_s"]) >= 3 * 3600
+    assert "overdue_per_s" not in lines[0]
+    assert (lines[1]["overdue_per_s"], lines[1]["given_per_s"]) == ("0.0", "0.0")
+
+
+def test_watch_sees_what_changes_and_ends_when_told(memory, raw, here):
+    with started("watch", "--every-s", "0.05", "--json", *here) as running:
+        first = json.loads(running.stdout.readline())
+        assert first["sessions"] == 0
+        for number in range(20):
+            memory.session(f"s-{number}").append({"role": "user", "content": "x"})
+        rates = []
+        while (line := json.loads(running.stdout.readline()))["sessions"] < 20:
+            rates.append(line.get("given_per_s", 0))
+        rates.append(line["given_per_s"])
+        assert max(rates) > 0
+        running.send_signal(signal.SIGINT)
+        ran = finished(running)
+    assert (ran.code, ran.err) == (0, "")
+
+
+def test_watch_on_a_terminal_is_a_picture_that_renews_itself(filled, here):
+    controller, terminal = pty.openpty()
+    env = os.environ | {"TERM": "xterm-256color", "COLUMNS": "80"}
+    command = [sys.executable, "-m", "redismem", "watch", "--count", "3", "--every-s", "0.05", *here]
+    with subprocess.Popen(command, env=env, stdout=terminal, stderr=terminal) as running:
+        os.close(terminal)
+        printed = b""
+        while True:
+            try:
+                piece = os.read(controller, 65536)
+            except OSError:  # the other end is closed
+                break
+            printed += piece
+    os.close(controller)
+    assert running.returncode == 0
+    assert b"\x1b[1A" in printed  # up again, over the last picture
+    assert printed.count(b"overdue") >= 3
+    assert b"oldest died 5 h ago" in printed

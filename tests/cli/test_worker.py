@@ -1,0 +1,256 @@
+"""The worker: what it writes, what it evicts, and how it stops with work in hand."""
+
+import json
+import signal
+import time
+
+import pytest
+from cli.running import Between, finished, started, wait_for_line
+from models.provider_server import ProviderServer
+
+import redismem.blocking
+from redismem.keys import session_hash
+from redismem.scripts import load
+
+SECRET = "the text of a message"
+
+
+@pytest.fixture
+def memory(redis_server, namespace):
+    with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
+        yield memory
+
+
+@pytest.fixture
+def overdue(memory):
+    """Sessions that wait for a summary."""
+    names = [f"s-{number}" for number in range(5)]
+    for name in names:
+        memory.session(name).append(*({"role": "user", "content": f"{SECRET} {n}."} for n in range(12)))
+    return names
+
+
+@pytest.fixture
+def model():
+    """A provider that hangs until it is released."""
+    with ProviderServer() as server:
+        server.mode = "hang"
+        yield server
+
+
+@pytest.fixture
+def by_model(model):
+    """The environment of a worker that asks it."""
+    return {
+        "REDISMEM_MODEL_PROVIDER": "openai",
+        "REDISMEM_MODEL": "some-model",
+        "REDISMEM_MODEL_API_KEY": "canary-key",
+        "REDISMEM_MODEL_BASE_URL": model.base_url,
+        "REDISMEM_MODEL_ALLOW_HTTP": "true",
+        "REDISMEM_TICK_S": "0.05",
+    }
+
+
+def covered(memory, name: str) -> list[tuple[int, int]]:
+    """The summaries' ranges; and no message of the window is missing."""
+    context = memory.session(name).read()
+    assert [each.seq for each in context.messages] == list(range(context.first_seq, context.total_messages + 1))
+    return [(each.first_seq, each.last_seq) for each in context.summaries]
+
+
+def until(true, deadline_s: float = 20) -> None:
+    """Looks again and again until it is so."""
+    end_s = time.monotonic() + deadline_s
+    while not true():
+        assert time.monotonic() < end_s
+        time.sleep(0.005)  # between two looks at a condition that has a deadline
+
+
+def test_once_summarises_all_that_is_due(command, overdue, memory, here):
+    memory.session("short").append({"role": "user", "content": "x"})
+    ran = command("worker", "--once", *here)
+    assert ran.code == 0
+    assert "5 summaries written, 0 sessions evicted" in ran.out
+    assert "left: 0 overdue, 0 leased, 0 dead, 0 evictions; 6 sessions" in ran.out
+    assert [covered(memory, name) for name in overdue] == [[(1, 6)]] * 5
+    assert all(session_hash(name) in ran.err for name in overdue)
+    assert SECRET not in ran.err + ran.out
+    assert command("check", *here).code == 0
+    again = command("worker", "--once", "--json", *here)
+    assert (again.code, again.document["summaries_count"], again.err) == (0, 0, "")
+
+
+@pytest.mark.parametrize(("strategy", "left"), [("trim", 6), ("none", 12)])
+def test_once_with_another_strategy(command, overdue, memory, here, strategy, left):
+    assert command("worker", "--once", "--strategy", strategy, *here).code == 0
+    context = memory.session("s-1").read()
+    assert (context.summaries, len(context.messages)) == ([], left)
+
+
+def test_once_enforces_the_limit_and_hands_over_the_transcripts(command, overdue, memory, here, monkeypatch, tmp_path):
+    monkeypatch.setenv("REDISMEM_MAX_SESSIONS", "3")
+    file = tmp_path / "evicted.jsonl"
+    ran = command("worker", "--once", "--json", "--on-evict-file", file, *here)
+    assert (ran.code, ran.document["evicted_count"], ran.document["left"]["sessions"]) == (0, 2, 3)
+    evicted = {row["session_id"]: row for row in map(json.loads, file.read_text().splitlines())}
+    assert set(evicted) == {"s-0", "s-1"}
+    assert [message["content"] for message in evicted["s-0"]["messages"]] == [f"{SECRET} {n}." for n in range(6, 12)]
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert memory.count() == 3
+
+
+@pytest.mark.parametrize("kind", ["folder", "device", "link to a device"])
+def test_a_file_that_cannot_hold_transcripts_is_refused(command, here, tmp_path, kind):
+    (tmp_path / "link to a device").symlink_to("/dev/full")
+    path = {"folder": tmp_path, "device": "/dev/full"}.get(kind, tmp_path / kind)
+    ran = command("worker", "--once", "--on-evict-file", path, *here)
+    assert ran.code == 2
+    assert "is not a file that can be written" in ran.complaint
+
+
+class EvictsNothing(Between):
+    async def run(self, commands, timeout_s):
+        if commands[0][0] == "EVALSHA" and commands[0][1] == load("evict").sha:
+            raise ConnectionResetError
+        return await self._inner.run(commands, timeout_s)
+
+
+def test_a_limit_that_could_not_be_enforced_is_not_well(command, intercept, overdue, here, monkeypatch):
+    monkeypatch.setenv("REDISMEM_MAX_SESSIONS", "3")
+    intercept(EvictsNothing)
+    ran = command("worker", "--once", *here)
+    assert ran.code == 1
+    assert "5 summaries written, 0 sessions evicted" in ran.out
+    assert "2 evictions; 5 sessions, 2 over the limit of 3" in ran.out
+
+
+def test_an_embedded_store_has_nothing_for_a_worker(command):
+    for words in (["worker"], ["worker", "--once"]):
+        ran = command(*words)
+        assert ran.code == 2
+        assert "a worker needs a store that others use too" in ran.complaint
+
+
+def test_settings_that_name_no_model_are_one_line(command, here, monkeypatch):
+    monkeypatch.setenv("REDISMEM_MODEL_PROVIDER", "openai")
+    for words in (["worker"], ["worker", "--once"]):
+        ran = command(*words, *here)
+        assert (ran.code, ran.out) == (2, "")
+        assert "REDISMEM_MODEL" in ran.err.splitlines()[-1]
+
+
+class RunsFull(Between):
+    """Takes no commits."""
+
+    async def run(self, commands, timeout_s):
+        if commands[0][0] == "EVALSHA" and commands[0][1] == load("commit").sha:
+            raise ConnectionResetError("a reason that quotes the text of a message")
+        return await self._inner.run(commands, timeout_s)
+
+
+def test_an_error_of_one_session_is_logged_by_its_kind(command, intercept, overdue, here):
+    intercept(RunsFull)
+    ran = command("worker", "--once", *here)
+    assert ran.code == 1
+    assert "ConnectionResetError" in ran.err
+    assert SECRET not in ran.err + ran.out
+    assert "(5 unavailable)" in ran.out
+
+
+def test_a_worker_that_runs_summarises_what_comes_and_ends_when_told(memory, here):
+    with started("worker", "--json", *here, REDISMEM_TICK_S="0.05") as running:
+        first = json.loads(running.stderr.readline())
+        assert "started on redis://" in first["message"]
+        for name in ("a", "b"):
+            memory.session(name).append(*({"role": "user", "content": f"{SECRET} {n}"} for n in range(12)))
+        until(lambda: covered(memory, "a") == covered(memory, "b") == [(1, 6)])
+        running.send_signal(signal.SIGTERM)
+        ran = finished(running)
+    assert (ran.code, ran.out) == (0, "")
+    lines = [json.loads(line) for line in ran.err.splitlines()]
+    assert {line["session"] for line in lines if "session" in line} == {session_hash("a"), session_hash("b")}
+    assert all({"time", "level", "logger", "message"} <= set(line) for line in lines)
+    assert all(isinstance(line["ms"], int) for line in lines if "session" in line)
+    assert "2 ok" in lines[-1]["message"]
+    assert SECRET not in ran.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_work_in_hand_is_given_back_when_it_takes_too_long(command, overdue, memory, model, by_model, here, number):
+    with started("worker", "--stop-s", "0.2", *here, **by_model) as running:
+        model.wait_for_asked(len(overdue))
+        assert memory.session("s-0").info().queued == "leased"
+        running.send_signal(number)
+        ran = finished(running, 10)
+    assert ran.code == 0
+    assert "told to stop" in ran.err
+    assert "stopped in" in ran.err
+    assert SECRET not in ran.err
+    assert {memory.session(name).info().queued for name in overdue} == {"overdue"}  # no lease to wait for
+    assert [covered(memory, name) for name in overdue] == [[]] * 5
+    done = command("worker", "--once", "--json", *here)
+    assert (done.code, done.document["summaries_count"]) == (0, 5)
+    assert [covered(memory, name) for name in overdue] == [[(1, 6)]] * 5
+    assert command("check", *here).code == 0
+
+
+def test_work_in_hand_is_finished_where_there_is_time(overdue, memory, model, by_model, here):
+    with started("worker", "--stop-s", "20", "--concurrency", "3", *here, **by_model) as running:
+        model.wait_for_asked(3)
+        running.send_signal(signal.SIGTERM)
+        wait_for_line(running.stderr, "told to stop")
+        model.release()
+        ran = finished(running, 15)
+    assert ran.code == 0
+    assert len(model.asked) == 3  # nothing more was taken up
+    assert sorted(len(covered(memory, name)) for name in overdue) == [0, 0, 1, 1, 1]
+    assert "3 ok" in ran.err
+
+
+def test_a_second_signal_ends_it_at_once_and_the_lease_runs_out(command, overdue, memory, model, by_model, here):
+    environment = by_model | {"REDISMEM_LEASE_S": "0.3"}
+    with started("worker", "--stop-s", "60", *here, **environment) as running:
+        model.wait_for_asked(len(overdue))
+        running.send_signal(signal.SIGTERM)
+        wait_for_line(running.stderr, "told to stop")
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(10) == -signal.SIGTERM
+    written = []
+
+    def all_written() -> bool:
+        written.append(command("worker", "--once", "--json", *here).document["summaries_count"])
+        return sum(written) == 5
+
+    until(all_written)
+    assert [covered(memory, name) for name in overdue] == [[(1, 6)]] * 5
+
+
+def test_once_stops_too_when_told(overdue, memory, model, by_model, here):
+    with started("worker", "--once", "--json", "--stop-s", "0.2", *here, **by_model) as running:
+        model.wait_for_asked(len(overdue))
+        running.send_signal(signal.SIGTERM)
+        ran = finished(running, 10)
+    assert (ran.code, ran.document["good"], ran.document["evicted_count"]) == (1, False, None)
+    assert {memory.session(name).info().queued for name in overdue} == {"overdue"}
+
+
+def test_a_frozen_worker_holds_nobody_up(command, overdue, memory, model, by_model, here):
+    """Its lease runs out, another does the work; when it wakes up, what it has is refused."""
+    environment = by_model | {"REDISMEM_LEASE_S": "0.3"}
+    with started("worker", *here, **environment) as frozen:
+        model.wait_for_asked(len(overdue))
+        frozen.send_signal(signal.SIGSTOP)
+        written = []
+
+        def all_written() -> bool:
+            written.append(command("worker", "--once", "--json", *here).document["summaries_count"])
+            return sum(written) == 5
+
+        until(all_written)
+        model.release()
+        frozen.send_signal(signal.SIGCONT)
+        wait_for_line(frozen.stderr, "fenced")
+        frozen.send_signal(signal.SIGTERM)
+        assert finished(frozen).code == 0
+    assert [covered(memory, name) for name in overdue] == [[(1, 6)]] * 5
+    assert command("check", *here).code == 0

@@ -1,0 +1,53 @@
+"""requeue.lua, raw."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from queue_scripts import RELEASE, changed_fields, claimed, overdue, queues
+from raw_scripts import NOW_MS, Scripts
+
+LATER_MS = NOW_MS + 50
+AGAIN: dict[str, Any] = {"now_ms": LATER_MS, "again": 1}
+
+
+async def dead(lua: Scripts) -> None:
+    await claimed(lua)
+    assert await lua.run("release", **RELEASE | {"max_attempts": 1}) == b"dead"
+
+
+async def test_a_dead_session_is_tried_again_from_the_first_attempt(lua: Scripts) -> None:
+    await dead(lua)
+    before = await lua.fields()
+    assert await lua.run("requeue", **AGAIN) == 1
+    assert await queues(lua) == {"overdue": {b"s": LATER_MS}}
+    assert await changed_fields(lua, before) == {b"queued": b"overdue", b"attempts": None}
+
+
+async def test_a_dropped_one_rests_until_its_next_message(lua: Scripts) -> None:
+    await dead(lua)
+    before = await lua.fields()
+    assert await lua.run("requeue", **AGAIN | {"again": 0}) == 1
+    assert await queues(lua) == {}
+    assert await changed_fields(lua, before) == {b"queued": None, b"attempts": None, b"dropped_seq": b"6"}
+    await lua.append("7", token=b"token..7", now_ms=LATER_MS + 1)
+    assert await queues(lua) == {"overdue": {b"s": LATER_MS + 1}}
+
+
+@pytest.mark.parametrize("again", [0, 1])
+@pytest.mark.parametrize("where", ["overdue", "leased", "nowhere"])
+async def test_what_is_not_dead_is_left(lua: Scripts, where: str, again: int) -> None:
+    if where != "nowhere":
+        await (overdue(lua) if where == "overdue" else claimed(lua))
+    before = await lua.everything()
+    assert await lua.run("requeue", **AGAIN | {"again": again}) == 0
+    assert await lua.everything() == before
+
+
+@pytest.mark.parametrize("again", [0, 1])
+async def test_a_session_that_is_gone_leaves_the_list(lua: Scripts, again: int) -> None:
+    await lua.raw.zadd(lua.key("dead"), {"s": 1, "other": 2})
+    assert await lua.run("requeue", **AGAIN | {"again": again}) == 1
+    assert await queues(lua) == {"dead": {b"other": 2}}
+    assert await lua.raw.exists(lua.key("state")) == 0

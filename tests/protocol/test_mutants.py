@@ -1,0 +1,56 @@
+"""The machine against scripts that are broken on purpose."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+import pytest
+import redis
+from hypothesis import HealthCheck, Phase, Verbosity, settings
+from hypothesis.errors import Flaky
+from hypothesis.stateful import run_state_machine_as_test
+from protocol.machine import Machine
+from protocol.mutants import MUTANTS, Mutant
+from redis_server import RedisServer
+
+from redismem import RedismemError, scripts
+
+UNTIL_CAUGHT = settings(
+    max_examples=1000,
+    stateful_step_count=20,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.generate],
+    report_multiple_bugs=False,
+    verbosity=Verbosity.quiet,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+class Unkilled(Machine):
+    restarts_limit = 0
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[type[Machine]]:
+    server = RedisServer(tmp_path_factory.mktemp("mutants")).start()
+    Unkilled.server = server
+    yield Unkilled
+    server.stop()
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=[f"{mutant.script}: {mutant.fault}" for mutant in MUTANTS])
+def test_a_broken_script_is_noticed(mutant: Mutant, machine: type[Machine], monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = {name: scripts.load(name) for name in scripts.names()}
+    source = sound[mutant.script].source.decode()
+    assert source.count(mutant.sound) == 1, "the fault would not be seeded"
+    broken = source.replace(mutant.sound, mutant.broken).encode()
+    sha = hashlib.sha1(broken).hexdigest().encode()
+    faulty = sound | {mutant.script: scripts.Script(mutant.script, broken, sha)}
+    monkeypatch.setattr(scripts, "load", faulty.__getitem__)
+    with redis.Redis(port=machine.server.port) as client:
+        assert client.script_load(broken) == sha.decode(), "a script it must be all the same"
+    with pytest.raises((AssertionError, RedismemError, Flaky)):
+        run_state_machine_as_test(machine, settings=UNTIL_CAUGHT)

@@ -1,0 +1,74 @@
+"""The machine against the scripts as they are: some seconds of it, or `MODEL_SECONDS` of it (`make model`)."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis.stateful import run_state_machine_as_test
+from protocol.actions import volume
+from protocol.machine import Machine
+from redis_server import RedisServer
+
+SECONDS = float(os.environ.get("MODEL_SECONDS", "0"))
+SEED = int(os.environ.get("MODEL_SEED", random.SystemRandom().randrange(1_000_000)))
+OUTCOMES = {
+    "claim": ["job", "none", "notdue", "leased", "gone", "noop", "dead"],
+    "commit": ["ok", "already", "gone", "fenced", "stale"],
+    "release": ["ok", "dead", "fenced"],
+    **{
+        script: ["True", "False"]
+        for script in ("extend", "requeue", "choose", "hold", "evict", "prune", "touch", "clear", "late clear")
+    },
+}
+
+
+@pytest.fixture
+def server(tmp_path: str) -> Iterator[RedisServer]:
+    # Written before each reply, so that a killed server has lost nothing that it had acknowledged; `everysec` may put
+    # a write off while the disk is slow.
+    server = RedisServer(tmp_path, aof=True, options=("--appendfsync", "no", "--auto-aof-rewrite-min-size", "8mb"))  # type: ignore[arg-type]
+    yield server.start()
+    server.stop()
+
+
+def play(examples: int, steps: int, number: int) -> None:
+    """Raises what the machine finds, shrunk."""
+    run_state_machine_as_test(
+        seed(number)(Machine),
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=steps,
+            deadline=None,
+            database=None,
+            phases=[Phase.generate, Phase.shrink],
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+@pytest.mark.timeout(SECONDS * 1.5 + 300)
+def test_no_order_of_events_breaks_the_protocol(server: RedisServer, capsys: pytest.CaptureFixture[str]) -> None:
+    Machine.server = server
+    volume.clear()
+    started = time.monotonic()
+    number = SEED
+    while True:
+        play(500 if SECONDS else 120, 50 if SECONDS else 25, number)
+        seconds = time.monotonic() - started
+        if seconds >= SECONDS:
+            break
+        number += 1
+    with capsys.disabled():
+        sys.stdout.write(
+            f"\nmodel check: {volume['examples']} examples, {volume['steps']} checked steps, {volume['calls']} calls, "
+            f"{volume['restarts']} restarts after kill -9, {seconds:.0f} s, seeds {SEED} to {number}\n"
+        )
+    reached = {f"{script} {outcome}" for script, outcomes in OUTCOMES.items() for outcome in outcomes}
+    assert reached <= set(volume), "an outcome that was never met says nothing"
+    assert volume["restarts"]

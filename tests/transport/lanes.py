@@ -1,0 +1,63 @@
+"""What the tests of the lane share."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from redismem.transport.address import Address
+from redismem.transport.lane import Lane
+
+
+@contextlib.asynccontextmanager
+async def lane_to(port: int, **options: Any) -> AsyncIterator[Lane]:
+    lane = Lane(Address("127.0.0.1", port), **options)
+    try:
+        yield lane
+    finally:
+        await lane.aclose()
+
+
+async def until(condition: Callable[[], object], deadline_s: float = 10) -> None:
+    """Turns of the loop until the condition holds."""
+    end = time.monotonic() + deadline_s
+    while not condition():
+        assert time.monotonic() < end, "it did not come to be in time"
+        await asyncio.sleep(0.001)  # between two looks at a condition that has a deadline
+
+
+async def connection_number(lane: Lane) -> int:
+    (number,) = await lane.run([("CLIENT", "ID")], 5)
+    return int(number)
+
+
+class SilentServer:
+    """Keeps what it is sent; says what it is told to say."""
+
+    def __init__(self) -> None:
+        self.received = b""
+        self.connections: list[asyncio.StreamWriter] = []
+        self.reads = True
+
+    async def __aenter__(self) -> SilentServer:
+        self._listener = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=1)
+        self.port = int(self._listener.sockets[0].getsockname()[1])
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._listener.close()
+        for writer in self.connections:
+            writer.transport.abort()
+        await asyncio.sleep(0)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections.append(writer)
+        with contextlib.suppress(OSError, asyncio.CancelledError):
+            while self.reads and (chunk := await reader.read(1 << 16)):
+                self.received += chunk
+
+    def say(self, words: bytes) -> None:
+        self.connections[-1].write(words)

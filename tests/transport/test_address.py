@@ -1,0 +1,166 @@
+"""URLs, and being let in: users, databases, unix sockets, TLS; the same for the lane and its blocking twin."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from transport.servers import PASSWORD, GuardedServer, TlsServer
+
+from redismem.errors import ConnectionLost, InvalidSettings, ServerError
+from redismem.transport import Transport
+from redismem.transport.address import Address
+from redismem.transport.blocking_lane import BlockingLane
+from redismem.transport.lane import Lane
+
+SECRET = quote(PASSWORD, safe="")
+Connect = Callable[[str], Transport]
+
+
+@pytest.fixture(params=["lane", "blocking"])
+def connect(request: pytest.FixtureRequest) -> Connect:
+    if request.param == "lane":
+        return lambda url: Lane.from_url(url, attempt_s=5)
+    return lambda url: BlockingLane.from_url(url, max_connections=2)
+
+
+async def asked(transport: Transport, *command: str) -> Any:
+    try:
+        (reply,) = await transport.run([command], 5)
+        if isinstance(reply, ServerError):
+            raise reply
+        return reply
+    finally:
+        await transport.aclose()
+
+
+async def client_info(transport: Transport) -> dict[str, str]:
+    """What the server knows of the connection."""
+    told: bytes = await asked(transport, "CLIENT", "INFO")
+    return dict(word.split("=", 1) for word in told.decode().split())
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("redis://", Address()),
+        ("redis://h:1/2", Address("h", 1, greeting=(("SELECT", 2),))),
+        ("redis://h?db=3", Address("h", greeting=(("SELECT", 3),))),
+        ("redis://[::1]:7", Address("::1", 7)),
+        ("redis://:a%3Ab@h", Address("h", greeting=(("AUTH", "a:b"),))),
+        ("redis://u:p@h/0", Address("h", greeting=(("AUTH", "u", "p"),))),
+        ("redis://h?protocol=3", Address("h", greeting=(("HELLO", "3"),))),
+        ("redis://:p@h?protocol=3", Address("h", greeting=(("HELLO", "3", "AUTH", "default", "p"),))),
+        (
+            "unix://u:p@/a/b.sock?db=1&client_name=n",
+            Address(path="/a/b.sock", greeting=(("AUTH", "u", "p"), ("CLIENT", "SETNAME", "n"), ("SELECT", 1))),
+        ),
+    ],
+)
+def test_what_a_url_says(url: str, expected: Address) -> None:
+    assert Address.from_url(url) == expected
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://u:secret@h",
+        "redis://:secret@h:99999",
+        "redis://:secret@h?db=secret",
+        "redis://:secret@h?protocol=4",
+        "redis://:secret@h?decode_responses=secret",
+        "redis://:secret@h?ssl_ca_certs=secret",
+        "rediss://:secret@h?ssl_cert_reqs=secret",
+        "rediss://:secret@h?ssl_ca_certs=/nowhere/ca.crt",
+    ],
+)
+def test_a_url_that_cannot_be_used_is_refused_without_repeating_it(url: str) -> None:
+    with pytest.raises(InvalidSettings) as refused:
+        Address.from_url(url)
+    assert "secret" not in str(refused.value)
+
+
+def test_tls_checks_certificate_and_name_unless_told_otherwise() -> None:
+    checks = Address.from_url("rediss://h").tls
+    assert checks is not None
+    assert (checks.verify_mode, checks.check_hostname) == (ssl.CERT_REQUIRED, True)
+    lax = Address.from_url("rediss://h?ssl_cert_reqs=none").tls
+    assert lax is not None
+    assert (lax.verify_mode, lax.check_hostname) == (ssl.CERT_NONE, False)
+    assert SECRET not in repr(Address.from_url(f"redis://:{SECRET}@h"))
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+@pytest.mark.parametrize("user", ["", "app"])
+async def test_a_user_is_let_in(guarded: GuardedServer, connect: Connect, user: str, protocol: int) -> None:
+    url = f"redis://{user}:{SECRET}@127.0.0.1:{guarded.port}/3?protocol={protocol}&client_name=shop"
+    known = await client_info(connect(url))
+    assert (known["user"], known["db"], known["name"]) == (user or "default", "3", "shop")
+    assert known["resp"] == str(protocol)
+
+
+async def test_over_a_unix_socket(guarded: GuardedServer, connect: Connect) -> None:
+    known = await client_info(connect(f"unix://app:{SECRET}@{guarded.socket_path}?db=5"))
+    assert (known["user"], known["db"]) == ("app", "5")
+    assert known["laddr"].startswith(str(guarded.socket_path))
+
+
+@pytest.mark.parametrize(
+    ("login", "word"), [("", "NOAUTH"), (":wrong@", "WRONGPASS"), (f"nobody:{SECRET}@", "WRONGPASS")]
+)
+async def test_who_is_not_let_in_hears_why(guarded: GuardedServer, connect: Connect, login: str, word: str) -> None:
+    for protocol in (2, 3):
+        with pytest.raises(ServerError) as refused:
+            await asked(connect(f"redis://{login}127.0.0.1:{guarded.port}/0?protocol={protocol}"), "PING")
+        assert refused.value.word == word
+        assert PASSWORD not in str(refused.value)
+
+
+async def test_a_transaction_that_is_not_allowed_says_so(guarded: GuardedServer, connect: Connect) -> None:
+    transport = connect(f"redis://reader:{SECRET}@127.0.0.1:{guarded.port}/0")
+    with pytest.raises(ServerError) as refused:
+        await transport.run([("GET", "a"), ("SET", "a", 1), ("GET", "a")], 5)
+    assert refused.value.word == "NOPERM"
+    assert await transport.run([("GET", "a")], 5) == [None]
+    await transport.aclose()
+
+
+def tls_url(server: TlsServer, host: str = "127.0.0.1", **options: str | Path) -> str:
+    return f"rediss://{host}:{server.tls_port}/0?" + "&".join(f"ssl_{key}={value}" for key, value in options.items())
+
+
+@pytest.fixture
+def client_certificate(certificates: Path) -> dict[str, str | Path]:
+    return {"certfile": certificates / "node.crt", "keyfile": certificates / "node.key"}
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_over_tls(
+    tls_server: TlsServer, connect: Connect, certificates: Path, client_certificate: dict[str, Any], host: str
+) -> None:
+    authority = certificates / "ca.crt"
+    big = "x" * 300_000
+    assert await asked(connect(tls_url(tls_server, host, ca_certs=authority, **client_certificate)), "ECHO", big) == (
+        big.encode()
+    )
+    assert await asked(connect(tls_url(tls_server, host, cert_reqs="none", **client_certificate)), "PING") == b"PONG"
+
+
+async def test_tls_refuses_strangers(
+    tls_server: TlsServer, connect: Connect, certificates: Path, client_certificate: dict[str, Any]
+) -> None:
+    authority = certificates / "ca.crt"
+    for url, why in [
+        (tls_url(tls_server, **client_certificate), "SSLCertVerificationError"),
+        (tls_url(tls_server, "127.0.0.2", ca_certs=authority, **client_certificate), "Connection|SSL"),
+        (tls_url(tls_server, ca_certs=authority), "."),
+        (f"redis://127.0.0.1:{tls_server.tls_port}", "."),
+    ]:
+        transport = connect(url)
+        with pytest.raises(ConnectionLost, match=why):
+            await transport.run([("PING",)], 0.5)
+        await transport.aclose()

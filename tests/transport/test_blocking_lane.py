@@ -1,0 +1,233 @@
+"""The blocking lane: threads that share sockets, broken connections, signals, forks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from proxy import How, Proxy
+from redis_server import RedisServer
+
+from redismem import Memory, Settings, StoreUnavailable
+from redismem.blocking import Memory as BlockingMemory
+from redismem.errors import ConnectionLost
+from redismem.transport.address import Address
+from redismem.transport.blocking_lane import BlockingLane
+
+
+def finish(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Runs it to its end, which its first step must be."""
+    with pytest.raises(StopIteration) as stop:
+        coroutine.send(None)
+    return stop.value.value
+
+
+def lane_to(port: int, max_connections: int = 4) -> BlockingLane:
+    return BlockingLane(Address("127.0.0.1", port), max_connections=max_connections)
+
+
+@pytest.fixture
+def lane(redis_server: RedisServer) -> Iterator[BlockingLane]:
+    lane = lane_to(redis_server.port)
+    yield lane
+    finish(lane.aclose())
+
+
+def ask(lane: BlockingLane, word: str) -> None:
+    assert finish(lane.run([("ECHO", word)], 5)) == [word.encode()]
+
+
+def in_threads(*works: Any) -> None:
+    """Runs them at once. Raises the first failure."""
+    failures: list[BaseException] = []
+
+    def guarded(work: Any) -> None:
+        try:
+            work()
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=guarded, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+@pytest.mark.parametrize("how", ["reset", "close", "half_close", "truncate", "freeze", "swallow"])
+async def test_a_broken_connection_fails_its_call_and_no_later_one(how: How, redis_server: RedisServer) -> None:
+    async with Proxy(redis_server.port) as proxy:
+        lane = lane_to(proxy.port)
+
+        def talk() -> None:
+            ask(lane, "warm")
+            proxy.break_next(how)
+            with pytest.raises(ConnectionLost) as lost:
+                finish(lane.run([("ECHO", "a"), ("ECHO", "b")], 0.2))
+            assert lost.value.sent
+            ask(lane, "later")
+
+        await asyncio.to_thread(talk)
+        assert proxy.connections_count == 2
+        await lane.aclose()
+
+
+@pytest.mark.parametrize("how", ["reset", "close", "half_close", "truncate", "freeze", "swallow"])
+async def test_an_append_whose_reply_is_lost_is_stored_once(
+    how: How, redis_server: RedisServer, namespace: str
+) -> None:
+    async with Proxy(redis_server.port) as proxy:
+
+        def talk() -> None:
+            twin = Memory(lane_to(proxy.port), namespace, Settings(deadline_s=20, attempt_s=0.2))
+            with BlockingMemory(twin) as memory:
+                session = memory.session("one")
+                for text in "abcd":
+                    proxy.break_next(how, 2)
+                    context = session.append_and_read({"role": "user", "content": text})
+                assert [message.content for message in context.messages] == list("abcd")
+
+        await asyncio.to_thread(talk)
+        assert proxy.connections_count > 4
+
+
+async def test_replies_a_byte_at_a_time_are_the_same(redis_server: RedisServer, namespace: str) -> None:
+    async with Proxy(redis_server.port) as proxy:
+
+        def talk() -> None:
+            with BlockingMemory(Memory(lane_to(proxy.port), namespace, Settings())) as memory:
+                session = memory.session("one")
+                session.append({"role": "user", "content": "a"})
+                proxy.break_next("split")
+                context = session.append_and_read({"role": "user", "content": "b"})
+                assert [message.content for message in context.messages] == ["a", "b"]
+
+        await asyncio.to_thread(talk)
+        assert proxy.connections_count == 1
+
+
+async def test_threads_take_turns_on_a_few_connections(redis_server: RedisServer) -> None:
+    async with Proxy(redis_server.port) as proxy:
+        lane = lane_to(proxy.port, max_connections=3)
+
+        def talk(at: int) -> None:
+            for turn in range(20):
+                ask(lane, f"{at}-{turn}")
+
+        await asyncio.to_thread(in_threads, *(lambda at=at: talk(at) for at in range(16)))
+        assert 1 <= proxy.connections_count <= 3
+        await lane.aclose()
+
+
+def test_who_waits_too_long_for_a_connection_has_sent_nothing(redis_server: RedisServer, namespace: str) -> None:
+    lane = lane_to(redis_server.port, max_connections=1)
+    blocked = threading.Thread(target=lambda: finish(lane.run([("BLPOP", namespace, 5)], 10)))
+    blocked.start()
+    lost = None
+    while lost is None or lost.sent:  # until the other thread has the connection
+        with contextlib.suppress(TimeoutError):
+            try:
+                finish(lane.run([("RPUSH", f"{namespace}-other", "a")], 0.05))
+            except ConnectionLost as failure:
+                lost = failure
+    assert lost.reason == "TimeoutError"
+    other = lane_to(redis_server.port)
+    finish(other.run([("RPUSH", namespace, "go on")], 5))
+    blocked.join()
+    ask(lane, "free again")
+    finish(lane.aclose())
+    finish(other.aclose())
+
+
+def test_an_interrupted_call_leaves_no_reply_for_the_next(lane: BlockingLane, namespace: str) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        ask(lane, "warm")
+        timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            lane.run([("BLPOP", namespace, 0.3)], 5).send(None)
+        timer.join()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    ask(lane, "next")
+
+
+def test_connections_that_died_while_idle_cost_one_attempt(tmp_path: Path, namespace: str) -> None:
+    server = RedisServer(tmp_path).start()
+    lane = lane_to(server.port)
+    gate = threading.Barrier(4)
+
+    def hold() -> None:
+        gate.wait()
+        finish(lane.run([("BLPOP", namespace, 0.1)], 5))
+
+    in_threads(hold, hold, hold, hold)
+    server.kill()
+    server.start()
+    try:
+        with pytest.raises(ConnectionLost):
+            ask(lane, "dead")
+        ask(lane, "new")
+    finally:
+        finish(lane.aclose())
+        server.stop()
+
+
+FORKING = """
+import asyncio, os, sys
+from redismem.transport.blocking_lane import BlockingLane
+
+def ask(word):
+    try:
+        lane.run([("ECHO", word), ("CLIENT", "ID")], 5).send(None)
+    except StopIteration as stop:
+        echoed, number = stop.value
+        assert echoed == word.encode()
+        return number
+
+lane = BlockingLane.from_url(sys.argv[1], max_connections=1)
+number = ask("before")
+child = os.fork()
+for turn in range(200):
+    assert (ask(f"{child}-{turn}") == number) == bool(child)
+if not child:
+    os._exit(0)
+_, status = os.waitpid(child, 0)
+print("child", status)
+"""
+
+
+def test_both_sides_of_a_fork_go_on_with_connections_of_their_own(redis_server: RedisServer) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORKING, redis_server.url], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (done.stdout, done.stderr) == ("child 0\n", "")
+
+
+def test_a_closed_lane_takes_no_more(redis_server: RedisServer) -> None:
+    lane = BlockingLane.from_url(redis_server.url, max_connections=1)
+    ask(lane, "a")
+    finish(lane.aclose())
+    with pytest.raises(RuntimeError, match="closed"):
+        lane.run([("PING",)], 5).send(None)
+
+
+def test_the_memory_says_that_the_store_is_away(namespace: str) -> None:
+    lane = lane_to(1)
+    with pytest.raises(StoreUnavailable):
+        BlockingMemory(Memory(lane, namespace, Settings(deadline_s=0.1, attempt_s=0.1))).ping()

@@ -1,0 +1,232 @@
+"""What every transport must do, whatever carries it: one suite over all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import socket
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from redis_server import RedisServer, free_port
+
+from redismem import Memory, Settings
+from redismem.blocking import Memory as BlockingMemory
+from redismem.calls import Command
+from redismem.errors import ConnectionLost, ServerError, StoreUnavailable
+from redismem.transport import Transport, embedded
+from redismem.transport.blocking_lane import BlockingLane
+from redismem.transport.lane import Lane
+from redismem.transport.redis_py import BlockingRedisPy, RedisPy
+
+OVER_A_SOCKET: dict[str, Callable[[str], Transport]] = {
+    "redis-py": lambda url: RedisPy.from_url(url, max_connections=16, attempt_s=1),
+    "redis-py blocking": lambda url: BlockingRedisPy.from_url(url, max_connections=16, attempt_s=0.2),
+    "lane": lambda url: Lane.from_url(url, attempt_s=1),
+    "lane RESP3": lambda url: Lane.from_url(f"{url}?protocol=3", attempt_s=1),
+    "lane blocking": lambda url: BlockingLane.from_url(url, max_connections=16),
+    "lane blocking RESP3": lambda url: BlockingLane.from_url(f"{url}?protocol=3", max_connections=16),
+}
+EMBEDDED: dict[str, Callable[[], Transport]] = {
+    "embedded": embedded.embedded,
+    "embedded blocking": embedded.blocking_embedded,
+}
+ALL = [*OVER_A_SOCKET, *EMBEDDED]
+
+
+@contextlib.asynccontextmanager
+async def to(name: str, url: str) -> AsyncIterator[Transport]:
+    transport = OVER_A_SOCKET[name](url) if name in OVER_A_SOCKET else EMBEDDED[name]()
+    try:
+        yield transport
+    finally:
+        await transport.aclose()
+
+
+@pytest.fixture(params=ALL)
+async def transport(request: pytest.FixtureRequest) -> AsyncIterator[Transport]:
+    url = ""
+    if request.param in OVER_A_SOCKET:
+        url = request.getfixturevalue("redis_server").url
+    async with to(request.param, url) as transport:
+        yield transport
+
+
+@pytest.fixture
+def silent_url() -> Iterator[str]:
+    """A port that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"redis://127.0.0.1:{listener.getsockname()[1]}/0"
+
+
+async def outcome(transport: Transport, commands: Sequence[Command]) -> Any:
+    """The first error, in place or raised, else the replies."""
+    try:
+        replies = await transport.run(commands, 5)
+    except ServerError as error:
+        return error
+    return next((reply for reply in replies if isinstance(reply, ServerError)), replies)
+
+
+async def test_one_command_has_one_reply(transport: Transport, namespace: str) -> None:
+    assert await transport.run([("SET", namespace, b"a")], 5) in ([b"OK"], [True])
+    assert await transport.run([("GET", namespace)], 5) == [b"a"]
+    assert await transport.run([("GET", f"{namespace}-missing")], 5) == [None]
+
+
+@pytest.mark.parametrize("value", [b"", b"\r\n", bytes(range(256)), b"$3\r\nabc\r\n" * 200_000], ids=len)
+async def test_bytes_pass_through_as_they_are(transport: Transport, namespace: str, value: bytes) -> None:
+    replies = await transport.run([("RPUSH", namespace, value, b"-"), ("LRANGE", namespace, 0, -1)], 5)
+    assert replies == [2, [value, b"-"]]
+
+
+async def test_several_commands_are_answered_in_order(transport: Transport, namespace: str) -> None:
+    commands = [("RPUSH", namespace, "a", b"b", 3), ("LRANGE", namespace, 0, -1), ("LLEN", namespace), ("EXISTS", "no")]
+    assert await transport.run(commands, 5) == [3, [b"a", b"b", b"3"], 3, 0]
+
+
+async def test_an_error_stands_in_its_place_and_the_others_are_run(transport: Transport, namespace: str) -> None:
+    commands = [("SET", namespace, 1), ("RPUSH", namespace, 1), ("INCR", namespace)]
+    for send in (transport.run, transport.run_each):
+        _, error, counted = await send(commands, 5)
+        assert isinstance(error, ServerError)
+        assert error.word == "WRONGTYPE"
+        assert counted == 2
+
+
+async def test_nothing_is_run_where_one_command_is_refused_beforehand(transport: Transport, namespace: str) -> None:
+    with pytest.raises(ServerError):
+        await transport.run([("SET", namespace, 1), ("RPUSH", namespace), ("INCR", namespace)], 5)
+    assert await transport.run([("EXISTS", namespace)], 5) == [0]
+
+
+async def test_independent_commands_are_all_answered(transport: Transport, namespace: str) -> None:
+    many = [("SET", f"{namespace}-{at}", at) for at in range(100)]
+    await transport.run_each(many, 5)
+    found = await transport.run_each([("GET", command[1]) for command in many], 5)
+    assert found == [b"%d" % at for at in range(100)]
+
+
+async def test_a_refused_command_raises_or_stands_in_its_place(transport: Transport, namespace: str) -> None:
+    await transport.run([("SET", namespace, 1)], 5)
+    error = await outcome(transport, [("RPUSH", namespace, 1)])
+    assert (error.word, str(error).split()[0]) == ("WRONGTYPE", "WRONGTYPE")
+
+
+async def test_a_script_is_known_once_it_is_loaded(transport: Transport, namespace: str) -> None:
+    source = b"return {ARGV[1], '%s'}" % namespace.encode()
+    sha = hashlib.sha1(source, usedforsecurity=False).hexdigest().encode()
+    unknown = await outcome(transport, [("EVALSHA", sha, 1, namespace, "a")])
+    assert unknown.word == "NOSCRIPT"
+    unknown = await outcome(transport, [("EVALSHA", sha, 1, namespace, "a"), ("EXISTS", namespace)])
+    assert unknown.word == "NOSCRIPT"
+    await transport.load(source, 5)
+    replies = await transport.run([("EVALSHA", sha, 1, namespace, "a"), ("EXISTS", namespace)], 5)
+    assert replies == [[b"a", namespace.encode()], 0]
+
+
+@pytest.mark.parametrize("name", OVER_A_SOCKET)  # the embedded store compiles a script when it is called
+async def test_a_script_that_cannot_be_loaded_is_an_error(name: str, redis_server: RedisServer) -> None:
+    async with to(name, redis_server.url) as transport:
+        with pytest.raises(ServerError):
+            await transport.load(b"this is no Lua", 5)
+
+
+@pytest.mark.parametrize("name", OVER_A_SOCKET)
+async def test_no_answer_in_time_is_a_lost_connection(name: str, silent_url: str) -> None:
+    async with to(name, silent_url) as transport:
+        with pytest.raises(ConnectionLost):
+            await transport.run([("PING",)], 0.05)
+        with pytest.raises(ConnectionLost):
+            await transport.run_each([("PING",), ("PING",)], 0.05)
+
+
+@pytest.mark.parametrize("name", OVER_A_SOCKET)
+async def test_nobody_there_is_a_lost_connection(name: str) -> None:
+    async with to(name, f"redis://127.0.0.1:{free_port()}/0") as transport:
+        with pytest.raises(ConnectionLost, match="Connect"):
+            await transport.run([("PING",)], 0.05)
+
+
+@pytest.mark.parametrize("name", OVER_A_SOCKET)
+async def test_a_late_reply_is_given_to_nobody_else(name: str, redis_server: RedisServer, namespace: str) -> None:
+    async with to(name, redis_server.url) as transport:
+        with pytest.raises(ConnectionLost):
+            await transport.run([("BLPOP", namespace, 0.3)], 0.05)
+        assert await transport.run([("ECHO", "next")], 5) == [b"next"]
+        assert await transport.run([("ECHO", "a"), ("ECHO", "b")], 5) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("name", OVER_A_SOCKET)
+async def test_a_connection_that_the_server_closed_is_replaced(name: str, redis_server: RedisServer) -> None:
+    async with to(name, redis_server.url) as transport:
+        (number,) = await transport.run([("CLIENT", "ID")], 5)
+        async with to("lane", redis_server.url) as other:
+            await other.run([("CLIENT", "KILL", "ID", number)], 5)
+        replies = None
+        while replies is None:
+            with contextlib.suppress(ConnectionLost):
+                replies = await transport.run([("CLIENT", "ID")], 5)
+        assert replies != [number]
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if "blocking" not in name])
+async def test_each_of_many_callers_has_its_own_reply(name: str, redis_server: RedisServer) -> None:
+    async with to(name, redis_server.url) as transport:
+
+        async def call(at: int) -> None:
+            for turn in range(10):
+                first, second = f"{at}-{turn}".encode(), f"{turn}-{at}".encode()
+                assert await transport.run([("ECHO", first), ("ECHO", second)], 5) == [first, second]
+                assert await transport.run([("ECHO", first)], 5) == [first]
+
+        await asyncio.gather(*map(call, range(50)))
+
+
+@pytest.mark.parametrize("name", [name for name in OVER_A_SOCKET if "blocking" in name])
+def test_each_of_many_threads_has_its_own_reply(name: str, redis_server: RedisServer, namespace: str) -> None:
+    failures: list[BaseException] = []
+    with BlockingMemory(Memory(OVER_A_SOCKET[name](redis_server.url), namespace, Settings())) as memory:
+
+        def talk(at: int) -> None:
+            try:
+                session = memory.session(f"thread-{at}")
+                for turn in range(20):
+                    context = session.append_and_read({"role": "user", "content": f"{at}-{turn}"})
+                    assert [m.content for m in context.messages] == [f"{at}-{seq}" for seq in range(turn + 1)]
+            except BaseException as failure:
+                failures.append(failure)
+
+        threads = [threading.Thread(target=talk, args=(at,)) for at in range(24)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert failures == []
+
+
+async def test_a_memory_lives_on_it(transport: Transport, namespace: str) -> None:
+    memory = Memory(transport, namespace, Settings(deadline_s=5))
+    session = memory.session("one")
+    receipt = await session.append({"role": "user", "content": "a"}, merge={"x": [1]}, id="first")
+    again = await session.append({"role": "user", "content": "a"}, merge={"x": [1]}, id="first")
+    assert (receipt.last_seq, again.last_seq, again.duplicate) == (1, 1, True)
+    context = await session.append_and_read({"role": "assistant", "content": "b"})
+    assert [message.content for message in context.messages] == ["a", "b"]
+    assert context.state.params == {"x": [1]}
+    assert [message.content for message in await session.messages()] == ["a", "b"]
+    assert [entry.session_id for entry in (await memory.sessions()).sessions] == ["one"]
+    assert await memory.count() == 1
+    assert await session.clear()
+    assert not await session.exists()
+
+
+@pytest.mark.parametrize("name", OVER_A_SOCKET)
+async def test_a_memory_says_when_its_store_is_away(name: str, namespace: str) -> None:
+    async with to(name, f"redis://127.0.0.1:{free_port()}/0") as transport:
+        memory = Memory(transport, namespace, Settings(deadline_s=0.2, attempt_s=0.1))
+        with pytest.raises(StoreUnavailable):
+            await memory.session("one").append({"role": "user", "content": "a"})

@@ -1,0 +1,122 @@
+"""Bytes into replies, cut anywhere, in order or out of step. No socket."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from redismem.calls import Command
+from redismem.errors import ConnectionLost, ServerError
+from redismem.transport import wire
+from redismem.transport.connection import Connection, Waiting
+
+CONVERSATION: list[tuple[list[Command], bytes, Any]] = [
+    ([("GET", "a")], b"$5\r\n\r\n+OK\r\n", [b"\r\n+OK"]),
+    (
+        [("HGETALL", "a"), ("LRANGE", "b", 0, -1)],
+        b"+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n*0\r\n*1\r\n$1\r\nx\r\n",
+        [[], [b"x"]],
+    ),
+    ([("GET", "a"), ("GET", "b")], b"+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n$-1\r\n-OOM no\r\n", [None, "OOM"]),
+    ([("GET", "a"), ("GET", "b")], b"+OK\r\n-MOVED 1 h:1\r\n+QUEUED\r\n-EXECABORT previous\r\n", "MOVED"),
+    ([("INCR", "a")], b":12\r\n", [12]),
+]
+
+
+def plain(outcome: Any) -> Any:
+    """Errors as their words."""
+    if isinstance(outcome, list):
+        return [plain(reply) for reply in outcome]
+    return outcome.word if isinstance(outcome, ServerError) else outcome
+
+
+def feed(loop: asyncio.AbstractEventLoop, pieces: list[bytes]) -> tuple[list[Any], Connection]:
+    """What a connection on which the conversation was sent makes of these pieces of the answer."""
+    connection = Connection(loop, lambda: None, lambda _: None)
+    calls = []
+    for commands, _, _ in CONVERSATION:
+        several = len(commands) > 1
+        content = wire.transaction(commands) if several else wire.independent(commands)
+        count = len(commands) + 2 * several
+        call = Waiting(content, count, several, loop.create_future(), 0)
+        connection.send(call, 0)
+        calls.append(call)
+    for piece in pieces:
+        connection.data_received(piece)
+    return [plain(call.future.result()) for call in calls if call.future.done()], connection
+
+
+async def test_replies_may_be_cut_at_every_byte() -> None:
+    loop = asyncio.get_running_loop()
+    answer = b"".join(reply for _, reply, _ in CONVERSATION)
+    expected = [outcome for _, _, outcome in CONVERSATION]
+    for cut in range(len(answer) + 1):
+        found, connection = feed(loop, [answer[:cut], answer[cut:]])
+        assert found == expected, cut
+        assert (len(connection.sent), connection.sent_bytes) == (0, 0)
+    found, _ = feed(loop, [answer[at : at + 1] for at in range(len(answer))])
+    assert found == expected
+
+
+async def test_an_answer_that_ends_too_early_is_given_to_nobody() -> None:
+    loop = asyncio.get_running_loop()
+    answer = b"".join(reply for _, reply, _ in CONVERSATION)
+    expected = [outcome for _, _, outcome in CONVERSATION]
+    for cut in range(len(answer)):
+        found, connection = feed(loop, [answer[:cut]])
+        assert found == expected[: len(found)]
+        unanswered = list(connection.sent)
+        connection.connection_lost(None)
+        assert len(found) + len(unanswered) == len(expected)
+        assert all(isinstance(call.future.result(), ConnectionLost) for call in unanswered)
+
+
+@pytest.mark.parametrize("shift", [b"+OK\r\n", b":1\r\n", b"+QUEUED\r\n", b"*0\r\n", b"$1\r\nx\r\n"])
+async def test_a_transaction_out_of_step_ends_the_connection(shift: bytes) -> None:
+    """One reply too many: the call it is mistaken for may be any, the next transaction notices."""
+    loop = asyncio.get_running_loop()
+    found, connection = feed(loop, [shift, *(reply for _, reply, _ in CONVERSATION)])
+    assert connection.lost_reason == "OutOfStep"
+    assert len(found) == len(CONVERSATION)
+    assert isinstance(found[1], ConnectionLost)
+
+
+@pytest.mark.parametrize("send", [wire.answers, wire.transaction_answers])
+def test_a_crowded_server_has_run_nothing(send: Any) -> None:
+    crowded = wire.server_error("ERR max number of clients reached")
+    outcome = send([crowded])
+    assert isinstance(outcome, ConnectionLost)
+    assert not outcome.sent
+
+
+@pytest.mark.parametrize(
+    ("texts", "word"),
+    [
+        (["ERR unknown command 'X', with args beginning with: 'my' 'text'", "EXECABORT previous errors"], "ERR"),
+        (["EXECABORT Transaction discarded because of: NOREPLICAS Not enough good replicas."], "NOREPLICAS"),
+        (["EXECABORT Transaction discarded because of previous errors."], "EXECABORT"),
+        (["NOAUTH Authentication required."] * 3, "NOAUTH"),
+    ],
+)
+def test_what_stopped_a_transaction_is_its_error(texts: list[str], word: str) -> None:
+    outcome = wire.transaction_answers([b"OK", b"QUEUED", *map(wire.server_error, texts)])
+    assert isinstance(outcome, ServerError)
+    assert outcome.word == word
+    assert "my" not in outcome.text
+
+
+@pytest.mark.parametrize(
+    "replies",
+    [
+        [b"QUEUED", b"QUEUED", b"QUEUED", [1, 2]],
+        [b"OK", b"QUEUED", 7, [1, 2]],
+        [b"OK", b"QUEUED", b"QUEUED", [1]],
+        [b"OK", b"QUEUED", b"QUEUED", None],
+        [[1, 2], b"OK", b"QUEUED", b"QUEUED"],
+    ],
+)
+def test_an_answer_that_is_not_to_this_transaction_is_noticed(replies: list[Any]) -> None:
+    with pytest.raises(wire.OutOfStep):
+        wire.transaction_answers(replies)
