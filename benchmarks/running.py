@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 
 from benchmarks.measuring import URL_VARIABLE, Server, event_loop_name, own_server
 from redismem import Memory, Settings
-from redismem.transport.lane import Lane
 from redismem.transport.redis_py import RedisPy
 
 T = TypeVar("T")
@@ -73,8 +72,8 @@ def load() -> str:
 
 
 def over_lane(url: str, namespace: str, settings: Settings | None = None) -> Memory:
-    settings = settings or Settings()
-    return Memory(Lane.from_url(url, attempt_s=settings.attempt_s), namespace, settings)
+    """What `connect` makes of a URL."""
+    return Memory.connect(url, namespace=namespace, settings=settings)
 
 
 def over_redis_py(url: str, namespace: str, concurrency: int) -> Memory:

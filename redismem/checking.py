@@ -28,7 +28,7 @@ from redismem.memory import Memory
 from redismem.messages import Message
 from redismem.settings import Settings
 
-_PAGE_COUNT = 500
+_PAGE_COUNT = 200
 _TOGETHER_COUNT = 16
 _QUEUES = ("overdue", "leased", "dead")
 _INDEXES = ("active", *_QUEUES, "evictions")

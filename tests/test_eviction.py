@@ -203,15 +203,17 @@ async def test_what_others_evict_meanwhile_is_not_evicted_again(store: Store, na
         assert await ids(memory) == {f"s-{number}" for number in range(3, 8)}
 
 
-async def test_all_sessions_in_one_shard(store: Store, namespace: str) -> None:
-    async with store.memory(namespace, Settings(max_sessions=2)) as memory:
+async def test_the_oldest_are_all_in_one_shard(store: Store, namespace: str) -> None:
+    async with store.memory(namespace, Settings(max_sessions=101)) as memory:
         shard = memory.keys.shard_of("s-0")
-        names = [name for name in (f"s-{number}" for number in range(6_000)) if memory.keys.shard_of(name) == shard]
-        for at, name in enumerate(names):
+        names = [f"s-{number}" for number in range(6_000)]
+        old = [name for name in names if memory.keys.shard_of(name) == shard]
+        new = [name for name in names if memory.keys.shard_of(name) != shard][:100]
+        for at, name in enumerate([*old, *new]):
             await memory.session(name).append(said(1), now_ms=T0 + at * 1_000)
-        assert len(names) > 50
-        assert await Eviction(memory).enforce(T0 + 10_000_000) == len(names) - 2
-        assert await ids(memory) == set(names[-2:])
+        assert len(old) > 50
+        assert await Eviction(memory).enforce(T0 + 10_000_000) == len(old) - 1
+        assert await ids(memory) == {old[-1], *new}
 
 
 async def test_sessions_that_expired_by_themselves_leave_the_index(store: Store, namespace: str, raw: Any) -> None:

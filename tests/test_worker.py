@@ -429,6 +429,25 @@ async def test_a_worker_that_lost_its_lease_changes_nothing(worked: Worked) -> N
     assert await session.read() == committed
 
 
+async def test_the_lease_of_an_expired_session_hides_no_namesake(worked: Worked, raw: Any) -> None:
+    memory, echo, worker = worked
+    session, keys = memory.session("a"), memory.keys.session("a")
+    await fill(session, 11, "old")
+    echo.hanging = "old"
+    late = asyncio.create_task(worker.drain(T0))
+    await echo.started.wait()
+    await raw.delete(keys.state, keys.messages)  # as when they expire
+    await fill(session, 11, "new")
+    assert await raw.zscore(keys.shard.leased, "a") is None
+    assert await Worker(memory, Echo()).drain(T0) == 1
+    committed = await session.read()
+    echo.gate.set()
+    assert await late == 0
+    assert worker.outcomes == {"gone": 1}
+    assert await session.read() == committed
+    assert "old" not in committed.summaries[0].text
+
+
 async def test_a_prune_in_between_wins(worked: Worked) -> None:
     memory, echo, worker = worked
     session = memory.session("a")

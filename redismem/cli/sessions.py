@@ -37,8 +37,7 @@ async def sessions(
 ) -> int:
     """List the sessions of a namespace, the last active first.
 
-    Numbers only: no text and no value of any conversation. A session whose time ran out stays in the list, as `gone`,
-    until it is swept.
+    Numbers only: no text and no value of any conversation. A session that ended while the list was read is `gone`.
     """
     async with looking(url, namespace) as (memory, store):
         try:

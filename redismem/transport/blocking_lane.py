@@ -114,6 +114,8 @@ class BlockingLane:
         return self._call(content, len(commands) + 2, wire.transaction_answers, timeout_s)
 
     async def run_each(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+        if not commands:
+            return []
         return self._call(wire.independent(commands), len(commands), wire.answers, timeout_s)
 
     async def load(self, source: bytes, timeout_s: float) -> None:

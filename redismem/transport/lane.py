@@ -71,6 +71,8 @@ class Lane:
         raise outcome
 
     async def run_each(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+        if not commands:
+            return []
         outcome = await self._start(wire.independent(commands), len(commands), False, timeout_s)
         if isinstance(outcome, list):
             return outcome

@@ -289,9 +289,9 @@ class Machine(Turns):
         self.wire.send(("SCRIPT", "FLUSH"))
 
     @precondition(lambda self: self.restarts_left)
-    @rule(rarely=st.integers(0, 5))
-    def killed(self, rarely: int) -> None:
-        if rarely == 3:
+    @rule(really=st.booleans())
+    def killed(self, really: bool) -> None:
+        if really:
             self.restarts_left -= 1
             volume["restarts"] += 1
             self.server.kill()

@@ -103,6 +103,10 @@ async def test_nothing_is_run_where_one_command_is_refused_beforehand(transport:
     assert await transport.run([("EXISTS", namespace)], 5) == [0]
 
 
+async def test_no_commands_are_no_replies(transport: Transport) -> None:
+    assert await transport.run_each([], 5) == []
+
+
 async def test_independent_commands_are_all_answered(transport: Transport, namespace: str) -> None:
     many = [("SET", f"{namespace}-{at}", at) for at in range(100)]
     await transport.run_each(many, 5)
