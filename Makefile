@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 LOCK := requirements.lock
 UV := uv==0.13.9
 ARGS ?=
+# Most tests wait for something, so a few more processes than two cores.
+TEST_PROCESSES ?= 3
 
 # Stamps. Another PYTHON, or a changed lock, builds the environment anew.
 LOCKED := $(VENV)/.locked-$(notdir $(PYTHON))
@@ -48,7 +50,7 @@ types: $(READY) ## mypy, strict
 
 unit: $(READY) ## the tests alone: make unit ARGS="tests/test_keys.py -x"
 	@echo '==> pytest'
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile $(ARGS)
 
 redis: ## start a private Redis on a free port and print its URL
 	@exec $(PYTHON) .ci/redis_server.py run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
@@ -78,7 +79,7 @@ class Summary:
         start, end = (
             datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds") for ms in (self.start, self.end)
         )
-        text = self.text.replace("</summary", "<\\/summary")
+        text = re.sub(r"<(?=\s*/?\s*summary\b)", r"<\\", self.text, flags=re.IGNORECASE)
         return {
             "role": "user",
             "content": f"Summary of the earlier messages {self.first_seq} to {self.last_seq} of this conversation "

@@ -130,6 +130,8 @@ class Eviction:
             known = await session.info()
             return await self._memory.run(calls.evict(known.epoch, known.total_messages))
         context = await session.read()
+        if not context.epoch:
+            return False  # gone meanwhile, or set aside: there is no transcript to hand over
         if self._memory.settings.keep_originals:
             context.messages = await session.messages(include_originals=True)
         async with asyncio.timeout(self._memory.settings.lease_s):

@@ -149,7 +149,8 @@ class Worker:
         if todo.wait_ms:
             await self._give_back(calls, job, todo.wait_ms, now_ms)
             return "waiting"
-        outcome = await self._memory.run(calls.commit(job, todo.covered, summary, todo.folded, now_ms))
+        commit = calls.commit(job, todo.covered, summary, todo.folded, now_ms)
+        outcome = await self._memory.run_healing(calls.keys.session_id, commit)
         log.info(
             "session %s: %d messages covered, %d summaries folded, in %d ms: %s",
             session_hash(calls.keys.session_id),

@@ -24,7 +24,7 @@ from redismem.context import Context
 from redismem.queues import members
 from redismem.worker import Worker
 
-WORKERS, PRODUCERS, ROUNDS = 4, 3, 80
+WORKERS, PRODUCERS, ROUNDS = 4, 3, 50
 NAMESPACE = "swarm"
 
 
@@ -38,6 +38,7 @@ class Swarm:
         self.producers = [self._start("producer", str(number), str(path)) for number, path in enumerate(self._ledgers)]
         self.workers = [self._start("worker") for _ in range(WORKERS)]
         self.stopped: list[tuple[int, subprocess.Popen[bytes]]] = []
+        self._ready: set[int] = set()
         self.done: Counter[str] = Counter()
         self.outcomes: Counter[str] = Counter()
 
@@ -62,6 +63,14 @@ class Swarm:
 
         wanted = lines_count() + count
         wait_until(lambda: lines_count() >= wanted, deadline_s)
+
+    def until_ready(self, at: int) -> None:
+        """A worker that is still starting has nothing in hand: it is of no use to kill it."""
+        worker = self.workers[at]
+        if worker.pid not in self._ready:
+            assert worker.stdout is not None
+            assert worker.stdout.readline() == b"{}\n"
+            self._ready.add(worker.pid)
 
     def kill(self, at: int) -> None:
         self.workers[at].kill()
@@ -126,13 +135,13 @@ def running(server: RedisServer, tmp_path: Path) -> Iterator[Swarm]:
 
 def torment(running: Swarm, server: RedisServer) -> None:
     rng = random.Random(3)
-    for worker in running.workers:
-        assert worker.stdout is not None
-        assert worker.stdout.readline() == b"{}\n", "it is up"
+    for at in range(WORKERS):
+        running.until_ready(at)
     for number in range(ROUNDS):
         running.wait_for_more(100)
         running.resume(number)
         at = rng.randrange(WORKERS)
+        running.until_ready(at)
         if number == ROUNDS // 2:
             server.kill()
             server.start()
@@ -206,7 +215,8 @@ async def test_workers_die_and_nothing_is_lost(
             assert await Worker(memory, echo).attend(session.id) == "ok"
             assert echo.seen
     commits = [told for ledger in ledgers for _, seq, told in ledger if seq == 0]
-    assert (running.done["kill -9 of Redis"], running.done["kill -9 of a worker"]) == (1, ROUNDS // 2 - 1)
+    assert running.done.total() == ROUNDS
+    assert running.outcomes["ok"] > 0, "the workers worked meanwhile"
     with capsys.disabled():
         counts = {**running.done, "clear": commits.count("cleared"), **running.outcomes}
         sys.stdout.write(

@@ -163,7 +163,7 @@ class Actions(RuleBasedStateMachine):
             assert self.shard.indexes["overdue"] == self.shard.indexes["leased"] == {}
             assert finished(self.whole_check()) == []
         finally:
-            finished(self.wire.aclose())
+            self.wire.close()
 
     async def whole_check(self) -> list[checking.Violation]:
         return [violation async for violation in checking.check(self.memory, NAMES)]

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
-from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import precondition, rule
-from protocol.actions import LEASE_MS, SETTINGS, volume
+from hypothesis.stateful import rule
+from protocol.actions import LEASE_MS, SETTINGS
+from protocol.faults import Faults
 from protocol.told import INDEXES, QUEUES
-from protocol.turns import Turns, names
-from protocol.wire import finished
-
-from redismem import queues
+from protocol.turns import names
 
 FINDERS = (
     *(("dead", by) for by in ("claim", "choose", "requeue")),
@@ -24,15 +20,8 @@ FINDERS = (
 """An index, and who comes across a session there."""
 
 
-class Machine(Turns):
+class Machine(Faults):
     """The turns, and what goes wrong."""
-
-    @rule(some=st.sets(names, min_size=1))
-    def sweep(self, some: set[str]) -> None:
-        (shard,) = self.memory.keys.shards()
-        swept = sorted(some)
-        found = self.run_call(queues.sweep(shard, [self.memory.keys.session(name) for name in swept], self.now))
-        self.same("sweep", found, self.shard.sweep(swept, self.now))
 
     @rule(name=names, index=st.sampled_from(INDEXES))
     def torn_and_swept(self, name: str, index: str) -> None:
@@ -60,10 +49,6 @@ class Machine(Turns):
         elif index == "evictions":
             self.observe()
             self.choose(3, "limit")
-
-    @rule(name=names)
-    def expire(self, name: str) -> None:
-        self.vanish(name)
 
     @rule(name=names, where=st.sampled_from(FINDERS))
     def expired_and_found(self, name: str, where: tuple[str, str]) -> None:
@@ -217,28 +202,6 @@ class Machine(Turns):
             self.works(name, keep, 3 if len(kept) == 4 else 0)
             self.agrees()
 
-    @rule(name=names, how=st.sampled_from(["type", "number", "epoch", "short"]), by=st.booleans())
-    def corrupted(self, name: str, how: str, by: bool) -> None:
-        """What cannot be read is set aside, and leaves nothing behind that could shadow a new session."""
-        told, keys = self.shard.sessions.get(name), self.memory.keys.session(name)
-        if told is None or not 0 < len(told.window) < SETTINGS.max_window_count:
-            self.overdue(name)
-            told = self.shard.sessions[name]
-        harm: dict[str, tuple[Any, ...]] = {
-            "type": ("SET", keys.messages, "x"),
-            "number": ("HSET", keys.state, "first_seq", "x"),
-            "epoch": ("HDEL", keys.state, "epoch"),
-            "short": ("LPOP", keys.messages),
-        }
-        self.wire.send(harm[how])
-        calls = self.calls[name]
-        healing = calls.read() if by else calls.append_and_read([{"role": "user"}], now_ms=self.now)
-        context = finished(self.memory.run_healing(name, healing))
-        self.shard.remove(name, told.life)
-        if not by:
-            self.run_call(calls.clear(context.epoch))
-        assert [self.run_call(calls.exists()), context.total_messages] == [False, 0 if by else 1]
-
     @rule(name=names, count=st.integers(5, 6))
     def failover_race(self, name: str, count: int) -> None:
         """A claim is lost with its master; its worker must not commit over messages that it has never seen."""
@@ -265,35 +228,3 @@ class Machine(Turns):
         self.roll_back()
         self.append(name)
         self.clear_late(0)
-
-    @rule()
-    def remember(self) -> None:
-        keys = self.wire.send(("KEYS", "*"))[0]
-        stored = [(key, *self.wire.send(("PEXPIRETIME", key), ("DUMP", key))) for key in keys]
-        self.snapshot = (stored, copy.deepcopy(self.shard), self.fence_count)
-
-    @precondition(lambda self: self.snapshot is not None)
-    @rule()
-    def roll_back(self) -> None:
-        """A replica that had not got the latest is promoted: what the clients know is ahead of what is stored."""
-        assert self.snapshot is not None
-        stored, shard, self.fence_count = self.snapshot
-        self.wire.send(("FLUSHALL",))
-        for key, expires_ms, dump in stored:
-            assert self.wire.send(("RESTORE", key, max(0, expires_ms), dump, "ABSTTL")) == [b"OK"]
-        self.shard = copy.deepcopy(shard)
-        self.pass_time(0)
-
-    @rule()
-    def scripts_forgotten(self) -> None:
-        self.wire.send(("SCRIPT", "FLUSH"))
-
-    @precondition(lambda self: self.restarts_left)
-    @rule(really=st.booleans())
-    def killed(self, really: bool) -> None:
-        if really:
-            self.restarts_left -= 1
-            volume["restarts"] += 1
-            self.server.kill()
-            self.server.start()
-            self.wire.connect()

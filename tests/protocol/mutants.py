@@ -1,6 +1,10 @@
 """The scripts broken on purpose, one line at a time: each of these the machine must notice.
 
 A text that is no longer there exactly once fails the test: a fault that is not seeded must not count as caught.
+
+Not here, for nothing can tell them from the sound scripts; each is a second line behind the fence:
+commit without `length < count`: where fence, epoch and first_seq are as claimed, the window has only grown.
+commit without looking for the summaries it folds: under the same fence nobody else can have folded them.
 """
 
 from __future__ import annotations
@@ -121,6 +125,7 @@ MUTANTS = [
     ),
     Mutant("clear", "leaves the queues", "ipairs({active, overdue, leased, dead, evictions})", "ipairs({active})"),
     Mutant("set_aside", "leaves the queues", "ipairs({active, overdue, leased, dead, evictions})", "ipairs({active})"),
+    Mutant("set_aside", "a newer session", "  if not broken and seen[1] ~= epoch then return 0 end\n", ""),
     Mutant("append", "an old lease shadows the new session", _ZREM_ALL, ""),
     Mutant("append", "epoch without a nonce", " .. '-' .. nonce", " .. '-0'"),
     Mutant("append", "evicted all the same", "  redis.call('ZREM', evictions, session)\n", ""),

@@ -12,6 +12,7 @@ from hypothesis.errors import Flaky
 from hypothesis.stateful import run_state_machine_as_test
 from protocol.machine import Machine
 from protocol.mutants import MUTANTS, Mutant
+from protocol.tour import tour
 from redis_server import RedisServer
 
 from redismem import RedismemError, scripts
@@ -30,6 +31,8 @@ UNTIL_CAUGHT = settings(
 
 
 class Unkilled(Machine):
+    """On a server that writes nothing to disk."""
+
     restarts_limit = 0
 
 
@@ -39,6 +42,12 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[type[Machine]]
     Unkilled.server = server
     yield Unkilled
     server.stop()
+
+
+def play(machine: type[Machine]) -> None:
+    """The directed rules first, then chance."""
+    tour(machine)
+    run_state_machine_as_test(machine, settings=UNTIL_CAUGHT)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=[f"{mutant.script}: {mutant.fault}" for mutant in MUTANTS])
@@ -53,4 +62,4 @@ def test_a_broken_script_is_noticed(mutant: Mutant, machine: type[Machine], monk
     with redis.Redis(port=machine.server.port) as client:
         assert client.script_load(broken) == sha.decode(), "a script it must be all the same"
     with pytest.raises((AssertionError, RedismemError, Flaky)):
-        run_state_machine_as_test(machine, settings=UNTIL_CAUGHT)
+        play(machine)

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 from protocol.actions import volume
 from protocol.machine import Machine
+from protocol.tour import tour
 from redis_server import RedisServer
 
 SECONDS = float(os.environ.get("MODEL_SECONDS", "0"))
@@ -57,6 +58,7 @@ def test_no_order_of_events_breaks_the_protocol(server: RedisServer, capsys: pyt
     Machine.server = server
     volume.clear()
     started = time.monotonic()
+    tour(Machine)
     number = SEED
     while True:
         play(500 if SECONDS else 120, 50 if SECONDS else 25, number)

@@ -66,6 +66,9 @@ class Wire:
         """Nothing gets better by waiting for it here."""
 
     async def aclose(self) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._socket.close()
 
 

@@ -1,0 +1,237 @@
+"""What the workers do, and what they cost the path of a turn.
+
+Summaries: sessions whose window has 11 messages, worked off by one worker, with a model that answers at once and one
+that takes 500 ms, at two concurrencies. Evictions: the oldest of twice as many sessions as the limit allows, without
+and with somebody to hand transcripts to. Idle: the processor time of a Redis on which one scheduler ticks once a second
+over 64 shards and finds nothing, less what the same server uses alone. Woken: from the append that overflows to the
+moment its summary can be read, in one process, with an hour between two ticks. Appends: their p99 from sixteen callers
+who pause between two, in turns in sessions that a worker in another process drains and in sessions that nobody drains.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from benchmarks.measuring import Server, surroundings, table
+from benchmarks.running import load, one_server, options, over_lane, pin, ratio, run, show, tidy, verdict
+from redismem import Memory, Message, Settings
+from redismem.context import Context
+from redismem.eviction import Eviction
+from redismem.models import Draft
+from redismem.scheduler import Scheduler
+from redismem.worker import Worker
+
+USER = {"role": "user", "content": "u" * 160}
+CALLERS = 16
+PAUSE_S = 0.01
+APPENDS_A_SESSION = 24
+MOST_P99_RATIO, MOST_IDLE_SHARE, MOST_WOKEN_MS = 1.3, 1.0, 100.0
+
+
+class Model:
+    """A strategy that takes its time, and no processor."""
+
+    def __init__(self, latency_s: float) -> None:
+        self._latency_s = latency_s
+
+    async def compact(self, messages: Sequence[Message], previous: str | None) -> Draft:
+        del messages, previous
+        if self._latency_s:
+            await asyncio.sleep(self._latency_s)
+        return Draft("s" * 400, 0, 0, "none")
+
+
+async def fill(memory: Memory, sessions_count: int, messages_count: int) -> None:
+    async def append(first: int) -> None:
+        for number in range(first, sessions_count, 64):
+            await memory.session(f"s-{number}").append(*[USER] * messages_count)
+
+    await asyncio.gather(*(append(first) for first in range(64)))
+
+
+async def summaries(server: Server, name: str, latency_s: float, concurrency: int, sessions_count: int) -> float:
+    """Sessions a second of one worker."""
+    memory = over_lane(server.url, f"{name}-{latency_s}-{concurrency}")
+    await fill(memory, sessions_count, 11)
+    tidy()
+    began = time.perf_counter()
+    drained = await Worker(memory, Model(latency_s), concurrency=concurrency).drain()
+    took_s = time.perf_counter() - began
+    assert drained == sessions_count
+    await memory.aclose()
+    return drained / took_s
+
+
+async def evictions(server: Server, name: str, handed_over: bool, sessions_count: int) -> float:
+    """Sessions a second of one scheduler's eviction."""
+
+    async def on_evict(session_id: str, context: Context) -> None: ...
+
+    memory = over_lane(server.url, f"{name}-{handed_over}", Settings(max_sessions=sessions_count))
+    await fill(memory, 2 * sessions_count, 11)
+    tidy()
+    began = time.perf_counter()
+    evicted = await Eviction(memory, on_evict if handed_over else None).enforce()
+    took_s = time.perf_counter() - began
+    assert evicted == sessions_count
+    await memory.aclose()
+    return evicted / took_s
+
+
+async def idle(server: Server, name: str, seconds: float) -> float:
+    """Percent of a core that Redis uses for a scheduler that finds nothing to do: the median of five turns."""
+    memory = over_lane(server.url, name)
+    await fill(memory, 500, 3)
+    differences = []
+    for _ in range(5):
+        scheduler = Scheduler(memory, Model(0))
+        await scheduler.start()
+        await asyncio.sleep(0.5)  # the start looks at everything once
+        ticking = await asyncio.to_thread(server.idle_cpu, seconds)
+        await scheduler.stop()
+        differences.append(ticking - await asyncio.to_thread(server.idle_cpu, seconds))
+    await memory.aclose()
+    return statistics.median(differences) * 100
+
+
+async def woken(server: Server, name: str, times: int) -> list[float]:
+    """Milliseconds until the summary of an append that overflows can be read; looked for every millisecond or so."""
+    settings = Settings(tick_s=3600)
+    workers = partial(Scheduler, strategy=Model(0))
+    took = []
+    async with Memory.connect(server.url, namespace=name, settings=settings, workers=workers) as memory:
+        for number in range(times):
+            session = memory.session(f"s-{number}")
+            await session.append(*[USER] * 10)
+            began = time.perf_counter()
+            await session.append(USER)
+            while not (await session.read()).summaries:  # noqa: ASYNC110 (it could be another process)
+                await asyncio.sleep(0.001)
+            took.append((time.perf_counter() - began) * 1000)
+    return took
+
+
+async def append_times(memory: Memory, turn: int, sessions_count: int) -> list[float]:
+    """Microseconds of each append of a turn."""
+    took = []
+
+    async def call(caller: int) -> None:
+        for number in range(sessions_count):
+            session = memory.session(f"t{turn}-{caller}-{number}")
+            for _ in range(APPENDS_A_SESSION):
+                began = time.perf_counter_ns()
+                await session.append(USER)
+                took.append((time.perf_counter_ns() - began) / 1000)
+                await asyncio.sleep(PAUSE_S)
+
+    tidy()
+    await asyncio.gather(*(call(caller) for caller in range(CALLERS)))
+    return took
+
+
+def p99(took: Sequence[float]) -> float:
+    return statistics.quantiles(took, n=100)[98]
+
+
+async def appends(server: Server, name: str, rounds: int, sessions_count: int) -> dict[str, Any]:
+    """p50 and p99 of appends with a worker that drains, and without."""
+    drained, left = f"{name}-drained", f"{name}-left"
+    found: dict[str, list[list[float]]] = {drained: [], left: []}
+    worker = subprocess.Popen(  # noqa: ASYNC220 (nothing else runs yet)
+        [sys.executable, "-m", "benchmarks.drains", "--worker", server.url, drained], stdin=subprocess.PIPE
+    )
+    memories = {side: over_lane(server.url, side) for side in found}
+    try:
+        for turn in range(-1, rounds):
+            for side in (drained, left) if turn % 2 else (left, drained):
+                took = await append_times(memories[side], turn, sessions_count)
+                if turn >= 0:  # the first turn warms up
+                    found[side].append(took)
+        context = await memories[drained].session(f"t{rounds - 1}-0-0").read()
+        assert context.summaries, "the worker worked"
+    finally:
+        worker.communicate()
+        for memory in memories.values():
+            await memory.aclose()
+    tails = {side: [p99(took) for took in turns] for side, turns in found.items()}
+    return {
+        "with_us": statistics.median(tails[drained]),
+        "without_us": statistics.median(tails[left]),
+        "p50_with_us": statistics.median(map(statistics.median, found[drained])),
+        "p50_without_us": statistics.median(map(statistics.median, found[left])),
+        "ratio": ratio(tails[drained], tails[left]),
+    }
+
+
+async def work(url: str, namespace: str) -> None:
+    """The worker of `appends`: until its standard input ends."""
+    memory = over_lane(url, namespace, Settings(tick_s=0.1))
+    scheduler = Scheduler(memory, Model(0))
+    await scheduler.start()
+    await asyncio.to_thread(sys.stdin.read)
+    await scheduler.stop()
+    await memory.aclose()
+
+
+def report(result: dict[str, Any]) -> str:
+    rows = [(what, figure) for what, figure in result["per_s"].items()]
+    times, wake = result["appends"], result["woken_ms"]
+    p50s = f"p50 {times['p50_with_us']:.0f} and {times['p50_without_us']:.0f} µs"
+    p99s = f"p99 {times['with_us']:.0f} and {times['without_us']:.0f} µs"
+    return "\n".join(
+        [
+            table(("one worker", "sessions/s"), rows),
+            "",
+            verdict("Redis' CPU, idle scheduler", result["idle_percent"], MOST_IDLE_SHARE, at_most=True, unit="%"),
+            f"woken by an append: p50 {statistics.median(wake):.1f} ms, of {len(wake)}",
+            verdict("the slowest of them", max(wake), MOST_WOKEN_MS, at_most=True, unit="ms"),
+            "",
+            f"appends with drains beside them and without: {p50s}, {p99s}",
+            verdict("p99 with / without", times["ratio"], MOST_P99_RATIO, at_most=True),
+        ]
+    )
+
+
+async def measure(server: Server, asked: argparse.Namespace) -> dict[str, Any]:
+    name = f"bench-drains-{os.getpid()}"
+    some, seconds, rounds, sessions_count = (200, 1.0, 2, 1) if asked.quick else (4000, 4.0, asked.rounds, 6)
+    per_s = {}
+    for latency_s in (0.0, 0.5):
+        for concurrency in (16, 256):
+            count = some if latency_s == 0 else min(some, 4 * concurrency)
+            what = f"summaries, a model of {latency_s * 1000:.0f} ms, concurrency {concurrency}"
+            per_s[what] = await summaries(server, f"{name}-s", latency_s, concurrency, count)
+    for handed_over in (False, True):
+        what = "evictions" + (", transcripts handed over" if handed_over else "")
+        per_s[what] = await evictions(server, f"{name}-e", handed_over, some)
+    return {
+        "per_s": per_s,
+        "idle_percent": await idle(server, f"{name}-i", seconds),
+        "woken_ms": await woken(server, f"{name}-w", some // 20),
+        "appends": await appends(server, f"{name}-a", rounds, sessions_count),
+    }
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--worker"]:
+        run(work(*sys.argv[2:]))
+        return
+    asked = options("benchmarks.drains", __doc__ or "", rounds=9).parse_args()
+    with one_server() as server:
+        around = surroundings(server, "benchmarks.drains") | {"cores": pin(server), "load": f"before {load()}"}
+        result = run(measure(server, asked))
+    around["load"] += f", after {load()}"
+    show(around, result, report(result), asked.json)
+
+
+if __name__ == "__main__":
+    main()
