@@ -15,7 +15,9 @@
 --   token          8 bytes that name this append; the last 16 are remembered
 --   nonce          makes a new epoch unique
 --   timeout_ms
---   threshold      a longer window is overdue for a summary
+--   threshold      a window of more messages is overdue for a summary
+--   token_limit    so is one of more tokens; empty: no such limit
+--   recent_limit   messages that stay as they are, however many tokens they have
 --   window_limit   messages the window may hold
 --   params_limit   params the state may hold
 --   expect         the last seq the caller saw, or empty
@@ -25,8 +27,8 @@
 -- REPLY first_seq last_seq created duplicate epoch window_first_seq window_count (-1: not looked at)
 -- ERROR CONFLICT last_seq · FULL window_count · PARAMS params_count · CORRUPT
 local messages, state, active, overdue, leased, dead, evictions, fences = unpack(KEYS)
-local session, now_ms, token, nonce, timeout_ms, threshold, window_limit, params_limit,
-  expect, tokens, message_count, set_count = unpack(ARGV, 1, 12)
+local session, now_ms, token, nonce, timeout_ms, threshold, token_limit, recent_limit,
+  window_limit, params_limit, expect, tokens, message_count, set_count = unpack(ARGV, 1, 14)
 message_count, timeout_ms = tonumber(message_count), tonumber(timeout_ms)
 local time = now_ms == '' and redis.call('TIME')
 local now = time and time[1] * 1000 + math.floor(time[2] / 1000) or tonumber(now_ms)
@@ -66,8 +68,8 @@ local length = total - first_seq + 1
 if message_count > 0 and length + message_count > tonumber(window_limit) then
   return redis.error_reply('FULL ' .. length)
 end
-local changes, drops_from = {}, 13 + message_count + 2 * set_count
-for at = 13 + message_count, drops_from - 1 do changes[#changes + 1] = ARGV[at] end
+local changes, drops_from = {}, 15 + message_count + 2 * set_count
+for at = 15 + message_count, drops_from - 1 do changes[#changes + 1] = ARGV[at] end
 if #changes > 0 and redis.call('HLEN', state) + set_count > tonumber(params_limit) then
   local fields, params = {}, 0
   for _, field in ipairs(redis.call('HKEYS', state)) do fields[field] = true end
@@ -87,7 +89,7 @@ if message_count > 0 then
   local stamp = string.char(207, 0, (now - a) / 2^48, (a - b) / 2^40, (b - c) / 2^32, (c - d) / 2^24, (d - e) / 2^16,
     (e - f) / 2^8, f)
   local elements = {}
-  for at = 1, message_count do elements[at] = ARGV[12 + at] .. stamp end
+  for at = 1, message_count do elements[at] = ARGV[14 + at] .. stamp end
   length = redis.call('RPUSH', messages, unpack(elements))
   if #ids_a == 50 then
     change('ids_b', ids_a)
@@ -109,7 +111,8 @@ if created then
     for _, index in ipairs({active, overdue, leased, dead, evictions}) do redis.call('ZREM', index, unpack(expired)) end
   end
 end
-if not queued and length > tonumber(threshold) then
+if not queued and (length > tonumber(threshold)
+    or token_limit ~= '' and old_tokens + tokens > tonumber(token_limit) and length > tonumber(recent_limit)) then
   redis.call('ZADD', overdue, now, session)
   change('queued', 'overdue')
 end

@@ -11,19 +11,22 @@
 --   now_ms           the server's clock where empty
 --   nonce            makes the fence unique
 --   lease_ms
---   threshold        a window up to this long has nothing to summarise
+--   threshold        a window of more messages is overdue
+--   token_limit      so is one of more tokens; empty: no such limit
+--   recent_limit     messages that stay as they are, however many tokens they have
 --   summaries_limit  so many summaries need no folding
 --   max_attempts
 -- REPLY outcome (job, none, notdue, leased, gone, noop, dead), fence, attempts, the time in ms
 -- ERROR
 local messages, state, overdue, leased, dead, fences = unpack(KEYS)
-local session, now_ms, nonce, lease_ms, threshold, summaries_limit, max_attempts = unpack(ARGV)
+local session, now_ms, nonce, lease_ms, threshold, token_limit, recent_limit,
+  summaries_limit, max_attempts = unpack(ARGV)
 local now = tonumber(now_ms)
 if not now then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
-local seen = redis.call('HMGET', state, 'epoch', 'queued', 'attempts', 'summaries_count')
+local seen = redis.call('HMGET', state, 'epoch', 'queued', 'attempts', 'summaries_count', 'tokens')
 local epoch, queued, attempts = seen[1], seen[2], tonumber(seen[3] or 0)
 local function leave(outcome)
   redis.call('ZREM', overdue, session)
@@ -39,9 +42,10 @@ local due = queued == 'overdue' and redis.call('ZSCORE', overdue, session)
   or queued == 'leased' and redis.call('ZSCORE', leased, session)
 if not due then return {'none', '', 0, now} end
 if tonumber(due) > now then return {queued == 'leased' and 'leased' or 'notdue', '', 0, now} end
-if redis.call('LLEN', messages) <= tonumber(threshold) and tonumber(seen[4] or 0) <= tonumber(summaries_limit) then
-  return leave('noop')
-end
+local length = redis.call('LLEN', messages)
+local too_long = length > tonumber(threshold)
+  or token_limit ~= '' and length > tonumber(recent_limit) and (tonumber(seen[5]) or 0) > tonumber(token_limit)
+if not too_long and tonumber(seen[4] or 0) <= tonumber(summaries_limit) then return leave('noop') end
 if attempts >= tonumber(max_attempts) then
   redis.call('ZREM', overdue, session)
   redis.call('ZREM', leased, session)

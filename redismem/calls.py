@@ -172,6 +172,8 @@ class SessionCalls:
             nonce(),
             settings.timeout_ms,
             settings.overdue_count,
+            settings.overdue_tokens,
+            settings.recent_limit,
             settings.max_window_count,
             settings.max_params_count,
             b"" if expect is None else expect,

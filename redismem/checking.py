@@ -159,7 +159,7 @@ def _queue_rules(seen: Stored, settings: Settings) -> Found:
     count, summaries_count = len(seen.elements), seen.number("summaries_count")
     # Taken off the dead list without another try: its messages wait for the next one, its summaries for theirs.
     dropped_seq = seen.text("dropped_seq")
-    waits = count > settings.overdue_count and dropped_seq != seen.text("message_count")
+    waits = settings.is_overdue(count, seen.number("tokens")) and dropped_seq != seen.text("message_count")
     waits = waits or (summaries_count > settings.summaries_limit and dropped_seq is None)
     if waits and not places:
         yield "I4", f"{count} messages and {summaries_count} summaries wait, and it is in no queue"

@@ -168,6 +168,8 @@ class QueueCalls:
                 nonce(),
                 int(settings.lease_s * 1000),
                 settings.overdue_count,
+                settings.overdue_tokens,
+                settings.recent_limit,
                 settings.summaries_limit,
                 settings.max_attempts,
             ),

@@ -70,7 +70,7 @@ class Settings(BaseSettings):
         "summarize", description="what becomes of the older messages: summarize, trim (they are dropped), none"
     )
     threshold_tokens: Annotated[int, Field(ge=0, le=100_000_000)] = Field(
-        0, description="tokens a window may hold before it is overdue as well; 0 for no such limit"
+        0, description="tokens a window may hold before it is overdue as well; 0: no such limit"
     )
     summaries_limit: Annotated[int, Field(ge=1, le=100)] = Field(
         4, description="summaries a session may have before the oldest are folded into one"
@@ -165,6 +165,17 @@ class Settings(BaseSettings):
     def overdue_count(self) -> int:
         """A window with more messages is overdue: never, where nothing is to become of the older ones."""
         return self.max_window_count if self.strategy == "none" else self.threshold
+
+    @property
+    def overdue_tokens(self) -> int | str:
+        """A window with more tokens, and more than the recent messages, is overdue; "": there is no such limit."""
+        return self.threshold_tokens if self.threshold_tokens and self.strategy != "none" else ""
+
+    def is_overdue(self, message_count: int, tokens: int) -> bool:
+        """Whether a window has something to summarise: what append.lua and claim.lua decide by."""
+        if message_count > self.overdue_count:
+            return True
+        return self.overdue_tokens != "" and message_count > self.recent_limit and tokens > self.threshold_tokens
 
     @classmethod
     def settings_customise_sources(

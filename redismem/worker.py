@@ -60,7 +60,7 @@ def plan(context: Context, now_ms: int, settings: Settings) -> Plan:
     waiting = next((at for at in open_calls(messages[:cut], messages) if messages[at].stored_ms > closed_ms), None)
     if waiting is not None:
         cut = cut_before(messages, waiting)
-    if cut and len(messages) > settings.overdue_count:
+    if cut and settings.is_overdue(len(messages), sum(message.tokens for message in messages)):
         return Plan(covered=messages[:cut])
     if len(context.summaries) > settings.summaries_limit:
         return Plan(folded=context.summaries[: len(context.summaries) - settings.summaries_limit // 2])

@@ -16,6 +16,8 @@ CLAIM: dict[str, Any] = {
     "nonce": "cd",
     "lease_ms": LEASE_MS,
     "threshold": 5,
+    "token_limit": "",
+    "recent_limit": 3,
     "summaries_limit": 2,
     "max_attempts": 3,
 }

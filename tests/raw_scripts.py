@@ -21,6 +21,8 @@ APPEND = {
     "nonce": "ab",
     "timeout_ms": TIMEOUT_MS,
     "threshold": 5,
+    "token_limit": "",
+    "recent_limit": 3,
     "window_limit": 20,
     "params_limit": 30,
     "expect": "",

@@ -101,7 +101,13 @@ def test_a_script_is_known_by_its_hash(name: str) -> None:
 
 # The callers. Every value is one that no other argument has.
 SETTINGS = Settings(
-    threshold=1234, recent_limit=3, timeout_s=56.789, max_window_count=4321, max_params_count=777, max_value_bytes=99
+    threshold=1234,
+    threshold_tokens=98_765,
+    recent_limit=3,
+    timeout_s=56.789,
+    max_window_count=4321,
+    max_params_count=777,
+    max_value_bytes=99,
 )
 KEYS = Keys("shop", 8).session("user-42")
 CALLS = SessionCalls(KEYS, SETTINGS)
@@ -133,6 +139,8 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
             "nonce": hexadecimal,
             "timeout_ms": 56_789,
             "threshold": 1234,
+            "token_limit": 98_765,
+            "recent_limit": 3,
             "window_limit": 4321,
             "params_limit": 777,
             "expect": 17,

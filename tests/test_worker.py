@@ -64,6 +64,21 @@ async def test_after_a_drain_exactly_the_newest_six_are_verbatim(worked: Worked)
     assert await worker.drain(T0) == 0
 
 
+async def test_many_tokens_are_too_long_a_window_as_well(store: Store, namespace: str) -> None:
+    async with open_with(store, namespace, recent_limit=2, threshold_tokens=60) as memory:
+        worker = Worker(memory, Echo())
+        brief, wordy = memory.session("brief"), memory.session("wordy")
+        await fill(brief, 3)
+        for number in range(2):
+            await wordy.append({"role": "user", "content": f"{number} " * 100}, now_ms=T0)
+        assert await worker.drain(T0) == 0, "the recent messages stay, however long they are"
+        await wordy.append(said(3), now_ms=T0)
+        assert [(await session.info()).queued for session in (brief, wordy)] == [None, "overdue"]
+        assert await worker.drain(T0) == 1
+        assert (await seqs(wordy), await ranges(wordy)) == ([2, 3], [(1, 1)])
+        assert (await wordy.info()).queued is None
+
+
 async def test_a_burst_is_covered_a_part_at_a_time(worked: Worked) -> None:
     memory, _, worker = worked
     session = memory.session("a")

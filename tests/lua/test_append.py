@@ -261,3 +261,12 @@ async def test_a_session_that_expired_before_it_was_written_is_gone_whole(lua: S
     await lua.append("a", now_ms=1_000)
     assert await lua.raw.exists(lua.key("state"), lua.key("messages")) == 0
     assert (await lua.append("b", nonce="cd"))[:5] == [1, 1, 1, 0, b"2-cd"]
+
+
+async def test_too_many_tokens_make_a_session_overdue_but_never_for_its_recent_messages(lua: Scripts) -> None:
+    limits = {"token_limit": 25, "recent_limit": 3, "threshold": 100}
+    for number in range(3):
+        await lua.append("m", token=b"token..%d" % number, tokens=10, **limits)
+    assert await lua.queue("overdue") == {}
+    await lua.append("m", token=b"token..9", tokens=0, **limits)
+    assert await lua.queue("overdue") == {b"s": NOW_MS}

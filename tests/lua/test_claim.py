@@ -104,3 +104,15 @@ async def test_without_a_time_it_goes_by_the_servers(lua: Scripts) -> None:
     assert outcome == b"job"
     assert seconds * 1000 <= now_ms < seconds * 1000 + 600_000
     assert await queues(lua) == {"leased": {b"s": now_ms + LEASE_MS}}
+
+
+async def test_a_window_of_too_many_tokens_is_a_job_as_long_as_it_has_more_than_the_recent_messages(
+    lua: Scripts,
+) -> None:
+    await overdue(lua, count=6)
+    tokens = int((await lua.fields())[b"tokens"])
+    few = CLAIM | {"threshold": 6, "recent_limit": 3}
+    assert (await lua.run("claim", **few | {"token_limit": tokens - 1, "now_ms": 1}))[0] == b"notdue"
+    assert (await lua.run("claim", **few | {"token_limit": tokens - 1}))[0] == b"job"
+    again = few | {"now_ms": NOW_MS + LEASE_MS}
+    assert (await lua.run("claim", **again | {"token_limit": tokens - 1, "recent_limit": 6}))[0] == b"noop"

@@ -20,6 +20,7 @@ from redismem.settings import Settings
 # Every value is one that no other argument has.
 SETTINGS = Settings(
     threshold=1234,
+    threshold_tokens=98_765,
     recent_limit=3,
     lease_s=56.789,
     summaries_limit=17,
@@ -59,6 +60,8 @@ CALLED: dict[str, tuple[Callable[[], Call[Any]], dict[str, Any]]] = {
             "nonce": nonce,
             "lease_ms": 56_789,
             "threshold": 1234,
+            "token_limit": 98_765,
+            "recent_limit": 3,
             "summaries_limit": 17,
             "max_attempts": 19,
         },

@@ -33,7 +33,7 @@ MUTANTS = [
     Mutant("claim", "tries for ever", "if attempts >= tonumber(max_attempts)", "if attempts > 99"),
     Mutant("claim", "the dead are not listed", "redis.call('ZADD', dead, now, session)", ""),
     Mutant("claim", "the dead keep their fence", "redis.call('HDEL', state, 'fence')\n", ""),
-    Mutant("claim", "wakes for nothing", "if redis.call('LLEN', messages) <= tonumber(threshold)", "if false"),
+    Mutant("claim", "wakes for nothing", "if not too_long and", "if false and"),
     Mutant("claim", "never folds", " and tonumber(seen[4] or 0) <= tonumber(summaries_limit)", ""),
     Mutant("claim", "an expired session stays listed as dead", "  redis.call('ZREM', dead, session)\n", ""),
     Mutant("claim", "lease without an end", "now + lease_ms, session", "now * 2, session"),
