@@ -103,7 +103,7 @@ def test_a_script_is_known_by_its_hash(name: str) -> None:
 SETTINGS = Settings(
     threshold=1234,
     threshold_tokens=98_765,
-    recent_limit=3,
+    recent_limit=5,
     timeout_s=56.789,
     max_window_count=4321,
     max_params_count=777,
@@ -140,7 +140,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
             "timeout_ms": 56_789,
             "threshold": 1234,
             "token_limit": 98_765,
-            "recent_limit": 3,
+            "recent_limit": 5,
             "window_limit": 4321,
             "params_limit": 777,
             "expect": 17,
