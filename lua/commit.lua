@@ -13,7 +13,9 @@
 --   first_seq        of the window, as it was claimed
 --   count            messages covered, from the head of the window
 --   tokens           of these messages
---   threshold        a window longer than this is overdue again
+--   threshold        a window of more messages is overdue again
+--   token_limit      so is one of more tokens; empty: no such limit
+--   recent_limit     messages that stay as they are, however many tokens they have
 --   summaries_limit  more summaries than this are to be folded
 --   originals_ms     the time to live of the originals; 0 keeps none
 --   summary_field    empty: the messages go without one
@@ -21,8 +23,8 @@
 -- REPLY outcome: ok, already, gone, fenced, stale
 -- ERROR CORRUPT
 local messages, state, originals, overdue, leased = unpack(KEYS)
-local session, now_ms, fence, epoch, first_seq, count, tokens, threshold, summaries_limit, originals_ms,
-  summary_field, summary = unpack(ARGV, 1, 12)
+local session, now_ms, fence, epoch, first_seq, count, tokens, threshold, token_limit, recent_limit,
+  summaries_limit, originals_ms, summary_field, summary = unpack(ARGV, 1, 14)
 count, originals_ms = tonumber(count), tonumber(originals_ms)
 local seen = redis.call('HMGET', state, 'epoch', 'committed', 'fence', 'first_seq', 'tokens', 'summaries_count',
   'with_originals')
@@ -32,7 +34,7 @@ if seen[3] ~= fence then return 'fenced' end
 local length = redis.call('LLEN', messages), redis.call('LLEN', originals)
 if seen[4] ~= first_seq or length < count then return 'stale' end
 if not tonumber(seen[5]) then return redis.error_reply('CORRUPT tokens') end
-for at = 13, #ARGV do
+for at = 15, #ARGV do
   if redis.call('HEXISTS', state, ARGV[at]) == 0 then return 'stale' end
 end
 local now = tonumber(now_ms)
@@ -43,7 +45,7 @@ end
 
 -- A removal first: once it has written, a script may go on where memory is short, and this one makes room.
 redis.call('ZREM', leased, session)
-local summaries_count = tonumber(seen[6] or 0) - (#ARGV - 12)
+local summaries_count = tonumber(seen[6] or 0) - (#ARGV - 14)
 if count > 0 then
   -- Originals of an earlier epoch do not belong here, and without new ones the old would leave a gap.
   if not seen[7] or originals_ms == 0 then redis.call('DEL', originals) end
@@ -56,13 +58,15 @@ if count > 0 and originals_ms > 0 then
   redis.call('PEXPIRE', originals, originals_ms)
   redis.call('HSET', state, 'with_originals', 1)
 end
-if #ARGV > 12 then redis.call('HDEL', state, unpack(ARGV, 13)) end
+if #ARGV > 14 then redis.call('HDEL', state, unpack(ARGV, 15)) end
 if summary_field ~= '' then
   redis.call('HSET', state, summary_field, summary)
   summaries_count = summaries_count + 1
 end
-local again = length - count > tonumber(threshold) or summaries_count > tonumber(summaries_limit)
-redis.call('HSET', state, 'first_seq', first_seq + count, 'tokens', seen[5] - tokens, 'committed', fence,
+local left, left_tokens = length - count, seen[5] - tokens
+local again = left > tonumber(threshold) or summaries_count > tonumber(summaries_limit)
+  or token_limit ~= '' and left > tonumber(recent_limit) and left_tokens > tonumber(token_limit)
+redis.call('HSET', state, 'first_seq', first_seq + count, 'tokens', left_tokens, 'committed', fence,
   'summaries_count', summaries_count, 'queued', 'overdue')
 redis.call('HDEL', state, 'fence', 'attempts', 'dropped_seq', again and 'fence' or 'queued')
 if count > 0 then redis.call('LTRIM', messages, count, -1) end

@@ -210,6 +210,8 @@ class QueueCalls:
             len(covered),
             sum(message.tokens for message in covered),
             settings.overdue_count,
+            settings.overdue_tokens,
+            settings.recent_limit,
             settings.summaries_limit,
             int(settings.originals_timeout_s * 1000) if settings.keep_originals else 0,
             b"" if summary is None else _field(summary),

@@ -29,6 +29,8 @@ COMMIT: dict[str, Any] = {
     "count": 4,
     "tokens": 6,
     "threshold": 5,
+    "token_limit": "",
+    "recent_limit": 3,
     "summaries_limit": 2,
     "originals_ms": 0,
     "summary_field": "summary:1",

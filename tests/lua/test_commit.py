@@ -177,3 +177,10 @@ async def test_a_key_of_a_foreign_type_is_refused_and_left(lua: Scripts, name: s
     with pytest.raises(ResponseError, match=r"^WRONGTYPE"):
         await lua.run("commit", **COMMIT | {"originals_ms": 60_000})
     assert await lua.everything() == before
+
+
+async def test_what_came_meanwhile_may_be_too_many_tokens_again(lua: Scripts) -> None:
+    await claimed(lua)
+    few = COMMIT | {"token_limit": 3, "recent_limit": 1}
+    assert await lua.run("commit", **few) == b"ok"
+    assert await lua.queue("overdue") == {b"s": NOW_MS + 7}

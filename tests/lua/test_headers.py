@@ -81,6 +81,8 @@ CALLED: dict[str, tuple[Callable[[], Call[Any]], dict[str, Any]]] = {
             "count": 2,
             "tokens": 111,
             "threshold": 1234,
+            "token_limit": 98_765,
+            "recent_limit": 3,
             "summaries_limit": 17,
             "originals_ms": 4321,
             "summary_field": b"summary:31",

@@ -63,7 +63,7 @@ MUTANTS = [
     Mutant("commit", "attempts go on", "'HDEL', state, 'fence', 'attempts',", "'HDEL', state, 'fence',"),
     Mutant("commit", "not remembered", "'committed', fence,\n", "\n"),
     Mutant(
-        "commit", "folded summaries stay", "if #ARGV > 12 then redis.call('HDEL', state, unpack(ARGV, 13)) end\n", ""
+        "commit", "folded summaries stay", "if #ARGV > 14 then redis.call('HDEL', state, unpack(ARGV, 15)) end\n", ""
     ),
     Mutant("commit", "summary is lost", "redis.call('HSET', state, summary_field, summary)\n", ""),
     Mutant("commit", "originals out of order", "redis.call('RPUSH', originals", "redis.call('LPUSH', originals"),
