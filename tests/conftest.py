@@ -11,9 +11,11 @@ from typing import Any
 import fakeredis
 import pytest
 import redis.asyncio
+from proxy import Proxy
 from redis_server import RedisServer
 
-from redismem import Memory, Settings
+from redismem import Memory, Session, Settings
+from redismem.keys import Keys, SessionKeys
 
 _numbers = itertools.count(1)
 
@@ -81,4 +83,30 @@ async def raw(store: Store) -> Any:
 async def memory(store: Store, namespace: str) -> Any:
     """A memory of this test's own, on the store."""
     async with store.memory(namespace) as memory:
+        yield memory
+
+
+@pytest.fixture
+def session(memory: Memory) -> Session:
+    """The session that most tests are about."""
+    return memory.session("user-42")
+
+
+@pytest.fixture
+def keys(namespace: str) -> SessionKeys:
+    """Where it lies."""
+    return Keys(namespace, 64).session("user-42")
+
+
+@pytest.fixture
+async def proxy(redis_server: RedisServer) -> AsyncIterator[Proxy]:
+    """A way to the server of all tests that can be disturbed."""
+    async with Proxy(redis_server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def near(redis_server: RedisServer, namespace: str) -> AsyncIterator[Memory]:
+    """A memory on that server that nothing stands before."""
+    async with Memory.connect(redis_server.url, namespace=namespace) as memory:
         yield memory

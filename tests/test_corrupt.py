@@ -19,18 +19,7 @@ from redismem import (
     SessionNotFound,
     UnsupportedFormat,
 )
-from redismem.keys import Keys, SessionKeys
-
-
-@pytest.fixture
-def session(memory: Memory) -> Session:
-    return memory.session("user-42")
-
-
-@pytest.fixture
-def keys(namespace: str) -> SessionKeys:
-    return Keys(namespace, 64).session("user-42")
-
+from redismem.keys import SessionKeys
 
 Break = Callable[[Any, SessionKeys], Coroutine[Any, Any, Any]]
 ELEMENT = b"\x95\x01\x05\x81\xa4role\xa4user\xc0\xcf" + bytes(8)

@@ -27,22 +27,9 @@ LOST += [("freeze", 1), ("freeze", 3), ("swallow", 1), ("swallow", 3)]
 
 
 @pytest.fixture
-async def proxy(redis_server: RedisServer) -> AsyncIterator[Proxy]:
-    async with Proxy(redis_server.port) as proxy:
-        yield proxy
-
-
-@pytest.fixture
 async def raw(redis_server: RedisServer) -> AsyncIterator[Any]:
     async with redis.asyncio.Redis(port=redis_server.port) as raw:
         yield raw
-
-
-@pytest.fixture
-async def near(redis_server: RedisServer, namespace: str) -> AsyncIterator[Memory]:
-    """A memory that nothing stands before."""
-    async with Memory.connect(redis_server.url, namespace=namespace) as memory:
-        yield memory
 
 
 async def test_a_lost_reply_leaves_one_copy(redis_server: RedisServer, near: Memory) -> None:

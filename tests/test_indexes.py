@@ -16,16 +16,6 @@ from redismem import (
 from redismem.keys import Keys, SessionKeys
 
 
-@pytest.fixture
-def session(memory: Memory) -> Session:
-    return memory.session("user-42")
-
-
-@pytest.fixture
-def keys(namespace: str) -> SessionKeys:
-    return Keys(namespace, 64).session("user-42")
-
-
 @pytest.mark.parametrize("threshold", [1, 2, 7, 10])
 async def test_a_session_is_overdue_exactly_when_its_window_is_over_the_threshold(
     raw: Any, store: Store, namespace: str, threshold: int

@@ -17,22 +17,9 @@ from redismem import Memory, Session, Settings
 
 
 @pytest.fixture
-async def proxy(redis_server: RedisServer) -> AsyncIterator[Proxy]:
-    async with Proxy(redis_server.port) as proxy:
-        yield proxy
-
-
-@pytest.fixture
 async def raw(redis_server: RedisServer) -> AsyncIterator[Any]:
     async with redis.asyncio.Redis(port=redis_server.port) as raw:
         yield raw
-
-
-@pytest.fixture
-async def near(redis_server: RedisServer, namespace: str) -> AsyncIterator[Memory]:
-    """A memory that nothing stands before."""
-    async with Memory.connect(redis_server.url, namespace=namespace) as memory:
-        yield memory
 
 
 async def test_a_cancelled_append_tried_again_is_there_once(proxy: Proxy, near: Memory) -> None:

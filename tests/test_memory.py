@@ -25,11 +25,6 @@ from redismem import (
 from redismem.keys import Keys
 
 
-@pytest.fixture
-def session(memory: Memory) -> Session:
-    return memory.session("user-42")
-
-
 async def test_a_turn_is_one_call_and_comes_back_whole(memory: Memory) -> None:
     session = memory.session("user-42")
     context = await session.append_and_read({"role": "user", "content": "Where is my order?"})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
 from conversations import contents, said
 from stored import everything
 
@@ -14,11 +13,6 @@ from redismem import (
     Memory,
     Session,
 )
-
-
-@pytest.fixture
-def session(memory: Memory) -> Session:
-    return memory.session("user-42")
 
 
 async def test_an_append_sent_again_is_known(raw: Any, session: Session, namespace: str) -> None:

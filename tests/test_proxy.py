@@ -48,12 +48,6 @@ class Client:
 
 
 @pytest.fixture
-async def proxy(redis_server: RedisServer) -> AsyncIterator[Proxy]:
-    async with Proxy(redis_server.port) as proxy:
-        yield proxy
-
-
-@pytest.fixture
 async def client(proxy: Proxy, redis_server: RedisServer) -> AsyncIterator[Client]:
     with redis.Redis(port=redis_server.port) as raw:
         raw.delete("counter")

@@ -10,21 +10,10 @@ from conftest import Store
 from conversations import FUTURE_MS, contents, said
 
 from redismem import (
-    Memory,
     Session,
     Settings,
 )
-from redismem.keys import Keys, SessionKeys
-
-
-@pytest.fixture
-def session(memory: Memory) -> Session:
-    return memory.session("user-42")
-
-
-@pytest.fixture
-def keys(namespace: str) -> SessionKeys:
-    return Keys(namespace, 64).session("user-42")
+from redismem.keys import SessionKeys
 
 
 async def test_limits_give_the_newest(session: Session) -> None:

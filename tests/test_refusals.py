@@ -23,12 +23,6 @@ from redismem import (
     TooLarge,
 )
 
-
-@pytest.fixture
-def session(memory: Memory) -> Session:
-    return memory.session("user-42")
-
-
 REFUSED: dict[str, tuple[Callable[[Session], Coroutine[Any, Any, Any]], type[Exception]]] = {
     "no message": (lambda session: session.append(), InvalidMessage),
     "a tuple": (lambda session: session.append(said((1,))), InvalidMessage),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -17,13 +17,6 @@ import redismem.blocking
 from redismem import Context, Memory, SessionNotFound, Settings
 from redismem.errors import ConnectionLost
 from redismem.transport.redis_py import BlockingRedisPy, RedisPy
-
-
-@pytest.fixture
-async def proxy(redis_server: RedisServer) -> AsyncIterator[Proxy]:
-    async with Proxy(redis_server.port) as proxy:
-        yield proxy
-
 
 Operation = Callable[[Any], Awaitable[object]]
 OPERATIONS: list[tuple[str, int, Operation]] = [

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from conversations import FUTURE_MS, said
 from stored import everything
 
 from redismem import (
     UNSET,
-    Memory,
     Session,
 )
-
-
-@pytest.fixture
-def session(memory: Memory) -> Session:
-    return memory.session("user-42")
 
 
 async def test_state_is_kept_beside_the_history(session: Session) -> None:
