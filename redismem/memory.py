@@ -143,6 +143,9 @@ class Memory:
             except (ServerError, ConnectionLost) as failure:
                 pause_s = attempts.pause_s(failure)
                 load = call.script if call.needs_loading(failure) else None
+                if isinstance(failure, ServerError) and failure.word == "READONLY":
+                    # What was the primary is a replica now; connected anew, the address may lead to its successor.
+                    await self._transport.reconnect()
             await self._transport.sleep(pause_s)
 
     async def run_healing(self, session_id: str, call: Call[T]) -> T:

@@ -66,6 +66,10 @@ class Proxy:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    def lead_to(self, port: int) -> None:
+        """New connections go to another server. Those that are open stay where they are."""
+        self._server_port = port
+
     def forget(self) -> None:
         """Starts counting again."""
         self.sent.clear()

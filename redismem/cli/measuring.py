@@ -37,6 +37,9 @@ class CountingTransport:
         self.trips += 1
         await self._inner.load(source, timeout_s)
 
+    async def reconnect(self) -> None:
+        await self._inner.reconnect()
+
     async def sleep(self, seconds: float) -> None:
         await self._inner.sleep(seconds)
 

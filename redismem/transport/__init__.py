@@ -3,7 +3,8 @@
 `run` sends commands about one slot, as one MULTI/EXEC where there are several, in one write. `run_each` sends
 independent commands, each to where its first key lives, in as few writes as there are nodes. Both give one reply a
 command; an error reply is a ServerError in its place, and a ServerError or ConnectionLost is raised where no reply came
-at all. `load` makes a script known. Cancelling a call never gives its reply to another.
+at all. `load` makes a script known. `reconnect` gives up the connections there are: the address may lead to another
+server by now. Cancelling a call never gives its reply to another.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ class Transport(Protocol):
     async def run_each(self, commands: Sequence[Command], timeout_s: float) -> list[Any]: ...
 
     async def load(self, source: bytes, timeout_s: float) -> None: ...
+
+    async def reconnect(self) -> None: ...
 
     async def sleep(self, seconds: float) -> None: ...
 

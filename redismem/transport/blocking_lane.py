@@ -123,6 +123,9 @@ class BlockingLane:
         if isinstance(reply, ServerError):
             raise reply
 
+    async def reconnect(self) -> None:
+        self._close_idle()
+
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251 (there is no event loop)
 

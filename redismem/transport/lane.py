@@ -83,6 +83,10 @@ class Lane:
         if isinstance(reply, ServerError):
             raise reply
 
+    async def reconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.lose("Reconnecting")
+
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 

@@ -130,6 +130,11 @@ class RedisPy:
         except _LOST as error:
             raise _server_error(error) from None
 
+    async def reconnect(self) -> None:
+        pool = getattr(self._client, "connection_pool", None)  # a cluster's client has none, and looks around itself
+        if pool is not None:
+            await pool.disconnect(inuse_connections=False)
+
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
@@ -185,6 +190,11 @@ class BlockingRedisPy:
             self._client.execute_command("SCRIPT LOAD", source)
         except _LOST as error:
             raise _server_error(error) from None
+
+    async def reconnect(self) -> None:
+        pool = getattr(self._client, "connection_pool", None)
+        if pool is not None:
+            pool.disconnect(inuse_connections=False)
 
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251 (there is no event loop)

@@ -62,6 +62,9 @@ class Wire:
     async def load(self, source: bytes, timeout_s: float) -> None:
         self.send(("SCRIPT", "LOAD", source))
 
+    async def reconnect(self) -> None:
+        """There is only the one server."""
+
     async def sleep(self, seconds: float) -> None:
         """Nothing gets better by waiting for it here."""
 
