@@ -60,7 +60,9 @@ def plan(context: Context, now_ms: int, settings: Settings) -> Plan:
     waiting = next((at for at in open_calls(messages[:cut], messages) if messages[at].stored_ms > closed_ms), None)
     if waiting is not None:
         cut = cut_before(messages, waiting)
-    if cut and settings.is_overdue(len(messages), sum(message.tokens for message in messages)):
+    # Covering goes first, for what is pending costs more to read; but not so long that summaries pile up.
+    piled_up = len(context.summaries) > 2 * settings.summaries_limit
+    if cut and not piled_up and settings.is_overdue(len(messages), sum(message.tokens for message in messages)):
         return Plan(covered=messages[:cut])
     if len(context.summaries) > settings.summaries_limit:
         return Plan(folded=context.summaries[: len(context.summaries) - settings.summaries_limit // 2])

@@ -171,6 +171,17 @@ async def test_too_many_summaries_become_one(worked: Worked) -> None:
     assert (await session.info()).queued is None
 
 
+async def test_summaries_do_not_pile_up_under_constant_overflow(worked: Worked) -> None:
+    memory, _, _ = worked
+    session = memory.session("a")
+    await fill(session, 11)
+    context = await session.read()
+    for count, folds in ((5, False), (8, False), (9, True)):
+        context.summaries = [Summary(f"{at}", "text", at, at, 0, 0, "echo", 1, 0, ()) for at in range(count)]
+        todo = plan(context, T0, memory.settings)
+        assert (bool(todo.folded), bool(todo.covered)) == (folds, not folds)
+
+
 async def test_a_fold_covers_no_messages_before_their_time(worked: Worked) -> None:
     memory, _, _ = worked
     session = memory.session("a")
