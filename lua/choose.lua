@@ -12,11 +12,8 @@
 -- ERROR
 local active, overdue, leased, dead, evictions = unpack(KEYS, 1, 5)
 local now_ms, reason = unpack(ARGV, 1, 2)
-local now = tonumber(now_ms)
-if not now then
-  local time = redis.call('TIME')
-  now = time[1] * 1000 + math.floor(time[2] / 1000)
-end
+local time = now_ms == '' and redis.call('TIME')
+local now = time and time[1] * 1000 + math.floor(time[2] / 1000) or tonumber(now_ms)
 local chosen = 0
 for at = 6, #KEYS do
   local session, seen_ms = ARGV[2 * at - 9], ARGV[2 * at - 8]

@@ -21,11 +21,8 @@
 local messages, state, overdue, leased, dead, fences = unpack(KEYS)
 local session, now_ms, nonce, lease_ms, threshold, token_limit, recent_limit,
   summaries_limit, max_attempts = unpack(ARGV)
-local now = tonumber(now_ms)
-if not now then
-  local time = redis.call('TIME')
-  now = time[1] * 1000 + math.floor(time[2] / 1000)
-end
+local time = now_ms == '' and redis.call('TIME')
+local now = time and time[1] * 1000 + math.floor(time[2] / 1000) or tonumber(now_ms)
 local seen = redis.call('HMGET', state, 'epoch', 'queued', 'attempts', 'summaries_count', 'tokens')
 local epoch, queued, attempts = seen[1], seen[2], tonumber(seen[3] or 0)
 local function leave(outcome)

@@ -37,11 +37,8 @@ if not tonumber(seen[5]) then return redis.error_reply('CORRUPT tokens') end
 for at = 15, #ARGV do
   if redis.call('HEXISTS', state, ARGV[at]) == 0 then return 'stale' end
 end
-local now = tonumber(now_ms)
-if not now then
-  local time = redis.call('TIME')
-  now = time[1] * 1000 + math.floor(time[2] / 1000)
-end
+local time = now_ms == '' and redis.call('TIME')
+local now = time and time[1] * 1000 + math.floor(time[2] / 1000) or tonumber(now_ms)
 
 -- A removal first: once it has written, a script may go on where memory is short, and this one makes room.
 redis.call('ZREM', leased, session)

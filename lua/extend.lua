@@ -12,10 +12,7 @@
 local state, leased = unpack(KEYS)
 local session, now_ms, fence, lease_ms = unpack(ARGV)
 if redis.call('HGET', state, 'fence') ~= fence then return 0 end
-local now = tonumber(now_ms)
-if not now then
-  local time = redis.call('TIME')
-  now = time[1] * 1000 + math.floor(time[2] / 1000)
-end
+local time = now_ms == '' and redis.call('TIME')
+local now = time and time[1] * 1000 + math.floor(time[2] / 1000) or tonumber(now_ms)
 redis.call('ZADD', leased, now + lease_ms, session)
 return 1

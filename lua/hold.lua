@@ -10,11 +10,8 @@
 -- ERROR
 local state, evictions = unpack(KEYS)
 local session, now_ms, hold_ms = unpack(ARGV)
-local now = tonumber(now_ms)
-if not now then
-  local time = redis.call('TIME')
-  now = time[1] * 1000 + math.floor(time[2] / 1000)
-end
+local time = now_ms == '' and redis.call('TIME')
+local now = time and time[1] * 1000 + math.floor(time[2] / 1000) or tonumber(now_ms)
 local due = redis.call('ZSCORE', evictions, session)
 if not due or tonumber(due) > now then return 0 end
 if redis.call('HEXISTS', state, 'evicting') == 0 then

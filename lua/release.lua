@@ -17,11 +17,8 @@ local state, overdue, leased, dead = unpack(KEYS)
 local session, now_ms, fence, backoff_ms, counts, max_attempts = unpack(ARGV)
 local seen = redis.call('HMGET', state, 'fence', 'attempts')
 if seen[1] ~= fence then return 'fenced' end
-local now = tonumber(now_ms)
-if not now then
-  local time = redis.call('TIME')
-  now = time[1] * 1000 + math.floor(time[2] / 1000)
-end
+local time = now_ms == '' and redis.call('TIME')
+local now = time and time[1] * 1000 + math.floor(time[2] / 1000) or tonumber(now_ms)
 local attempts = seen[2] - (1 - counts)
 local outcome, queue, name, due = 'ok', overdue, 'overdue', now + backoff_ms
 if attempts >= tonumber(max_attempts) then outcome, queue, name, due = 'dead', dead, 'dead', now end

@@ -15,11 +15,8 @@ local seen = redis.call('HMGET', state, 'queued', 'message_count')
 -- The removal first: once it has written, a script may go on where memory is short.
 local listed = redis.call('ZREM', dead, session)
 if seen[1] ~= 'dead' then return listed end
-local now = tonumber(now_ms)
-if not now then
-  local time = redis.call('TIME')
-  now = time[1] * 1000 + math.floor(time[2] / 1000)
-end
+local time = now_ms == '' and redis.call('TIME')
+local now = time and time[1] * 1000 + math.floor(time[2] / 1000) or tonumber(now_ms)
 if again == '1' then
   redis.call('ZADD', overdue, now, session)
   redis.call('HSET', state, 'queued', 'overdue')

@@ -11,11 +11,8 @@
 -- ERROR
 local active, overdue, leased, dead, evictions = unpack(KEYS, 1, 5)
 local now_ms = ARGV[1]
-local now = tonumber(now_ms)
-if not now then
-  local time = redis.call('TIME')
-  now = time[1] * 1000 + math.floor(time[2] / 1000)
-end
+local time = now_ms == '' and redis.call('TIME')
+local now = time and time[1] * 1000 + math.floor(time[2] / 1000) or tonumber(now_ms)
 local queues = {overdue = overdue, leased = leased, dead = dead}
 local function mend(session, key, queued, evicting, active_ms)
   local mended = false

@@ -13,11 +13,8 @@
 local messages, state, active, evictions = unpack(KEYS)
 local session, now_ms, timeout_ms = unpack(ARGV)
 if redis.call('HEXISTS', state, 'epoch') == 0 then return 0 end
-local now = tonumber(now_ms)
-if not now then
-  local time = redis.call('TIME')
-  now = time[1] * 1000 + math.floor(time[2] / 1000)
-end
+local time = now_ms == '' and redis.call('TIME')
+local now = time and time[1] * 1000 + math.floor(time[2] / 1000) or tonumber(now_ms)
 local expires = now + timeout_ms + math.floor(timeout_ms / 16)
 redis.call('ZADD', active, now, session)
 redis.call('HSET', state, 'active_ms', now, 'expires_ms', expires)

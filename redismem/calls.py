@@ -253,8 +253,7 @@ class SessionCalls:
         """Everything of the session, if it is still in this epoch."""
         keys, shard = self.keys, self.keys.shard
         script = scripts.load("clear")
-        indexes = (shard.active, shard.overdue, shard.leased, shard.dead, shard.evictions)
-        command = evalsha(script, (keys.messages, keys.state, keys.originals, *indexes), (keys.session, epoch))
+        command = evalsha(script, (keys.messages, keys.state, keys.originals, *shard.indexes), (keys.session, epoch))
         return Call(keys.session_id, (command,), bool, script)
 
     def window(self) -> Call[tuple[str, list[Message]] | None]:
@@ -291,10 +290,9 @@ class SessionCalls:
         keys, shard = self.keys, self.keys.shard
         script = scripts.load("set_aside")
         aside = tuple(b"%s:%d:%s" % (keys.corrupt, now_ms, name) for name in (b"messages", b"state", b"originals"))
-        indexes = (shard.active, shard.overdue, shard.leased, shard.dead, shard.evictions)
         command = evalsha(
             script,
-            (keys.messages, keys.state, keys.originals, *aside, *indexes),
+            (keys.messages, keys.state, keys.originals, *aside, *shard.indexes),
             (keys.session, epoch, self.settings.timeout_ms),
         )
         return Call(keys.session_id, (command,), int, script)

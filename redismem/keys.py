@@ -32,6 +32,11 @@ class ShardKeys:
     evictions: bytes
     fences: bytes
 
+    @property
+    def indexes(self) -> tuple[bytes, bytes, bytes, bytes, bytes]:
+        """Those that name sessions, in the order in which the scripts take them."""
+        return self.active, self.overdue, self.leased, self.dead, self.evictions
+
 
 @dataclass(frozen=True, slots=True)
 class SessionKeys:

@@ -107,7 +107,7 @@ def choose(shard: ShardKeys, chosen: Sequence[tuple[SessionKeys, int]], reason: 
     arguments: list[bytes | str | int] = [_time(now_ms), reason]
     for keys, active_ms in chosen:
         arguments += [keys.session, active_ms]
-    command = evalsha(script, (*_indexes(shard), *(keys.state for keys, _ in chosen)), arguments)
+    command = evalsha(script, (*shard.indexes, *(keys.state for keys, _ in chosen)), arguments)
     return Call(None, (command,), int, script)
 
 
@@ -132,12 +132,8 @@ def sweep(shard: ShardKeys, swept: Sequence[SessionKeys], now_ms: int | None) ->
     """Looks after these sessions of one shard: (entries removed, sessions mended)."""
     script = scripts.load("sweep")
     arguments = (_time(now_ms), *(keys.session for keys in swept))
-    command = evalsha(script, (*_indexes(shard), *(keys.state for keys in swept)), arguments)
+    command = evalsha(script, (*shard.indexes, *(keys.state for keys in swept)), arguments)
     return Call(None, (command,), lambda reply: (reply[0], reply[1]), script)
-
-
-def _indexes(shard: ShardKeys) -> tuple[bytes, ...]:
-    return (shard.active, shard.overdue, shard.leased, shard.dead, shard.evictions)
 
 
 def _time(now_ms: int | None) -> bytes | int:
@@ -244,7 +240,7 @@ class QueueCalls:
         """False: touched since."""
         keys = self.keys
         arguments = (keys.session, epoch, message_count)
-        keys_in_order = (keys.messages, keys.state, keys.originals, *_indexes(keys.shard))
+        keys_in_order = (keys.messages, keys.state, keys.originals, *keys.shard.indexes)
         return self._call("evict", keys_in_order, arguments, bool)
 
 

@@ -133,7 +133,7 @@ class Settings(BaseSettings):
     )
     attempt_s: Annotated[float, Field(ge=0.01, le=600)] = Field(1, description="seconds one attempt may take")
     max_connections: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        64, description="connections of one Memory; further calls wait for one"
+        64, description="connections of one blocking Memory; further calls wait for one"
     )
 
     def __init__(self, **given: Any) -> None:

@@ -12,7 +12,6 @@ from redismem.cli.measuring import percentile
 from redismem.cli.replaying import Findings, Replay, Steps
 from redismem.cli.store import Store, opened
 from redismem.cli.terminal import AsJson, Namespace, Stop, Url, complain, console, plural, print_json
-from redismem.settings import Settings
 from redismem.strategies import of_settings
 
 Concurrency = Annotated[
@@ -67,9 +66,8 @@ async def replay(
     breaks an invariant, 1 something is not or was skipped, 2 wrong usage.
     """
     total = _file_bytes(file)
-    connections = max(concurrency, Settings().max_connections)
     given: dict[str, Any] = {} if no_summaries else _SUMMARISED
-    async with opened(url, namespace, max_connections=connections, **given) as (memory, store):
+    async with opened(url, namespace, **given) as (memory, store):
         strategy = None if no_summaries else of_settings(memory.settings)
         replaying = Replay(memory, store, file, strategy, concurrency=concurrency, keep=keep, replace=replace)
         found = await _with_progress(replaying, total)

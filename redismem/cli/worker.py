@@ -18,7 +18,6 @@ from redismem.cli.stopping import stop_signals
 from redismem.cli.store import HOW_TO_NAME_REDIS, Store, opened
 from redismem.cli.terminal import Namespace, Stop, Url, plural, print_json
 from redismem.memory import Memory
-from redismem.settings import Settings
 
 if TYPE_CHECKING:
     from redismem.eviction import Eviction, OnEvict
@@ -76,7 +75,6 @@ async def worker(
         raise Stop(f"{on_evict_file} is not a file that can be written", 2)
     with logs_on_stderr(as_json=as_json) as log, stop_signals() as stopping:
         given: dict[str, Any] = {} if strategy is None else {"strategy": strategy}
-        given["max_connections"] = max(concurrency, Settings().max_connections)
         async with opened(url, namespace, **given) as (memory, store):
             if store.embedded:
                 raise Stop(f"a worker needs a store that others use too: {HOW_TO_NAME_REDIS}", 2)
