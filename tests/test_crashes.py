@@ -205,7 +205,8 @@ async def test_a_server_that_stands_still(server: RedisServer) -> None:
                     )
                 )
             assert time.monotonic() - before >= 0.4, "several attempts came first"
-            assert {error.reason for error in errors} == {"TimeoutError"}
+            # A call's own time and its connection's are over in the same moment.
+            assert {error.reason for error in errors} <= {"TimeoutError", "StalledConnection"}
             assert proxy.connections_count >= 2, "tried again"
         finally:
             os.kill(server.pid, signal.SIGCONT)

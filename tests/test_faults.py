@@ -199,7 +199,9 @@ async def test_a_store_that_never_answers_is_given_up(proxy: Proxy, near: Memory
     async with Memory.connect(proxy.url, namespace=near.keys.namespace, settings=SHORT) as memory:
         proxy.break_next("freeze", float("inf"), to=b"EVALSHA")
         error = await unavailable(memory.session("a").append(user(1), id="1"))
-        assert (error.session_id, error.reason) == ("a", "TimeoutError")
+        assert error.session_id == "a"
+        # The call's own time and the connection's are over in the same moment.
+        assert error.reason in {"TimeoutError", "StalledConnection"}
         assert proxy.count(b"EVALSHA") >= 3
         proxy.heal()
         assert (await memory.session("a").append(user(1), id="1")).duplicate
