@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any
 
-from redismem.messages import Message
+from redismem.messages import Message, StoredMessages
 from redismem.values import decode_value, encode_value
 
 
@@ -87,7 +87,7 @@ class Summary:
         }
 
 
-@dataclass(slots=True, repr=False)
+@dataclass(slots=True, repr=False, eq=False)
 class Context:
     """What to give to a model: summaries, then the messages after them, oldest first.
 
@@ -97,8 +97,7 @@ class Context:
 
     session_id: str
     summaries: list[Summary]
-    messages: list[Message]
-    """pending + recent"""
+    _messages: list[Message] | StoredMessages
     state: State
     total_messages: int
     """Messages ever appended in this epoch."""
@@ -113,6 +112,17 @@ class Context:
     """Of the append that this context came back from."""
 
     @property
+    def messages(self) -> list[Message]:
+        """pending + recent"""
+        if isinstance(self._messages, StoredMessages):
+            self._messages = self._messages.messages()
+        return self._messages
+
+    @messages.setter
+    def messages(self, messages: list[Message]) -> None:
+        self._messages = messages
+
+    @property
     def recent(self) -> list[Message]:
         """The newest messages, `recent_limit` at most."""
         return self.messages[-self.recent_limit :]
@@ -124,7 +134,20 @@ class Context:
 
     def to_openai(self) -> list[dict[str, Any]]:
         """A new list: each summary as a quoted user message, then each message's dict as it was put in."""
-        return [summary.to_openai() for summary in self.summaries] + [message.to_openai() for message in self.messages]
+        messages = self._messages
+        if isinstance(messages, StoredMessages):
+            payloads = messages.payloads()
+        else:
+            payloads = [message.to_openai() for message in messages]
+        return [summary.to_openai() for summary in self.summaries] + payloads if self.summaries else payloads
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Context):
+            return NotImplemented
+        names = [field.name.lstrip("_") for field in fields(self)]
+        return all(getattr(self, name) == getattr(other, name) for name in names)
+
+    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return (

@@ -194,12 +194,18 @@ class Message:
 class _Element(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     version: Literal[1]
     tokens: int
-    payload: dict[str, Any] | bytes
-    beside: dict[str, Any] | bytes | None
+    payload: dict[str, Any]
+    beside: dict[str, Any] | None
     stored_ms: int
 
 
+class _ElementWithText(_Element):
+    payload: dict[str, Any] | bytes  # type: ignore[assignment]
+    beside: dict[str, Any] | bytes | None  # type: ignore[assignment]
+
+
 _decode_elements = msgspec.msgpack.Decoder(list[_Element]).decode
+_decode_elements_with_text = msgspec.msgpack.Decoder(list[_ElementWithText]).decode
 _new = object.__new__
 _HEAD = b"\x95" + FORMAT_VERSION.to_bytes(1, "big")
 _NIL = encode_plain(None)
@@ -229,24 +235,51 @@ def encode_message(message: Message | dict[str, Any], count_tokens: TokenCounter
     return b"".join((_HEAD, encode_plain(tokens), packed, packed_beside)), tokens
 
 
-def decode_messages(elements: Sequence[bytes], first_seq: int, epoch: str) -> list[Message]:
-    """The messages of these elements, the first of which has `first_seq`. Raises Undecodable, UnsupportedFormat."""
-    if not elements:
-        return []
-    try:
-        # One msgpack array around all of them: one call into msgspec instead of one a message.
-        rows = _decode_elements(b"\xdd" + len(elements).to_bytes(4, "big") + b"".join(elements))
-        messages = []
-        for seq, row in enumerate(rows, first_seq):
+class StoredMessages:
+    """Messages out of the store, checked and decoded; their objects are made where somebody asks for them."""
+
+    __slots__ = ("_epoch", "_first_seq", "_rows")
+
+    def __init__(self, elements: Sequence[bytes], first_seq: int, epoch: str) -> None:
+        """Of these elements, the first of which has `first_seq`. Raises Undecodable, UnsupportedFormat."""
+        self._rows = _decoded(elements)
+        self._first_seq = first_seq
+        self._epoch = epoch
+
+    def payloads(self) -> list[dict[str, Any]]:
+        return [row.payload for row in self._rows]
+
+    def messages(self) -> list[Message]:
+        epoch, messages = self._epoch, []
+        for seq, row in enumerate(self._rows, self._first_seq):
             message = _new(Message)
-            message._payload = row.payload if type(row.payload) is dict else _opened_dict(row.payload)
-            message._beside = row.beside if row.beside is None else _opened_dict(row.beside)
+            message._payload = row.payload
+            message._beside = row.beside
             message.seq = seq
             message.tokens = row.tokens
             message.stored_ms = row.stored_ms
             message.epoch = epoch
             messages.append(message)
         return messages
+
+
+def decode_messages(elements: Sequence[bytes], first_seq: int, epoch: str) -> list[Message]:
+    """As StoredMessages, the objects at once."""
+    return StoredMessages(elements, first_seq, epoch).messages()
+
+
+def _decoded(elements: Sequence[bytes]) -> list[_Element]:
+    # One msgpack array around all of them: one call into msgspec instead of one a message.
+    array = b"".join((b"\xdd", len(elements).to_bytes(4, "big"), *elements))
+    try:
+        try:
+            return _decode_elements(array)
+        except msgspec.ValidationError:
+            rows = _decode_elements_with_text(array)
+        for row in rows:
+            row.payload = _opened_dict(row.payload)
+            row.beside = None if row.beside is None else _opened_dict(row.beside)
+        return list(rows)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         newest = max((element[1] for element in elements if element[:1] == b"\x95" and len(element) > 1), default=0)
         if FORMAT_VERSION < newest < 0x80:

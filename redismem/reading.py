@@ -37,6 +37,8 @@ def narrowed(context: Context, limit: int | None, before: int | datetime | None,
 
     The summaries count toward `max_tokens` and always stay. Changes and returns the context.
     """
+    if limit is before is max_tokens is None:
+        return context
     messages = context.messages
     if before is not None:
         stop = next((at for at, message in enumerate(messages) if not is_before(message, before)), len(messages))

@@ -17,7 +17,7 @@ from redismem.errors import (
     TooLarge,
     UnsupportedFormat,
 )
-from redismem.messages import Message, decode_messages
+from redismem.messages import Message, StoredMessages, decode_messages
 from redismem.values import Undecodable, decode_value
 
 PARAM = b"param:"
@@ -86,7 +86,7 @@ def context(
         expected = window_count if limit is None else min(limit, window_count)
         if len(elements) != expected:
             raise Undecodable(f"the window gave {len(elements)} messages, expected {expected}")
-        messages = decode_messages(elements, total - len(elements) + 1, epoch)
+        messages = StoredMessages(elements, total - len(elements) + 1, epoch)
         bare = _COUNTERS.issuperset(stored)
         return Context(
             session_id,
