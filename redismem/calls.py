@@ -54,7 +54,7 @@ def evalsha(script: scripts.Script, keys: Sequence[bytes], arguments: Sequence[b
     return ("EVALSHA", script.sha, len(keys), *keys, *arguments)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SessionCalls:
     """The calls of one session."""
 
@@ -100,8 +100,7 @@ class SessionCalls:
             context.receipt = replies.receipt(session_id, reply)
             return context
 
-        reads = (("HGETALL", keys.state), ("LRANGE", keys.messages, 0, -1))
-        return Call(session_id, (command, *reads), decode, scripts.load("append"))
+        return Call(session_id, (command, *keys.reads), decode, scripts.load("append"))
 
     def update(self, change: Change, now_ms: int | None = None) -> Call[None]:
         """The state alone. Sent again it sets the same values again, so it needs no token."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from redismem.errors import InvalidState, TooLarge
-from redismem.messages import UNSET
+from redismem.messages import UNSET, Unset
 from redismem.replies import PARAM
 from redismem.settings import Settings
 from redismem.values import encode_value
@@ -15,6 +15,16 @@ from redismem.values import encode_value
 _NAME_BYTES = 256
 # Lua takes at most 7,999 values at once.
 _CHANGE_COUNT = 1_000
+
+
+class StateChanges(TypedDict, total=False):
+    """What an append can change beside the messages: as `merge()`, `set_waiting()` and the other setters do."""
+
+    merge: Mapping[str, Any] | None
+    waiting: str | Unset | None
+    last_intent: Any
+    last_result: Any
+    plan: Any
 
 
 @dataclass(frozen=True, slots=True)

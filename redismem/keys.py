@@ -49,6 +49,8 @@ class SessionKeys:
     originals: bytes
     corrupt: bytes
     shard: ShardKeys
+    reads: tuple[tuple[bytes | str | int, ...], ...]
+    """The commands that read the state and the whole window."""
 
 
 def _matches(pattern: re.Pattern[str], text: object) -> bool:
@@ -87,21 +89,23 @@ class Keys:
 
     def session(self, session_id: str) -> SessionKeys:
         """The keys of a session. Raises InvalidSessionId."""
-        if not _matches(_SESSION_ID, session_id):
-            raise InvalidSessionId("a session id is 1 to 128 of [A-Za-z0-9._:@-], the first one alphanumeric")
-        return self._session(session_id)
+        return self._session(session_id if isinstance(session_id, str) else "")
 
     def _session_keys(self, session_id: str) -> SessionKeys:
+        if not _matches(_SESSION_ID, session_id):
+            raise InvalidSessionId("a session id is 1 to 128 of [A-Za-z0-9._:@-], the first one alphanumeric")
         shard = self.shard_of(session_id)
         tag = self._tag(shard)
+        messages, state = f"{tag}:messages:{session_id}".encode(), f"{tag}:state:{session_id}".encode()
         return SessionKeys(
             session_id=session_id,
             session=session_id.encode(),
-            messages=f"{tag}:messages:{session_id}".encode(),
-            state=f"{tag}:state:{session_id}".encode(),
+            messages=messages,
+            state=state,
             originals=f"{tag}:originals:{session_id}".encode(),
             corrupt=f"{tag}:corrupt:{session_id}".encode(),
             shard=self._shards[shard],
+            reads=(("HGETALL", state), ("LRANGE", messages, 0, -1)),
         )
 
 

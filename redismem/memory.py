@@ -6,24 +6,26 @@ What is said to Redis stands in `calls`, what may be retried in `attempts`. Here
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from time import monotonic
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
 from redismem import namespaces, transport
 from redismem.attempts import Attempts
-from redismem.calls import Call, SessionCalls
+from redismem.calls import Call, Command, SessionCalls
 from redismem.context import Receipt, SessionPage
 from redismem.errors import ConnectionLost, CorruptSession, ServerError
 from redismem.keys import Keys, new_session_id, now_ms
 from redismem.messages import TokenCounter
-from redismem.scripts import Script
 from redismem.session import Session
 from redismem.settings import Settings
 
 log = logging.getLogger("redismem")
 
 T = TypeVar("T")
+
+Send = Callable[[Sequence[Command], float], Awaitable[list[Any]]]
 
 
 class Companion(Protocol):
@@ -51,6 +53,7 @@ class Memory:
         self._transport = transport
         self._count_tokens = count_tokens
         self._shards_agreed = False
+        self._attempt_s = min(settings.attempt_s, settings.deadline_s)
         self.companion: Companion | None = None
 
     @classmethod
@@ -128,35 +131,49 @@ class Memory:
     async def _alive_since_ms(self, now_ms: int | None) -> int:
         return (await self.server_time_ms() if now_ms is None else now_ms) - self.settings.timeout_ms
 
-    async def run(self, call: Call[T], *, each: bool = False) -> T:
+    async def run(self, call: Call[T], *, each: bool = False, heals: bool = False) -> T:
         """Sends a call until it is answered or its deadline passes. Raises StoreUnavailable, and what replies mean."""
         if call.session_id is not None and not self._shards_agreed:
             await self._agree_on_shards()
         send = self._transport.run_each if each else self._transport.run
-        attempts = Attempts(call.session_id, self.settings.deadline_s, self.settings.attempt_s)
-        load: Script | None = None
-        while True:
-            try:
-                if load is not None:
-                    await self._transport.load(load.source, attempts.timeout_s())
-                return call.finish(await send(call.commands, attempts.timeout_s()))
-            except (ServerError, ConnectionLost) as failure:
-                pause_s = attempts.pause_s(failure)
-                load = call.script if call.needs_loading(failure) else None
-                if isinstance(failure, ServerError) and failure.word == "READONLY":
-                    # What was the primary is a replica now; connected anew, the address may lead to its successor.
-                    await self._transport.reconnect()
-            await self._transport.sleep(pause_s)
-
-    async def run_healing(self, session_id: str, call: Call[T]) -> T:
-        """Sends a call; sets a session that cannot be read aside, and sends the call again: it finds a new session."""
+        begun_s = monotonic()
         try:
-            return await self.run(call)
+            try:
+                return call.finish(await send(call.commands, self._attempt_s))
+            except (ServerError, ConnectionLost) as failure:
+                left_s = self.settings.deadline_s - (monotonic() - begun_s)
+                return await self._run_again(call, send, failure, Attempts(call.session_id, left_s, self._attempt_s))
         except CorruptSession as corrupt:
-            aside = SessionCalls(self.keys.session(session_id), self.settings).set_aside(corrupt.epoch, now_ms())
-            await self.run(aside)
-            log.error("set aside and started afresh: %s", corrupt)
+            if not heals:
+                raise
+            await self._set_aside(corrupt)
         return await self.run(call)
+
+    def run_healing(self, call: Call[T]) -> Coroutine[Any, Any, T]:
+        """As `run`; sets a session that cannot be read aside, and sends the call again: it finds a new session."""
+        return self.run(call, heals=True)
+
+    async def _run_again(
+        self, call: Call[T], send: Send, failure: ServerError | ConnectionLost, attempts: Attempts
+    ) -> T:
+        while True:
+            pause_s = attempts.pause_s(failure)
+            if isinstance(failure, ServerError) and failure.word == "READONLY":
+                # What was the primary is a replica now; connected anew, the address may lead to its successor.
+                await self._transport.reconnect()
+            await self._transport.sleep(pause_s)
+            try:
+                if call.script is not None and call.needs_loading(failure):
+                    await self._transport.load(call.script.source, attempts.timeout_s())
+                return call.finish(await send(call.commands, attempts.timeout_s()))
+            except (ServerError, ConnectionLost) as another:
+                failure = another
+
+    async def _set_aside(self, corrupt: CorruptSession) -> None:
+        assert corrupt.session_id is not None
+        keys = self.keys.session(corrupt.session_id)
+        await self.run(SessionCalls(keys, self.settings).set_aside(corrupt.epoch, now_ms()))
+        log.error("set aside and started afresh: %s", corrupt)
 
     async def server_time_ms(self) -> int:
         """The server's clock. Raises StoreUnavailable."""

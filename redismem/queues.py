@@ -178,8 +178,7 @@ class QueueCalls:
             context = replies.context(keys.session_id, settings.recent_limit, replies.fields(stored), elements)
             return Job(fence.decode(), attempts, claimed_ms, context)
 
-        reads = (("HGETALL", keys.state), ("LRANGE", keys.messages, 0, -1))
-        return Call(keys.session_id, (command, *reads), decode, script)
+        return Call(keys.session_id, (command, *keys.reads), decode, script)
 
     def extend(self, fence: str, now_ms: int | None = None) -> Call[bool]:
         """False: the lease is another's, or gone."""

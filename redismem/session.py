@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, Unpack
 
 from redismem.calls import Call, SessionCalls
+from redismem.changes import NO_CHANGE, Change, StateChanges
 from redismem.context import Context, Receipt, SessionInfo, State
 from redismem.errors import SessionNotFound
-from redismem.messages import UNSET, Message, Unset
+from redismem.messages import Message
 from redismem.reading import Reading, check, narrowed
 from redismem.replies import telemetry
 
@@ -19,7 +20,7 @@ T = TypeVar("T")
 class Sender(Protocol):
     """What a session needs of its memory."""
 
-    async def run_healing(self, session_id: str, call: Call[T]) -> T: ...
+    def run_healing(self, call: Call[T]) -> Coroutine[Any, Any, T]: ...
 
     def appended(self, session_id: str, receipt: Receipt | None) -> None: ...
 
@@ -46,12 +47,8 @@ class Session:
         *messages: Message | dict[str, Any],
         id: str | None = None,
         expect: int | None = None,
-        merge: Mapping[str, Any] | None = None,
-        waiting: str | Unset | None = UNSET,
-        last_intent: Any = UNSET,
-        last_result: Any = UNSET,
-        plan: Any = UNSET,
         now_ms: int | None = None,
+        **changes: Unpack[StateChanges],
     ) -> Receipt:
         """Adds messages behind the others, and changes the state with them: all or nothing.
 
@@ -60,10 +57,7 @@ class Session:
         `waiting`, `last_intent`, `last_result`, `plan`: as `merge()`, `set_waiting()` and the other setters.
         `now_ms`: the time, instead of the server's. Raises InvalidMessage, InvalidState, TooLarge, Conflict.
         """
-        change = self._calls.change(
-            merge=merge, waiting=waiting, last_intent=last_intent, last_result=last_result, plan=plan
-        )
-        receipt = await self._run(self._calls.append(messages, id, expect, change, now_ms))
+        receipt = await self._run(self._calls.append(messages, id, expect, self._change(changes), now_ms))
         self._memory.appended(self.id, receipt)
         return receipt
 
@@ -72,18 +66,11 @@ class Session:
         *messages: Message | dict[str, Any],
         id: str | None = None,
         expect: int | None = None,
-        merge: Mapping[str, Any] | None = None,
-        waiting: str | Unset | None = UNSET,
-        last_intent: Any = UNSET,
-        last_result: Any = UNSET,
-        plan: Any = UNSET,
         now_ms: int | None = None,
+        **changes: Unpack[StateChanges],
     ) -> Context:
         """As `append`, and the context after it, in the same round trip and transaction. `Context.receipt` is there."""
-        change = self._calls.change(
-            merge=merge, waiting=waiting, last_intent=last_intent, last_result=last_result, plan=plan
-        )
-        context = await self._run(self._calls.append_and_read(messages, id, expect, change, now_ms))
+        context = await self._run(self._calls.append_and_read(messages, id, expect, self._change(changes), now_ms))
         self._memory.appended(self.id, context.receipt)
         return context
 
@@ -177,21 +164,9 @@ class Session:
     async def plan(self) -> Any:
         return (await self.state()).plan
 
-    async def update(
-        self,
-        *,
-        merge: Mapping[str, Any] | None = None,
-        waiting: str | Unset | None = UNSET,
-        last_intent: Any = UNSET,
-        last_result: Any = UNSET,
-        plan: Any = UNSET,
-        now_ms: int | None = None,
-    ) -> None:
+    async def update(self, *, now_ms: int | None = None, **changes: Unpack[StateChanges]) -> None:
         """Several changes of the state at once. Creates a missing session. Raises InvalidState, TooLarge."""
-        change = self._calls.change(
-            merge=merge, waiting=waiting, last_intent=last_intent, last_result=last_result, plan=plan
-        )
-        await self._run(self._calls.update(change, now_ms))
+        await self._run(self._calls.update(self._change(changes), now_ms))
 
     async def merge(self, params: Mapping[str, Any]) -> None:
         """Sets these params and leaves the others; a param set to UNSET is removed."""
@@ -209,5 +184,8 @@ class Session:
     async def set_plan(self, value: Any) -> None:
         await self.update(plan=value)
 
-    async def _run(self, call: Call[T]) -> T:
-        return await self._memory.run_healing(self.id, call)
+    def _change(self, changes: StateChanges) -> Change:
+        return self._calls.change(**changes) if changes else NO_CHANGE
+
+    def _run(self, call: Call[T]) -> Coroutine[Any, Any, T]:
+        return self._memory.run_healing(call)

@@ -126,7 +126,7 @@ class Worker:
         ok, or why not: none, notdue, leased, gone, noop, dead (of a claim); failed, waiting, fenced, stale, already.
         """
         calls = QueueCalls(self._memory.keys.session(session_id), self._memory.settings)
-        job = await self._memory.run_healing(session_id, calls.claim(now_ms))
+        job = await self._memory.run_healing(calls.claim(now_ms))
         if isinstance(job, str):
             return job
         try:
@@ -152,7 +152,7 @@ class Worker:
             await self._give_back(calls, job, todo.wait_ms, now_ms)
             return "waiting"
         commit = calls.commit(job, todo.covered, summary, todo.folded, now_ms)
-        outcome = await self._memory.run_healing(calls.keys.session_id, commit)
+        outcome = await self._memory.run_healing(commit)
         log.info(
             "session %s: %d messages covered, %d summaries folded, in %d ms: %s",
             session_hash(calls.keys.session_id),

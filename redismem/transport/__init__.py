@@ -9,7 +9,7 @@ server by now. Cancelling a call never gives its reply to another.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any, Protocol
 
 from redismem.calls import Command
@@ -19,9 +19,9 @@ from redismem.settings import Settings
 class Transport(Protocol):
     """What carries calls. One for blocking callers has the same methods; they block and never suspend."""
 
-    async def run(self, commands: Sequence[Command], timeout_s: float) -> list[Any]: ...
+    def run(self, commands: Sequence[Command], timeout_s: float) -> Awaitable[list[Any]]: ...
 
-    async def run_each(self, commands: Sequence[Command], timeout_s: float) -> list[Any]: ...
+    def run_each(self, commands: Sequence[Command], timeout_s: float) -> Awaitable[list[Any]]: ...
 
     async def load(self, source: bytes, timeout_s: float) -> None: ...
 

@@ -23,7 +23,7 @@ class Waiting:
     __slots__ = ("content", "deadline", "future", "is_transaction", "reply_count")
 
     def __init__(
-        self, content: bytes, reply_count: int, is_transaction: bool, future: asyncio.Future[Outcome], deadline: float
+        self, content: bytes, reply_count: int, is_transaction: bool, future: asyncio.Future[list[Any]], deadline: float
     ) -> None:
         self.content = content
         self.reply_count = reply_count
@@ -32,9 +32,14 @@ class Waiting:
         self.deadline = deadline
 
     def end(self, outcome: Outcome) -> None:
-        # An error is a result too: nobody may be left to collect an exception.
-        if not self.future.done():
-            self.future.set_result(outcome)
+        future = self.future
+        if future.done():
+            return
+        if isinstance(outcome, list):
+            future.set_result(outcome)
+        else:
+            future.set_exception(outcome)
+            future.exception()  # seen: nobody may be left to collect it, which asyncio would complain about
 
 
 class Connection(asyncio.Protocol):
@@ -107,6 +112,7 @@ class Connection(asyncio.Protocol):
 
     def _take(self, data: bytes) -> None:
         self._reader.feed(data)
+        now = self._loop.time()
         next_reply, replies, sent, nothing = self._reader.gets, self._replies, self.sent, wire.NOTHING
         missing_count = sent[0].reply_count - len(replies) if sent else 0
         while (reply := next_reply()) is not nothing:
@@ -121,7 +127,7 @@ class Connection(asyncio.Protocol):
             self._replies = replies = []
             sent.popleft()
             self.sent_bytes -= len(call.content)
-            self.advanced_at = self._loop.time()
+            self.advanced_at = now
             call.end(outcome)
             missing_count = sent[0].reply_count if sent else 0
         if not sent and self._reader.has_data():

@@ -11,7 +11,7 @@ import asyncio
 import math
 import random
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,6 @@ from redismem.errors import ConnectionLost, ServerError
 from redismem.transport import wire
 from redismem.transport.address import Address
 from redismem.transport.connection import Connection, Waiting, connect
-from redismem.transport.wire import Outcome
 
 _FIRST_PAUSE_S = 0.01
 _LONGEST_PAUSE_S = 1.0
@@ -62,21 +61,15 @@ class Lane:
         """Raises InvalidSettings for a URL that cannot be used."""
         return cls(Address.from_url(url), stall_s=attempt_s)
 
-    async def run(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+    def run(self, commands: Sequence[Command], timeout_s: float) -> Awaitable[list[Any]]:
         if len(commands) == 1:
-            return await self.run_each(commands, timeout_s)
-        outcome = await self._start(wire.transaction(commands), len(commands) + 2, True, timeout_s)
-        if isinstance(outcome, list):
-            return outcome
-        raise outcome
+            return self.run_each(commands, timeout_s)
+        return self._start(wire.transaction(commands), len(commands) + 2, True, timeout_s)
 
-    async def run_each(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+    def run_each(self, commands: Sequence[Command], timeout_s: float) -> Awaitable[list[Any]]:
         if not commands:
-            return []
-        outcome = await self._start(wire.independent(commands), len(commands), False, timeout_s)
-        if isinstance(outcome, list):
-            return outcome
-        raise outcome
+            return _nothing()
+        return self._start(wire.independent(commands), len(commands), False, timeout_s)
 
     async def load(self, source: bytes, timeout_s: float) -> None:
         (reply,) = await self.run([("SCRIPT", "LOAD", source)], timeout_s)
@@ -110,7 +103,7 @@ class Lane:
 
     def _start(
         self, content: bytes, reply_count: int, is_transaction: bool, timeout_s: float
-    ) -> asyncio.Future[Outcome]:
+    ) -> asyncio.Future[list[Any]]:
         """Sends the call, or puts it in line; the future always ends, at `timeout_s` at the latest."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
@@ -214,6 +207,10 @@ class Lane:
                 self._pause_s, self._lost_reason = 0.0, ""
                 self._admit()
                 return
+
+
+async def _nothing() -> list[Any]:
+    return []
 
 
 def _end_late(calls: deque[Waiting], now: float, reason: str, *, sent: bool) -> float:

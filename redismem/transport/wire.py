@@ -7,7 +7,7 @@ for each command, then the replies of all of them in one array.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import hiredis
@@ -22,6 +22,8 @@ NOTHING = object()
 
 # hiredis' own types know only commands of one word.
 _pack: Callable[[Command], bytes] = hiredis.pack_command  # type: ignore[assignment]
+# What follows the first command of a transaction are reads, the same ones for the same session.
+_pack_again = lru_cache(maxsize=8_192)(_pack)
 _MULTI = _pack(("MULTI",))
 _EXEC = _pack(("EXEC",))
 # Said to a new connection, whatever it asks, before it is closed: nothing has been run.
@@ -46,7 +48,7 @@ def reader() -> hiredis.Reader:
 
 def transaction(commands: Sequence[Command]) -> bytes:
     """All of them or none, in one MULTI/EXEC."""
-    return b"".join((_MULTI, *map(_pack, commands), _EXEC))
+    return b"".join((_MULTI, _pack(commands[0]), *map(_pack_again, commands[1:]), _EXEC))
 
 
 def independent(commands: Sequence[Command]) -> bytes:

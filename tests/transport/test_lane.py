@@ -22,11 +22,11 @@ from redismem.transport.lane import Lane
 @pytest.mark.parametrize("words", [b"+OK\r\n", b">2\r\n+a\r\n+b\r\n", b"*1\rx", b"?\r\n", b"-ERR who are you\r\n"])
 async def test_what_nobody_asked_for_ends_the_connection(words: bytes) -> None:
     async with SilentServer() as server, lane_to(server.port) as lane:
-        asked = asyncio.create_task(lane.run([("ECHO", "a")], 5))
+        asked = asyncio.ensure_future(lane.run([("ECHO", "a")], 5))
         await until(lambda: server.received.endswith(b"a\r\n"))
         server.say(b"$1\r\na\r\n" + words)
         assert await asked == [b"a"]
-        lost = asyncio.create_task(lane.run([("ECHO", "b")], 5))
+        lost = asyncio.ensure_future(lane.run([("ECHO", "b")], 5))
         await until(lambda: server.received.endswith(b"b\r\n"))
         assert len(server.connections) == 2
         server.say(b"$1\r\nb\r\n")
@@ -140,7 +140,7 @@ async def test_it_waits_for_a_server_that_is_not_there_yet(tmp_path: Any) -> Non
         with pytest.raises(ConnectionLost, match="ConnectionRefusedError") as lost:
             await lane.run([("PING",)], 0.05)
         assert not lost.value.sent
-        waiting = asyncio.create_task(lane.run([("PING",)], 20))
+        waiting = asyncio.ensure_future(lane.run([("PING",)], 20))
         await asyncio.to_thread(server.start)
         try:
             assert await waiting == [b"PONG"]
@@ -183,7 +183,7 @@ async def test_a_call_is_one_write_and_so_are_all_that_come_after_it_in_the_same
 
 async def test_a_closed_lane_ends_its_calls_and_takes_no_more(redis_server: RedisServer, namespace: str) -> None:
     lane = Lane.from_url(redis_server.url, attempt_s=5)
-    waiting = asyncio.create_task(lane.run([("BLPOP", namespace, 5)], 5))
+    waiting = asyncio.ensure_future(lane.run([("BLPOP", namespace, 5)], 5))
     await until(lambda: lane._connection is not None and lane._connection.sent)
     await lane.aclose()
     with pytest.raises(ConnectionLost, match="closed"):
@@ -196,7 +196,7 @@ async def test_a_closed_lane_ends_its_calls_and_takes_no_more(redis_server: Redi
 async def test_a_lane_that_is_closed_while_it_connects_leaves_nothing_behind() -> None:
     async with SilentServer() as server:
         lane = Lane.from_url(f"redis://:secret@127.0.0.1:{server.port}/1", attempt_s=5)
-        waiting = asyncio.create_task(lane.run([("PING",)], 5))
+        waiting = asyncio.ensure_future(lane.run([("PING",)], 5))
         await until(lambda: b"AUTH" in server.received and b"SELECT" in server.received)
         assert b"PING" not in server.received
         await lane.aclose()
@@ -210,9 +210,12 @@ async def test_another_event_loop_is_refused_while_the_first_one_runs(lane: Lane
     await lane.run([("PING",)], 5)
     failures: list[BaseException] = []
 
+    async def ask() -> None:
+        await lane.run([("PING",)], 5)
+
     def elsewhere() -> None:
         try:
-            asyncio.run(lane.run([("PING",)], 5))
+            asyncio.run(ask())
         except RuntimeError as failure:
             failures.append(failure)
 

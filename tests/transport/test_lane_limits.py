@@ -48,8 +48,8 @@ async def test_ten_thousand_cancelled_callers_disturb_nobody(lane: Lane) -> None
 
 async def test_one_deadline_leaves_the_others_alone(lane: Lane, namespace: str) -> None:
     number = await connection_number(lane)
-    late = asyncio.create_task(lane.run([("BLPOP", namespace, 0.2)], 0.02))
-    later = [asyncio.create_task(lane.run([("ECHO", f"{at}"), ("ECHO", "x")], 5)) for at in range(10)]
+    late = asyncio.ensure_future(lane.run([("BLPOP", namespace, 0.2)], 0.02))
+    later = [asyncio.ensure_future(lane.run([("ECHO", f"{at}"), ("ECHO", "x")], 5)) for at in range(10)]
     with pytest.raises(ConnectionLost) as lost:
         await late
     assert (lost.value.reason, lost.value.sent) == ("TimeoutError", True)
@@ -74,7 +74,7 @@ async def test_a_stalled_connection_is_given_up_and_its_calls_sent_again(
 
 async def test_no_more_calls_are_on_their_way_than_allowed_and_others_wait_in_line() -> None:
     async with SilentServer() as server, lane_to(server.port, max_calls_count=4, stall_s=20) as lane:
-        calls = [asyncio.create_task(lane.run([("ECHO", f"{at:03}")], 20)) for at in range(100)]
+        calls = [asyncio.ensure_future(lane.run([("ECHO", f"{at:03}")], 20)) for at in range(100)]
         for at in range(100):
             await until(lambda at=at: server.received.count(b"ECHO") == min(100, at + 4))
             server.say(b"$3\r\n%03d\r\n" % at)
@@ -96,9 +96,9 @@ async def test_no_more_bytes_are_on_their_way_than_allowed() -> None:
 async def test_a_small_call_does_not_overtake_a_large_one_in_line() -> None:
     async with SilentServer() as server, lane_to(server.port, max_bytes=10_000, stall_s=20) as lane:
         words = ["a" * 9000, "b" * 9000, "c"]
-        calls = [asyncio.create_task(lane.run([("ECHO", word)], 20)) for word in words]
+        calls = [asyncio.ensure_future(lane.run([("ECHO", word)], 20)) for word in words]
         await until(lambda: server.received.endswith(b"aa\r\n"))
-        calls.append(asyncio.create_task(lane.run([("ECHO", "d")], 20)))
+        calls.append(asyncio.ensure_future(lane.run([("ECHO", "d")], 20)))
         await asyncio.wait(calls, timeout=0.05)
         assert server.received.count(b"ECHO") == 1
         server.say(b"$1\r\na\r\n")
@@ -110,7 +110,7 @@ async def test_a_small_call_does_not_overtake_a_large_one_in_line() -> None:
 
 async def test_who_goes_away_while_in_line_sends_nothing() -> None:
     async with SilentServer() as server, lane_to(server.port, max_calls_count=1, stall_s=20) as lane:
-        first, gone, last = (asyncio.create_task(lane.run([("ECHO", word)], 20)) for word in ("1", "2", "3"))
+        first, gone, last = (asyncio.ensure_future(lane.run([("ECHO", word)], 20)) for word in ("1", "2", "3"))
         await until(lambda: server.received.endswith(b"1\r\n"))
         gone.cancel()
         server.say(b"$1\r\n1\r\n")
@@ -123,7 +123,7 @@ async def test_who_goes_away_while_in_line_sends_nothing() -> None:
 
 async def test_who_is_in_line_when_the_connection_is_lost_goes_on_the_next() -> None:
     async with SilentServer() as server, lane_to(server.port, max_calls_count=1, stall_s=20) as lane:
-        first, second = (asyncio.create_task(lane.run([("ECHO", word)], 20)) for word in ("1", "2"))
+        first, second = (asyncio.ensure_future(lane.run([("ECHO", word)], 20)) for word in ("1", "2"))
         await until(lambda: server.received.endswith(b"1\r\n"))
         server.connections[-1].transport.abort()
         with pytest.raises(ConnectionLost):
@@ -143,7 +143,7 @@ async def test_a_call_over_the_limit_goes_alone(redis_server: RedisServer) -> No
 async def test_what_the_server_does_not_take_is_not_piled_up() -> None:
     async with SilentServer() as server, lane_to(server.port, stall_s=20) as lane:
         server.reads = False
-        flood = asyncio.create_task(lane.run([("ECHO", "x" * 16_000_000)], 0.5))
+        flood = asyncio.ensure_future(lane.run([("ECHO", "x" * 16_000_000)], 0.5))
         await until(lambda: lane._connection is not None and lane._connection.is_paused)
         more = [lane.run([("ECHO", "y")], 0.2) for _ in range(10)]
         outcomes = await asyncio.gather(*more, return_exceptions=True)

@@ -45,7 +45,7 @@ def feed(loop: asyncio.AbstractEventLoop, pieces: list[bytes]) -> tuple[list[Any
         calls.append(call)
     for piece in pieces:
         connection.data_received(piece)
-    return [plain(call.future.result()) for call in calls if call.future.done()], connection
+    return [plain(call.future.exception() or call.future.result()) for call in calls if call.future.done()], connection
 
 
 async def test_replies_may_be_cut_at_every_byte() -> None:
@@ -70,7 +70,7 @@ async def test_an_answer_that_ends_too_early_is_given_to_nobody() -> None:
         unanswered = list(connection.sent)
         connection.connection_lost(None)
         assert len(found) + len(unanswered) == len(expected)
-        assert all(isinstance(call.future.result(), ConnectionLost) for call in unanswered)
+        assert all(isinstance(call.future.exception(), ConnectionLost) for call in unanswered)
 
 
 @pytest.mark.parametrize("shift", [b"+OK\r\n", b":1\r\n", b"+QUEUED\r\n", b"*0\r\n", b"$1\r\nx\r\n"])
