@@ -22,8 +22,6 @@ NOTHING = object()
 
 # hiredis' own types know only commands of one word.
 _pack: Callable[[Command], bytes] = hiredis.pack_command  # type: ignore[assignment]
-# What follows the first command of a transaction are reads, the same ones for the same session.
-_pack_again = lru_cache(maxsize=8_192)(_pack)
 _MULTI = _pack(("MULTI",))
 _EXEC = _pack(("EXEC",))
 # Said to a new connection, whatever it asks, before it is closed: nothing has been run.
@@ -48,7 +46,15 @@ def reader() -> hiredis.Reader:
 
 def transaction(commands: Sequence[Command]) -> bytes:
     """All of them or none, in one MULTI/EXEC."""
-    return b"".join((_MULTI, _pack(commands[0]), *map(_pack_again, commands[1:]), _EXEC))
+    if len(commands) == 3:
+        # A turn: an append, and two reads that are the same ones whenever it is the same session.
+        return b"".join((_MULTI, _pack(commands[0]), _packed_reads(commands[1], commands[2]), _EXEC))
+    return b"".join((_MULTI, *map(_pack, commands), _EXEC))
+
+
+@lru_cache(maxsize=4_096)
+def _packed_reads(state: Command, messages: Command) -> bytes:
+    return _pack(state) + _pack(messages)
 
 
 def independent(commands: Sequence[Command]) -> bytes:
