@@ -133,6 +133,8 @@ class Memory:
         if call.session_id is not None and not self._shards_agreed:
             await self._agree_on_shards()
         send = self._transport.run_each if each else self._transport.run
+        if self._transport.repeats:
+            call = call.again()
         attempts = Attempts(call.session_id, self.settings.deadline_s, self.settings.attempt_s)
         load: Script | None = None
         while True:
@@ -143,6 +145,8 @@ class Memory:
             except (ServerError, ConnectionLost) as failure:
                 pause_s = attempts.pause_s(failure)
                 load = call.script if call.needs_loading(failure) else None
+                if load is None:  # a script that is not known has not run either
+                    call = call.again()
                 if isinstance(failure, ServerError) and failure.word == "READONLY":
                     # What was the primary is a replica now; connected anew, the address may lead to its successor.
                     await self._transport.reconnect()
@@ -156,7 +160,7 @@ class Memory:
             aside = SessionCalls(self.keys.session(session_id), self.settings).set_aside(corrupt.epoch, now_ms())
             await self.run(aside)
             log.error("set aside and started afresh: %s", corrupt)
-        return await self.run(call)
+        return await self.run(call.again())
 
     async def server_time_ms(self) -> int:
         """The server's clock. Raises StoreUnavailable."""
