@@ -121,10 +121,7 @@ class Sides:
         return packed
 
     def redismem_after_a_pause(self) -> list[bytes]:
-        pipeline = self._server.client.pipeline(transaction=False)
-        for calls in self._calls:
-            pipeline.hset(calls.keys.state, "active_ms", 0)
-        pipeline.execute()
+        self._server.make_idle([calls.keys.state for calls in self._calls])
         return self.redismem()
 
     def bare(self) -> list[bytes]:

@@ -67,10 +67,7 @@ class Side:
                 self.found[figure].append(seconds / (len(chosen) * TURNS_COUNT) * 1e6)
             self.found[CONTROL].append(control_us)
         await _at_once(self._prune, chosen)
-        pipeline = self.server.client.pipeline(transaction=False)
-        for session_id in chosen:
-            pipeline.hset(self.memory.keys.session(session_id).state, "active_ms", 0)
-        pipeline.execute()
+        self.server.make_idle([self.memory.keys.session(session_id).state for session_id in chosen])
 
     def _control_us(self, session_ids: Sequence[str]) -> float:
         """The server's for reading one session, without scripts and without us."""

@@ -15,6 +15,8 @@ from redismem.errors import ServerError
 class GlideTransport:
     """valkey-glide: one connection, driven by its Rust core."""
 
+    repeats = False
+
     def __init__(self, client: Any) -> None:
         from glide import Batch, RequestError
 
@@ -61,6 +63,8 @@ class GlideTransport:
 
 class CoredisTransport:
     """coredis: a pool; a transaction holds its connection until it is answered."""
+
+    repeats = False
 
     def __init__(self, client: Any, opened: contextlib.AsyncExitStack) -> None:
         from coredis.exceptions import NoScriptError

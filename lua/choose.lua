@@ -19,10 +19,12 @@ for at = 6, #KEYS do
   local session, seen_ms = ARGV[2 * at - 9], ARGV[2 * at - 8]
   local kind = redis.call('TYPE', KEYS[at]).ok
   if kind == 'hash' then
-    local state = redis.call('HMGET', KEYS[at], 'active_ms', 'evicting')
-    if state[1] == seen_ms and not state[2] then
+    local counters = redis.call('HGET', KEYS[at], 'counters') or ''
+    -- Where a reason stands behind them already, it is on the queue.
+    if string.match(counters, '^%d+ %d+ %d+ (%d+) %d+$') == seen_ms then
       redis.call('ZADD', evictions, now, session)
-      redis.call('HSET', KEYS[at], 'evicting', reason)
+      local chosen_for = counters .. ' ' .. reason
+      redis.call('HSET', KEYS[at], 'counters', chosen_for)
       chosen = chosen + 1
     end
   elseif kind == 'none' then

@@ -23,15 +23,15 @@ local session, now_ms, nonce, lease_ms, threshold, token_limit, recent_limit,
   summaries_limit, max_attempts = unpack(ARGV)
 local time = now_ms == '' and redis.call('TIME')
 local now = time and time[1] * 1000 + math.floor(time[2] / 1000) or tonumber(now_ms)
-local seen = redis.call('HMGET', state, 'epoch', 'queued', 'attempts', 'summaries_count', 'tokens')
-local epoch, queued, attempts = seen[1], seen[2], tonumber(seen[3] or 0)
+local seen = redis.call('HMGET', state, 'counters', 'queued', 'attempts', 'summaries_count')
+local counters, queued, attempts = seen[1], seen[2], tonumber(seen[3] or 0)
 local function leave(outcome)
   redis.call('ZREM', overdue, session)
   redis.call('ZREM', leased, session)
-  if epoch then redis.call('HDEL', state, 'queued', 'fence', 'attempts') end
+  if counters then redis.call('HDEL', state, 'queued', 'fence', 'attempts') end
   return {outcome, '', 0, now}
 end
-if not epoch then
+if not counters then
   redis.call('ZREM', dead, session)
   return leave('gone')
 end
@@ -40,8 +40,9 @@ local due = queued == 'overdue' and redis.call('ZSCORE', overdue, session)
 if not due then return {'none', '', 0, now} end
 if tonumber(due) > now then return {queued == 'leased' and 'leased' or 'notdue', '', 0, now} end
 local length = redis.call('LLEN', messages)
+local tokens = tonumber(string.match(counters, '^%d+ %d+ (%d+)') or 0)
 local too_long = length > tonumber(threshold)
-  or token_limit ~= '' and length > tonumber(recent_limit) and (tonumber(seen[5]) or 0) > tonumber(token_limit)
+  or token_limit ~= '' and length > tonumber(recent_limit) and tokens > tonumber(token_limit)
 if not too_long and tonumber(seen[4] or 0) <= tonumber(summaries_limit) then return leave('noop') end
 if attempts >= tonumber(max_attempts) then
   redis.call('ZREM', overdue, session)

@@ -26,14 +26,14 @@ local messages, state, originals, overdue, leased = unpack(KEYS)
 local session, now_ms, fence, epoch, first_seq, count, tokens, threshold, token_limit, recent_limit,
   summaries_limit, originals_ms, summary_field, summary = unpack(ARGV, 1, 14)
 count, originals_ms = tonumber(count), tonumber(originals_ms)
-local seen = redis.call('HMGET', state, 'epoch', 'committed', 'fence', 'first_seq', 'tokens', 'summaries_count',
-  'with_originals')
+local seen = redis.call('HMGET', state, 'epoch', 'committed', 'fence', 'counters', 'summaries_count', 'with_originals')
 if seen[1] ~= epoch then return 'gone' end
 if seen[2] == fence then return 'already' end
 if seen[3] ~= fence then return 'fenced' end
 local length = redis.call('LLEN', messages), redis.call('LLEN', originals)
-if seen[4] ~= first_seq or length < count then return 'stale' end
-if not tonumber(seen[5]) then return redis.error_reply('CORRUPT tokens') end
+local seen_first_seq, total, old_tokens, times = string.match(seen[4] or '', '^(%d+) (%d+) (%d+) (%d+ %d+ ?%a*)$')
+if not times then return redis.error_reply('CORRUPT counters') end
+if seen_first_seq ~= first_seq or length < count then return 'stale' end
 for at = 15, #ARGV do
   if redis.call('HEXISTS', state, ARGV[at]) == 0 then return 'stale' end
 end
@@ -42,10 +42,10 @@ local now = time and time[1] * 1000 + math.floor(time[2] / 1000) or tonumber(now
 
 -- A removal first: once it has written, a script may go on where memory is short, and this one makes room.
 redis.call('ZREM', leased, session)
-local summaries_count = tonumber(seen[6] or 0) - (#ARGV - 14)
+local summaries_count = tonumber(seen[5] or 0) - (#ARGV - 14)
 if count > 0 then
   -- Originals of an earlier epoch do not belong here, and without new ones the old would leave a gap.
-  if not seen[7] or originals_ms == 0 then redis.call('DEL', originals) end
+  if not seen[6] or originals_ms == 0 then redis.call('DEL', originals) end
   redis.call('HDEL', state, 'with_originals')
 end
 if count > 0 and originals_ms > 0 then
@@ -60,10 +60,11 @@ if summary_field ~= '' then
   redis.call('HSET', state, summary_field, summary)
   summaries_count = summaries_count + 1
 end
-local left, left_tokens = length - count, seen[5] - tokens
+local left, left_tokens = length - count, math.max(0, old_tokens - tokens)
 local again = left > tonumber(threshold) or summaries_count > tonumber(summaries_limit)
   or token_limit ~= '' and left > tonumber(recent_limit) and left_tokens > tonumber(token_limit)
-redis.call('HSET', state, 'first_seq', first_seq + count, 'tokens', left_tokens, 'committed', fence,
+local counters = string.format('%d %s %d %s', first_seq + count, total, left_tokens, times)
+redis.call('HSET', state, 'counters', counters, 'committed', fence,
   'summaries_count', summaries_count, 'queued', 'overdue')
 redis.call('HDEL', state, 'fence', 'attempts', 'dropped_seq', again and 'fence' or 'queued')
 if count > 0 then redis.call('LTRIM', messages, count, -1) end

@@ -16,8 +16,9 @@
 -- ERROR
 local messages, state, originals, active, overdue, leased, dead, evictions = unpack(KEYS)
 local session, epoch, message_count = unpack(ARGV)
-local seen = redis.call('HMGET', state, 'epoch', 'message_count', 'evicting')
-if seen[1] ~= epoch or seen[2] ~= message_count or not seen[3] then return 0 end
+local seen = redis.call('HMGET', state, 'epoch', 'counters')
+local total, reason = string.match(seen[2] or '', '^%d+ (%d+) %d+ %d+ %d+ ?(%a*)$')
+if seen[1] ~= epoch or total ~= message_count or reason == '' then return 0 end
 for _, index in ipairs({active, overdue, leased, dead, evictions}) do redis.call('ZREM', index, session) end
 redis.call('DEL', messages, state, originals)
 return 1

@@ -14,7 +14,8 @@ local time = now_ms == '' and redis.call('TIME')
 local now = time and time[1] * 1000 + math.floor(time[2] / 1000) or tonumber(now_ms)
 local due = redis.call('ZSCORE', evictions, session)
 if not due or tonumber(due) > now then return 0 end
-if redis.call('HEXISTS', state, 'evicting') == 0 then
+-- The reason stands behind the counters until somebody touches the session.
+if not string.find(redis.call('HGET', state, 'counters') or '', '%a$') then
   redis.call('ZREM', evictions, session)
   return 0
 end

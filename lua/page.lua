@@ -11,15 +11,16 @@
 -- ERROR CORRUPT
 local messages, state, originals = unpack(KEYS)
 local before_seq, limit, with_originals = unpack(ARGV)
-local seen = redis.call('HMGET', state, 'epoch', 'first_seq', 'message_count', 'with_originals')
+local seen = redis.call('HMGET', state, 'counters', 'epoch', 'with_originals')
 if not seen[1] then return {} end
-if not (tonumber(seen[2]) and tonumber(seen[3])) then return redis.error_reply('CORRUPT not a number') end
-local first_seq = tonumber(seen[2])
+local first_seq, total = string.match(seen[1], '^(%d+) (%d+) %d+ %d+ %d+ ?%a*$')
+if not (first_seq and seen[2]) then return redis.error_reply('CORRUPT counters or epoch') end
+first_seq = tonumber(first_seq)
 local oldest = first_seq
-if with_originals == '1' and seen[4] then oldest = first_seq - redis.call('LLEN', originals) end
-local stop = math.min(tonumber(before_seq) or math.huge, seen[3] + 1)
+if with_originals == '1' and seen[3] then oldest = first_seq - redis.call('LLEN', originals) end
+local stop = math.min(tonumber(before_seq) or math.huge, total + 1)
 local start = math.max(oldest, stop - limit)
-local reply = {seen[1], start}
+local reply = {seen[2], start}
 local function read(key, from, to)
   if from > to then return end
   for _, element in ipairs(redis.call('LRANGE', key, from, to)) do reply[#reply + 1] = element end

@@ -13,11 +13,15 @@
 -- ERROR CORRUPT
 local messages, state, originals = unpack(KEYS)
 local epoch, first_seq, count, tokens, nonce = unpack(ARGV)
-local seen = redis.call('HMGET', state, 'epoch', 'first_seq', 'tokens', 'pruned')
-if seen[4] == nonce then return 1 end
-if seen[1] ~= epoch or seen[2] ~= first_seq then return 0 end
-if not tonumber(seen[3]) then return redis.error_reply('CORRUPT tokens') end
+local seen = redis.call('HMGET', state, 'epoch', 'counters', 'pruned')
+if seen[3] == nonce then return 1 end
+if seen[1] ~= epoch then return 0 end
+local seen_first_seq, total, old_tokens, times = string.match(seen[2] or '', '^(%d+) (%d+) (%d+) (%d+ %d+ ?%a*)$')
+if not times then return redis.error_reply('CORRUPT counters') end
+if seen_first_seq ~= first_seq then return 0 end
+local left_tokens = math.max(0, old_tokens - tokens)
 redis.call('LTRIM', messages, count, -1)
-redis.call('HSET', state, 'first_seq', first_seq + count, 'tokens', seen[3] - tokens, 'pruned', nonce)
+redis.call('HSET', state, 'counters', string.format('%d %s %d %s', first_seq + count, total, left_tokens, times),
+  'pruned', nonce)
 redis.call('DEL', originals)
 return 1

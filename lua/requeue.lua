@@ -11,7 +11,7 @@
 -- ERROR
 local state, overdue, dead = unpack(KEYS)
 local session, now_ms, again = unpack(ARGV)
-local seen = redis.call('HMGET', state, 'queued', 'message_count')
+local seen = redis.call('HMGET', state, 'queued', 'counters')
 -- The removal first: once it has written, a script may go on where memory is short.
 local listed = redis.call('ZREM', dead, session)
 if seen[1] ~= 'dead' then return listed end
@@ -22,7 +22,7 @@ if again == '1' then
   redis.call('HSET', state, 'queued', 'overdue')
 else
   -- Up to this message its window is too long and yet in no queue, as somebody decided.
-  redis.call('HSET', state, 'dropped_seq', seen[2])
+  redis.call('HSET', state, 'dropped_seq', string.match(seen[2] or '', '^%d+ (%d+)') or 0)
   redis.call('HDEL', state, 'queued')
 end
 redis.call('HDEL', state, 'attempts')

@@ -1,5 +1,5 @@
 -- Renames the keys of a session that cannot be read, so that it starts afresh and somebody can look at what it was.
--- Looks for itself whether a key has a foreign type, no epoch, or a number that is none; else it believes the caller
+-- Looks for itself whether a key has a foreign type, or the state no epoch or no counters; else it believes the caller
 -- about the epoch it saw.
 -- KEYS
 --   messages
@@ -26,9 +26,9 @@ local function kind(key) return redis.call('TYPE', key).ok end
 local function foreign(key, expected) return kind(key) ~= 'none' and kind(key) ~= expected end
 local broken = foreign(state, 'hash') or foreign(messages, 'list') or foreign(originals, 'list')
 if not broken then
-  local seen = redis.call('HMGET', state, 'epoch', 'first_seq', 'message_count', 'tokens', 'active_ms', 'expires_ms')
-  broken = not (seen[1] and string.find(seen[1], '^[%w-]+$'))
-  for at = 2, 6 do broken = broken or not tonumber(seen[at]) end
+  local seen = redis.call('HMGET', state, 'epoch', 'counters')
+  broken = not string.find(seen[1] or '', '^[%w-]+$')
+    or not string.find(seen[2] or '', '^%d+ %d+ %d+ %d+ %d+ ?%a*$')
   if not broken and seen[1] ~= epoch then return 0 end
 end
 local moved = 0

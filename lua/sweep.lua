@@ -14,7 +14,7 @@ local now_ms = ARGV[1]
 local time = now_ms == '' and redis.call('TIME')
 local now = time and time[1] * 1000 + math.floor(time[2] / 1000) or tonumber(now_ms)
 local queues = {overdue = overdue, leased = leased, dead = dead}
-local function mend(session, key, queued, evicting, active_ms)
+local function mend(session, key, queued, counters, active_ms, reason)
   local mended = false
   for name, queue in pairs(queues) do
     if name ~= queued and redis.call('ZREM', queue, session) == 1 then mended = true end
@@ -30,8 +30,8 @@ local function mend(session, key, queued, evicting, active_ms)
     redis.call('ZADD', active, active_ms, session)
     mended = true
   end
-  if evicting and not redis.call('ZSCORE', evictions, session) then
-    redis.call('HDEL', key, 'evicting')
+  if reason ~= '' and not redis.call('ZSCORE', evictions, session) then
+    redis.call('HSET', key, 'counters', counters)
     mended = true
   end
   return mended and 1 or 0
@@ -40,12 +40,14 @@ local removed, mended = 0, 0
 for at = 6, #KEYS do
   local session = ARGV[at - 4]
   local kind = redis.call('TYPE', KEYS[at]).ok
-  -- A key of another type must not keep the others from being looked after: who reads that session sets it aside.
+  -- A key of another type, or counters that are none, must not keep the others from being looked after: who reads that
+  -- session sets it aside.
   if kind == 'hash' or kind == 'none' then
-    local state = redis.call('HMGET', KEYS[at], 'epoch', 'queued', 'evicting', 'active_ms')
-    if state[1] then
-      mended = mended + mend(session, KEYS[at], state[2], state[3], state[4])
-    else
+    local state = redis.call('HMGET', KEYS[at], 'counters', 'queued')
+    local counters, active_ms, reason = string.match(state[1] or '', '^(%d+ %d+ %d+ (%d+) %d+) ?(%a*)$')
+    if counters then
+      mended = mended + mend(session, KEYS[at], state[2], counters, active_ms, reason)
+    elseif not state[1] then
       for _, index in ipairs({active, overdue, leased, dead, evictions}) do redis.call('ZREM', index, session) end
       removed = removed + 1
     end

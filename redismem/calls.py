@@ -6,7 +6,8 @@ Both memories, async and blocking, send these calls; nothing about keys, argumen
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from redismem import replies, scripts
@@ -24,6 +25,7 @@ T = TypeVar("T")
 Command = tuple[bytes | str | int, ...]
 
 _MOST = 1 << 53
+_REQUEST = 13  # its place in the command of an append
 
 
 @dataclass(slots=True)
@@ -37,6 +39,16 @@ class Call(Generic[T]):
     commands: tuple[Command, ...]
     decode: Callable[..., T]
     script: scripts.Script | None = None
+    is_fresh: bool = False
+    """An append that cannot have been made before, so that the server need not look for its token."""
+
+    def again(self) -> Call[T]:
+        """The same call, for a server that may have run it already."""
+        if not self.is_fresh:
+            return self
+        command, *reads = self.commands
+        again = (*command[:_REQUEST], f"2{str(command[_REQUEST])[1:]}", *command[_REQUEST + 1 :])
+        return replace(self, commands=(again, *reads), is_fresh=False)
 
     def finish(self, answers: Sequence[Any]) -> T:
         """The value. Raises the first ServerError or ConnectionLost among the answers, and what the decoding raises."""
@@ -80,7 +92,8 @@ class SessionCalls:
         """Raises InvalidMessage, TooLarge."""
         command = self._append(messages, id, expect, change, now_ms)
         session_id = self.keys.session_id
-        return Call(session_id, (command,), lambda reply: replies.receipt(session_id, reply), scripts.load("append"))
+        decode = partial(replies.receipt, session_id, sent_count=len(messages))
+        return Call(session_id, (command,), decode, scripts.load("append"), id is None)
 
     def append_and_read(
         self,
@@ -93,14 +106,14 @@ class SessionCalls:
         """An append and the reads of a context behind it, in one transaction. Raises InvalidMessage, TooLarge."""
         command = self._append(messages, id, expect, change, now_ms)
         keys, recent_limit = self.keys, self.settings.recent_limit
-        session_id = keys.session_id
+        session_id, sent_count = keys.session_id, len(messages)
 
         def decode(reply: Any, stored: Any, elements: Any) -> Context:
             context = replies.context(session_id, recent_limit, replies.fields(stored), elements)
-            context.receipt = replies.receipt(session_id, reply)
+            context.receipt = replies.receipt(session_id, reply, sent_count)
             return context
 
-        return Call(session_id, (command, *keys.reads), decode, scripts.load("append"))
+        return Call(session_id, (command, *keys.reads), decode, scripts.load("append"), id is None)
 
     def update(self, change: Change, now_ms: int | None = None) -> Call[None]:
         """The state alone. Sent again it sets the same values again, so it needs no token."""
@@ -153,32 +166,19 @@ class SessionCalls:
                 )
             elements.append(element)
             tokens += count
+        request = f"{int(id is None)} {len(elements)} {len(change.sets) // 2} {tokens}"
         return (
             "EVALSHA",
             scripts.load("append").sha,
             8,
             keys.messages,
             keys.state,
-            shard.active,
-            shard.overdue,
-            shard.leased,
-            shard.dead,
-            shard.evictions,
+            *shard.indexes,
             shard.fences,
             keys.session,
-            b"" if now_ms is None else now_ms,
+            settings.append_limits,
+            f"{request} {'-' if expect is None else expect} {'-' if now_ms is None else now_ms}",
             self._token(id),
-            nonce(),
-            settings.timeout_ms,
-            settings.overdue_count,
-            settings.overdue_tokens,
-            settings.recent_limit,
-            settings.max_window_count,
-            settings.max_params_count,
-            b"" if expect is None else expect,
-            tokens,
-            len(elements),
-            len(change.sets) // 2,
             *elements,
             *change.sets,
             *change.drops,
@@ -246,7 +246,7 @@ class SessionCalls:
         )
 
     def exists(self) -> Call[bool]:
-        return Call(self.keys.session_id, (("HEXISTS", self.keys.state, "epoch"),), bool)
+        return Call(self.keys.session_id, (("HEXISTS", self.keys.state, "counters"),), bool)
 
     def clear(self, epoch: str) -> Call[bool]:
         """Everything of the session, if it is still in this epoch."""

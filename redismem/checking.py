@@ -26,13 +26,14 @@ from redismem.errors import CorruptSession, RedismemError
 from redismem.keys import SessionKeys, ShardKeys
 from redismem.memory import Memory
 from redismem.messages import Message
+from redismem.replies import Counters
 from redismem.settings import Settings
+from redismem.values import Undecodable
 
 _PAGE_COUNT = 200
 _TOGETHER_COUNT = 16
 _QUEUES = ("overdue", "leased", "dead")
 _INDEXES = ("active", *_QUEUES, "evictions")
-_NUMBERS = ("first_seq", "message_count", "tokens", "active_ms", "expires_ms")
 _OPTIONAL_NUMBERS = ("attempts", "summaries_count", "dropped_seq")
 _FENCE = re.compile(r"([1-9][0-9]*)-[0-9a-f]+")
 _ID_BYTES = 10
@@ -105,22 +106,22 @@ def violations(session_id: str, seen: Stored, settings: Settings) -> Iterator[Vi
         if seen.elements:
             yield Violation(session_id, "I1", f"{len(seen.elements)} messages without a state")
         return
-    bad = [name for name in _NUMBERS if not _is_number(seen.text(name))]
-    bad += [name for name in _OPTIONAL_NUMBERS if seen.text(name) is not None and not _is_number(seen.text(name))]
+    bad = [name for name in _OPTIONAL_NUMBERS if seen.text(name) is not None and not _is_number(seen.text(name))]
     if bad or not seen.text("epoch"):
         yield Violation(session_id, "I1", f"the state has no usable {', '.join(bad or ['epoch'])}")
         return
     try:
+        counters = replies.counters(seen.fields.get(b"counters", b""))
         context = replies.context(session_id, settings.recent_limit, seen.fields, seen.elements)
-    except RedismemError as unreadable:
+    except (RedismemError, Undecodable) as unreadable:
         yield Violation(session_id, "I1", str(unreadable))
         return
     found = (
-        *_window_rules(seen, context.messages, settings),
-        *_queue_rules(seen, settings),
+        *_window_rules(seen, counters, context.messages, settings),
+        *_queue_rules(seen, counters, settings),
         *_fence_rules(seen),
-        *_summary_rules(seen, context.summaries),
-        *_place_rules(seen),
+        *_summary_rules(seen, counters.first_seq, context.summaries),
+        *_place_rules(seen, counters),
     )
     for invariant, text in found:
         yield Violation(session_id, invariant, text)
@@ -133,12 +134,23 @@ def _is_number(text: str | None) -> bool:
 Found = Iterator[tuple[str, str]]
 
 
-def _window_rules(seen: Stored, messages: list[Message], settings: Settings) -> Found:
-    count = len(seen.elements)
-    first_seq, total = seen.number("first_seq"), seen.number("message_count")
-    if first_seq < 1:
-        yield "I1", f"the window begins at {first_seq}"
-    ids = b"".join(seen.fields.get(name, b"") for name in (b"ids_d", b"ids_c", b"ids_b", b"ids_a"))
+def _remembered(fields: dict[bytes, bytes]) -> bytes:
+    """The entries of the appends, oldest first: `ids_a` begins with the letter of the field that is the oldest."""
+    newest = fields.get(b"ids_a", b"b")
+    at = b"bcd".index(newest[:1])
+    order = b"bcdbc"[at : at + 3]
+    return b"".join(fields.get(b"ids_%c" % letter, b"") for letter in order) + newest[1:]
+
+
+def _window_rules(seen: Stored, counters: Counters, messages: list[Message], settings: Settings) -> Found:
+    count, total = len(seen.elements), counters.message_count
+    if counters.first_seq < 1:
+        yield "I1", f"the window begins at {counters.first_seq}"
+    try:
+        ids = _remembered(seen.fields)
+    except ValueError:
+        yield "I2", "the appends that are remembered are in no order"
+        return
     entries = [ids[at : at + _ID_BYTES] for at in range(0, len(ids), _ID_BYTES)][-_IDS_COUNT:]
     tokens = [entry[:8] for entry in entries]
     remembered = sum(int.from_bytes(entry[8:]) & 0x7FFF for entry in entries)
@@ -147,11 +159,11 @@ def _window_rules(seen: Stored, messages: list[Message], settings: Settings) -> 
     if count > settings.max_window_count:
         yield "I9", f"the window holds {count} messages, over {settings.max_window_count}"
     weight = sum(message.tokens for message in messages)
-    if weight != seen.number("tokens"):
-        yield "I10", f"the window has {weight} tokens, noted are {seen.number('tokens')}"
+    if weight != counters.tokens:
+        yield "I10", f"the window has {weight} tokens, noted are {counters.tokens}"
 
 
-def _queue_rules(seen: Stored, settings: Settings) -> Found:
+def _queue_rules(seen: Stored, counters: Counters, settings: Settings) -> Found:
     queued = seen.text("queued")
     places = [name for name in _QUEUES if seen.places[name] is not None]
     if places != ([] if queued is None else [queued]):
@@ -159,7 +171,7 @@ def _queue_rules(seen: Stored, settings: Settings) -> Found:
     count, summaries_count = len(seen.elements), seen.number("summaries_count")
     # Taken off the dead list without another try: its messages wait for the next one, its summaries for theirs.
     dropped_seq = seen.text("dropped_seq")
-    waits = settings.is_overdue(count, seen.number("tokens")) and dropped_seq != seen.text("message_count")
+    waits = settings.is_overdue(count, counters.tokens) and dropped_seq != str(counters.message_count)
     waits = waits or (summaries_count > settings.summaries_limit and dropped_seq is None)
     if waits and not places:
         yield "I4", f"{count} messages and {summaries_count} summaries wait, and it is in no queue"
@@ -184,8 +196,7 @@ def _fence_rules(seen: Stored) -> Found:
         yield "I5", f"out of order: {counted}, and the shard's counter is at {seen.fences}"
 
 
-def _summary_rules(seen: Stored, summaries: list[Summary]) -> Found:
-    first_seq = seen.number("first_seq")
+def _summary_rules(seen: Stored, first_seq: int, summaries: list[Summary]) -> Found:
     bounds = [bound for summary in summaries for bound in (summary.first_seq - 1, summary.last_seq)]
     ranges = [(summary.first_seq, summary.last_seq) for summary in summaries]
     if bounds != sorted(bounds) or any(first > last or last >= first_seq for first, last in ranges):
@@ -199,14 +210,13 @@ def _summary_rules(seen: Stored, summaries: list[Summary]) -> Found:
         yield "I7", f"{len(summaries)} summaries, noted are {seen.number('summaries_count')}, of other epochs {foreign}"
 
 
-def _place_rules(seen: Stored) -> Found:
-    expires_ms, active_ms = seen.number("expires_ms"), seen.number("active_ms")
+def _place_rules(seen: Stored, counters: Counters) -> Found:
     times = {seen.state_expires_ms} | ({seen.messages_expire_ms} if seen.elements else set())
-    if times != {expires_ms}:
-        yield "I8", f"the keys expire at {sorted(times)}, noted is {expires_ms}"
-    if seen.places["active"] != active_ms:
-        yield "I12", f"listed as active at {seen.places['active']}, noted is {active_ms}"
-    if (seen.places["evictions"] is not None) != (seen.text("evicting") is not None):
+    if times != {counters.expires_ms}:
+        yield "I8", f"the keys expire at {sorted(times)}, noted is {counters.expires_ms}"
+    if seen.places["active"] != counters.active_ms:
+        yield "I12", f"listed as active at {seen.places['active']}, noted is {counters.active_ms}"
+    if (seen.places["evictions"] is not None) != (counters.evicting is not None):
         yield "I12", "on the eviction queue and not noted so, or the other way round"
 
 

@@ -136,6 +136,8 @@ class Memory:
         if call.session_id is not None and not self._shards_agreed:
             await self._agree_on_shards()
         send = self._transport.run_each if each else self._transport.run
+        if self._transport.repeats:
+            call = call.again()
         begun_s = monotonic()
         try:
             try:
@@ -147,7 +149,7 @@ class Memory:
             if not heals:
                 raise
             await self._set_aside(corrupt)
-        return await self.run(call)
+        return await self.run(call.again())
 
     def run_healing(self, call: Call[T]) -> Coroutine[Any, Any, T]:
         """As `run`; sets a session that cannot be read aside, and sends the call again: it finds a new session."""
@@ -165,6 +167,8 @@ class Memory:
             try:
                 if call.script is not None and call.needs_loading(failure):
                     await self._transport.load(call.script.source, attempts.timeout_s())
+                else:
+                    call = call.again()
                 return call.finish(await send(call.commands, attempts.timeout_s()))
             except (ServerError, ConnectionLost) as another:
                 failure = another

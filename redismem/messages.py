@@ -229,8 +229,8 @@ def encode_message(message: Message | dict[str, Any], count_tokens: TokenCounter
         tokens = len(packed) // 4 + 4
     else:
         tokens = count_tokens(payload)
-        if type(tokens) is not int or not 0 <= tokens < 1 << 40:
-            raise InvalidMessage("the token counter must return a count: an integer, 0 or more")
+        if type(tokens) is not int or not 0 <= tokens < 1 << 32:
+            raise InvalidMessage("the token counter must return a count: an integer, 0 or more and below 2^32")
     packed_beside = _NIL if beside is None else pack(beside, InvalidMessage)
     return b"".join((_HEAD, encode_plain(tokens), packed, packed_beside)), tokens
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from redismem.context import Context, Receipt, SessionInfo, State, Summary
 from redismem.errors import (
@@ -23,9 +24,34 @@ from redismem.values import Undecodable, decode_value
 PARAM = b"param:"
 SUMMARY = b"summary:"
 # A state with these fields alone is most states: nobody has set anything in it, and nothing is summarised yet.
-_COUNTERS = frozenset(
-    b"epoch first_seq message_count tokens active_ms expires_ms queued evicting ids_a ids_b ids_c ids_d".split()
-)
+_BARE = frozenset(b"counters epoch queued repeated ids_a ids_b ids_c ids_d".split())
+_COUNTERS = re.compile(rb"([0-9]+) ([0-9]+) ([0-9]+) ([0-9]+) ([0-9]+)(?: ([a-zA-Z]+))?")
+
+
+class Counters(NamedTuple):
+    """The field of this name in a state: one for all these numbers, as each field costs the server time."""
+
+    first_seq: int
+    message_count: int
+    tokens: int
+    active_ms: int
+    expires_ms: int
+    evicting: str | None
+    """Why the session is on the eviction queue: idle or limit."""
+
+    @property
+    def window_count(self) -> int:
+        return self.message_count - self.first_seq + 1
+
+
+def counters(field: bytes) -> Counters:
+    """Raises Undecodable."""
+    match = _COUNTERS.fullmatch(field)
+    if match is None:
+        raise Undecodable("the state's counters are none")
+    first, count, tokens, active, expires, evicting = match.groups()
+    reason = None if evicting is None else evicting.decode()
+    return Counters(int(first), int(count), int(tokens), int(active), int(expires), reason)
 
 
 def refusal(error: ServerError, session_id: str | None) -> RedismemError | None:
@@ -49,16 +75,22 @@ def refusal(error: ServerError, session_id: str | None) -> RedismemError | None:
     return None
 
 
-def receipt(session_id: str, reply: Sequence[Any]) -> Receipt:
+def receipt(session_id: str, reply: Any, sent_count: int) -> Receipt:
     """Of the append script. Raises CorruptSession where the window is not as long as the state says."""
-    first_seq, last_seq, created, duplicate, epoch, window_first_seq, window_count = reply
-    if window_count not in (-1, last_seq - window_first_seq + 1):
+    if type(reply) is bytes:
+        first, last, _ = reply.split(b" ", 2)
+        total = int(last)
+        return Receipt(total - sent_count + 1, total, total, False, False, total - int(first) + 1)
+    expected = counters(reply[0]).window_count
+    if len(reply) == 3:
+        _, epoch, window_count = reply
         raise CorruptSession(
-            f"the window holds {window_count} messages, expected {last_seq - window_first_seq + 1}",
+            f"the window holds {window_count} messages, expected {expected}",
             session_id,
-            epoch.decode("utf-8", "replace"),
+            (epoch or b"").decode("utf-8", "replace"),
         )
-    return Receipt(first_seq, last_seq, last_seq, created == 1, duplicate == 1, window_count)
+    _, first_seq, last_seq, created, duplicate = reply
+    return Receipt(first_seq, last_seq, last_seq, created == 1, duplicate == 1, -1 if duplicate else expected)
 
 
 def fields(reply: Any) -> dict[bytes, bytes]:
@@ -81,20 +113,20 @@ def context(
     epoch = ""
     try:
         epoch = stored[b"epoch"].decode()
-        first_seq, total = int(stored[b"first_seq"]), int(stored[b"message_count"])
-        window_count = total - first_seq + 1
-        expected = window_count if limit is None else min(limit, window_count)
+        noted = counters(stored[b"counters"])
+        total = noted.message_count
+        expected = noted.window_count if limit is None else min(limit, noted.window_count)
         if len(elements) != expected:
             raise Undecodable(f"the window gave {len(elements)} messages, expected {expected}")
         messages = StoredMessages(elements, total - len(elements) + 1, epoch)
-        bare = _COUNTERS.issuperset(stored)
+        bare = _BARE.issuperset(stored)
         return Context(
             session_id,
             [] if bare else summaries(stored),
             messages,
             State() if bare else state(stored),
             total,
-            first_seq,
+            noted.first_seq,
             total,
             epoch,
             recent_limit,
@@ -137,20 +169,20 @@ def info(session_id: str, stored: Mapping[bytes, bytes]) -> SessionInfo | None:
     if not stored:
         return None
     try:
-        total, first_seq = int(stored[b"message_count"]), int(stored[b"first_seq"])
+        noted = counters(stored[b"counters"])
         known = state(stored)
         return SessionInfo(
             session_id=session_id,
             epoch=stored[b"epoch"].decode(),
-            total_messages=total,
-            first_seq=first_seq,
-            window_count=total - first_seq + 1,
-            window_tokens=int(stored[b"tokens"]),
+            total_messages=noted.message_count,
+            first_seq=noted.first_seq,
+            window_count=noted.window_count,
+            window_tokens=noted.tokens,
             summaries_count=sum(field.startswith(SUMMARY) for field in stored),
             params_keys=tuple(sorted(known.params)),
             waiting_for_param=known.waiting_for_param,
-            active_ms=int(stored[b"active_ms"]),
-            expires_ms=int(stored[b"expires_ms"]),
+            active_ms=noted.active_ms,
+            expires_ms=noted.expires_ms,
             queued=stored[b"queued"].decode() if b"queued" in stored else None,
         )
     except (Undecodable, KeyError, ValueError) as cause:

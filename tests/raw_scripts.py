@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from script_header import header
-from stored import everything
+from stored import COUNTERS, everything, set_counters
 
 from redismem import scripts
 from redismem.keys import Keys, SessionKeys
@@ -15,19 +15,22 @@ NOW_MS = 4_000_000_000_000  # in the future, or the server would drop keys at on
 TIMEOUT_MS = 1_600_000
 EXPIRES_MS = NOW_MS + TIMEOUT_MS + TIMEOUT_MS // 16
 
-APPEND = {
-    "now_ms": NOW_MS,
-    "token": b"token..1",
-    "nonce": "ab",
+LIMITS = {
     "timeout_ms": TIMEOUT_MS,
     "threshold": 5,
-    "token_limit": "",
+    "token_limit": "-",
     "recent_limit": 3,
     "window_limit": 20,
     "params_limit": 30,
-    "expect": "",
-    "tokens": 10,
 }
+REQUEST = {"fresh": 0, "message_count": 0, "set_count": 0, "tokens": 10, "expect": "-", "now_ms": NOW_MS}
+
+
+def counters(
+    message_count: int, tokens: int, first_seq: int = 1, active_ms: int = NOW_MS, expires_ms: int = EXPIRES_MS
+) -> bytes:
+    """As they stand in the state."""
+    return b"%d %d %d %d %d" % (first_seq, message_count, tokens, active_ms, expires_ms)
 
 
 def element(content: str) -> bytes:
@@ -63,13 +66,34 @@ class Scripts:
         return await self.raw.evalsha(script.sha.decode(), len(keys), *keys, *values, *tail)
 
     async def append(
-        self, *contents: str, session_id: str = "s", sets: dict[str, Any] | None = None, drops: Any = (), **changed: Any
+        self,
+        *contents: str,
+        session_id: str = "s",
+        sets: dict[str, Any] | None = None,
+        drops: Any = (),
+        token: bytes = b"token..1",
+        nonce: str = "ab",
+        **changed: Any,
     ) -> Any:
-        """append.lua with messages of these contents."""
+        """append.lua with messages of these contents; `changed` are LIMITS and REQUEST that are others."""
         pairs = [part for pair in (sets or {}).items() for part in pair]
-        counts = {"message_count": len(contents), "set_count": len(sets or {})}
+        changed |= {"message_count": len(contents), "set_count": len(sets or {})}
+        assert changed.keys() <= LIMITS.keys() | REQUEST.keys()
+        limits, request = (
+            " ".join(str(changed.get(name, value)) for name, value in defaults.items())
+            for defaults in (LIMITS, REQUEST)
+        )
         tail = [*(element(content) for content in contents), *pairs, *drops]
-        return await self.run("append", *tail, session_id=session_id, **APPEND | counts | changed)
+        names = {"limits": limits, "request": request, "token": token + bytes.fromhex(nonce)}
+        return await self.run("append", *tail, session_id=session_id, **names)
+
+    async def set_counters(self, **changed: Any) -> None:
+        """Changes some of the counters behind the scripts' back."""
+        await set_counters(self.raw, self.key("state"), **changed)
+
+    async def counters(self) -> dict[str, int]:
+        numbers = (await self.fields())[b"counters"].split()
+        return dict(zip(COUNTERS, map(int, numbers[:5]), strict=False))
 
     async def everything(self) -> dict[bytes, tuple[Any, int]]:
         return await everything(self.raw, self._namespace)

@@ -32,3 +32,13 @@ async def everything(raw: Any, namespace: str) -> dict[bytes, tuple[Any, int]]:
         content = await raw.execute_command(command, key, *arguments)
         found[key] = (content, await raw.pexpiretime(key))
     return found
+
+
+COUNTERS = ("first_seq", "message_count", "tokens", "active_ms", "expires_ms", "evicting")
+
+
+async def set_counters(raw: Any, state: bytes, **changed: Any) -> None:
+    """Changes some of the counters of a state, to whatever is given."""
+    numbers = (await raw.hget(state, "counters")).decode().split()
+    found = dict(zip(COUNTERS, numbers, strict=False)) | changed
+    await raw.hset(state, "counters", " ".join(str(found[name]) for name in COUNTERS if name in found))

@@ -19,7 +19,7 @@ from redismem.errors import (
     TooLarge,
     WrongShards,
 )
-from redismem.keys import Keys
+from redismem.keys import Keys, append_token
 from redismem.messages import Message, encode_message
 from redismem.settings import Settings
 
@@ -76,7 +76,28 @@ def test_a_call_is_the_same_when_it_is_sent_again_and_another_when_it_is_made_ag
     assert made.append([USER]).commands != call.commands
     named = [made.append([USER], "my-id").commands[0] for _ in range(2)]
     different = [place for place, (one, other) in enumerate(zip(*named, strict=True)) if one != other]
-    assert len(different) == 1  # the nonce
+    assert different == [14]  # what makes an epoch unique
+    assert {bytes(one[14])[:8] for one in named} == {append_token("my-id")[:8]}
+
+
+def test_only_an_append_without_an_id_is_fresh_and_only_the_first_time() -> None:
+    made = calls_of()
+    for call in (made.append([USER], expect=3, now_ms=5), made.append_and_read([USER])):
+        again = call.again()
+        assert (str(call.commands[0][13])[:2], str(again.commands[0][13])[:2]) == ("1 ", "2 ")
+        changed = [
+            at for at, (one, other) in enumerate(zip(call.commands[0], again.commands[0], strict=True)) if one != other
+        ]
+        assert changed == [13]
+        assert str(call.commands[0][13])[1:] == str(again.commands[0][13])[1:]
+        assert again.commands[1:] == call.commands[1:]
+        assert (again.session_id, again.decode, again.script) == (call.session_id, call.decode, call.script)
+        assert again.again() is again
+    named = made.append([USER], "my-id")
+    assert str(named.commands[0][13])[:2] == "0 "
+    others = (named, made.append_and_read([USER], "my-id"), made.update(made.change(plan=1)), made.read(), made.touch())
+    for call in others:
+        assert call.again() is call
 
 
 def test_the_first_failure_among_the_answers_is_raised() -> None:
@@ -214,8 +235,8 @@ def test_the_servers_time_is_milliseconds() -> None:
 
 def test_a_context_has_the_receipt_of_its_append() -> None:
     element = encode_message(USER)[0] + b"\xcf" + bytes(8)
-    stored = {b"epoch": b"1-a", b"first_seq": b"1", b"message_count": b"1"}
-    context = calls_of().append_and_read([USER]).decode([1, 1, 1, 0, b"1-a", 1, 1], stored, [element])
+    stored = {b"epoch": b"1-a", b"counters": b"1 1 9 5 6"}
+    context = calls_of().append_and_read([USER]).decode([b"1 1 9 5 6", 1, 1, 1, 0], stored, [element])
     assert isinstance(context, Context)
     assert context.receipt is not None
     assert (context.receipt.last_seq, context.receipt.created) == (1, True)

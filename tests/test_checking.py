@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
-from stored import everything
+from stored import everything, set_counters
 
 from redismem import Memory, Settings, checking, queues
 from redismem.context import Summary
@@ -97,6 +97,10 @@ def field(name: str, value: object) -> Harm:
     return lambda raw, keys: raw.hset(keys.state, name, value)
 
 
+def counter(name: str, value: object) -> Harm:
+    return lambda raw, keys: set_counters(raw, keys.state, **{name: value})
+
+
 def lost(name: str) -> Harm:
     return lambda raw, keys: raw.hdel(keys.state, name)
 
@@ -117,7 +121,8 @@ async def summaries_that_overlap(raw: Any, keys: Any) -> None:
     epoch = (await raw.hget(keys.state, "epoch")).decode()
     await raw.delete(keys.messages)
     texts = {"summary:1": summary(1, 2, epoch), "summary:2": summary(2, 2, epoch), "summaries_count": 2}
-    await raw.hset(keys.state, mapping=texts | {"first_seq": 3, "tokens": 0})
+    await raw.hset(keys.state, mapping=texts)
+    await set_counters(raw, keys.state, first_seq=3, tokens=0)
 
 
 async def a_summary_beyond_the_window(raw: Any, keys: Any) -> None:
@@ -127,13 +132,13 @@ async def a_summary_beyond_the_window(raw: Any, keys: Any) -> None:
 
 async def a_summary_of_another_epoch(raw: Any, keys: Any) -> None:
     await raw.lpop(keys.messages)
-    changed = {"summary:1": summary(1, 1, "9-zz"), "summaries_count": 1, "first_seq": 2, "tokens": 0}
-    await raw.hset(keys.state, mapping=changed)
+    await raw.hset(keys.state, mapping={"summary:1": summary(1, 1, "9-zz"), "summaries_count": 1})
+    await set_counters(raw, keys.state, first_seq=2, tokens=0)
 
 
 async def an_append_remembered_twice(raw: Any, keys: Any) -> None:
     ids = await raw.hget(keys.state, "ids_a")
-    await raw.hset(keys.state, "ids_a", ids + ids[:10])
+    await raw.hset(keys.state, "ids_a", ids + ids[1:11])
 
 
 async def a_message_too_many(raw: Any, keys: Any) -> None:
@@ -143,7 +148,7 @@ async def a_message_too_many(raw: Any, keys: Any) -> None:
 async def a_longer_window(raw: Any, keys: Any) -> None:
     for _ in range(11):
         await a_message_too_many(raw, keys)
-    await raw.hincrby(keys.state, "message_count", 11)
+    await set_counters(raw, keys.state, message_count=2 + 11)
 
 
 HARM: dict[str, tuple[str, str, Harm]] = {
@@ -153,12 +158,15 @@ HARM: dict[str, tuple[str, str, Harm]] = {
     "no messages": ("I1", "window", lambda raw, keys: raw.delete(keys.messages)),
     "no state": ("I1", "window", lambda raw, keys: raw.delete(keys.state)),
     "no epoch": ("I1", "window", lost("epoch")),
-    "no number": ("I1", "window", field("first_seq", CANARY)),
+    "no counters": ("I1", "window", lost("counters")),
+    "no number": ("I1", "window", counter("first_seq", CANARY)),
     "a count that is no number": ("I1", "overdue", field("attempts", CANARY)),
     "a state of a foreign type": ("I1", "window", lambda raw, keys: raw.set(keys.state, CANARY)),
     "messages of a foreign type": ("I1", "window", lambda raw, keys: raw.set(keys.messages, CANARY)),
     "an append remembered twice": ("I2", "window", an_append_remembered_twice),
-    "more remembered than appended": ("I2", "window", field("ids_a", b"12345678\x7f\xff")),
+    "more remembered than appended": ("I2", "window", field("ids_a", b"b12345678\x7f\xff")),
+    "remembered in no order": ("I2", "window", field("ids_a", b"x")),
+    "half an append remembered": ("I2", "window", field("ids_c", b"12345")),
     "in two queues": ("I3", "overdue", entry("dead")),
     "in a queue it does not name": ("I3", "window", entry("overdue")),
     "names a queue it is not in": ("I3", "overdue", no_entry("overdue")),
@@ -172,13 +180,13 @@ HARM: dict[str, tuple[str, str, Harm]] = {
     "messages expire later": ("I8", "window", lambda raw, keys: raw.pexpire(keys.messages, 99_999)),
     "messages never expire": ("I8", "window", lambda raw, keys: raw.persist(keys.messages)),
     "the window over its limit": ("I9", "window", a_longer_window),
-    "tokens": ("I10", "window", field("tokens", 1)),
+    "tokens": ("I10", "window", counter("tokens", 1)),
     "too many attempts": ("I11", "backoff", field("attempts", 4)),
     "a lease without a fence": ("I11", "leased", lost("fence")),
     "a fence without a lease": ("I11", "overdue", field("fence", "999-ab")),
     "listed at another time": ("I12", "window", entry("active")),
     "chosen and not noted": ("I12", "window", entry("evictions")),
-    "noted and not chosen": ("I12", "window", field("evicting", "idle")),
+    "noted and not chosen": ("I12", "window", counter("evicting", "idle")),
 }
 
 
@@ -194,6 +202,29 @@ async def test_damage_is_found_named_and_told_without_any_content(memory: Memory
     assert [violation.text for violation in violations if len(violation.text) < 10] == []
 
 
+async def test_appends_remembered_are_read_in_their_order_however_often_the_fields_have_gone_round(
+    store: Any, namespace: str, raw: Any
+) -> None:
+    """Only the last 16 count: an older entry may stand there twice, a newer one may not."""
+    async with store.memory(namespace, Settings(shards=1, strategy="none")) as memory:
+        keys = memory.keys.session("a")
+        for number in range(45):
+            await memory.session("a").append(user(number))
+            if number < 20:
+                continue
+            assert await found(memory) == []
+            fields = await raw.hgetall(keys.state)
+            newest = fields[b"ids_a"]
+            letters = b"bcdbc"[b"bcd".index(newest[:1]) :][:3]
+            entries = b"".join(fields[b"ids_%c" % letter] for letter in letters) + newest[1:]
+            for back in (16, 17) if len(entries) > 160 else (16,):
+                token = entries[-10 * back :][:8]
+                changed = newest[:-10] + token + newest[-2:]
+                await raw.hset(keys.state, "ids_a", changed)
+                assert [each.invariant for each in await found(memory)] == (["I2"] if back == 16 else []), number
+            await raw.hset(keys.state, "ids_a", newest)
+
+
 async def test_a_session_in_no_index_is_found_by_its_name(memory: Memory, raw: Any) -> None:
     await filled(memory)
     await no_entry("active")(raw, memory.keys.session("window"))
@@ -207,7 +238,7 @@ async def test_many_sessions_are_read_page_by_page(store: Any, namespace: str, r
     async with store.memory(namespace, Settings(shards=1)) as memory:
         await asyncio.gather(*(memory.session(f"s{number}").merge({"a": 1}) for number in range(1, 601)))
         for session_id in ("s1", "s300", "s600"):
-            await raw.hset(memory.keys.session(session_id).state, "tokens", 5)
+            await set_counters(raw, memory.keys.session(session_id).state, tokens=5)
         assert {each.session_id for each in await found(memory)} == {"s1", "s300", "s600"}
 
 
@@ -216,13 +247,13 @@ async def test_what_is_whole_at_the_second_look_is_not_reported(
 ) -> None:
     await memory.session("a").append(user())
     await memory.session("b").append(user())
-    tokens = {name: await raw.hget(memory.keys.session(name).state, "tokens") for name in "ab"}
+    sound = await raw.hget(memory.keys.session("a").state, "counters")
     for name in "ab":
-        await raw.hset(memory.keys.session(name).state, "tokens", 1)
+        await set_counters(raw, memory.keys.session(name).state, tokens=1)
     looked = checking.check_session
 
     async def mended(memory: Memory, session_id: str) -> list[checking.Violation]:
-        await raw.hset(memory.keys.session("a").state, "tokens", tokens["a"])
+        await raw.hset(memory.keys.session("a").state, "counters", sound)
         return await looked(memory, session_id)
 
     monkeypatch.setattr(checking, "check_session", mended)

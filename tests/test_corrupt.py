@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from conversations import FUTURE_MS, contents, said
-from stored import everything, keys_of
+from stored import everything, keys_of, set_counters
 
 from redismem import (
     CorruptSession,
@@ -50,8 +50,10 @@ CORRUPT: dict[str, Break] = {
     "a foreign state": _foreign_state,
     "no epoch": lambda raw, keys: raw.hdel(keys.state, "epoch"),
     "an epoch that is no text": lambda raw, keys: raw.hset(keys.state, "epoch", b"\xff"),
-    "no first_seq": lambda raw, keys: raw.hdel(keys.state, "first_seq"),
-    "a count in words": lambda raw, keys: raw.hset(keys.state, "message_count", "two"),
+    "no counters": lambda raw, keys: raw.hdel(keys.state, "counters"),
+    "a count in words": lambda raw, keys: set_counters(raw, keys.state, message_count="two"),
+    "a count of the wrong form": lambda raw, keys: set_counters(raw, keys.state, tokens="1e+15"),
+    "a count too few": lambda raw, keys: raw.hset(keys.state, "counters", "1 2 3 4"),
     "a param that is none": lambda raw, keys: raw.hset(keys.state, "param:a", b"\xc1"),
     "a param name that is none": lambda raw, keys: raw.hset(keys.state, b"param:\xff", b"\x01"),
     "a plan that is none": lambda raw, keys: raw.hset(keys.state, "plan", b""),

@@ -17,6 +17,7 @@ from redismem import Memory, Settings
 from redismem.context import Context
 from redismem.eviction import Eviction, JsonlArchive
 from redismem.queues import members
+from redismem.replies import counters
 from redismem.worker import Worker
 
 TIMEOUT_MS = 86_400_000
@@ -115,8 +116,8 @@ async def test_idle_sessions_are_marked_and_go(store: Store, namespace: str, raw
         idle = {f"s-{number}" for number in range(5)}
         assert await queued(memory) == idle
         for number in range(10):
-            reason = await raw.hget(memory.keys.session(f"s-{number}").state, "evicting")
-            assert reason == (b"idle" if number < 5 else None)
+            reason = counters(await raw.hget(memory.keys.session(f"s-{number}").state, "counters")).evicting
+            assert reason == ("idle" if number < 5 else None)
         assert await eviction.choose_idle(now_ms) == 0, "once is enough"
         assert await eviction.drain(now_ms) == 5
         assert set(archive.times) == idle

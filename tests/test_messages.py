@@ -181,7 +181,7 @@ def test_tokens_are_a_quarter_of_the_bytes_and_four_or_what_the_counter_says() -
     assert stored(Message("user", "ab"), count_tokens=lambda given: len(given["content"])).tokens == 2
 
 
-@pytest.mark.parametrize("count", [-1, 1.5, "3", None, True, 1 << 40])
+@pytest.mark.parametrize("count", [-1, 1.5, "3", None, True, 1 << 32])
 def test_a_counter_that_does_not_count_is_refused(count: Any) -> None:
     with pytest.raises(InvalidMessage, match="token counter"):
         encode_message({"role": "user"}, lambda _: count)

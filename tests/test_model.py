@@ -75,8 +75,8 @@ class Sessions(RuleBasedStateMachine):
                 self.overdue.pop(expired, None)
         if created or now_ms - model.active_ms >= 1000:
             model.active_ms = self.active[name] = now_ms
-        if created or model.expires_ms - now_ms < TIMEOUT_MS:
-            model.expires_ms = now_ms + TIMEOUT_MS + TIMEOUT_MS // 16
+            if model.expires_ms - now_ms < TIMEOUT_MS + 1000:
+                model.expires_ms = now_ms + TIMEOUT_MS + TIMEOUT_MS // 16
         return model
 
     def _changed(self, name: str, model: Model, now_ms: int, merge: dict[str, Any] | None, waiting: Any) -> None:

@@ -13,6 +13,7 @@ from redismem import (
     Memory,
     Session,
 )
+from redismem.calls import SessionCalls
 
 
 async def test_an_append_sent_again_is_known(raw: Any, session: Session, namespace: str) -> None:
@@ -56,6 +57,19 @@ async def test_ids_belong_to_a_session_and_its_epoch(memory: Memory) -> None:
         assert not (await memory.session(session_id).append(said("a"), id="turn-1")).duplicate
     await memory.session("one").clear()
     assert not (await memory.session("one").append(said("a"), id="turn-1")).duplicate
+
+
+async def test_the_first_sending_of_an_append_may_arrive_after_the_second(memory: Memory) -> None:
+    """Held up on the way, while the memory had given it up and sent it again."""
+    await memory.session("s").append(said("a"))
+    call = SessionCalls(memory.keys.session("s"), memory.settings).append([said("b")])
+    receipt = await memory.run(call.again())
+    assert not receipt.duplicate
+    await memory.session("s").append(said("c"))
+    late = call.finish(await memory._transport.run(call.commands, 5))
+    assert late.duplicate
+    assert (late.first_seq, late.last_seq) == (receipt.first_seq, receipt.last_seq)
+    assert contents((await memory.session("s").read()).messages) == ["a", "b", "c"]
 
 
 async def test_equal_messages_without_an_id_are_two(session: Session) -> None:

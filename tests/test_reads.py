@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from conftest import Store
 from conversations import FUTURE_MS, contents, said
+from stored import set_counters
 
 from redismem import (
     Session,
@@ -67,7 +68,8 @@ async def test_originals_stand_before_the_window(raw: Any, session: Session, key
     # As a summary of the first four leaves it where originals are kept.
     await raw.rpush(keys.originals, *(await raw.lrange(keys.messages, 0, 3)))
     await raw.ltrim(keys.messages, 4, -1)
-    await raw.hset(keys.state, mapping={"first_seq": 5, "with_originals": 1})
+    await raw.hset(keys.state, "with_originals", 1)
+    await set_counters(raw, keys.state, first_seq=5)
     assert contents(await session.messages()) == [4, 5]
     whole = await session.messages(include_originals=True)
     assert [(message.seq, message.content) for message in whole] == [(seq, seq - 1) for seq in range(1, 7)]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from redismem import replies
+from redismem.context import Receipt
 from redismem.errors import (
     LASTING_WORDS,
     TRANSIENT_WORDS,
@@ -19,7 +20,7 @@ from redismem.errors import (
     UnsupportedFormat,
 )
 from redismem.messages import encode_message
-from redismem.values import encode_value
+from redismem.values import Undecodable, encode_value
 
 STAMP = b"\xcf" + bytes(8)
 ELEMENTS = [encode_message({"role": "user", "content": str(number)})[0] + STAMP for number in range(1, 6)]
@@ -27,10 +28,7 @@ ELEMENTS = [encode_message({"role": "user", "content": str(number)})[0] + STAMP 
 
 def stored(**changes: bytes | None) -> dict[bytes, bytes]:
     """The state of a session of five messages. None leaves a field out; `param__x` stands for `param:x`."""
-    fields: dict[str, bytes | None] = {
-        "epoch": b"1-ab", "first_seq": b"1", "message_count": b"5", "tokens": b"50",
-        "active_ms": b"1000", "expires_ms": b"2000", "ids_a": b"\x00" * 10,
-    }  # fmt: skip
+    fields: dict[str, bytes | None] = {"epoch": b"1-ab", "counters": b"1 5 50 1000 2000", "ids_a": b"b" + bytes(10)}
     fields |= changes
     return {name.replace("__", ":").encode(): value for name, value in fields.items() if value is not None}
 
@@ -65,19 +63,42 @@ def test_a_word_of_the_server_is_no_defect_though_a_script_met_it(word: str) -> 
     assert replies.refusal(ServerError(word, f"{word} not allowed script: 5d2, on @user_script:9."), "s") is None
 
 
+def test_counters_are_five_numbers_and_perhaps_a_reason() -> None:
+    assert replies.counters(b"3 7 50 1000 2000") == (3, 7, 50, 1000, 2000, None)
+    chosen = replies.counters(b"1 0 1000000000000001 1000 2000 limit")
+    assert (chosen.tokens, chosen.window_count, chosen.evicting) == (10**15 + 1, 0, "limit")
+
+
+@pytest.mark.parametrize(
+    "field",
+    [b"", b"1 2 3 4", b"1 2 3 4 5 ", b"1 2 3 4 5 6", b"1 2 3 4 5idle", b" 1 2 3 4 5", b"1 2 -3 4 5", b"1 2 1e+15 4 5",
+     b"1 2 3 4 5.0", b"1  2 3 4 5", b"1 2 3 4 5 idle limit", b"1 2 3 4 5\n", "1 2 3 4 ٥".encode()],
+)  # fmt: skip
+def test_what_are_no_counters_is_refused(field: bytes) -> None:
+    with pytest.raises(Undecodable):
+        replies.counters(field)
+
+
 def test_a_receipt_is_what_the_script_says() -> None:
-    receipt = replies.receipt("s", [3, 5, 1, 0, b"1-ab", 2, 4])
-    assert (receipt.first_seq, receipt.last_seq, receipt.total) == (3, 5, 5)
-    assert (receipt.created, receipt.duplicate) == (True, False)
-    again = replies.receipt("s", [3, 5, 0, 1, b"1-ab", 2, -1])
-    assert (again.created, again.duplicate) == (False, True)
+    receipt = replies.receipt("s", b"2 5 50 1000 2000", 3)
+    assert receipt == Receipt(3, 5, 5, False, False)
+    assert receipt.window_count == 4
+    first = replies.receipt("s", [b"1 3 50 1000 2000", 1, 3, 1, 0], 3)
+    assert first == Receipt(1, 3, 3, True, False)
+    assert first.window_count == 3
+    again = replies.receipt("s", [b"2 9 50 1000 2000 idle", 3, 5, 0, 1], 3)
+    assert again == Receipt(3, 5, 5, False, True)
+    assert again.window_count == -1
 
 
 @pytest.mark.parametrize("window_count", [0, 3, 5])
 def test_a_window_of_another_length_than_the_state_says_is_corrupt(window_count: int) -> None:
     with pytest.raises(CorruptSession) as corrupt:
-        replies.receipt("s", [3, 5, 0, 0, b"1-ab", 2, window_count])
+        replies.receipt("s", [b"2 5 50 1000 2000", b"1-ab", window_count], 3)
     assert corrupt.value.epoch == "1-ab"
+    with pytest.raises(CorruptSession, match=f"holds {window_count} messages, expected 4") as corrupt:
+        replies.receipt("s", [b"2 5 50 1000 2000", None, window_count], 3)
+    assert corrupt.value.epoch == ""
 
 
 def test_fields_come_flat_or_as_a_mapping() -> None:
@@ -116,10 +137,11 @@ def test_no_state_and_no_window_are_an_unknown_session() -> None:
         ({b"foreign": b"1"}, []),
         (stored(epoch=None), ELEMENTS),
         (stored(epoch=b"\xff"), ELEMENTS),
-        (stored(first_seq=None), ELEMENTS),
-        (stored(first_seq=b"one"), ELEMENTS),
-        (stored(message_count=None), ELEMENTS),
-        (stored(message_count=b"5.5"), ELEMENTS),
+        (stored(counters=None), ELEMENTS),
+        (stored(counters=b""), ELEMENTS),
+        (stored(counters=b"one 5 50 1000 2000"), ELEMENTS),
+        (stored(counters=b"1 5.5 50 1000 2000"), ELEMENTS),
+        (stored(counters=b"1 5 50 1000"), ELEMENTS),
         (stored(param__x=b"\xc1"), ELEMENTS),
         (stored() | {b"param:\xff": b"\x01"}, ELEMENTS),
         (stored(plan=b""), ELEMENTS),
@@ -144,7 +166,14 @@ def test_what_a_newer_release_wrote_is_not_corrupt() -> None:
 
 def test_the_numbers_of_a_session() -> None:
     known = replies.info(
-        "s", stored(first_seq=b"3", queued=b"overdue", waiting=encode_value("size"), param__b=b"\x01", param__a=b"\x01")
+        "s",
+        stored(
+            counters=b"3 5 50 1000 2000 idle",
+            queued=b"overdue",
+            waiting=encode_value("size"),
+            param__b=b"\x01",
+            param__a=b"\x01",
+        ),
     )
     assert known is not None
     assert (known.total_messages, known.first_seq, known.window_count, known.window_tokens) == (5, 3, 3, 50)
@@ -160,7 +189,9 @@ def test_the_numbers_of_no_session() -> None:
     assert replies.telemetry(None) == {"history_count": 0, "params_keys": [], "waiting_for_param": None}
 
 
-@pytest.mark.parametrize("change", [{"tokens": None}, {"active_ms": b"x"}, {"epoch": None}, {"plan": b"\xc1"}])
+@pytest.mark.parametrize(
+    "change", [{"counters": None}, {"counters": b"1 5 50 x 2000"}, {"epoch": None}, {"plan": b"\xc1"}]
+)
 def test_numbers_that_are_none_are_corrupt(change: dict[str, Any]) -> None:
     with pytest.raises(CorruptSession):
         replies.info("s", stored(**change))

@@ -120,6 +120,32 @@ def hexadecimal(value: object) -> bool:
     return re.fullmatch(rb"[0-9a-f]{16}", value if isinstance(value, bytes) else b"") is not None
 
 
+def inside(name: str) -> list[str]:
+    """The names that the header of append.lua lists in one of its arguments."""
+    (line,) = re.findall(rf"^--   {name} +([a-z_ ]+):", SOURCES["append"], re.MULTILINE)
+    return line.split()
+
+
+def listed(**values: int) -> Callable[[object], bool]:
+    """Whether an argument is these numbers, in the order in which the header has their names."""
+
+    def check(given: object) -> bool:
+        text = given.decode() if isinstance(given, bytes) else str(given)
+        name = "limits" if "timeout_ms" in values else "request"
+        return list(values) == inside(name) and text == " ".join(map(str, values.values()))
+
+    return check
+
+
+@pytest.mark.parametrize("name", ["limits", "request"])
+def test_what_stands_in_one_argument_has_the_names_of_the_header(name: str) -> None:
+    ((taken, pattern),) = re.findall(
+        rf"^local ([\w,\s]+?) =\s+string\.match\({name}, '([^']+)'\)$", SOURCES["append"], re.MULTILINE
+    )
+    assert re.split(r",\s*", taken) == inside(name)
+    assert len(pattern.split()) == len(inside(name))
+
+
 def numbered(first_seq: int) -> list[Message]:
     messages = [Message("user", content) for content in CONTENTS]
     for seq, message in enumerate(messages, first_seq):
@@ -134,19 +160,16 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
         lambda: CALLS.append(MESSAGES, "my-id", 17, CHANGE, NOW_MS),
         {
             "session": b"user-42",
-            "now_ms": NOW_MS,
-            "token": append_token("my-id"),
-            "nonce": hexadecimal,
-            "timeout_ms": 56_789,
-            "threshold": 1234,
-            "token_limit": 98_765,
-            "recent_limit": 5,
-            "window_limit": 4321,
-            "params_limit": 777,
-            "expect": 17,
-            "tokens": TOKENS,
-            "message_count": 3,
-            "set_count": 2,
+            "limits": listed(
+                timeout_ms=56_789,
+                threshold=1234,
+                token_limit=98_765,
+                recent_limit=5,
+                window_limit=4321,
+                params_limit=777,
+            ),
+            "request": listed(fresh=0, message_count=3, set_count=2, tokens=TOKENS, expect=17, now_ms=NOW_MS),
+            "token": lambda token: len(token) == 16 and token[:8] == append_token("my-id")[:8],
         },
     ),
     "clear": (lambda: CALLS.clear("9-ab"), {"session": b"user-42", "epoch": "9-ab"}),
@@ -196,12 +219,14 @@ def test_behind_the_arguments_of_an_append_stand_messages_fields_and_drops() -> 
 
 
 def test_what_is_not_given_is_empty() -> None:
-    names = header(SOURCES["append"]).arguments
-    for call in (CALLS.append(MESSAGES), CALLS.update(CHANGE), CALLS.touch(), CALLS.page(5)):
+    for update in (CALLS.append(MESSAGES), CALLS.update(CHANGE)):
+        assert str(update.commands[0][13]).endswith(" - -")
+    assert SessionCalls(KEYS, Settings()).append(MESSAGES).commands[0][12] == b"86400000 10 - 6 10000 256"
+    for call in (CALLS.touch(), CALLS.page(5)):
         assert call.script is not None
         names = header(SOURCES[call.script.name]).arguments
         arguments = dict(zip(names, call.commands[0][3 + int(call.commands[0][2]) :], strict=False))
-        assert {arguments[name] for name in ("now_ms", "expect", "before_seq") if name in arguments} == {b""}
+        assert {arguments[name] for name in ("now_ms", "before_seq") if name in arguments} == {b""}
 
 
 def test_every_script_has_a_caller_that_is_held_to_its_header() -> None:

@@ -22,6 +22,7 @@ from redismem.errors import ModelFailed, RedismemError
 from redismem.eviction import Eviction
 from redismem.models import Draft
 from redismem.queues import members
+from redismem.replies import counters
 from redismem.worker import Worker
 
 HUNDRED = settings(
@@ -291,8 +292,8 @@ async def test_inactive_marked(opened: Opened, raw: Any, idle_s: list[int], time
         assert await Eviction(memory).choose_idle(T0) == len(inactive)
         assert await listed(memory, "evictions") == inactive
         for name in names:
-            marked = await raw.hget(memory.keys.session(name).state, "evicting")
-            assert marked == (b"idle" if name in inactive else None)
+            marked = counters(await raw.hget(memory.keys.session(name).state, "counters")).evicting
+            assert marked == ("idle" if name in inactive else None)
         assert await memory.count(T0) == sum(age < timeout_s for age in idle_s)
 
 
@@ -437,7 +438,7 @@ async def test_corrupt_session_recovers(opened: Opened, raw: Any, where: str, ju
             case "element":
                 await raw.lset(keys.messages, 3, b"\xc1" + junk)
             case "number":
-                await raw.hset(keys.state, "message_count", junk)
+                await raw.hset(keys.state, "counters", junk)
             case "epoch":
                 await raw.hdel(keys.state, "epoch")
             case "summary":

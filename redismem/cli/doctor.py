@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from dataclasses import asdict, replace
 from typing import Any
 
-from redismem import scripts
+from redismem import replies, scripts
 from redismem.calls import Call, SessionCalls
 from redismem.cli import findings
 from redismem.cli.findings import FAIL, NOT_HERE, OK, WARN, Facts, Finding, Sampled
@@ -16,7 +16,7 @@ from redismem.cli.terminal import AsJson, Namespace, Url, console, plural, print
 from redismem.errors import RedismemError, StoreUnavailable
 from redismem.memory import Memory
 from redismem.namespaces import server_time_ms
-from redismem.replies import fields
+from redismem.values import Undecodable
 
 SAMPLE_COUNT = 200
 PINGS_COUNT = 50
@@ -112,7 +112,7 @@ def _named(answer: Any) -> Facts:
     if isinstance(answer, bytes):
         lines = answer.decode("utf-8", "replace").splitlines()
         return {name: value for name, colon, value in (line.partition(":") for line in lines) if colon}
-    return {_text(name): _text(value) for name, value in fields(answer).items()}
+    return {_text(name): _text(value) for name, value in replies.fields(answer).items()}
 
 
 def _text(value: Any) -> str:
@@ -149,12 +149,15 @@ def _sampled(memory: Memory, session_id: str) -> Call[Sampled]:
     """In one transaction, so that no append comes between."""
     keys = memory.keys.session(session_id)
 
-    def decode(state_ms: int, messages_ms: int, counts: Any) -> Sampled:
-        total, first_seq = (int(count) if count and count.isdigit() else 0 for count in counts)
-        return Sampled(session_id, state_ms, messages_ms, total - first_seq + 1 if total else 0)
+    def decode(state_ms: int, messages_ms: int, field: bytes | None) -> Sampled:
+        try:
+            window_count = replies.counters(field or b"").window_count
+        except Undecodable:
+            window_count = 0
+        return Sampled(session_id, state_ms, messages_ms, window_count)
 
-    counts = ("HMGET", keys.state, "message_count", "first_seq")
-    return Call(None, (("PEXPIRETIME", keys.state), ("PEXPIRETIME", keys.messages), counts), decode)
+    counters = ("HGET", keys.state, "counters")
+    return Call(None, (("PEXPIRETIME", keys.state), ("PEXPIRETIME", keys.messages), counters), decode)
 
 
 def _report(found: list[Finding], store: Store, namespace: str) -> None:

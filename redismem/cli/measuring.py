@@ -23,6 +23,7 @@ class CountingTransport:
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
+        self.repeats = inner.repeats
         self.trips = 0
 
     async def run(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:

@@ -4,7 +4,8 @@
 independent commands, each to where its first key lives, in as few writes as there are nodes. Both give one reply a
 command; an error reply is a ServerError in its place, and a ServerError or ConnectionLost is raised where no reply came
 at all. `load` makes a script known. `reconnect` gives up the connections there are: the address may lead to another
-server by now. Cancelling a call never gives its reply to another.
+server by now. Cancelling a call never gives its reply to another. `repeats`: the transport may by itself
+send a command more than once.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from redismem.settings import Settings
 
 class Transport(Protocol):
     """What carries calls. One for blocking callers has the same methods; they block and never suspend."""
+
+    @property
+    def repeats(self) -> bool: ...
 
     def run(self, commands: Sequence[Command], timeout_s: float) -> Awaitable[list[Any]]: ...
 

@@ -96,6 +96,8 @@ class BlockingLane:
     Its methods block and never suspend. A process that forks may go on with it on both sides.
     """
 
+    repeats = False
+
     def __init__(self, address: Address, *, max_connections: int = 64) -> None:
         self._address = address
         self._idle: list[_Socket] = []

@@ -36,6 +36,8 @@ class Lane:
     time is over. Where no call is answered for `stall_s`, the connection is given up.
     """
 
+    repeats = False
+
     def __init__(
         self, address: Address, *, stall_s: float = 1, max_calls_count: int = 4096, max_bytes: int = 32 * 1024 * 1024
     ) -> None:

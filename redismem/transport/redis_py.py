@@ -89,6 +89,8 @@ class RedisPy:
         refuse_decoding_client(client)
         self._client = client
         self._owned = owned
+        # A client of the caller's repeats by itself what was not answered, unless he forbade it.
+        self.repeats = not owned
 
     @classmethod
     def from_url(cls, url: str, *, max_connections: int, attempt_s: float) -> RedisPy:
@@ -151,6 +153,8 @@ class BlockingRedisPy:
         refuse_decoding_client(client)
         self._client = client
         self._owned = owned
+        # A client of the caller's repeats by itself what was not answered, unless he forbade it.
+        self.repeats = not owned
 
     @classmethod
     def from_url(cls, url: str, *, max_connections: int, attempt_s: float) -> BlockingRedisPy:

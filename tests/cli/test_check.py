@@ -49,6 +49,11 @@ def test_sound_sessions(command, filled, here):
     assert (document["sessions_count"], document["violations_count"], document["good"]) == (40, 0, True)
 
 
+def one_token_more(raw, state):
+    first_seq, message_count, tokens, *others = raw.hget(state, "counters").split()
+    raw.hset(state, "counters", b" ".join((first_seq, message_count, b"%d" % (int(tokens) + 1), *others)))
+
+
 def spoil(raw, memory, what):
     keys = memory.keys.session("old-7")
     return {
@@ -60,7 +65,7 @@ def spoil(raw, memory, what):
         ),
         "I7": lambda: raw.hset(keys.state, "summaries_count", 2),
         "I8": lambda: raw.persist(keys.messages),
-        "I10": lambda: raw.hincrby(keys.state, "tokens", 1),
+        "I10": lambda: one_token_more(raw, keys.state),
         "I12": lambda: raw.zrem(keys.shard.active, "old-7"),
     }[what]()
 
@@ -100,7 +105,7 @@ def test_bytes_that_cannot_be_read_are_a_violation_and_stay_where_they_are(comma
 
 def test_only_the_first_ones_are_listed_and_all_are_counted(command, filled, raw, here):
     for number in range(19):
-        raw.hincrby(filled.keys.session(f"new-{number}").state, "tokens", 1)
+        one_token_more(raw, filled.keys.session(f"new-{number}").state)
     ran = command("check", "--limit", 5, *here)
     assert ran.out.count("I10") == 5
     assert "and 14 more" in ran.out

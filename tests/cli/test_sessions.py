@@ -74,7 +74,7 @@ def test_sessions_for_people(command, talk, memory, here, raw):
     raw.delete(memory.keys.session("empty").state)
     broken = memory.session("broken")
     broken.append({"role": "user", "content": "x"})
-    raw.hset(memory.keys.session("broken").state, "message_count", "many")
+    raw.hset(memory.keys.session("broken").state, "counters", "many")
     ran = command("sessions", *here)
     assert (ran.code, ran.err) == (0, "")
     lines = {line.split()[0]: line for line in ran.out.splitlines()}

@@ -110,7 +110,7 @@ async def test_a_window_of_too_many_tokens_is_a_job_as_long_as_it_has_more_than_
     lua: Scripts,
 ) -> None:
     await overdue(lua, count=6)
-    tokens = int((await lua.fields())[b"tokens"])
+    tokens = (await lua.counters())["tokens"]
     few = CLAIM | {"threshold": 6, "recent_limit": 3}
     assert (await lua.run("claim", **few | {"token_limit": tokens - 1, "now_ms": 1}))[0] == b"notdue"
     assert (await lua.run("claim", **few | {"token_limit": tokens - 1}))[0] == b"job"

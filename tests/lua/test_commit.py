@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 from queue_scripts import CLAIM, COMMIT, FENCE, LEASE_MS, RELEASE, changed_fields, claimed, contents, queues
-from raw_scripts import EXPIRES_MS, NOW_MS, Scripts
+from raw_scripts import EXPIRES_MS, NOW_MS, Scripts, counters
 from redis.exceptions import ResponseError
 
 DONE: dict[bytes, Any] = {
-    b"first_seq": b"5",
-    b"tokens": b"4",
+    b"counters": counters(6, 4, first_seq=5),
     b"committed": FENCE,
     b"summaries_count": b"1",
     b"summary:1": b"told",
@@ -32,6 +31,20 @@ async def test_exactly_the_covered_messages_are_swapped_for_the_summary(lua: Scr
     assert await lua.raw.exists(lua.key("originals")) == 0
     for name in ("state", "messages"):
         assert await lua.raw.pexpiretime(lua.key(name)) == EXPIRES_MS
+
+
+async def test_the_reason_of_an_eviction_stays_and_tokens_never_fall_below_zero(lua: Scripts) -> None:
+    await claimed(lua)
+    await lua.set_counters(evicting="limit")
+    assert await lua.run("commit", **COMMIT | {"tokens": 11}) == b"ok"
+    assert (await lua.fields())[b"counters"] == counters(6, 0, first_seq=5) + b" limit"
+
+
+async def test_large_sums_of_tokens_stay_exact(lua: Scripts) -> None:
+    await claimed(lua)
+    await lua.set_counters(tokens=10**15 + 7)
+    assert await lua.run("commit", **COMMIT) == b"ok"
+    assert (await lua.counters())["tokens"] == 10**15 + 1
 
 
 async def test_sent_again_it_is_known(lua: Scripts) -> None:
@@ -158,11 +171,11 @@ async def test_more_than_a_thousand_messages_fit_one_commit(lua: Scripts) -> Non
     assert await lua.raw.llen(lua.key("messages")) == 100
 
 
-@pytest.mark.parametrize("value", [None, "x"])
-async def test_tokens_that_are_no_number_are_refused_before_anything_is_written(lua: Scripts, value: Any) -> None:
+@pytest.mark.parametrize("value", [None, "x", "", "1 3 10 5", "1 3 10 5 x"])
+async def test_counters_that_are_none_are_refused_before_anything_is_written(lua: Scripts, value: Any) -> None:
     await claimed(lua)
     key = lua.key("state")
-    await (lua.raw.hdel(key, "tokens") if value is None else lua.raw.hset(key, "tokens", value))
+    await (lua.raw.hdel(key, "counters") if value is None else lua.raw.hset(key, "counters", value))
     before = await lua.everything()
     with pytest.raises(ResponseError, match=r"^CORRUPT"):
         await lua.run("commit", **COMMIT)

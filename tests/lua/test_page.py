@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from raw_scripts import Scripts
 from redis.exceptions import ResponseError
+from stored import set_counters
 
 PAGE: dict[str, Any] = {"before_seq": "", "limit": 100, "with_originals": 0}
 
@@ -19,7 +20,8 @@ async def make(lua: Scripts, originals: int, window: int, session_id: str = "s")
     total = originals + window
     messages, state, kept = (lua.key(name, session_id) for name in ("messages", "state", "originals"))
     await lua.raw.delete(messages, kept)
-    await lua.raw.hset(state, mapping={"first_seq": originals + 1, "message_count": total, "with_originals": 1})
+    await lua.raw.hset(state, mapping={"with_originals": 1})
+    await set_counters(lua.raw, state, first_seq=originals + 1, message_count=total)
     if originals:
         await lua.raw.rpush(kept, *range(1, originals + 1))
     if window:
@@ -69,13 +71,14 @@ async def test_a_page_writes_nothing(lua: Scripts) -> None:
     assert await lua.everything() == before
 
 
-@pytest.mark.parametrize("field", ["first_seq", "message_count"])
-async def test_numbers_that_are_none_are_refused(lua: Scripts, field: str) -> None:
+@pytest.mark.parametrize("changed", [{"counters": "x"}, {"counters": "1 4 10 5"}, {"epoch": None}])
+async def test_counters_that_are_none_and_an_epoch_that_is_missing_are_refused(
+    lua: Scripts, changed: dict[str, str | None]
+) -> None:
     await make(lua, 0, 4)
-    await lua.raw.hset(lua.key("state"), field, "x")
-    with pytest.raises(ResponseError, match=r"^CORRUPT"):
-        await lua.run("page", **PAGE)
-    await lua.raw.hdel(lua.key("state"), field)
+    for field, value in changed.items():
+        key = lua.key("state")
+        await (lua.raw.hdel(key, field) if value is None else lua.raw.hset(key, field, value))
     with pytest.raises(ResponseError, match=r"^CORRUPT"):
         await lua.run("page", **PAGE)
 

@@ -28,12 +28,22 @@ BROKEN: dict[str, list[tuple[Any, ...]]] = {
     "messages are a string": [("DEL", "messages"), ("SET", "messages", "x")],
     "originals are a hash": [("DEL", "originals"), ("HSET", "originals", "x", "y")],
     "no epoch": [("HDEL", "state", "epoch")],
+    "no counters": [("HDEL", "state", "counters")],
     "no state": [("DEL", "state")],
     "an epoch that is none": [("HSET", "state", "epoch", b"\xff\xfe")],
     "an empty epoch": [("HSET", "state", "epoch", "")],
 } | {
-    f"{field} is no number": [("HSET", "state", field, "x")]
-    for field in ("first_seq", "message_count", "tokens", "active_ms", "expires_ms")
+    f"counters are {counters!r}": [("HSET", "state", "counters", counters)]
+    for counters in (
+        "",
+        "x",
+        "1 2 10 5",
+        "1 2 10 5 6 7",
+        "1 2 -10 5 6",
+        "1 2 1e+15 5 6",
+        " 1 2 10 5 6",
+        "1 2 10 5 6 x y",
+    )
 }
 
 
@@ -77,7 +87,7 @@ async def test_the_second_of_two_who_saw_it_spares_the_fresh_session(lua: Script
     await broken(lua, BROKEN["state is a string"])
     assert await lua.run("set_aside", **ASIDE | {"epoch": epoch}) == 3
     assert await lua.run("set_aside", **ASIDE | {"epoch": epoch}) == 0
-    await lua.append("current", nonce="fresh")
+    await lua.append("current", nonce="fe")
     before = await lua.everything()
     assert await lua.run("set_aside", **ASIDE | {"epoch": epoch}) == 0
     assert await lua.everything() == before

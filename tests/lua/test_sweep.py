@@ -81,3 +81,12 @@ async def test_a_state_of_a_foreign_type_keeps_no_other_from_being_swept(lua: Sc
     await lua.raw.zadd(lua.key("dead"), {"s": 1, "gone": 2})
     assert await sweep(lua, "s", "gone") == [1, 0]
     assert await queues(lua) == {"dead": {b"s": 1}}
+
+
+async def test_counters_that_are_none_keep_no_other_from_being_swept(lua: Scripts) -> None:
+    await overdue(lua)
+    await lua.raw.hset(lua.key("state"), "counters", "x")
+    await lua.raw.zadd(lua.key("dead"), {"gone": 2})
+    before = await lua.fields()
+    assert await sweep(lua, "s", "gone") == [1, 0]
+    assert await lua.fields() == before

@@ -35,7 +35,7 @@ class Faults(Turns):
             told = self.shard.sessions[name]
         harm: dict[str, tuple[Any, ...]] = {
             "type": ("SET", keys.messages, "x"),
-            "number": ("HSET", keys.state, "first_seq", "x"),
+            "number": ("HSET", keys.state, "counters", "1 x 1 1 1"),
             "epoch": ("HDEL", keys.state, "epoch"),
             "short": ("LPOP", keys.messages),
         }

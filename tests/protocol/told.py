@@ -99,8 +99,8 @@ class Shard:
             self._queue(name, "overdue", now)
         if created or now - told.active_ms >= 1000:
             told.active_ms = self.indexes["active"][name] = now
-        if created or told.expires_ms - now < self.settings.timeout_ms:
-            told.expires_ms = self._expires_ms(now)
+            if told.expires_ms - now < self.settings.timeout_ms + 1000:
+                told.expires_ms = self._expires_ms(now)
         self._untouch(name)
 
     def append(self, name: str, id: str, life: int, contents: list[tuple[str, int]], now: int) -> Receipt | None:
@@ -128,7 +128,7 @@ class Shard:
         return True
 
     def _expires_ms(self, now: int) -> int:
-        return now + self.settings.timeout_ms + self.settings.timeout_ms // 16
+        return now + self.settings.timeout_ms + max(1000, self.settings.timeout_ms // 16)
 
     def _untouch(self, name: str) -> None:
         told = self.sessions[name]

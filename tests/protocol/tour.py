@@ -29,6 +29,20 @@ def duplicates(machine: Machine) -> None:
     machine.append_batch("a", 6)
 
 
+def known_however_often_the_fields_have_gone_round(machine: Machine) -> None:
+    for number in range(22):
+        machine.append_batch("a", 1 + number % 3)
+        machine.prune("a", 1, False)
+    for place in range(17):
+        machine.append_duplicate("a", place)
+        machine.prune("a", 1, False)
+
+
+def overtaken(machine: Machine) -> None:
+    machine.append_overtaken("a", 0)
+    machine.append_overtaken("a", 7)
+
+
 def cleared_late(machine: Machine) -> None:
     for _ in range(2):
         machine.append_batch("a", 3)
@@ -79,6 +93,7 @@ def committed_without_summary(machine: Machine) -> None:
 
 def _scenes() -> Iterator[Scene]:
     yield from (nothing_there, duplicates, cleared_late, pruned_until_nothing_waits, given_back, chosen_and_touched)
+    yield from (known_however_often_the_fields_have_gone_round, overtaken)
     yield from (committed_without_summary, lambda machine: machine.extended_in_time("a"))
     yield lambda machine: machine.failover_loses_a_session("a")
     yield lambda machine: machine.failover_race("a", 5)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 from protocol.actions import LEASE_MS, NAMES, SETTINGS, Actions
 
-from redismem import queues
+from redismem import TooLarge, queues
 from redismem.queues import QueueCalls
 from redismem.worker import plan
 
@@ -38,6 +39,21 @@ class Turns(Actions):
         told = self.shard.sessions.get(name)
         if told is not None and told.appends:
             self.append_as(name, 2, newest(told.appends, place)[0])
+
+    @rule(name=names, others=st.integers(0, 7))
+    def append_overtaken(self, name: str, others: int) -> None:
+        """Without an id: its first sending was given up, and arrives after the second one, and after others."""
+        payloads, contents = self.messages(1)
+        call, id = self.calls[name].append(payloads, now_ms=self.now), f"id {next(self.numbers)}"
+        for sent in (call.again(), call):
+            expected = self.shard.append(name, id, next(self.numbers), contents, self.now)
+            if expected is None:
+                with pytest.raises(TooLarge):
+                    self.run_call(sent)
+                return
+            self.same("append, overtaken", self.run_call(sent), expected)
+            for _ in range(others if sent is not call else 0):
+                self.append(name)
 
     @rule(name=names, value=st.integers(0, 9))
     def change_state(self, name: str, value: int) -> None:

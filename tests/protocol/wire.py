@@ -25,6 +25,8 @@ def finished(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 class Wire:
+    repeats = False
+
     def __init__(self, port: int) -> None:
         self._port = port
         self.connect()

@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
+import redis
+import redis.asyncio
 from redis_server import RedisServer, free_port
 
 from redismem import Memory, Settings
@@ -226,6 +228,13 @@ async def test_a_memory_lives_on_it(transport: Transport, namespace: str) -> Non
     assert await memory.count() == 1
     assert await session.clear()
     assert not await session.exists()
+
+
+def test_only_a_client_of_the_callers_may_send_a_command_twice() -> None:
+    made = [make("redis://127.0.0.1:1") for make in OVER_A_SOCKET.values()] + [make() for make in EMBEDDED.values()]
+    assert [transport.repeats for transport in made] == [False] * len(ALL)
+    assert RedisPy(redis.asyncio.Redis(), owned=False).repeats
+    assert BlockingRedisPy(redis.Redis(), owned=False).repeats
 
 
 @pytest.mark.parametrize("name", OVER_A_SOCKET)
