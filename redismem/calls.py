@@ -147,7 +147,6 @@ class SessionCalls:
         now_ms: int | None,
     ) -> Command:
         keys, settings = self.keys, self.settings
-        shard = keys.shard
         if len(messages) > settings.max_batch_count:
             raise TooLarge(f"{len(messages)} messages in one append, over {settings.max_batch_count}", keys.session_id)
         if expect is not None and (type(expect) is not int or expect < 0):
@@ -170,11 +169,8 @@ class SessionCalls:
         return (
             "EVALSHA",
             scripts.load("append").sha,
-            8,
-            keys.messages,
-            keys.state,
-            *shard.indexes,
-            shard.fences,
+            len(keys.appends),
+            *keys.appends,
             keys.session,
             settings.append_limits,
             f"{request} {'-' if expect is None else expect} {'-' if now_ms is None else now_ms}",

@@ -49,6 +49,8 @@ class SessionKeys:
     originals: bytes
     corrupt: bytes
     shard: ShardKeys
+    appends: tuple[bytes, ...]
+    """The keys of an append."""
     reads: tuple[tuple[bytes | str | int, ...], ...]
     """The commands that read the state and the whole window."""
 
@@ -94,8 +96,8 @@ class Keys:
     def _session_keys(self, session_id: str) -> SessionKeys:
         if not _matches(_SESSION_ID, session_id):
             raise InvalidSessionId("a session id is 1 to 128 of [A-Za-z0-9._:@-], the first one alphanumeric")
-        shard = self.shard_of(session_id)
-        tag = self._tag(shard)
+        number = self.shard_of(session_id)
+        tag, shard = self._tag(number), self._shards[number]
         messages, state = f"{tag}:messages:{session_id}".encode(), f"{tag}:state:{session_id}".encode()
         return SessionKeys(
             session_id=session_id,
@@ -104,7 +106,8 @@ class Keys:
             state=state,
             originals=f"{tag}:originals:{session_id}".encode(),
             corrupt=f"{tag}:corrupt:{session_id}".encode(),
-            shard=self._shards[shard],
+            shard=shard,
+            appends=(messages, state, *shard.indexes, shard.fences),
             reads=(("HGETALL", state), ("LRANGE", messages, 0, -1)),
         )
 

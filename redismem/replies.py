@@ -54,6 +54,12 @@ def counters(field: bytes) -> Counters:
     return Counters(int(first), int(count), int(tokens), int(active), int(expires), reason)
 
 
+def bounds(field: bytes) -> tuple[int, int]:
+    """first_seq and message_count of the counters: all that a turn needs of them. Raises ValueError."""
+    first_seq, message_count, _, _, _ = field.split(b" ", 4)
+    return int(first_seq), int(message_count)
+
+
 def refusal(error: ServerError, session_id: str | None) -> RedismemError | None:
     """The error that a script's own word stands for; None for a word of the server."""
     detail = error.text.partition(" ")[2]
@@ -78,9 +84,8 @@ def refusal(error: ServerError, session_id: str | None) -> RedismemError | None:
 def receipt(session_id: str, reply: Any, sent_count: int) -> Receipt:
     """Of the append script. Raises CorruptSession where the window is not as long as the state says."""
     if type(reply) is bytes:
-        first, last, _ = reply.split(b" ", 2)
-        total = int(last)
-        return Receipt(total - sent_count + 1, total, total, False, False, total - int(first) + 1)
+        window_first_seq, total = bounds(reply)
+        return Receipt(total - sent_count + 1, total, total, False, False, total - window_first_seq + 1)
     expected = counters(reply[0]).window_count
     if len(reply) == 3:
         _, epoch, window_count = reply
@@ -97,7 +102,8 @@ def fields(reply: Any) -> dict[bytes, bytes]:
     """Of HGETALL: a mapping with RESP3, a flat list with RESP2."""
     if isinstance(reply, dict):
         return reply
-    return dict(zip(reply[::2], reply[1::2], strict=True))
+    parts = iter(reply)
+    return dict(zip(parts, parts, strict=True))
 
 
 def context(
@@ -113,9 +119,9 @@ def context(
     epoch = ""
     try:
         epoch = stored[b"epoch"].decode()
-        noted = counters(stored[b"counters"])
-        total = noted.message_count
-        expected = noted.window_count if limit is None else min(limit, noted.window_count)
+        first_seq, total = bounds(stored[b"counters"])
+        window_count = total - first_seq + 1
+        expected = window_count if limit is None else min(limit, window_count)
         if len(elements) != expected:
             raise Undecodable(f"the window gave {len(elements)} messages, expected {expected}")
         messages = StoredMessages(elements, total - len(elements) + 1, epoch)
@@ -126,7 +132,7 @@ def context(
             messages,
             State() if bare else state(stored),
             total,
-            noted.first_seq,
+            first_seq,
             total,
             epoch,
             recent_limit,
