@@ -37,14 +37,15 @@ class Turns(Actions):
     @rule(name=names, place=places)
     def append_duplicate(self, name: str, place: int) -> None:
         told = self.shard.sessions.get(name)
-        if told is not None and told.appends:
-            self.append_as(name, 2, newest(told.appends, place)[0])
+        ids = [] if told is None else [id for id, _ in told.appends if id.startswith("id ")]
+        if ids:
+            self.append_as(name, 2, newest(ids, place))
 
     @rule(name=names, others=st.integers(0, 7))
     def append_overtaken(self, name: str, others: int) -> None:
         """Without an id: its first sending was given up, and arrives after the second one, and after others."""
         payloads, contents = self.messages(1)
-        call, id = self.calls[name].append(payloads, now_ms=self.now), f"id {next(self.numbers)}"
+        call, id = self.calls[name].append(payloads, now_ms=self.now), f"no id {next(self.numbers)}"
         for sent in (call.again(), call):
             expected = self.shard.append(name, id, next(self.numbers), contents, self.now)
             if expected is None:
