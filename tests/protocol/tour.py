@@ -82,6 +82,13 @@ def chosen_and_touched(machine: Machine) -> None:
     machine.touch("a")
 
 
+def chosen_and_appended(machine: Machine) -> None:
+    machine.append("a")
+    machine.observe()
+    machine.choose(3, "limit")
+    machine.append("a")
+
+
 def committed_without_summary(machine: Machine) -> None:
     machine.claims_overdue("a")
     machine.commit_without_summary(0, 2, True)
@@ -93,7 +100,7 @@ def committed_without_summary(machine: Machine) -> None:
 
 def _scenes() -> Iterator[Scene]:
     yield from (nothing_there, duplicates, cleared_late, pruned_until_nothing_waits, given_back, chosen_and_touched)
-    yield from (known_however_often_the_fields_have_gone_round, overtaken)
+    yield from (known_however_often_the_fields_have_gone_round, overtaken, chosen_and_appended)
     yield from (committed_without_summary, lambda machine: machine.extended_in_time("a"))
     yield lambda machine: machine.failover_loses_a_session("a")
     yield lambda machine: machine.failover_race("a", 5)
