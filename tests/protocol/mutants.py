@@ -157,7 +157,7 @@ MUTANTS = [
         "append",
         "noted as chosen all the same",
         "tokens, active_ms, expires_ms)\nredis",
-        "tokens, active_ms, expires_ms) .. ' ' .. evicting\nredis",
+        "tokens, active_ms, expires_ms) .. string.gsub(evicting, '^%a', ' %0')\nredis",
     ),
     Mutant("append", "made twice where the first sending comes late", "(fresh ~= '1' or repeated)", "fresh ~= '1'"),
     Mutant("append", "not known any more", "(fresh ~= '1' or repeated)", "false"),
