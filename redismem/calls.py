@@ -186,8 +186,11 @@ class SessionCalls:
         except InvalidMessage as refused:
             raise InvalidMessage(str(refused), self.keys.session_id) from None
 
-    def read(self, limit: int | None = None) -> Call[Context]:
-        """The state, and the window or its newest `limit` messages; without regard for tool calls."""
+    def read(self, limit: int | None = None, *, by_script: bool = False) -> Call[Context]:
+        """The state, and the window or its newest `limit` messages; without regard for tool calls.
+
+        `by_script`: slower, but answered where memory has run out; a transaction is not.
+        """
         keys, settings = self.keys, self.settings
 
         def decode(stored: Any, elements: Any) -> Context:
@@ -195,6 +198,10 @@ class SessionCalls:
 
         # Zero from the end would be all of it.
         first, last = (1, 0) if limit == 0 else (-min(limit or 0, _MOST), -1)
+        if by_script:
+            script = scripts.load("read")
+            command = evalsha(script, (keys.messages, keys.state), (first, last))
+            return Call(keys.session_id, (command,), lambda reply: decode(*reply), script)
         commands = (("HGETALL", keys.state), ("LRANGE", keys.messages, first, last))
         return Call(keys.session_id, commands, decode)
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar, Unpack
 from redismem.calls import Call, SessionCalls
 from redismem.changes import NO_CHANGE, Change, StateChanges
 from redismem.context import Context, Receipt, SessionInfo, State
-from redismem.errors import SessionNotFound
+from redismem.errors import SessionNotFound, StoreUnavailable
 from redismem.messages import Message
 from redismem.reading import Reading, check, narrowed
 from redismem.replies import telemetry
@@ -83,7 +83,13 @@ class Session:
         holds a tool result without its call, nor a call without the result it has: rather it is smaller.
         """
         check(limit, before, max_tokens)
-        context = await self._run(self._calls.read(limit if before is None else None))
+        read_limit = limit if before is None else None
+        try:
+            context = await self._run(self._calls.read(read_limit))
+        except StoreUnavailable as refused:
+            if refused.reason != "OOM":
+                raise
+            context = await self._run(self._calls.read(read_limit, by_script=True))
         return narrowed(context, limit, before, max_tokens)
 
     async def messages(

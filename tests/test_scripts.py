@@ -174,6 +174,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
     ),
     "clear": (lambda: CALLS.clear("9-ab"), {"session": b"user-42", "epoch": "9-ab"}),
     "page": (lambda: CALLS.page(50, 31, True), {"before_seq": 31, "limit": 50, "with_originals": 1}),
+    "read": (lambda: CALLS.read(50, by_script=True), {"first": -50, "last": -1}),
     "prune": (
         lambda: CALLS.prune("9-ab", numbered(5), 1),
         {"epoch": "9-ab", "first_seq": 5, "count": 2, "tokens": 110, "nonce": hexadecimal},

@@ -83,9 +83,14 @@ async def test_out_of_memory(server: RedisServer, proxy: Proxy, raw: Any, namesp
         for number in range(8):
             await session.append(user(str(number) * 200_000), merge={"number": number})
             await other.append(user(str(number) * 200_000))
+        whole = await session.read()
+        assert len(whole.messages) == 8
         async with config(raw, maxmemory="1"):
             await refused_at_once(proxy, raw, session, namespace, "OOM")
             await refused_at_once(proxy, raw, memory.session("new"), namespace, "OOM")
+            assert (await session.read()) == whole
+            assert (await session.read(limit=3)).messages == whole.messages[-3:]
+            assert (await memory.session("new").read()).messages == []
             used_bytes = (await raw.info("memory"))["used_memory"]
             assert await session.prune(2) == 6
             pruned_bytes = (await raw.info("memory"))["used_memory"]

@@ -1,8 +1,9 @@
 """The lane: all calls of a process to one node travel on one connection, interleaved.
 
-Whatever is called within one turn of the event loop goes out in one write. Replies come in the order of the calls, so
-the oldest call on the connection is the one that a reply belongs to: a call stays in its place until its replies are
-there, also when its caller has gone away, and nothing else takes from that queue. There is no task and no timer a call.
+Whatever is called within one turn of the event loop goes out together, in few writes. Replies come in the order of the
+calls, so the oldest call on the connection is the one that a reply belongs to: a call stays in its place until its
+replies are there, also when its caller has gone away, and nothing else takes from that queue. There is no task and no
+timer a call.
 """
 
 from __future__ import annotations

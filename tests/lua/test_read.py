@@ -1,0 +1,38 @@
+"""read.lua, raw."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from raw_scripts import Scripts
+from redis.exceptions import ResponseError
+
+WHOLE: dict[str, Any] = {"first": 0, "last": -1}
+
+
+async def test_it_gives_the_state_and_the_messages_and_changes_nothing(lua: Scripts) -> None:
+    await lua.append("1", "2", "3", sets={"param:a": b"\x01"})
+    before = await lua.everything()
+    state, messages = await lua.run("read", **WHOLE)
+    assert dict(zip(state[::2], state[1::2], strict=True)) == await lua.fields()
+    assert messages == await lua.raw.lrange(lua.key("messages"), 0, -1)
+    assert len(messages) == 3
+    assert await lua.everything() == before
+
+
+@pytest.mark.parametrize(("first", "last", "expected"), [(-2, -1, 2), (-9, -1, 3), (1, 0, 0), (0, 0, 1)])
+async def test_it_gives_as_many_as_are_asked_for(lua: Scripts, first: int, last: int, expected: int) -> None:
+    await lua.append("1", "2", "3")
+    _, messages = await lua.run("read", first=first, last=last)
+    assert len(messages) == expected
+
+
+async def test_no_session_is_two_times_nothing(lua: Scripts) -> None:
+    assert await lua.run("read", **WHOLE) == [[], []]
+
+
+async def test_a_foreign_type_is_refused(lua: Scripts) -> None:
+    await lua.raw.set(lua.key("state"), "x")
+    with pytest.raises(ResponseError, match="WRONGTYPE"):
+        await lua.run("read", **WHOLE)
