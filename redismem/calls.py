@@ -92,7 +92,7 @@ class SessionCalls:
         """Raises InvalidMessage, TooLarge."""
         command = self._append(messages, id, expect, change, now_ms)
         session_id = self.keys.session_id
-        decode = partial(replies.receipt, session_id, sent_count=len(messages))
+        decode = partial(replies.receipt, session_id, len(messages))
         return Call(session_id, (command,), decode, scripts.load("append"), id is None)
 
     def append_and_read(
@@ -105,15 +105,9 @@ class SessionCalls:
     ) -> Call[Context]:
         """An append and the reads of a context behind it, in one transaction. Raises InvalidMessage, TooLarge."""
         command = self._append(messages, id, expect, change, now_ms)
-        keys, recent_limit = self.keys, self.settings.recent_limit
-        session_id, sent_count = keys.session_id, len(messages)
-
-        def decode(reply: Any, stored: Any, elements: Any) -> Context:
-            context = replies.context(session_id, recent_limit, replies.fields(stored), elements)
-            context.receipt = replies.receipt(session_id, reply, sent_count)
-            return context
-
-        return Call(session_id, (command, *keys.reads), decode, scripts.load("append"), id is None)
+        keys = self.keys
+        decode = partial(replies.appended, keys.session_id, len(messages), self.settings.recent_limit)
+        return Call(keys.session_id, (command, *keys.reads), decode, scripts.load("append"), id is None)
 
     def update(self, change: Change, now_ms: int | None = None) -> Call[None]:
         """The state alone. Sent again it sets the same values again, so it needs no token."""

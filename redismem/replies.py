@@ -81,7 +81,7 @@ def refusal(error: ServerError, session_id: str | None) -> RedismemError | None:
     return None
 
 
-def receipt(session_id: str, reply: Any, sent_count: int) -> Receipt:
+def receipt(session_id: str, sent_count: int, reply: Any) -> Receipt:
     """Of the append script. Raises CorruptSession where the window is not as long as the state says."""
     if type(reply) is bytes:
         window_first_seq, total = bounds(reply)
@@ -142,6 +142,15 @@ def context(
         raise UnsupportedFormat(str(newer), session_id) from None
     except (Undecodable, KeyError, ValueError, TypeError) as cause:
         raise corrupt(session_id, cause, epoch) from None
+
+
+def appended(
+    session_id: str, sent_count: int, recent_limit: int, reply: Any, stored: Any, elements: Sequence[bytes]
+) -> Context:
+    """The context behind an append of so many messages, with its receipt. Raises as context() and receipt() do."""
+    found = context(session_id, recent_limit, fields(stored), elements)
+    found.receipt = receipt(session_id, sent_count, reply)
+    return found
 
 
 def corrupt(session_id: str, cause: Exception, epoch: str) -> CorruptSession:

@@ -80,13 +80,13 @@ def test_what_are_no_counters_is_refused(field: bytes) -> None:
 
 
 def test_a_receipt_is_what_the_script_says() -> None:
-    receipt = replies.receipt("s", b"2 5 50 1000 2000", 3)
+    receipt = replies.receipt("s", 3, b"2 5 50 1000 2000")
     assert receipt == Receipt(3, 5, 5, False, False)
     assert receipt.window_count == 4
-    first = replies.receipt("s", [b"1 3 50 1000 2000", 1, 3, 1, 0], 3)
+    first = replies.receipt("s", 3, [b"1 3 50 1000 2000", 1, 3, 1, 0])
     assert first == Receipt(1, 3, 3, True, False)
     assert first.window_count == 3
-    again = replies.receipt("s", [b"2 9 50 1000 2000 idle", 3, 5, 0, 1], 3)
+    again = replies.receipt("s", 3, [b"2 9 50 1000 2000 idle", 3, 5, 0, 1])
     assert again == Receipt(3, 5, 5, False, True)
     assert again.window_count == -1
 
@@ -94,10 +94,10 @@ def test_a_receipt_is_what_the_script_says() -> None:
 @pytest.mark.parametrize("window_count", [0, 3, 5])
 def test_a_window_of_another_length_than_the_state_says_is_corrupt(window_count: int) -> None:
     with pytest.raises(CorruptSession) as corrupt:
-        replies.receipt("s", [b"2 5 50 1000 2000", b"1-ab", window_count], 3)
+        replies.receipt("s", 3, [b"2 5 50 1000 2000", b"1-ab", window_count])
     assert corrupt.value.epoch == "1-ab"
     with pytest.raises(CorruptSession, match=f"holds {window_count} messages, expected 4") as corrupt:
-        replies.receipt("s", [b"2 5 50 1000 2000", None, window_count], 3)
+        replies.receipt("s", 3, [b"2 5 50 1000 2000", None, window_count])
     assert corrupt.value.epoch == ""
 
 
