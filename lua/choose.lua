@@ -22,6 +22,8 @@ for at = 6, #KEYS do
     local counters = redis.call('HGET', KEYS[at], 'counters') or ''
     -- Where a reason stands behind them already, it is on the queue.
     if string.match(counters, '^%d+ %d+ %d+ (%d+) %d+$') == seen_ms then
+      -- A removal first: once it has written, a script may go on where memory is short, and an eviction makes room.
+      redis.call('ZREM', evictions, session)
       redis.call('ZADD', evictions, now, session)
       local chosen_for = counters .. ' ' .. reason
       redis.call('HSET', KEYS[at], 'counters', chosen_for)

@@ -19,5 +19,7 @@ if not string.find(redis.call('HGET', state, 'counters') or '', '%a$') then
   redis.call('ZREM', evictions, session)
   return 0
 end
+-- A removal first: once it has written, a script may go on where memory is short.
+redis.call('ZREM', evictions, session)
 redis.call('ZADD', evictions, now + hold_ms, session)
 return 1

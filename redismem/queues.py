@@ -151,8 +151,11 @@ class QueueCalls:
         script = scripts.load(name)
         return Call(self.keys.session_id, (evalsha(script, keys, arguments),), decode, script)
 
-    def claim(self, now_ms: int | None = None) -> Call[Job | str]:
-        """The job, or why there is none: none, notdue, leased, gone, noop, dead. Raises CorruptSession."""
+    def claim(self, now_ms: int | None = None, *, reads: bool = True) -> Call[Job | str]:
+        """The job, or why there is none: none, notdue, leased, gone, noop, dead. Raises CorruptSession.
+
+        Without `reads` the job's context is empty, and the claim is no transaction.
+        """
         keys, settings, shard = self.keys, self.settings, self.keys.shard
         script = scripts.load("claim")
         command = evalsha(
@@ -171,14 +174,14 @@ class QueueCalls:
             ),
         )
 
-        def decode(reply: Any, stored: Any, elements: Any) -> Job | str:
+        def decode(reply: Any, stored: Any = (), elements: Any = ()) -> Job | str:
             outcome, fence, attempts, claimed_ms = reply
             if outcome != b"job":
                 return str(outcome.decode())
             context = replies.context(keys.session_id, settings.recent_limit, replies.fields(stored), elements)
             return Job(fence.decode(), attempts, claimed_ms, context)
 
-        return Call(keys.session_id, (command, *keys.reads), decode, script)
+        return Call(keys.session_id, (command, *keys.reads) if reads else (command,), decode, script)
 
     def extend(self, fence: str, now_ms: int | None = None) -> Call[bool]:
         """False: the lease is another's, or gone."""

@@ -13,11 +13,11 @@ import random
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from redismem import queues
 from redismem.context import Context, Summary
-from redismem.errors import ModelFailed, RedismemError
+from redismem.errors import ModelFailed, RedismemError, StoreUnavailable
 from redismem.keys import session_hash
 from redismem.memory import Memory
 from redismem.messages import Message
@@ -126,7 +126,7 @@ class Worker:
         ok, or why not: none, notdue, leased, gone, noop, dead (of a claim); failed, waiting, fenced, stale, already.
         """
         calls = QueueCalls(self._memory.keys.session(session_id), self._memory.settings)
-        job = await self._memory.run_healing(calls.claim(now_ms))
+        job = await self._claimed(calls, now_ms)
         if isinstance(job, str):
             return job
         try:
@@ -136,6 +136,19 @@ class Worker:
             with contextlib.suppress(RedismemError):
                 await asyncio.shield(self._give_back(calls, job, 0, now_ms))
             raise
+
+    async def _claimed(self, calls: QueueCalls, now_ms: int | None) -> Job | str:
+        try:
+            return await self._memory.run_healing(calls.claim(now_ms))
+        except StoreUnavailable as refused:
+            if refused.reason != "OOM":
+                raise
+        # The server refuses a claim that reads, which is a transaction. What comes between the two, a commit notices.
+        job = await self._memory.run_healing(calls.claim(now_ms, reads=False))
+        if isinstance(job, str):
+            return job
+        context = await self._memory.session(calls.keys.session_id).read()
+        return replace(job, context=context) if context.epoch else "gone"
 
     async def _give_back(self, calls: QueueCalls, job: Job, backoff_ms: int, now_ms: int | None) -> None:
         """As if it had not been claimed: no attempt is counted."""
