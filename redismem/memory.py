@@ -132,7 +132,10 @@ class Memory:
         return (await self.server_time_ms() if now_ms is None else now_ms) - self.settings.timeout_ms
 
     async def run(self, call: Call[T], *, each: bool = False, heals: bool = False) -> T:
-        """Sends a call until it is answered or its deadline passes. Raises StoreUnavailable, and what replies mean."""
+        """Sends a call until it is answered or its deadline passes. Raises StoreUnavailable, and what replies mean.
+
+        `each`: its commands are independent of each other. `heals`: as `run_healing`.
+        """
         if call.session_id is not None and not self._shards_agreed:
             await self._agree_on_shards()
         send = self._transport.run_each if each else self._transport.run
