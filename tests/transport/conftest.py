@@ -45,9 +45,11 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("openssl is not installed: no certificates to test TLS with")
     folder = tmp_path_factory.mktemp("certificates")
     new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
-    _openssl(folder, "req", "-x509", *new, "-keyout", "ca.key", "-out", "ca.crt", "-subj", "/CN=test CA", "-days", "2")
+    # Newer Pythons refuse certificates that do not say what they are for and who signed them.
+    usage = ("-subj", "/CN=test CA", "-addext", "keyUsage=critical,keyCertSign,cRLSign")
+    _openssl(folder, "req", "-x509", *new, "-keyout", "ca.key", "-out", "ca.crt", *usage, "-days", "2")
     _openssl(folder, "req", *new, "-keyout", "node.key", "-out", "node.csr", "-subj", "/CN=node")
-    (folder / "names").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
+    (folder / "names").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\nauthorityKeyIdentifier=keyid\n")
     signed_by = ("-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "names", "-days", "2")
     _openssl(folder, "x509", "-req", "-in", "node.csr", *signed_by, "-out", "node.crt")
     return folder
