@@ -120,3 +120,32 @@ def test_what_stopped_a_transaction_is_its_error(texts: list[str], word: str) ->
 def test_an_answer_that_is_not_to_this_transaction_is_noticed(replies: list[Any]) -> None:
     with pytest.raises(wire.OutOfStep):
         wire.transaction_answers(replies)
+
+
+class Recorder(asyncio.Transport):
+    """What a connection writes, piece by piece."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pieces: list[bytes] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.pieces.append(bytes(data))
+
+
+@pytest.mark.parametrize("size", [1, 500, 3_000, 8_192, 20_000])
+async def test_a_crowd_of_calls_is_written_in_order_in_pieces_while_it_comes(size: int) -> None:
+    loop = asyncio.get_running_loop()
+    connection, socket = Connection(loop, lambda: None, lambda _: None), Recorder()
+    connection.connection_made(socket)
+    contents = [bytes([97 + number]) * size for number in range(20)]
+    for content in contents:
+        connection.send(Waiting(content, 1, False, loop.create_future(), 0), 0)
+    at_once = list(socket.pieces)
+    assert at_once[0] == contents[0], "the first need not wait for others"
+    assert all(8_192 <= len(piece) < 8_192 + size for piece in at_once[1:])
+    assert sum(map(len, contents)) - sum(map(len, at_once)) < 8_192
+    await asyncio.sleep(0)
+    assert b"".join(socket.pieces) == b"".join(contents)
+    assert len(socket.pieces) <= len(at_once) + 1
+    assert connection.sent_bytes == 20 * size
