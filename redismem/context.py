@@ -139,7 +139,7 @@ class Context:
             payloads = messages.payloads()
         else:
             payloads = [message.to_openai() for message in messages]
-        return [summary.to_openai() for summary in self.summaries] + payloads if self.summaries else payloads
+        return [summary.to_openai() for summary in self.summaries] + payloads
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Context):

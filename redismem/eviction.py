@@ -123,7 +123,7 @@ class Eviction:
     async def evict(self, session_id: str, now_ms: int | None = None) -> bool:
         """Hands the transcript over and removes the session. False where it was touched, or is in other hands."""
         calls = QueueCalls(self._memory.keys.session(session_id), self._memory.settings)
-        if not await self._memory.run_healing(calls.hold(now_ms)):
+        if not await self._memory.run(calls.hold(now_ms), heals=True):
             return False
         session = self._memory.session(session_id)
         if self._on_evict is None:

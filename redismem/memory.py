@@ -6,7 +6,7 @@ What is said to Redis stands in `calls`, what may be retried in `attempts`. Here
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from time import monotonic
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
@@ -134,7 +134,8 @@ class Memory:
     async def run(self, call: Call[T], *, each: bool = False, heals: bool = False) -> T:
         """Sends a call until it is answered or its deadline passes. Raises StoreUnavailable, and what replies mean.
 
-        `each`: its commands are independent of each other. `heals`: as `run_healing`.
+        `each`: its commands are independent of each other. `heals`: where the session cannot be read, it is set aside,
+        and the call is sent again and finds a new session.
         """
         if call.session_id is not None and not self._shards_agreed:
             await self._agree_on_shards()
@@ -153,10 +154,6 @@ class Memory:
                 raise
             await self._set_aside(corrupt)
         return await self.run(call.again())
-
-    def run_healing(self, call: Call[T]) -> Coroutine[Any, Any, T]:
-        """As `run`; sets a session that cannot be read aside, and sends the call again: it finds a new session."""
-        return self.run(call, heals=True)
 
     async def _run_again(
         self, call: Call[T], send: Send, failure: ServerError | ConnectionLost, attempts: Attempts

@@ -20,7 +20,7 @@ T = TypeVar("T")
 class Sender(Protocol):
     """What a session needs of its memory."""
 
-    def run_healing(self, call: Call[T]) -> Coroutine[Any, Any, T]: ...
+    async def run(self, call: Call[T], *, heals: bool) -> T: ...
 
     def appended(self, session_id: str, receipt: Receipt | None) -> None: ...
 
@@ -194,4 +194,4 @@ class Session:
         return self._calls.change(**changes) if changes else NO_CHANGE
 
     def _run(self, call: Call[T]) -> Coroutine[Any, Any, T]:
-        return self._memory.run_healing(call)
+        return self._memory.run(call, heals=True)

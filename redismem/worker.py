@@ -139,12 +139,12 @@ class Worker:
 
     async def _claimed(self, calls: QueueCalls, now_ms: int | None) -> Job | str:
         try:
-            return await self._memory.run_healing(calls.claim(now_ms))
+            return await self._memory.run(calls.claim(now_ms), heals=True)
         except StoreUnavailable as refused:
             if refused.reason != "OOM":
                 raise
         # The server refuses a claim that reads, which is a transaction. What comes between the two, a commit notices.
-        job = await self._memory.run_healing(calls.claim(now_ms, reads=False))
+        job = await self._memory.run(calls.claim(now_ms, reads=False), heals=True)
         if isinstance(job, str):
             return job
         context = await self._memory.session(calls.keys.session_id).read()
@@ -165,7 +165,7 @@ class Worker:
             await self._give_back(calls, job, todo.wait_ms, now_ms)
             return "waiting"
         commit = calls.commit(job, todo.covered, summary, todo.folded, now_ms)
-        outcome = await self._memory.run_healing(commit)
+        outcome = await self._memory.run(commit, heals=True)
         log.info(
             "session %s: %d messages covered, %d summaries folded, in %d ms: %s",
             session_hash(calls.keys.session_id),

@@ -16,7 +16,7 @@ from redismem import InvalidSettings, SessionNotFound, Settings, StoreUnavailabl
 
 RENAMED = {"aclose": "close", "__aenter__": "__enter__", "__aexit__": "__exit__"}
 # Of Memory: what only its own parts and its workers use.
-INTERNAL = {"run", "run_healing", "server_time_ms", "appended", "keys", "settings"}
+INTERNAL = {"run", "server_time_ms", "appended", "keys", "settings"}
 # Workers live in an event loop.
 ASYNC_ONLY = {"connect": {"workers"}}
 

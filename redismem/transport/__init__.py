@@ -4,8 +4,8 @@
 independent commands, each to where its first key lives, in as few writes as there are nodes. Both give one reply a
 command; an error reply is a ServerError in its place, and a ServerError or ConnectionLost is raised where no reply came
 at all. `load` makes a script known. `reconnect` gives up the connections there are: the address may lead to another
-server by now. Cancelling a call never gives its reply to another. `repeats`: the transport may by itself
-send a command more than once.
+server by now. Cancelling a call never gives its reply to another. `repeats`: the transport may send a command more than
+once by itself.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Faults(Turns):
         self.wire.send(harm[how])
         calls = self.calls[name]
         healing = calls.read() if by else calls.append_and_read([{"role": "user"}], now_ms=self.now)
-        context = finished(self.memory.run_healing(healing))
+        context = finished(self.memory.run(healing, heals=True))
         self.shard.remove(name, told.life)
         if not by:
             self.run_call(calls.clear(context.epoch))
