@@ -21,9 +21,11 @@ NOTHING = object()
 """What a reader gives where no whole reply has come yet. (Its own default is False, which is also a RESP3 reply.)"""
 
 # hiredis' own types know only commands of one word.
-_pack: Callable[[Command], bytes] = hiredis.pack_command  # type: ignore[assignment]
-_MULTI = _pack(("MULTI",))
-_EXEC = _pack(("EXEC",))
+_pack_words: Callable[[Command], bytes] = hiredis.pack_command  # type: ignore[assignment]
+_MULTI = _pack_words(("MULTI",))
+_EXEC = _pack_words(("EXEC",))
+_REMEMBERED_COUNT = 4_096
+_KEYS_AT = 3  # behind EVALSHA, the script's hash and the number of keys
 # Said to a new connection, whatever it asks, before it is closed: nothing has been run.
 _CROWDED = "ERR max number of clients reached"
 # EXEC's own refusal names what really stood in the way behind these words.
@@ -52,7 +54,32 @@ def transaction(commands: Sequence[Command]) -> bytes:
     return b"".join((_MULTI, *map(_pack, commands), _EXEC))
 
 
-@lru_cache(maxsize=4_096)
+def _pack(command: Command) -> bytes:
+    if command[0] != "EVALSHA":
+        return _pack_words(command)
+    arguments_at = _KEYS_AT + int(command[2])
+    pieces = [b"*%d" % len(command), _packed_head(command[:arguments_at])]
+    for argument in command[arguments_at:]:
+        word = argument if type(argument) is bytes else str(argument).encode()
+        pieces += _length(len(word)), word
+    pieces.append(b"\r\n")
+    return b"".join(pieces)
+
+
+@lru_cache(maxsize=_REMEMBERED_COUNT)
+def _packed_head(words: Command) -> bytes:
+    """A script and its keys: most of a call's words, and the same ones whenever it is the same session."""
+    packed = _pack_words(words)
+    return packed[packed.index(b"\r") : -2]
+
+
+@lru_cache(maxsize=_REMEMBERED_COUNT)
+def _length(length: int) -> bytes:
+    """What stands between a word and the next."""
+    return b"\r\n$%d\r\n" % length
+
+
+@lru_cache(maxsize=_REMEMBERED_COUNT)
 def _packed_reads(state: Command, messages: Command) -> bytes:
     return _pack(state) + _pack(messages)
 

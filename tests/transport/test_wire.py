@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import hiredis
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from redismem.calls import Command
 from redismem.errors import ConnectionLost, ServerError
+from redismem.transport import connection as connection_module
 from redismem.transport import wire
 from redismem.transport.connection import Connection, Waiting
 
@@ -58,6 +62,34 @@ async def test_replies_may_be_cut_at_every_byte() -> None:
         assert (len(connection.sent), connection.sent_bytes) == (0, 0)
     found, _ = feed(loop, [answer[at : at + 1] for at in range(len(answer))])
     assert found == expected
+
+
+@pytest.mark.parametrize("piece_bytes", [*range(1, 48), 300])
+async def test_a_reader_may_be_fed_in_pieces_of_any_length(monkeypatch: pytest.MonkeyPatch, piece_bytes: int) -> None:
+    monkeypatch.setattr(connection_module, "_FEED_BYTES", piece_bytes)
+    answer = b"".join(reply for _, reply, _ in CONVERSATION)
+    found, connection = feed(asyncio.get_running_loop(), [answer])
+    assert found == [outcome for _, _, outcome in CONVERSATION]
+    assert (len(connection.sent), connection.sent_bytes) == (0, 0)
+
+
+words = st.one_of(st.binary(max_size=300), st.text(st.characters(codec="utf-8"), max_size=40), st.integers())
+
+
+@given(
+    keys=st.lists(st.binary(max_size=60), max_size=9),
+    arguments=st.lists(words, max_size=12),
+    reads=st.lists(st.tuples(st.just("LRANGE"), st.binary(max_size=20), st.integers()), max_size=3),
+)
+def test_what_is_packed_once_for_many_calls_is_what_hiredis_packs(
+    keys: list[bytes], arguments: list[Any], reads: list[Command]
+) -> None:
+    script: Command = ("EVALSHA", "f" * 40, len(keys), *keys, *arguments)
+    commands = [script, *reads]
+    packed = [hiredis.pack_command(command) for command in [("MULTI",), *commands, ("EXEC",)]]  # type: ignore[arg-type]
+    for _ in range(2):
+        assert wire.transaction(commands) == b"".join(packed)
+        assert wire.independent(commands) == b"".join(packed[1:-1])
 
 
 async def test_an_answer_that_ends_too_early_is_given_to_nobody() -> None:
