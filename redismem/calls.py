@@ -159,7 +159,7 @@ class SessionCalls:
                 )
             elements.append(element)
             tokens += count
-        request = f"{int(id is None)} {len(elements)} {len(change.sets) // 2} {tokens}"
+        expected, now = "-" if expect is None else expect, "-" if now_ms is None else now_ms
         return (
             "EVALSHA",
             scripts.load("append").sha,
@@ -167,7 +167,7 @@ class SessionCalls:
             *keys.appends,
             keys.session,
             settings.append_limits,
-            f"{request} {'-' if expect is None else expect} {'-' if now_ms is None else now_ms}",
+            f"{int(id is None)} {len(elements)} {len(change.sets) // 2} {tokens} {expected} {now}",
             self._token(id),
             *elements,
             *change.sets,

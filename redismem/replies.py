@@ -84,8 +84,7 @@ def refusal(error: ServerError, session_id: str | None) -> RedismemError | None:
 def receipt(session_id: str, sent_count: int, reply: Any) -> Receipt:
     """Of the append script. Raises CorruptSession where the window is not as long as the state says."""
     if type(reply) is bytes:
-        window_first_seq, total = bounds(reply)
-        return Receipt(total - sent_count + 1, total, total, False, False, total - window_first_seq + 1)
+        return _plain_receipt(sent_count, *bounds(reply))
     expected = counters(reply[0]).window_count
     if len(reply) == 3:
         _, epoch, window_count = reply
@@ -98,12 +97,15 @@ def receipt(session_id: str, sent_count: int, reply: Any) -> Receipt:
     return Receipt(first_seq, last_seq, last_seq, created == 1, duplicate == 1, -1 if duplicate else expected)
 
 
+def _plain_receipt(sent_count: int, window_first_seq: int, total: int) -> Receipt:
+    return Receipt(total - sent_count + 1, total, total, False, False, total - window_first_seq + 1)
+
+
 def fields(reply: Any) -> dict[bytes, bytes]:
     """Of HGETALL: a mapping with RESP3, a flat list with RESP2."""
     if isinstance(reply, dict):
         return reply
-    parts = iter(reply)
-    return dict(zip(parts, parts, strict=True))
+    return {reply[at]: reply[at + 1] for at in range(0, len(reply), 2)}
 
 
 def context(
@@ -136,7 +138,7 @@ def context(
             total,
             epoch,
             recent_limit,
-            stored.get(b"committed", b"").decode(),
+            "" if bare else stored.get(b"committed", b"").decode(),
         )
     except UnsupportedFormat as newer:
         raise UnsupportedFormat(str(newer), session_id) from None
@@ -149,7 +151,11 @@ def appended(
 ) -> Context:
     """The context behind an append of so many messages, with its receipt. Raises as context() and receipt() do."""
     found = context(session_id, recent_limit, fields(stored), elements)
-    found.receipt = receipt(session_id, sent_count, reply)
+    if type(reply) is bytes:
+        # In one transaction, these are the counters that the context was made of.
+        found.receipt = _plain_receipt(sent_count, found.first_seq, found.total_messages)
+    else:
+        found.receipt = receipt(session_id, sent_count, reply)
     return found
 
 
