@@ -183,7 +183,7 @@ class SessionCalls:
     def read(self, limit: int | None = None, *, by_script: bool = False) -> Call[Context]:
         """The state, and the window or its newest `limit` messages; without regard for tool calls.
 
-        `by_script`: slower, but answered where memory has run out; a transaction is not.
+        `by_script`: slower, but answered where memory has run out; a transaction is not, by Redis 7.0.
         """
         keys, settings = self.keys, self.settings
 

@@ -41,6 +41,15 @@ async def run_out(raw: Any) -> int:
     return int((await raw.info("memory"))["used_memory"])
 
 
+async def answers_transactions(raw: Any) -> bool:
+    """Whether memory that has run out leaves a transaction of reads alone: Redis 7.0 refuses it, 8.0 does not."""
+    try:
+        await raw.pipeline(transaction=True).get("x").execute()
+    except redis.exceptions.OutOfMemoryError:
+        return False
+    return True
+
+
 async def used_bytes(raw: Any) -> int:
     return int((await raw.info("memory"))["used_memory"])
 
@@ -74,6 +83,8 @@ async def test_a_session_that_is_cleared_after_its_claim_is_left_alone(
         session, strategy = memory.session("s"), Echo()
         await fill(session, 12)
         await run_out(raw)
+        if await answers_transactions(raw):
+            pytest.skip("this server answers the claim and its reads in one call")
         read = Session.read
 
         async def read_too_late(late: Session) -> Context:
