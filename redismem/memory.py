@@ -137,7 +137,7 @@ class Memory:
         `each`: its commands are independent of each other. `heals`: where the session cannot be read, it is set aside,
         and the call is sent again and finds a new session.
         """
-        if call.session_id is not None and not self._shards_agreed:
+        if not self._shards_agreed and call.session_id is not None:
             await self._agree_on_shards()
         send = self._transport.run_each if each else self._transport.run
         if self._transport.repeats:
