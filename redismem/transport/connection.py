@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import hiredis
-import msgspec
 
 from redismem.errors import ConnectionLost
 from redismem.transport import wire
@@ -23,14 +22,19 @@ _WRITE_BYTES = 8 * 1024
 _FEED_BYTES = 4 * 1024
 
 
-class Waiting(msgspec.Struct):
+class Waiting:
     """A call between its caller and the replies. Its future is done early where the caller has gone away."""
 
-    content: bytes
-    reply_count: int
-    is_transaction: bool
-    future: asyncio.Future[list[Any]]
-    deadline: float
+    __slots__ = ("content", "deadline", "future", "is_transaction", "reply_count")
+
+    def __init__(
+        self, content: bytes, reply_count: int, is_transaction: bool, future: asyncio.Future[list[Any]], deadline: float
+    ) -> None:
+        self.content = content
+        self.reply_count = reply_count
+        self.is_transaction = is_transaction
+        self.future = future
+        self.deadline = deadline
 
     def end(self, outcome: Outcome) -> None:
         future = self.future
