@@ -19,7 +19,7 @@ from redismem.transport.wire import Outcome
 # Half of what the server reads at once: it works on the first calls of a crowd while the client makes the others.
 _WRITE_BYTES = 8 * 1024
 # hiredis moves all that it has not read yet to the front with every reply, which in a crowd's replies is a lot.
-_FEED_BYTES = 4 * 1024
+_FEED_BYTES = 16 * 1024
 
 
 class Waiting:
