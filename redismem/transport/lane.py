@@ -82,6 +82,7 @@ class Lane:
     async def reconnect(self) -> None:
         if self._connection is not None:
             self._connection.lose("Reconnecting")
+            self._lost_reason = ""  # ours, and no reason for others to be late
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

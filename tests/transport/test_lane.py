@@ -47,6 +47,22 @@ async def test_a_push_among_the_replies_ends_the_connection(redis_server: RedisS
         assert await connection_number(lane) != number
 
 
+async def test_whoever_waits_for_a_connection_given_up_on_purpose_is_late_not_lost() -> None:
+    async with (
+        SilentServer() as server,
+        contextlib.aclosing(Lane.from_url(f"redis://127.0.0.1:{server.port}/1", attempt_s=5)) as lane,
+    ):
+        asked = asyncio.ensure_future(lane.run([("PING",)], 5))
+        for sent, answer in ((b"SELECT", b"+OK\r\n"), (b"PING", b"+PONG\r\n")):
+            await until(lambda sent=sent: sent in server.received)
+            server.say(answer)
+        assert await asked == [b"PONG"]
+        await lane.reconnect()
+        with pytest.raises(ConnectionLost) as late:
+            await lane.run([("PING",)], 0.05)
+        assert (late.value.reason, late.value.sent) == ("TimeoutError", False)
+
+
 @pytest.mark.parametrize("how", ["reset", "close", "half_close", "truncate", "freeze"])
 async def test_a_broken_connection_fails_its_calls_and_no_later_one(how: How, redis_server: RedisServer) -> None:
     async with Proxy(redis_server.port) as proxy, lane_to(proxy.port, stall_s=0.1) as lane:
