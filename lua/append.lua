@@ -20,7 +20,7 @@
 --   request  fresh message_count set_count tokens expect now_ms: likewise
 --   token    8 bytes name this append, 8 make a new epoch unique; then messages, set_count fields and values, drops
 -- REPLY counters; where the append created the session, or was made before: counters first_seq last_seq created
---   duplicate; where the window was not as long as the counters say: counters epoch window_count
+--   duplicate; where the window is not as long as the counters say, and nothing is written: counters epoch window_count
 -- ERROR CONFLICT last_seq · FULL window_count · PARAMS params_count · CORRUPT
 local messages, state, active, overdue, leased, dead, evictions, fences = unpack(KEYS)
 local session, limits, request, token = unpack(ARGV, 1, 4)
@@ -63,8 +63,9 @@ if message_count > 0 and (fresh ~= '1' or repeated) then
   end
 end
 if expect ~= '-' and tonumber(expect) ~= tonumber(before) then return redis.error_reply('CONFLICT ' .. before) end
-local total = before + message_count
-local length = total - first_seq + 1
+local total, length = before + message_count, before - first_seq + 1 + message_count
+local window_count = message_count > 0 and redis.call('LLEN', messages) or length
+if window_count ~= length - message_count then return {counters, redis.call('HGET', state, 'epoch'), window_count} end
 local is_long = length > tonumber(threshold)
 if is_long and message_count > 0 and length > tonumber(window_limit) then
   return redis.error_reply('FULL ' .. length - message_count)
@@ -80,16 +81,15 @@ if #changes > 0 and redis.call('HLEN', state) + set_count > tonumber(params_limi
   if params > tonumber(params_limit) then return redis.error_reply('PARAMS ' .. params) end
 end
 local function change(field, value) changes[#changes + 1], changes[#changes + 2] = field, value end
--- From here on only writes, and the one that can be refused (the type of messages, memory) before the others.
-local window_count = length
+-- From here on only writes, the messages last. A crash may cut the server's log within them, and later starts then carry
+-- out the first ones and, where it was sent again, this append as well: all but the messages is set, not added.
+local elements = {}
 if message_count > 0 then
   -- Byte by byte in one call: the server hashes every string that Lua makes.
   local a, b, c, d, e, f = now % 2^48, now % 2^40, now % 2^32, now % 2^24, now % 2^16, now % 2^8
   local stamp = string.char(207, 0, (now - a) / 2^48, (a - b) / 2^40, (b - c) / 2^32, (c - d) / 2^24, (d - e) / 2^16,
     (e - f) / 2^8, f)
-  local elements = {}
   for at = 1, message_count do elements[at] = ARGV[4 + at] .. stamp end
-  window_count = redis.call('RPUSH', messages, unpack(elements))
   if #ids == 51 then
     local oldest = string.sub(ids, 1, 1)
     change('ids_' .. oldest, string.sub(ids, 2))
@@ -127,8 +127,8 @@ counters = string.format('%s %d %d %d %d', first_seq, total, tokens, active_ms, 
 redis.call('HSET', state, 'counters', counters, 'ids_a', ids, unpack(changes))
 if #ARGV >= drops_from then redis.call('HDEL', state, unpack(ARGV, drops_from)) end
 if evicting ~= '' then redis.call('ZREM', evictions, session) end
+if message_count > 0 then redis.call('RPUSH', messages, unpack(elements)) end
 if aged then redis.call('PEXPIREAT', state, expires_ms) end
-if aged or window_count == message_count then redis.call('PEXPIREAT', messages, expires_ms) end
-if window_count ~= length then return {counters, redis.call('HGET', state, 'epoch'), window_count} end
+if aged or length == message_count then redis.call('PEXPIREAT', messages, expires_ms) end
 if created then return {counters, 1, total, 1, 0} end
 return counters

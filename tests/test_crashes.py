@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import threading
 import time
@@ -151,6 +152,48 @@ async def test_killed_under_load(server: RedisServer, settings: Settings, kills_
             await talking
         assert (load.failed_count > 0) == (settings is HASTY)
         await load.check(raw)
+
+
+async def again(server: RedisServer, log: Path, content: bytes | None = None) -> None:
+    """The server crashes, its log may be another, and it starts."""
+    await asyncio.to_thread(server.kill)
+    if content is not None:
+        await asyncio.to_thread(log.write_bytes, content)
+    await asyncio.to_thread(server.start)
+
+
+@pytest.mark.parametrize("write", ["append", "append to a full slot of ids", "prune"])
+async def test_a_log_that_a_crash_has_cut_is_read_twice(server: RedisServer, write: str) -> None:
+    """The server cuts off what is no whole command, leaves the first commands of the transaction where they are, and
+    carries them out at its next start but one: redis-server 7.0 and 8.0 and Valkey 8.1 do."""
+    async with Memory.connect(server.url, settings=PATIENT) as memory, redis.asyncio.Redis(port=server.port) as raw:
+        session = memory.session("a")
+        count = 5 if write == "append to a full slot of ids" else 3
+
+        async def written() -> list[str]:
+            if write == "prune":
+                await session.prune(2)
+            else:
+                await session.append(user("last"), id="last")
+            return await contents(session)
+
+        for number in range(count):
+            await session.append(user(str(number)), id=str(number))
+        (log,) = (server.folder / "appendonlydir").glob("*.incr.aof")
+        before = log.read_bytes()
+        expected = await written()
+        whole = log.read_bytes()
+        commands = [
+            at for at in range(len(before), len(whole)) if re.match(rb"\*\d+\r\n\$\d+\r\n[A-Z]+\r\n", whole[at:])
+        ]
+        assert len(commands) > 2, "MULTI, what is set, the messages, EXEC"
+        for at in commands[:-1]:
+            await again(server, log, whole[: at + 6])
+            assert await written() == expected, "sent again, as its answer never came"
+            await again(server, log)
+            assert await contents(session) == expected
+            assert (await session.append(user("next"))).last_seq == count + (write != "prune") + 1
+        assert not [key async for key in raw.scan_iter("*corrupt*")]
 
 
 async def test_blocking_callers_survive_a_kill(server: RedisServer) -> None:

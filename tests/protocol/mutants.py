@@ -130,7 +130,7 @@ MUTANTS = [
     Mutant("sweep", "unlisted for ever", "    redis.call('ZADD', active, active_ms, session)\n", ""),
     Mutant("sweep", "chosen for ever", "    redis.call('HSET', key, 'counters', counters)\n", ""),
     Mutant("sweep", "what has expired stays", "ipairs({active, overdue, leased, dead, evictions})", "ipairs({active})"),
-    Mutant("prune", "over a window that has changed", "if seen_first_seq ~= first_seq then return 0 end\n", ""),
+    Mutant("prune", "over a window that has changed", "seen_first_seq ~= first_seq or redis.call", "redis.call"),
     Mutant("prune", "another life", "if seen[1] ~= epoch then return 0 end\n", ""),
     Mutant("prune", "twice", "if seen[3] == nonce then return 1 end\n", ""),
     Mutant("prune", "tokens stay", "old_tokens - tokens", "old_tokens"),
