@@ -127,8 +127,8 @@ counters = string.format('%s %d %d %d %d', first_seq, total, tokens, active_ms, 
 redis.call('HSET', state, 'counters', counters, 'ids_a', ids, unpack(changes))
 if #ARGV >= drops_from then redis.call('HDEL', state, unpack(ARGV, drops_from)) end
 if evicting ~= '' then redis.call('ZREM', evictions, session) end
+if aged then for _, key in ipairs({state, messages}) do redis.call('PEXPIREAT', key, expires_ms) end end
 if message_count > 0 then redis.call('RPUSH', messages, unpack(elements)) end
-if aged then redis.call('PEXPIREAT', state, expires_ms) end
-if aged or length == message_count then redis.call('PEXPIREAT', messages, expires_ms) end
+if length == message_count then redis.call('PEXPIREAT', messages, expires_ms) end
 if created then return {counters, 1, total, 1, 0} end
 return counters

@@ -67,6 +67,7 @@ local counters = string.format('%d %s %d %s', first_seq + count, total, left_tok
 redis.call('HSET', state, 'counters', counters, 'committed', fence,
   'summaries_count', summaries_count, 'queued', 'overdue')
 redis.call('HDEL', state, 'fence', 'attempts', 'dropped_seq', again and 'fence' or 'queued')
-if count > 0 then redis.call('LTRIM', messages, count, -1) end
 if again then redis.call('ZADD', overdue, now, session) end
+-- Last, as in append.lua: it is the one that would do harm twice.
+if count > 0 then redis.call('LTRIM', messages, count, -1) end
 return 'ok'
