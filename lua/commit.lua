@@ -68,6 +68,6 @@ redis.call('HSET', state, 'counters', counters, 'committed', fence,
   'summaries_count', summaries_count, 'queued', 'overdue')
 redis.call('HDEL', state, 'fence', 'attempts', 'dropped_seq', again and 'fence' or 'queued')
 if again then redis.call('ZADD', overdue, now, session) end
--- Last, as in append.lua: it is the one that would do harm twice.
+-- Last, as in append.lua: done twice, it would lose messages.
 if count > 0 then redis.call('LTRIM', messages, count, -1) end
 return 'ok'

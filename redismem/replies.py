@@ -98,6 +98,7 @@ def receipt(session_id: str, sent_count: int, reply: Any) -> Receipt:
 
 
 def _plain_receipt(sent_count: int, window_first_seq: int, total: int) -> Receipt:
+    """Of messages that were new, to a session that was there."""
     return Receipt(total - sent_count + 1, total, total, False, False, total - window_first_seq + 1)
 
 

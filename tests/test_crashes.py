@@ -154,7 +154,7 @@ async def test_killed_under_load(server: RedisServer, settings: Settings, kills_
         await load.check(raw)
 
 
-async def again(server: RedisServer, log: Path, content: bytes | None = None) -> None:
+async def crash(server: RedisServer, log: Path, content: bytes | None = None) -> None:
     """The server crashes, its log may be another, and it starts."""
     await asyncio.to_thread(server.kill)
     if content is not None:
@@ -188,9 +188,9 @@ async def test_a_log_that_a_crash_has_cut_is_read_twice(server: RedisServer, wri
         ]
         assert len(commands) > 2, "MULTI, what is set, the messages, EXEC"
         for at in commands[:-1]:
-            await again(server, log, whole[: at + 6])
+            await crash(server, log, whole[: at + 6])
             assert await written() == expected, "sent again, as its answer never came"
-            await again(server, log)
+            await crash(server, log)
             assert await contents(session) == expected
             assert (await session.append(user("next"))).last_seq == count + (write != "prune") + 1
         assert not [key async for key in raw.scan_iter("*corrupt*")]

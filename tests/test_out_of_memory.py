@@ -38,7 +38,7 @@ async def raw(server: RedisServer) -> AsyncIterator[Any]:
 async def run_out(raw: Any) -> int:
     """Bytes in use when nothing more may be."""
     await raw.config_set("maxmemory", 1)
-    return int((await raw.info("memory"))["used_memory"])
+    return await used_bytes(raw)
 
 
 async def answers_transactions(raw: Any) -> bool:

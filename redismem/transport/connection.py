@@ -114,34 +114,34 @@ class Connection(asyncio.Protocol):
         if self.lost_reason:
             return
         try:
-            self._take(data)
+            for at in range(0, len(data), _FEED_BYTES):
+                self._reader.feed(data, at, min(_FEED_BYTES, len(data) - at))
+                self._take()
         except (wire.OutOfStep, hiredis.HiredisError) as broken:
             self.lose(type(broken).__name__)
             return
         self._on_room()
 
-    def _take(self, data: bytes) -> None:
+    def _take(self) -> None:
+        """Gives each call whose replies are there all of them."""
         now = self._loop.time()
-        feed, next_reply, nothing = self._reader.feed, self._reader.gets, wire.NOTHING
-        replies, sent = self._replies, self.sent
+        next_reply, replies, sent, nothing = self._reader.gets, self._replies, self.sent, wire.NOTHING
         missing_count = sent[0].reply_count - len(replies) if sent else 0
-        for at in range(0, len(data), _FEED_BYTES):
-            feed(data, at, min(_FEED_BYTES, len(data) - at))
-            while (reply := next_reply()) is not nothing:
-                replies.append(reply)
-                missing_count -= 1
-                if missing_count > 0:
-                    continue
-                if not sent:
-                    raise wire.OutOfStep("a reply that nobody asked for")
-                call = sent[0]
-                outcome = wire.transaction_answers(replies) if call.is_transaction else wire.answers(replies)
-                self._replies = replies = []
-                sent.popleft()
-                self.sent_bytes -= len(call.content)
-                self.advanced_at = now
-                call.end(outcome)
-                missing_count = sent[0].reply_count if sent else 0
+        while (reply := next_reply()) is not nothing:
+            replies.append(reply)
+            missing_count -= 1
+            if missing_count > 0:
+                continue
+            if not sent:
+                raise wire.OutOfStep("a reply that nobody asked for")
+            call = sent[0]
+            outcome = wire.transaction_answers(replies) if call.is_transaction else wire.answers(replies)
+            self._replies = replies = []
+            sent.popleft()
+            self.sent_bytes -= len(call.content)
+            self.advanced_at = now
+            call.end(outcome)
+            missing_count = sent[0].reply_count if sent else 0
         if not sent and self._reader.has_data():
             raise wire.OutOfStep("the beginning of a reply that nobody asked for")
 

@@ -55,6 +55,7 @@ def transaction(commands: Sequence[Command]) -> bytes:
 
 
 def _pack(command: Command) -> bytes:
+    """As hiredis packs it; of a script's call, only what stands behind the keys is packed anew."""
     if command[0] != "EVALSHA":
         return _pack_words(command)
     arguments_at = _KEYS_AT + int(command[2])
