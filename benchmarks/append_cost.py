@@ -23,8 +23,8 @@ import hiredis
 
 from benchmarks.measuring import Server
 from redismem import Memory, Settings
-from redismem.calls import SessionCalls
 from redismem.messages import encode_message
+from redismem.protocol.session_calls import SessionCalls
 
 SESSIONS_COUNT = 256
 CALLS_A_BURST = 4
@@ -107,7 +107,7 @@ class Sides:
         self._settings = Settings(url=server.url)
         self._memory = Memory.connect(server.url, namespace=name, settings=self._settings)
         self._ids = [f"session-{number:06d}" for number in range(SESSIONS_COUNT)]
-        self._calls = [SessionCalls(self._memory.keys.session(id), self._settings) for id in self._ids]
+        self._calls = [SessionCalls(self._memory.store.keys.session(id), self._settings) for id in self._ids]
         self._lists = [f"{name}:bare:{id}".encode() for id in self._ids]
         # As long as what redismem stores: the stamp is nine bytes.
         self._element = encode_message({"role": "user", "content": TEXT})[0] + bytes(9)

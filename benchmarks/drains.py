@@ -25,10 +25,10 @@ from benchmarks.measuring import Server, surroundings, table
 from benchmarks.running import load, one_server, options, over_lane, pin, ratio, run, show, tidy, verdict
 from redismem import Memory, Message, Settings
 from redismem.context import Context
-from redismem.eviction import Eviction
 from redismem.models import Draft
-from redismem.scheduler import Scheduler
-from redismem.worker import Worker
+from redismem.workers.eviction import Eviction
+from redismem.workers.scheduler import Scheduler
+from redismem.workers.summaries import Worker
 
 USER = {"role": "user", "content": "u" * 160}
 CALLERS = 16
@@ -64,7 +64,7 @@ async def summaries(server: Server, name: str, latency_s: float, concurrency: in
     await fill(memory, sessions_count, 11)
     tidy()
     began = time.perf_counter()
-    drained = await Worker(memory, Model(latency_s), concurrency=concurrency).drain()
+    drained = await Worker(memory.store, Model(latency_s), concurrency=concurrency).drain()
     took_s = time.perf_counter() - began
     assert drained == sessions_count
     await memory.aclose()
@@ -80,7 +80,7 @@ async def evictions(server: Server, name: str, handed_over: bool, sessions_count
     await fill(memory, 2 * sessions_count, 11)
     tidy()
     began = time.perf_counter()
-    evicted = await Eviction(memory, on_evict if handed_over else None).enforce()
+    evicted = await Eviction(memory.store, on_evict if handed_over else None).enforce()
     took_s = time.perf_counter() - began
     assert evicted == sessions_count
     await memory.aclose()
@@ -93,7 +93,7 @@ async def idle(server: Server, name: str, seconds: float) -> float:
     await fill(memory, 500, 3)
     differences = []
     for _ in range(5):
-        scheduler = Scheduler(memory, Model(0))
+        scheduler = Scheduler(memory.store, Model(0))
         await scheduler.start()
         await asyncio.sleep(0.5)  # the start looks at everything once
         ticking = await asyncio.to_thread(server.idle_cpu, seconds)
@@ -175,7 +175,7 @@ async def appends(server: Server, name: str, rounds: int, sessions_count: int) -
 async def work(url: str, namespace: str) -> None:
     """The worker of `appends`: until its standard input ends."""
     memory = over_lane(url, namespace, Settings(tick_s=0.1))
-    scheduler = Scheduler(memory, Model(0))
+    scheduler = Scheduler(memory.store, Model(0))
     await scheduler.start()
     await asyncio.to_thread(sys.stdin.read)
     await scheduler.stop()

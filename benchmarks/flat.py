@@ -29,7 +29,7 @@ from benchmarks.measuring import Server, own_server, surroundings, table
 from benchmarks.running import load, options, over_lane, pin, ratio, run, show, tidy, verdict
 from benchmarks.turns import ASSISTANT, USER
 from redismem import Memory, Settings
-from redismem.calls import SessionCalls
+from redismem.protocol.session_calls import SessionCalls
 
 CONCURRENCY = 64
 WINDOW_COUNT = 6
@@ -67,11 +67,11 @@ class Side:
                 self.found[figure].append(seconds / (len(chosen) * TURNS_COUNT) * 1e6)
             self.found[CONTROL].append(control_us)
         await _at_once(self._prune, chosen)
-        self.server.make_idle([self.memory.keys.session(session_id).state for session_id in chosen])
+        self.server.make_idle([self.memory.store.keys.session(session_id).state for session_id in chosen])
 
     def _control_us(self, session_ids: Sequence[str]) -> float:
         """The server's for reading one session, without scripts and without us."""
-        keys = [self.memory.keys.session(session_id) for session_id in session_ids]
+        keys = [self.memory.store.keys.session(session_id) for session_id in session_ids]
         reads = [(("LRANGE", one.messages, 0, -1), ("HGETALL", one.state)) for one in keys]
         content = b"".join(hiredis.pack_command(read) for both in reads for read in both)  # type: ignore[arg-type]
         server_s = self.server.cpu_s()
@@ -117,7 +117,7 @@ async def _of_sessions(server: Server, name: str, count: int) -> Side:
     for begin in range(0, count, _FILL_PIECE):
         packed = []
         for at in range(begin, min(count, begin + _FILL_PIECE)):
-            call = SessionCalls(memory.keys.session(sessions[at]), memory.settings).append(messages)
+            call = SessionCalls(memory.store.keys.session(sessions[at]), memory.settings).append(messages)
             packed.append(hiredis.pack_command(call.commands[0]))  # type: ignore[arg-type]
         blaster.send(b"".join(packed))
     if blaster.errors_count() != errors or await memory.count() != count:

@@ -21,7 +21,7 @@ from benchmarks.blast import Blaster
 from benchmarks.measuring import Server, surroundings, table
 from benchmarks.running import load, one_server, options, over_lane, pin, ratio, run, show, tidy, verdict
 from redismem import Memory
-from redismem.calls import SessionCalls
+from redismem.protocol.session_calls import SessionCalls
 
 CONCURRENCY = 64
 CALLS_A_SESSION = 16
@@ -53,7 +53,7 @@ def _packed(memory: Memory, sessions: list[list[str]]) -> bytes:
     """The same calls, in the order in which 64 callers make them."""
     packed: list[bytes] = []
     for at_once in zip(*sessions, strict=True):
-        calls = [SessionCalls(memory.keys.session(session_id), memory.settings) for session_id in at_once]
+        calls = [SessionCalls(memory.store.keys.session(session_id), memory.settings) for session_id in at_once]
         for _ in range(CALLS_A_SESSION):
             for one in calls:
                 commands = (("MULTI",), *one.append_and_read([USER]).commands, ("EXEC",))

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from redismem.calls import Command
 from redismem.errors import ServerError
+from redismem.protocol.call import Command
+from redismem.protocol.scripts import Script
 
 
 class GlideTransport:
@@ -30,16 +31,23 @@ class GlideTransport:
         address = NodeAddress(at.hostname or "127.0.0.1", at.port or 6379)
         return cls(await GlideClient.create(GlideClientConfiguration([address], request_timeout=10_000)))
 
-    async def run(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+    async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:
         del timeout_s  # the client has its own
+        answers = await self._run(commands)
+        if script is not None and isinstance(answers[0], ServerError) and answers[0].word == "NOSCRIPT":
+            await self._client.custom_command(["SCRIPT", "LOAD", script.source])
+            answers = await self._run(commands)
+        return answers
+
+    async def _run(self, commands: Sequence[Command]) -> list[Any]:
         if len(commands) > 1:
             return await self._sent(commands, is_atomic=True)
         try:
             return [await self._client.custom_command(_texts(commands[0]))]
         except self._refused as error:
-            raise _server_error(error) from None
+            return [_server_error(error)]
 
-    async def run_each(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+    async def run_independent(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
         del timeout_s
         return await self._sent(commands, is_atomic=False)
 
@@ -49,10 +57,6 @@ class GlideTransport:
             batch.custom_command(_texts(command))
         answers = await self._client.exec(batch, raise_on_error=False)
         return [_server_error(answer) if isinstance(answer, self._refused) else answer for answer in answers]
-
-    async def load(self, source: bytes, timeout_s: float) -> None:
-        del timeout_s
-        await self._client.custom_command(["SCRIPT", "LOAD", source])
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -79,16 +83,23 @@ class CoredisTransport:
         client = coredis.Redis.from_url(url, max_connections=connections_count)
         return cls(await opened.enter_async_context(client), opened)
 
-    async def run(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+    async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:
         del timeout_s  # the client has its own
+        answers = await self._run(commands)
+        if script is not None and isinstance(answers[0], ServerError) and answers[0].word == "NOSCRIPT":
+            await self._client.script_load(script.source)
+            answers = await self._run(commands)
+        return answers
+
+    async def _run(self, commands: Sequence[Command]) -> list[Any]:
         if len(commands) > 1:
             return await self._sent(commands, is_atomic=True)
         try:
             return [await _request(self._client, commands[0])]
         except self._unknown_script as error:
-            raise _server_error(error) from None
+            return [_server_error(error)]
 
-    async def run_each(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+    async def run_independent(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
         del timeout_s
         return await self._sent(commands, is_atomic=False)
 
@@ -97,10 +108,6 @@ class CoredisTransport:
             for command in commands:
                 _request(pipeline, command)
         return [_server_error(answer) if isinstance(answer, Exception) else answer for answer in pipeline.results]
-
-    async def load(self, source: bytes, timeout_s: float) -> None:
-        del timeout_s
-        await self._client.script_load(source)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -12,6 +12,7 @@ from benchmarks.peer_clients import CoredisTransport, GlideTransport
 from benchmarks.running import over_lane, over_redis_py
 from benchmarks.turns import ASSISTANT, USER, Careful
 from redismem import Memory, Settings
+from redismem.store.store import Store
 
 TTL_S = 86_400
 
@@ -78,7 +79,7 @@ class OverGlide(_Redismem):
     @classmethod
     async def open(cls, url: str, name: str, concurrency: int) -> Self:
         del concurrency
-        return cls(Memory(await GlideTransport.open(url), f"{name}-glide", Settings()))
+        return cls(Memory(Store(await GlideTransport.open(url), f"{name}-glide", Settings())))
 
 
 class OverCoredis(_Redismem):
@@ -88,7 +89,7 @@ class OverCoredis(_Redismem):
 
     @classmethod
     async def open(cls, url: str, name: str, concurrency: int) -> Self:
-        return cls(Memory(await CoredisTransport.open(url, concurrency), f"{name}-coredis", Settings()))
+        return cls(Memory(Store(await CoredisTransport.open(url, concurrency), f"{name}-coredis", Settings())))
 
 
 class CarefulIdiom:

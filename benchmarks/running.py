@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from benchmarks.measuring import URL_VARIABLE, Server, event_loop_name, own_server
 from redismem import Memory, Settings
+from redismem.store.store import Store
 from redismem.transport.redis_py import RedisPy
 
 T = TypeVar("T")
@@ -79,7 +80,7 @@ def over_lane(url: str, namespace: str, settings: Settings | None = None) -> Mem
 def over_redis_py(url: str, namespace: str, concurrency: int) -> Memory:
     settings = Settings()
     transport = RedisPy.from_url(url, max_connections=concurrency, attempt_s=settings.attempt_s)
-    return Memory(transport, namespace, settings)
+    return Memory(Store(transport, namespace, settings))
 
 
 def tidy() -> None:

@@ -11,9 +11,11 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from redismem import memory, session, transport
+from redismem import memory, session
 from redismem.messages import TokenCounter
 from redismem.settings import Settings
+from redismem.store.store import Store
+from redismem.transport.connect import connect_blocking
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -46,8 +48,8 @@ class Memory:
 
     def __init__(self, twin: memory.Memory) -> None:
         self._twin = twin
+        self.store = twin.store
         self.settings = twin.settings
-        self.keys = twin.keys
 
     @classmethod
     def connect(
@@ -61,8 +63,8 @@ class Memory:
     ) -> Memory:
         """As `redismem.Memory.connect`; `client` is a `redis.Redis`."""
         settings = settings or Settings()
-        carrier = transport.connect_blocking(url or settings.url, client, settings)
-        return cls(memory.Memory(carrier, namespace, settings, count_tokens))
+        store = Store(connect_blocking(url or settings.url, client, settings), namespace, settings)
+        return cls(memory.Memory(store, count_tokens))
 
     def __enter__(self) -> Self:
         _finished(self._twin.__aenter__())
@@ -74,7 +76,7 @@ class Memory:
         self.close()
 
     def session(self, session_id: str) -> Session:
-        """A handle, without I/O. Raises InvalidSessionId."""
+        """The handle of a session, without I/O. Raises InvalidSessionId."""
         return Session(self._twin.session(session_id))
 
     new_session_id = staticmethod(memory.Memory.new_session_id)

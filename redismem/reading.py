@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from redismem.calls import Call, SessionCalls
 from redismem.context import Context
 from redismem.errors import SessionNotFound
 from redismem.messages import Message
+from redismem.protocol.call import Call
+from redismem.protocol.session_calls import SessionCalls
 from redismem.window import cut_after, cut_before, newest_within
 
 PAGE_COUNT = 500

@@ -2,76 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime
-from typing import Any, Protocol, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
-from redismem.calls import Call, SessionCalls
-from redismem.changes import NO_CHANGE, Change, StateChanges
 from redismem.context import Context, Receipt, SessionInfo, State
 from redismem.errors import SessionNotFound, StoreUnavailable
 from redismem.messages import Message
+from redismem.protocol.call import Call
+from redismem.protocol.replies import telemetry
+from redismem.protocol.session_calls import AppendOptions, SessionCalls
+from redismem.protocol.state_changes import StateChanges
 from redismem.reading import Reading, check, narrowed
-from redismem.replies import telemetry
+from redismem.store.store import Store
 
 T = TypeVar("T")
 
-
-class Sender(Protocol):
-    """What a session needs of its memory."""
-
-    async def run(self, call: Call[T], *, heals: bool) -> T: ...
-
-    def appended(self, session_id: str, receipt: Receipt | None) -> None: ...
+OnAppend = Callable[[str, Receipt], None]
+"""Told of each append: the session's id, and what the append did."""
 
 
 class Session:
     """One conversation. A handle without state of its own: make one a turn or keep it, from any number of pods.
 
-    Every method that talks to Redis may raise StoreUnavailable. A session whose stored bytes cannot be read is set
-    aside under `…:corrupt:<session>:<ms>`, which is logged, and starts afresh.
+    Every method that talks to Redis may raise StoreUnavailable. A session whose stored bytes cannot be read is put into
+    quarantine under `…:corrupt:<session>:<ms>`, which is logged, and starts afresh.
     """
 
-    __slots__ = ("_calls", "_memory")
+    __slots__ = ("_calls", "_on_append", "_store")
 
-    def __init__(self, memory: Sender, session_calls: SessionCalls) -> None:
-        self._memory = memory
+    def __init__(self, store: Store, session_calls: SessionCalls, on_append: OnAppend | None = None) -> None:
+        """`Memory.session` makes one."""
+        self._store = store
         self._calls = session_calls
+        self._on_append = on_append
 
     @property
     def id(self) -> str:
         return self._calls.keys.session_id
 
-    async def append(
-        self,
-        *messages: Message | dict[str, Any],
-        id: str | None = None,
-        expect: int | None = None,
-        now_ms: int | None = None,
-        **changes: Unpack[StateChanges],
-    ) -> Receipt:
-        """Adds messages behind the others, and changes the state with them: all or nothing.
+    async def append(self, *messages: Message | dict[str, Any], **options: Unpack[AppendOptions]) -> Receipt:
+        """Adds messages behind the others, and changes the state with them: all or nothing. Gives what it did.
 
         `id` names this append: given again, nothing is written and the first receipt comes back with `duplicate=True`,
         for the session's last 16 appends. `expect`: the last seq the caller has seen (0: no session). `merge`,
         `waiting`, `last_intent`, `last_result`, `plan`: as `merge()`, `set_waiting()` and the other setters.
-        `now_ms`: the time, instead of the server's. Raises InvalidMessage, InvalidState, TooLarge, Conflict.
+        `now_ms`: the time in milliseconds, instead of the server's. Raises InvalidMessage, InvalidState, TooLarge,
+        Conflict.
         """
-        receipt = await self._run(self._calls.append(messages, id, expect, self._change(changes), now_ms))
-        self._memory.appended(self.id, receipt)
+        receipt = await self._run(self._calls.append(messages, **options))
+        self._tell(receipt)
         return receipt
 
-    async def append_and_read(
-        self,
-        *messages: Message | dict[str, Any],
-        id: str | None = None,
-        expect: int | None = None,
-        now_ms: int | None = None,
-        **changes: Unpack[StateChanges],
-    ) -> Context:
-        """As `append`, and the context after it, in the same round trip and transaction. `Context.receipt` is there."""
-        context = await self._run(self._calls.append_and_read(messages, id, expect, self._change(changes), now_ms))
-        self._memory.appended(self.id, context.receipt)
+    async def append_and_read(self, *messages: Message | dict[str, Any], **options: Unpack[AppendOptions]) -> Context:
+        """The same append, and the context after it, in the same round trip and transaction.
+
+        The receipt is `Context.receipt`. Raises as `append` does.
+        """
+        context = await self._run(self._calls.append_and_read(messages, **options))
+        self._tell(context.receipt)
         return context
 
     async def read(
@@ -172,7 +161,7 @@ class Session:
 
     async def update(self, *, now_ms: int | None = None, **changes: Unpack[StateChanges]) -> None:
         """Several changes of the state at once. Creates a missing session. Raises InvalidState, TooLarge."""
-        await self._run(self._calls.update(self._change(changes), now_ms))
+        await self._run(self._calls.update(now_ms, **changes))
 
     async def merge(self, params: Mapping[str, Any]) -> None:
         """Sets these params and leaves the others; a param set to UNSET is removed."""
@@ -190,8 +179,9 @@ class Session:
     async def set_plan(self, value: Any) -> None:
         await self.update(plan=value)
 
-    def _change(self, changes: StateChanges) -> Change:
-        return self._calls.change(**changes) if changes else NO_CHANGE
-
     def _run(self, call: Call[T]) -> Coroutine[Any, Any, T]:
-        return self._memory.run(call, heals=True)
+        return self._store.run(call, quarantine=True)
+
+    def _tell(self, receipt: Receipt | None) -> None:
+        if self._on_append is not None and receipt is not None and not receipt.duplicate:
+            self._on_append(self.id, receipt)

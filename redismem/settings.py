@@ -7,8 +7,6 @@ names the variable. The same value given in code raises InvalidSettings.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SecretStr, TypeAdapter, ValidationError, model_validator
@@ -175,18 +173,6 @@ class Settings(BaseSettings):
     def overdue_tokens(self) -> int | str:
         """A window with more tokens, and more than the recent messages, is overdue; "": there is no such limit."""
         return self.threshold_tokens if self.threshold_tokens and self.strategy != "none" else ""
-
-    @cached_property
-    def append_limits(self) -> bytes:
-        """What append.lua is told with every append."""
-        numbers = (self.recent_limit, self.max_window_count, self.max_params_count)
-        tokens = self.overdue_tokens or "-"
-        return " ".join(map(str, (self.timeout_ms, self.overdue_count, tokens, *numbers))).encode()
-
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        copied = super().model_copy(update=update, deep=deep)
-        copied.__dict__.pop("append_limits", None)  # of the numbers before
-        return copied
 
     def is_overdue(self, message_count: int, tokens: int) -> bool:
         """Whether a window has something to summarise: what append.lua and claim.lua decide by."""

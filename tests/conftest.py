@@ -15,7 +15,7 @@ from proxy import Proxy
 from redis_server import RedisServer
 
 from redismem import Memory, Session, Settings
-from redismem.keys import Keys, SessionKeys
+from redismem.protocol.keys import Keys, SessionKeys
 
 _numbers = itertools.count(1)
 

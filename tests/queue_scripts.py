@@ -6,7 +6,7 @@ from typing import Any
 
 from raw_scripts import NOW_MS, Scripts
 
-from redismem import scripts
+from redismem.protocol import scripts
 
 LEASE_MS = 30_000
 FENCE = b"2-cd"

@@ -7,9 +7,9 @@ from typing import Any
 from script_header import header
 from stored import COUNTERS, everything, set_counters
 
-from redismem import scripts
-from redismem.keys import Keys, SessionKeys
 from redismem.messages import encode_message
+from redismem.protocol import scripts
+from redismem.protocol.keys import Keys, SessionKeys
 
 NOW_MS = 4_000_000_000_000  # in the future, or the server would drop keys at once
 TIMEOUT_MS = 1_600_000

@@ -20,7 +20,7 @@ from typing import TextIO, TypeVar
 
 from redismem import Memory, Message, Receipt, Settings, StoreUnavailable
 from redismem.models import Draft
-from redismem.scheduler import Scheduler
+from redismem.workers.scheduler import Scheduler
 
 SETTINGS = Settings(
     shards=4,
@@ -92,7 +92,7 @@ async def main(role: str, url: str, namespace: str, *rest: str) -> None:
             with open(path, "w", buffering=1, encoding="ascii") as file:  # noqa: ASYNC230 (a line of a small file)
                 await produce(memory, int(number), file, stop)
             return
-        scheduler = Scheduler(memory, Recorder(), concurrency=4)
+        scheduler = Scheduler(memory.store, Recorder(), concurrency=4)
         await scheduler.start()
         while not stop.is_set():
             # Again and again, for it may be killed before the next time.

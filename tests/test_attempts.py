@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from redismem.attempts import Attempts
 from redismem.errors import (
     LASTING_WORDS,
     TRANSIENT_WORDS,
@@ -16,6 +15,7 @@ from redismem.errors import (
     StoreUnavailable,
     TooLarge,
 )
+from redismem.store.retries import Retries
 
 
 class Clock:
@@ -33,7 +33,7 @@ def clock() -> Clock:
 
 @pytest.mark.parametrize("word", sorted(TRANSIENT_WORDS))
 def test_what_passes_is_tried_again_until_the_deadline_and_no_longer(clock: Clock, word: str) -> None:
-    attempts = Attempts("s", 5, 1, clock)
+    attempts = Retries("s", 5, 1, clock)
     pauses = []
 
     def keep_trying() -> None:
@@ -53,7 +53,7 @@ def test_what_passes_is_tried_again_until_the_deadline_and_no_longer(clock: Cloc
 def test_the_pauses_grow_and_differ(clock: Clock) -> None:
     firsts, sixths = [], []
     for _ in range(50):
-        attempts = Attempts("s", 1000, 1, clock)
+        attempts = Retries("s", 1000, 1, clock)
         pauses = [attempts.pause_s(ConnectionLost("reset")) for _ in range(6)]
         firsts.append(pauses[0])
         sixths.append(pauses[5])
@@ -62,16 +62,10 @@ def test_the_pauses_grow_and_differ(clock: Clock) -> None:
     assert len(set(firsts)) > 25
 
 
-def test_an_unknown_script_is_loaded_at_once_the_first_time(clock: Clock) -> None:
-    attempts = Attempts("s", 5, 1, clock)
-    assert attempts.pause_s(ServerError("NOSCRIPT", "NOSCRIPT")) == 0
-    assert any(attempts.pause_s(ServerError("NOSCRIPT", "NOSCRIPT")) > 0 for _ in range(3))
-
-
 @pytest.mark.parametrize("word", [*sorted(LASTING_WORDS), "ERR", "SOMETHING"])
 def test_what_an_operator_must_mend_fails_at_once(clock: Clock, word: str) -> None:
     with pytest.raises(StoreUnavailable) as failed:
-        Attempts("s", 5, 1, clock).pause_s(ServerError(word, f"{word} command not allowed CANARY"))
+        Retries("s", 5, 1, clock).pause_s(ServerError(word, f"{word} command not allowed CANARY"))
     assert failed.value.reason == word
     assert "CANARY" not in str(failed.value)
 
@@ -89,11 +83,11 @@ def test_what_an_operator_must_mend_fails_at_once(clock: Clock, word: str) -> No
 )
 def test_a_refusal_is_raised_and_not_repeated(clock: Clock, text: str, kind: type[Exception]) -> None:
     with pytest.raises(kind):
-        Attempts("s", 5, 1, clock).pause_s(ServerError(text.partition(" ")[0], text))
+        Retries("s", 5, 1, clock).pause_s(ServerError(text.partition(" ")[0], text))
 
 
 def test_a_lost_connection_is_tried_again_until_the_deadline(clock: Clock) -> None:
-    attempts = Attempts("s", 5, 1, clock)
+    attempts = Retries("s", 5, 1, clock)
     attempts.pause_s(ConnectionLost("TimeoutError"))
     clock.now += 5
     with pytest.raises(StoreUnavailable, match="TimeoutError") as failed:
@@ -102,7 +96,7 @@ def test_a_lost_connection_is_tried_again_until_the_deadline(clock: Clock) -> No
 
 
 def test_an_attempt_may_take_its_time_but_not_past_the_deadline(clock: Clock) -> None:
-    attempts = Attempts("s", 5, 2, clock)
+    attempts = Retries("s", 5, 2, clock)
     assert attempts.timeout_s() == 2
     clock.now += 4
     assert attempts.timeout_s() == 1

@@ -119,7 +119,7 @@ def test_every_method_works(memory: blocking.Memory) -> None:
 def test_it_sets_a_broken_session_aside_too(memory: blocking.Memory) -> None:
     session = memory.session("s")
     session.append({"role": "user", "content": "old"})
-    memory._twin._transport._client.set(session._twin._calls.keys.state, "x")
+    memory._twin.store.transport._client.set(session._twin._calls.keys.state, "x")
     assert session.append({"role": "user", "content": "current"}).created
     assert [message.content for message in session.read().messages] == ["current"]
 

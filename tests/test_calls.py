@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from redis.crc import key_slot
 
-from redismem import UNSET, calls, namespaces, scripts
-from redismem.calls import Call, SessionCalls
+from redismem import UNSET
 from redismem.context import Context
 from redismem.errors import (
     ConnectionLost,
@@ -17,10 +16,15 @@ from redismem.errors import (
     InvalidState,
     ServerError,
     TooLarge,
+    UnsupportedFormat,
     WrongShards,
 )
-from redismem.keys import Keys, append_token
 from redismem.messages import Message, encode_message
+from redismem.protocol import namespace_calls, scripts, state_changes
+from redismem.protocol.call import Call
+from redismem.protocol.ids import append_token
+from redismem.protocol.keys import Keys
+from redismem.protocol.session_calls import SessionCalls, append_limits
 from redismem.settings import Settings
 
 KEYS = Keys("shop", 8)
@@ -41,11 +45,10 @@ def keys_in(call: Call[Any]) -> list[bytes]:
 
 def test_all_keys_of_a_call_live_in_one_slot() -> None:
     made = calls_of()
-    change = made.change(merge={"a": 1})
     everything = [
         made.append([USER]),
-        made.append_and_read([USER], "id", 1, change, 5),
-        made.update(change),
+        made.append_and_read([USER], id="id", expect=1, merge={"a": 1}, now_ms=5),
+        made.update(merge={"a": 1}),
         made.read(),
         made.page(5),
         made.state(),
@@ -74,7 +77,7 @@ def test_a_call_is_the_same_when_it_is_sent_again_and_another_when_it_is_made_ag
     call = made.append([USER])
     assert call.commands is call.commands
     assert made.append([USER]).commands != call.commands
-    named = [made.append([USER], "my-id").commands[0] for _ in range(2)]
+    named = [made.append([USER], id="my-id").commands[0] for _ in range(2)]
     different = [place for place, (one, other) in enumerate(zip(*named, strict=True)) if one != other]
     assert different == [14]  # what makes an epoch unique
     assert {bytes(one[14])[:8] for one in named} == {append_token("my-id")[:8]}
@@ -93,9 +96,9 @@ def test_only_an_append_without_an_id_is_fresh_and_only_the_first_time() -> None
         assert again.commands[1:] == call.commands[1:]
         assert (again.session_id, again.decode, again.script) == (call.session_id, call.decode, call.script)
         assert again.again() is again
-    named = made.append([USER], "my-id")
+    named = made.append([USER], id="my-id")
     assert str(named.commands[0][13])[:2] == "0 "
-    others = (named, made.append_and_read([USER], "my-id"), made.update(made.change(plan=1)), made.read(), made.touch())
+    others = (named, made.append_and_read([USER], id="my-id"), made.update(plan=1), made.read(), made.touch())
     for call in others:
         assert call.again() is call
 
@@ -107,14 +110,10 @@ def test_the_first_failure_among_the_answers_is_raised() -> None:
         call.finish([1, ServerError("B", "second"), ConnectionLost("third")])
 
 
-def test_only_a_call_with_a_script_needs_loading_and_only_when_it_is_unknown() -> None:
-    unknown = ServerError("NOSCRIPT", "NOSCRIPT")
+def test_a_call_brings_the_script_that_it_runs() -> None:
     made = calls_of()
-    assert made.append([USER]).needs_loading(unknown)
-    assert not made.append([USER]).needs_loading(ServerError("OOM", "NOSCRIPT"))
-    assert not made.append([USER]).needs_loading(ConnectionLost("NOSCRIPT"))
-    assert not made.read().needs_loading(unknown)
     assert made.append([USER]).script is scripts.load("append")
+    assert made.read().script is None
 
 
 def test_an_append_needs_a_message() -> None:
@@ -160,8 +159,8 @@ def test_a_change_sets_and_drops() -> None:
     made = calls_of().change(merge={"a": 1, "b": UNSET, "ü": None}, waiting="a", last_intent=None, plan=UNSET)
     assert made.sets == (b"param:a", b"\x01", "param:ü".encode(), b"\xc0", b"waiting", b"\xa1a")
     assert made.drops == (b"param:b", b"last_intent")
-    assert calls_of().change() == calls.Change()
-    assert calls_of().change(merge={}) == calls.Change()
+    assert calls_of().change() == state_changes.Change()
+    assert calls_of().change(merge={}) == state_changes.Change()
 
 
 @pytest.mark.parametrize("name", ["", None, 5, b"a", ("a",), "x" * 257, "é" * 129, True])
@@ -224,13 +223,19 @@ def test_state_alone_of_a_foreign_field_is_corrupt() -> None:
 
 
 def test_the_number_of_shards_must_be_the_recorded_one() -> None:
-    namespaces.record_shards(KEYS).decode(1, b"8")
+    assert namespace_calls.record(KEYS).decode(1, 1, [b"1", b"8"])
+    assert not namespace_calls.recorded(KEYS).decode([None, None])
     with pytest.raises(WrongShards, match="16 shards, the settings say 8: set shards=16"):
-        namespaces.record_shards(KEYS).decode(0, b"16")
+        namespace_calls.record(KEYS).decode(0, 0, [b"1", b"16"])
+
+
+def test_a_namespace_of_another_layout_is_refused() -> None:
+    with pytest.raises(UnsupportedFormat, match="layout version 2, this release knows 1"):
+        namespace_calls.record(KEYS).decode(0, 0, [b"2", b"8"])
 
 
 def test_the_servers_time_is_milliseconds() -> None:
-    assert namespaces.server_time_ms().decode([b"1700000000", b"123999"]) == 1_700_000_000_123
+    assert namespace_calls.server_time_ms().decode([b"1700000000", b"123999"]) == 1_700_000_000_123
 
 
 def test_a_context_has_the_receipt_of_its_append() -> None:
@@ -240,3 +245,13 @@ def test_a_context_has_the_receipt_of_its_append() -> None:
     assert isinstance(context, Context)
     assert context.receipt is not None
     assert (context.receipt.last_seq, context.receipt.created) == (1, True)
+
+
+def test_what_an_append_is_told_follows_the_settings() -> None:
+    first = Settings(threshold=20, recent_limit=7, timeout_s=1.5, threshold_tokens=99, max_window_count=30)
+    assert append_limits(first) == b"1500 20 99 7 30 256"
+    other = first.model_copy(update={"timeout_s": 2, "threshold_tokens": 0, "max_window_count": 12})
+    assert append_limits(other) == b"2000 12 - 7 12 256"
+    assert append_limits(first.model_copy(update={"strategy": "none"})) == b"1500 30 - 7 30 256"
+    given = SessionCalls(KEYS.session("user-42"), other, limits=append_limits(first))
+    assert given.append([USER]).commands[0][12] == append_limits(first)

@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 from stored import everything, set_counters
 
-from redismem import Memory, Settings, checking, queues
+from redismem import Memory, Settings
 from redismem.context import Summary
+from redismem.inspection import check, invariants
 from redismem.models import Draft
-from redismem.queues import Job, QueueCalls
-from redismem.worker import Worker
+from redismem.protocol import queue_calls
+from redismem.protocol.queue_calls import Job, QueueCalls
+from redismem.store.store import Store
+from redismem.workers.summaries import Worker
 
 CANARY = "canary-77aa"
 SETTINGS = Settings(shards=2, threshold=4, recent_limit=2, summaries_limit=2, max_window_count=10, max_attempts=3)
@@ -36,13 +39,13 @@ async def memory(store: Any, namespace: str) -> Any:
         yield memory
 
 
-async def found(memory: Memory, *also: str) -> list[checking.Violation]:
-    return [violation async for violation in checking.check(memory, also)]
+async def found(memory: Memory, *also: str) -> list[invariants.Violation]:
+    return [violation async for violation in check.check(memory.store, also)]
 
 
 async def claimed(memory: Memory, session_id: str) -> tuple[QueueCalls, Job]:
-    calls = QueueCalls(memory.keys.session(session_id), SETTINGS)
-    job = await memory.run(calls.claim())
+    calls = QueueCalls(memory.store.keys.session(session_id), SETTINGS)
+    job = await memory.store.run(calls.claim())
     assert isinstance(job, Job)
     return calls, job
 
@@ -58,34 +61,34 @@ async def filled(memory: Memory) -> None:
             await session.append(user(number), id=f"{number}")
         if session_id == "summarised":
             for _ in range(4):
-                await Worker(memory, Telling()).attend(session_id)
+                await Worker(memory.store, Telling()).attend(session_id)
                 await session.append(*[user()] * 3)
-            await Worker(memory, Telling()).attend(session_id)
+            await Worker(memory.store, Telling()).attend(session_id)
         elif session_id in ("leased", "backoff", "dead", "dropped"):
             calls, job = await claimed(memory, session_id)
             if session_id != "leased":
                 dead = session_id != "backoff"
-                await memory.run(calls.release(job.fence, 60_000, counts=True, dead=dead))
+                await memory.store.run(calls.release(job.fence, 60_000, counts=True, dead=dead))
             if session_id == "dropped":
-                await memory.run(calls.requeue(again=False))
-    keys = memory.keys.session("chosen")
+                await memory.store.run(calls.requeue(again=False))
+    keys = memory.store.keys.session("chosen")
     active_ms = (await memory.session("chosen").info()).active_ms
-    assert await memory.run(queues.choose(keys.shard, [(keys, active_ms)], "limit", None)) == 1
+    assert await memory.store.run(queue_calls.choose(keys.shard, [(keys, active_ms)], "limit", None)) == 1
 
 
 async def test_nothing_is_found_in_what_is_whole_and_nothing_is_written(memory: Memory, raw: Any) -> None:
     await filled(memory)
     summarised = await memory.session("summarised").read()
     assert summarised.summaries
-    before = await everything(raw, memory.keys.namespace)
+    before = await everything(raw, memory.store.keys.namespace)
     assert await found(memory) == []
-    assert await everything(raw, memory.keys.namespace) == before
+    assert await everything(raw, memory.store.keys.namespace) == before
 
 
 async def test_a_session_that_has_expired_is_no_violation(memory: Memory, raw: Any) -> None:
     await filled(memory)
     for session_id in ("overdue", "leased", "dead", "chosen"):
-        keys = memory.keys.session(session_id)
+        keys = memory.store.keys.session(session_id)
         await raw.delete(keys.state, keys.messages)
     assert await found(memory) == []
 
@@ -194,7 +197,7 @@ HARM: dict[str, tuple[str, str, Harm]] = {
 async def test_damage_is_found_named_and_told_without_any_content(memory: Memory, raw: Any, harm: str) -> None:
     await filled(memory)
     invariant, session_id, damage = HARM[harm]
-    await damage(raw, memory.keys.session(session_id))
+    await damage(raw, memory.store.keys.session(session_id))
     violations = await found(memory)
     assert invariant in {violation.invariant for violation in violations}
     assert {violation.session_id for violation in violations} == {session_id}
@@ -207,7 +210,7 @@ async def test_appends_remembered_are_read_in_their_order_however_often_the_fiel
 ) -> None:
     """Only the last 16 count: an older entry may stand there twice, a newer one may not."""
     async with store.memory(namespace, Settings(shards=1, strategy="none")) as memory:
-        keys = memory.keys.session("a")
+        keys = memory.store.keys.session("a")
         for number in range(45):
             await memory.session("a").append(user(number))
             if number < 20:
@@ -227,7 +230,7 @@ async def test_appends_remembered_are_read_in_their_order_however_often_the_fiel
 
 async def test_a_session_in_no_index_is_found_by_its_name(memory: Memory, raw: Any) -> None:
     await filled(memory)
-    await no_entry("active")(raw, memory.keys.session("window"))
+    await no_entry("active")(raw, memory.store.keys.session("window"))
     assert await found(memory) == []
     assert [(each.session_id, each.invariant) for each in await found(memory, "window", "nobody")] == [
         ("window", "I12")
@@ -238,7 +241,7 @@ async def test_many_sessions_are_read_page_by_page(store: Any, namespace: str, r
     async with store.memory(namespace, Settings(shards=1)) as memory:
         await asyncio.gather(*(memory.session(f"s{number}").merge({"a": 1}) for number in range(1, 601)))
         for session_id in ("s1", "s300", "s600"):
-            await set_counters(raw, memory.keys.session(session_id).state, tokens=5)
+            await set_counters(raw, memory.store.keys.session(session_id).state, tokens=5)
         assert {each.session_id for each in await found(memory)} == {"s1", "s300", "s600"}
 
 
@@ -247,16 +250,16 @@ async def test_what_is_whole_at_the_second_look_is_not_reported(
 ) -> None:
     await memory.session("a").append(user())
     await memory.session("b").append(user())
-    sound = await raw.hget(memory.keys.session("a").state, "counters")
+    sound = await raw.hget(memory.store.keys.session("a").state, "counters")
     for name in "ab":
-        await set_counters(raw, memory.keys.session(name).state, tokens=1)
-    looked = checking.check_session
+        await set_counters(raw, memory.store.keys.session(name).state, tokens=1)
+    looked = check.check_session
 
-    async def mended(memory: Memory, session_id: str) -> list[checking.Violation]:
-        await raw.hset(memory.keys.session("a").state, "counters", sound)
-        return await looked(memory, session_id)
+    async def mended(store: Store, session_id: str) -> list[invariants.Violation]:
+        await raw.hset(store.keys.session("a").state, "counters", sound)
+        return await looked(store, session_id)
 
-    monkeypatch.setattr(checking, "check_session", mended)
+    monkeypatch.setattr(check, "check_session", mended)
     assert [violation.session_id for violation in await found(memory)] == ["b"]
 
 
@@ -270,7 +273,7 @@ async def test_writers_and_workers_meanwhile_do_no_harm(memory: Memory) -> None:
             number += 1
             await session.append(user(number), user(number))
             if number % 3 == 0:
-                await Worker(memory, Telling()).attend(session_id)
+                await Worker(memory.store, Telling()).attend(session_id)
             if number % 7 == 0:
                 await (session.clear() if number % 2 else session.prune(1))
 

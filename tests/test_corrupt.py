@@ -19,7 +19,8 @@ from redismem import (
     SessionNotFound,
     UnsupportedFormat,
 )
-from redismem.keys import SessionKeys
+from redismem.protocol.keys import SessionKeys
+from redismem.store.store import Store
 
 Break = Callable[[Any, SessionKeys], Coroutine[Any, Any, Any]]
 ELEMENT = b"\x95\x01\x05\x81\xa4role\xa4user\xc0\xcf" + bytes(8)
@@ -159,14 +160,14 @@ async def test_what_cannot_be_set_aside_is_raised(
 ) -> None:
     """Somebody breaks it again, faster than it is mended."""
     await session.append(said("a"))
-    run = Memory.run
+    run = Store.run
 
-    async def breaking(memory: Memory, call: Any, **options: Any) -> Any:
+    async def breaking(store: Store, call: Any, **options: Any) -> Any:
         await raw.delete(keys.state)
         await raw.set(keys.state, "x")
-        return await run(memory, call, **options)
+        return await run(store, call, **options)
 
-    monkeypatch.setattr(Memory, "run", breaking)
+    monkeypatch.setattr(Store, "run", breaking)
     with pytest.raises(CorruptSession) as corrupt:
         await session.read()
     assert corrupt.value.session_id == "user-42"
@@ -202,4 +203,4 @@ async def test_no_log_line_and_no_error_holds_text_or_values(
             await CORRUPT[what](raw, keys)
             await session.read()
     assert secret not in "".join(shown) + caplog.text
-    assert "set aside" in caplog.text
+    assert "put into quarantine" in caplog.text

@@ -20,7 +20,7 @@ from redis_server import RedisServer
 
 import redismem.blocking
 from redismem import Memory, Message, Session, Settings, StoreUnavailable
-from redismem.replies import counters
+from redismem.protocol.replies import counters
 
 PATIENT = Settings(deadline_s=20, attempt_s=1)
 HASTY = Settings(deadline_s=0.4, attempt_s=0.1)
@@ -123,7 +123,7 @@ class Load:
             session = self._memory.session(session_id)
             await contents(session)
             self.ledger.check(session_id, await session.messages())
-            keys = self._memory.keys.session(session_id)
+            keys = self._memory.store.keys.session(session_id)
             assert await raw.llen(keys.messages) == counters(await raw.hget(keys.state, "counters")).message_count
             assert await raw.zscore(keys.shard.active, session_id) is not None
             assert await raw.pexpiretime(keys.messages) == await raw.pexpiretime(keys.state) > 0

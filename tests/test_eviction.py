@@ -15,10 +15,11 @@ from writers import T0, Echo, fill, said
 
 from redismem import Memory, Settings
 from redismem.context import Context
-from redismem.eviction import Eviction, JsonlArchive
-from redismem.queues import members
-from redismem.replies import counters
-from redismem.worker import Worker
+from redismem.protocol.queue_calls import members
+from redismem.protocol.replies import counters
+from redismem.workers.archive import JsonlArchive
+from redismem.workers.eviction import Eviction
+from redismem.workers.summaries import Worker
 
 TIMEOUT_MS = 86_400_000
 
@@ -42,11 +43,11 @@ class Archive:
 
 
 async def ids(memory: Memory) -> set[str]:
-    return {entry.session_id for entry in await memory.run(members(memory.keys, "active", 10_000), each=True)}
+    return {entry.session_id for entry in await memory.store.run(members(memory.store.keys, "active", 10_000))}
 
 
 async def queued(memory: Memory) -> set[str]:
-    return {entry.session_id for entry in await memory.run(members(memory.keys, "evictions", 10_000), each=True)}
+    return {entry.session_id for entry in await memory.store.run(members(memory.store.keys, "evictions", 10_000))}
 
 
 async def begin(memory: Memory, count: int, first: int = 0) -> None:
@@ -65,7 +66,7 @@ async def test_the_oldest_goes_when_one_too_many_comes(store: Store, namespace: 
         await file(session_id, context)
 
     async with store.memory(namespace, Settings(max_sessions=1_000)) as memory:
-        eviction = Eviction(memory, both)
+        eviction = Eviction(memory.store, both)
         oldest = memory.session("s-7")
         await begin(memory, 1_000)
         await memory.session("s-0").touch(now_ms=T0 + 2_000_000)
@@ -92,10 +93,10 @@ async def test_nothing_of_an_evicted_session_is_left(store: Store, namespace: st
     async with store.memory(namespace, Settings(shards=1, max_sessions=1, keep_originals=True)) as memory:
         archive = Archive()
         await fill(memory.session("old"), 30)
-        await Worker(memory, Echo()).drain(T0)
+        await Worker(memory.store, Echo()).drain(T0)
         await fill(memory.session("old"), 6)
         await fill(memory.session("new"), 1, now_ms=T0 + 1_000)
-        assert await Eviction(memory, archive).enforce(T0 + 1_000) == 1
+        assert await Eviction(memory.store, archive).enforce(T0 + 1_000) == 1
         handed = archive.contexts["old"]
         assert [message.seq for message in handed.messages] == list(range(1, 37)), "with the originals"
         assert len(handed.summaries) == 1
@@ -108,7 +109,7 @@ async def test_nothing_of_an_evicted_session_is_left(store: Store, namespace: st
 async def test_idle_sessions_are_marked_and_go(store: Store, namespace: str, raw: Any) -> None:
     async with store.memory(namespace, Settings(shards=2)) as memory:
         archive = Archive()
-        eviction = Eviction(memory, archive)
+        eviction = Eviction(memory.store, archive)
         await begin(memory, 10)
         now_ms = T0 + TIMEOUT_MS + 4_001
         assert await memory.count(now_ms) == 5, "a session past its timeout counts no more, with or without a worker"
@@ -116,7 +117,7 @@ async def test_idle_sessions_are_marked_and_go(store: Store, namespace: str, raw
         idle = {f"s-{number}" for number in range(5)}
         assert await queued(memory) == idle
         for number in range(10):
-            reason = counters(await raw.hget(memory.keys.session(f"s-{number}").state, "counters")).evicting
+            reason = counters(await raw.hget(memory.store.keys.session(f"s-{number}").state, "counters")).evicting
             assert reason == ("idle" if number < 5 else None)
         assert await eviction.choose_idle(now_ms) == 0, "once is enough"
         assert await eviction.drain(now_ms) == 5
@@ -127,7 +128,7 @@ async def test_idle_sessions_are_marked_and_go(store: Store, namespace: str, raw
 @pytest.mark.parametrize("touching", ["append", "touch", "merge"])
 async def test_a_session_in_use_again_leaves_the_queue(store: Store, namespace: str, touching: str) -> None:
     async with store.memory(namespace, Settings(shards=2)) as memory:
-        eviction, session = Eviction(memory), memory.session("s-0")
+        eviction, session = Eviction(memory.store), memory.session("s-0")
         await begin(memory, 2)
         now_ms = T0 + TIMEOUT_MS + 10_000
         assert await eviction.choose_idle(now_ms) == 2
@@ -145,7 +146,7 @@ async def test_a_session_in_use_again_leaves_the_queue(store: Store, namespace: 
 async def test_a_message_while_the_transcript_is_handed_over_saves_the_session(store: Store, namespace: str) -> None:
     async with store.memory(namespace, Settings(shards=2, max_sessions=1)) as memory:
         archive = Archive()
-        eviction = Eviction(memory, archive)
+        eviction = Eviction(memory.store, archive)
         await begin(memory, 2)
 
         async def append(session_id: str) -> None:
@@ -165,7 +166,7 @@ async def test_a_session_stays_until_it_could_be_handed_over(store: Store, names
     async with store.memory(namespace, Settings(shards=2, max_sessions=3)) as memory:
         archive = Archive()
         archive.failing = True
-        eviction = Eviction(memory, archive)
+        eviction = Eviction(memory.store, archive)
         await begin(memory, 5)
         for after_ms in (0, 1_000, 31_000):
             assert await eviction.enforce(T0 + 10_000 + after_ms) == 0
@@ -181,7 +182,7 @@ async def test_two_that_enforce_one_limit_evict_no_more_than_one_would(store: St
     async with store.memory(namespace, Settings(shards=4, max_sessions=50)) as memory:
         archive = Archive()
         await begin(memory, 120)
-        both = [Eviction(memory, archive), Eviction(memory, archive)]
+        both = [Eviction(memory.store, archive), Eviction(memory.store, archive)]
         evicted = await asyncio.gather(*(eviction.enforce(T0 + 200_000) for eviction in both))
         assert sum(evicted) == 70
         assert archive.times == dict.fromkeys((f"s-{number}" for number in range(70)), 1)
@@ -191,7 +192,7 @@ async def test_two_that_enforce_one_limit_evict_no_more_than_one_would(store: St
 async def test_what_others_evict_meanwhile_is_not_evicted_again(store: Store, namespace: str) -> None:
     async with store.memory(namespace, Settings(shards=1, max_sessions=5)) as memory:
         await begin(memory, 8)
-        slow, quick = Eviction(memory), Eviction(memory)
+        slow, quick = Eviction(memory.store), Eviction(memory.store)
         whole_excess = slow._excess
 
         async def excess() -> int:
@@ -206,14 +207,14 @@ async def test_what_others_evict_meanwhile_is_not_evicted_again(store: Store, na
 
 async def test_the_oldest_are_all_in_one_shard(store: Store, namespace: str) -> None:
     async with store.memory(namespace, Settings(max_sessions=101)) as memory:
-        shard = memory.keys.shard_of("s-0")
+        shard = memory.store.keys.shard_of("s-0")
         names = [f"s-{number}" for number in range(6_000)]
-        old = [name for name in names if memory.keys.shard_of(name) == shard]
-        new = [name for name in names if memory.keys.shard_of(name) != shard][:100]
+        old = [name for name in names if memory.store.keys.shard_of(name) == shard]
+        new = [name for name in names if memory.store.keys.shard_of(name) != shard][:100]
         for at, name in enumerate([*old, *new]):
             await memory.session(name).append(said(1), now_ms=T0 + at * 1_000)
         assert len(old) > 50
-        assert await Eviction(memory).enforce(T0 + 10_000_000) == len(old) - 1
+        assert await Eviction(memory.store).enforce(T0 + 10_000_000) == len(old) - 1
         assert await ids(memory) == {old[-1], *new}
 
 
@@ -221,12 +222,12 @@ async def test_sessions_that_expired_by_themselves_leave_the_index(store: Store,
     async with store.memory(namespace, Settings(shards=2, max_sessions=3)) as memory:
         await begin(memory, 6)
         for number in range(3):
-            keys = memory.keys.session(f"s-{number}")
+            keys = memory.store.keys.session(f"s-{number}")
             await raw.delete(keys.state, keys.messages)
-        eviction = Eviction(memory)
+        eviction = Eviction(memory.store)
         assert await eviction.enforce(T0 + 10_000) == 0
         assert await ids(memory) == {"s-3", "s-4", "s-5"}
-        keys = memory.keys.session("s-3")
+        keys = memory.store.keys.session("s-3")
         await raw.delete(keys.state, keys.messages)
         assert await eviction.sweep(T0 + 10_000) == (1, 0)
         assert await ids(memory) == {"s-4", "s-5"}
@@ -236,18 +237,18 @@ async def test_the_sweep_puts_back_what_was_torn(store: Store, namespace: str, r
     async with store.memory(namespace, Settings(shards=2)) as memory:
         for name in "abc":
             await fill(memory.session(name), 11)
-        await raw.zrem(memory.keys.session("a").shard.overdue, "a")
-        await raw.zrem(memory.keys.session("b").shard.active, "b")
-        assert await Eviction(memory).sweep(T0) == (0, 2)
+        await raw.zrem(memory.store.keys.session("a").shard.overdue, "a")
+        await raw.zrem(memory.store.keys.session("b").shard.active, "b")
+        assert await Eviction(memory.store).sweep(T0) == (0, 2)
         assert await ids(memory) == {"a", "b", "c"}
-        assert await Worker(memory, Echo()).drain(T0) == 3
-        assert await Eviction(memory).sweep(T0) == (0, 0)
+        assert await Worker(memory.store, Echo()).drain(T0) == 3
+        assert await Eviction(memory.store).sweep(T0) == (0, 0)
 
 
 async def test_eviction_ends_when_it_is_told_to(store: Store, namespace: str) -> None:
     async with store.memory(namespace, Settings(shards=1, max_sessions=1)) as memory:
         archive = Archive()
-        eviction = Eviction(memory, archive, concurrency=1)
+        eviction = Eviction(memory.store, archive, concurrency=1)
         await begin(memory, 20)
 
         async def stop(session_id: str) -> None:
@@ -264,7 +265,7 @@ async def test_the_archive_takes_any_message_and_is_private(store: Store, namesp
     async with store.memory(namespace, Settings(shards=2, max_sessions=1)) as memory:
         await memory.session("old").append(odd, now_ms=T0)
         await memory.session("new").append(said(1), now_ms=T0 + 1_000)
-        assert await Eviction(memory, JsonlArchive(path)).enforce(T0 + 1_000) == 1
+        assert await Eviction(memory.store, JsonlArchive(path)).enforce(T0 + 1_000) == 1
     (line,) = path.read_bytes().splitlines()
     assert json.loads(line)["messages"] == [odd]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -15,9 +15,9 @@ from redis_server import RedisServer
 from writers import T0, said
 
 from redismem import Memory, Settings
-from redismem.calls import SessionCalls
-from redismem.eviction import Eviction
-from redismem.queues import members
+from redismem.protocol.queue_calls import members
+from redismem.protocol.session_calls import SessionCalls
+from redismem.workers.eviction import Eviction
 
 COUNT, LIMIT = 100_000, 90_000
 SLOW_US = 5_000
@@ -37,7 +37,7 @@ def begin_all(client: Any, memory: Memory, active_ms: list[int]) -> None:
     for first in range(0, COUNT, 1_000):
         pipeline = client.pipeline(transaction=False)
         for number in range(first, first + 1_000):
-            calls = SessionCalls(memory.keys.session(f"s-{number}"), memory.settings)
+            calls = SessionCalls(memory.store.keys.session(f"s-{number}"), memory.settings)
             (command,) = calls.append([said(number)], now_ms=active_ms[number]).commands
             pipeline.execute_command(*command)
         pipeline.execute()
@@ -57,11 +57,11 @@ async def test_the_least_recently_active_of_a_hundred_thousand_go(
             client.slowlog_reset()
             client.config_resetstat()
             began_s = time.monotonic()
-            evicted = await Eviction(memory).enforce(T0 + COUNT)
+            evicted = await Eviction(memory.store).enforce(T0 + COUNT)
             took_s = time.monotonic() - began_s
             slow = [entry for entry in client.slowlog_get(1_000) if entry["command"].startswith(b"EVALSHA")]
             scripts = client.info("commandstats")["cmdstat_evalsha"]
-            left = await memory.run(members(memory.keys, "active", COUNT), each=True)
+            left = await memory.store.run(members(memory.store.keys, "active", COUNT))
             keys_count = client.dbsize()
     with capsys.disabled():
         sys.stdout.write(

@@ -17,7 +17,7 @@ from redis_server import RedisServer
 
 import redismem.blocking
 from redismem import Memory, Receipt, Settings, StoreUnavailable
-from redismem.scripts import load
+from redismem.protocol.scripts import load
 
 QUICK = Settings(deadline_s=10, attempt_s=0.15)
 SHORT = Settings(deadline_s=0.5, attempt_s=0.1)
@@ -36,7 +36,7 @@ async def test_a_lost_reply_leaves_one_copy(redis_server: RedisServer, near: Mem
     async def lose(how: How, count: int, read: bool) -> None:
         async with (
             Proxy(redis_server.port) as proxy,
-            Memory.connect(proxy.url, namespace=near.keys.namespace, settings=QUICK) as memory,
+            Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=QUICK) as memory,
         ):
             session = memory.session(f"{how}-{count}-{read}")
             first = await session.append(user(1))
@@ -60,7 +60,7 @@ async def test_a_lost_reply_leaves_one_copy(redis_server: RedisServer, near: Mem
 
 @pytest.mark.parametrize("count", [1, 5])
 async def test_lost_replies_of_the_append_that_began_the_session(proxy: Proxy, near: Memory, count: int) -> None:
-    async with Memory.connect(proxy.url, namespace=near.keys.namespace, settings=QUICK) as memory:
+    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=QUICK) as memory:
         proxy.break_next("reset", count, to=b"EVALSHA")
         receipt = await memory.session("a").append(user(1), user(2), id="first")
         again = await memory.session("a").append(user(1), user(2), id="first")
@@ -69,7 +69,7 @@ async def test_lost_replies_of_the_append_that_began_the_session(proxy: Proxy, n
 
 
 async def test_lost_replies_of_a_state_change(proxy: Proxy, near: Memory) -> None:
-    async with Memory.connect(proxy.url, namespace=near.keys.namespace, settings=QUICK) as memory:
+    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=QUICK) as memory:
         session = memory.session("a")
         await session.append(user())
         proxy.break_next("reset", 5, to=b"EVALSHA")
@@ -81,7 +81,7 @@ async def test_lost_replies_of_a_state_change(proxy: Proxy, near: Memory) -> Non
 
 async def test_an_append_replayed_after_others(proxy: Proxy, near: Memory) -> None:
     """It gives its own receipt, not the newest; it does not undo what was merged since; it reads what is there now."""
-    async with Memory.connect(proxy.url, namespace=near.keys.namespace, settings=QUICK) as memory:
+    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=QUICK) as memory:
         await memory.session("a").append(user(1))
         proxy.break_next("freeze", to=b"EVALSHA")
         appending = asyncio.ensure_future(
@@ -104,13 +104,13 @@ async def test_an_append_replayed_after_others(proxy: Proxy, near: Memory) -> No
 
 @pytest.mark.parametrize("count", [1, 3])
 async def test_a_lost_clear_spares_what_was_appended_since(proxy: Proxy, near: Memory, raw: Any, count: int) -> None:
-    async with Memory.connect(proxy.url, namespace=near.keys.namespace, settings=QUICK) as memory:
+    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=QUICK) as memory:
         await near.session("a").append(user("older"))
         await near.session("a").clear()  # so that the script is loaded
         await near.session("a").append(user("old"), merge={"old": 1})
         proxy.break_next("freeze", count, to=load("clear").sha)
         clearing = asyncio.ensure_future(memory.session("a").clear(missing_ok=False))
-        state = near.keys.session("a").state
+        state = near.store.keys.session("a").state
 
         async def cleared() -> bool:
             return not await raw.exists(state)
@@ -126,7 +126,7 @@ async def test_a_lost_clear_spares_what_was_appended_since(proxy: Proxy, near: M
 
 @pytest.mark.parametrize("count", [1, 3])
 async def test_a_lost_prune_tells_what_it_dropped_and_drops_no_more(proxy: Proxy, near: Memory, count: int) -> None:
-    async with Memory.connect(proxy.url, namespace=near.keys.namespace, settings=QUICK) as memory:
+    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=QUICK) as memory:
         await near.session("a").append(*map(user, range(5)))
         await near.session("a").prune(4)  # so that the script is loaded
         await near.session("a").append(user(5))
@@ -146,7 +146,7 @@ async def test_a_lost_prune_tells_what_it_dropped_and_drops_no_more(proxy: Proxy
 @pytest.mark.parametrize("read", [False, True])
 async def test_a_client_that_repeats_writes_still_leaves_one_copy(proxy: Proxy, near: Memory, read: bool) -> None:
     async with redis.asyncio.Redis(port=proxy.port, retry=Retry(NoBackoff(), 10)) as client:
-        async with Memory.connect(client=client, namespace=near.keys.namespace) as memory:
+        async with Memory.connect(client=client, namespace=near.store.keys.namespace) as memory:
             session = memory.session("a")
             await session.append(user(1))
             proxy.forget()
@@ -170,7 +170,7 @@ async def test_a_broken_socket_never_gives_a_wrong_value(redis_server: RedisServ
         failed = 0
         async with (
             Proxy(redis_server.port) as proxy,
-            Memory.connect(proxy.url, namespace=near.keys.namespace, settings=SHORT) as memory,
+            Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=SHORT) as memory,
         ):
             session = memory.session(f"a-{how}")
             for number in range(25):
@@ -196,7 +196,7 @@ async def test_a_broken_socket_never_gives_a_wrong_value(redis_server: RedisServ
 
 
 async def test_a_store_that_never_answers_is_given_up(proxy: Proxy, near: Memory) -> None:
-    async with Memory.connect(proxy.url, namespace=near.keys.namespace, settings=SHORT) as memory:
+    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=SHORT) as memory:
         proxy.break_next("freeze", float("inf"), to=b"EVALSHA")
         error = await unavailable(memory.session("a").append(user(1), id="1"))
         assert error.session_id == "a"
@@ -211,7 +211,7 @@ async def test_a_store_that_never_answers_is_given_up(proxy: Proxy, near: Memory
 @pytest.mark.parametrize("how", ["reset", "close", "half_close", "truncate", "freeze", "swallow", "split"])
 async def test_the_blocking_memory_survives_the_same(how: How, proxy: Proxy, near: Memory) -> None:
     def talk() -> None:
-        with redismem.blocking.Memory.connect(proxy.url, namespace=near.keys.namespace, settings=QUICK) as memory:
+        with redismem.blocking.Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=QUICK) as memory:
             session = memory.session("a")
             for number in range(12):
                 proxy.break_next(how, 11 if (how, number) == ("reset", 5) else number % 3, to=b"EVALSHA")
@@ -231,7 +231,7 @@ async def test_the_blocking_memory_survives_the_same(how: How, proxy: Proxy, nea
 
 async def test_the_blocking_memory_gives_up_too(proxy: Proxy, near: Memory) -> None:
     def talk() -> None:
-        with redismem.blocking.Memory.connect(proxy.url, namespace=near.keys.namespace, settings=SHORT) as memory:
+        with redismem.blocking.Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=SHORT) as memory:
             proxy.break_next("freeze", 100, to=b"EVALSHA")
             with pytest.raises(StoreUnavailable) as raised:
                 memory.session("a").append(user(1), id="1")

@@ -13,7 +13,7 @@ from redismem import (
     Session,
     Settings,
 )
-from redismem.keys import Keys, SessionKeys
+from redismem.protocol.keys import Keys, SessionKeys
 
 
 @pytest.mark.parametrize("threshold", [1, 2, 7, 10])

@@ -49,7 +49,9 @@ async def test_a_cancelled_append_tried_again_is_there_once(proxy: Proxy, near: 
             assert context.messages[-1].content == user(f"{session.id} {number}")["content"]
         return number
 
-    async with Memory.connect(proxy.url, namespace=near.keys.namespace, settings=Settings(deadline_s=20)) as memory:
+    async with Memory.connect(
+        proxy.url, namespace=near.store.keys.namespace, settings=Settings(deadline_s=20)
+    ) as memory:
         proxy.break_next("delay", float("inf"), delay_s=0.004)
         bystanders = [asyncio.create_task(bystand(memory.session(f"by-{n}"))) for n in range(4)]
         await asyncio.gather(*(cancel(memory.session(f"a-{n}")) for n in range(20)))
@@ -127,7 +129,7 @@ async def test_scripts_forgotten_at_any_moment_are_not_noticed(near: Memory, raw
 
 async def test_five_hundred_callers_share_ten_connections(proxy: Proxy, near: Memory) -> None:
     settings = Settings(max_connections=10)
-    async with Memory.connect(proxy.url, namespace=near.keys.namespace, settings=settings) as memory:
+    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=settings) as memory:
         receipts = await asyncio.gather(*(memory.session(f"a-{n % 50}").append(user(n)) for n in range(500)))
     assert sorted(receipt.last_seq for receipt in receipts) == sorted(list(range(1, 11)) * 50)
     assert not any(receipt.duplicate for receipt in receipts)

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from redis.crc import key_slot
 
-from redismem import keys as names
 from redismem.errors import InvalidMessage, InvalidSessionId
-from redismem.keys import Keys, append_token, new_session_id, nonce
+from redismem.protocol import ids
+from redismem.protocol.ids import append_token, new_session_id, nonce
+from redismem.protocol.keys import SHARD_KEYS, Keys
 
 ALNUM = "ABCXYZabcxyz0189"
 session_ids = st.builds(str.__add__, st.sampled_from(ALNUM), st.text(alphabet=ALNUM + "._:@-", max_size=127))
@@ -95,15 +96,15 @@ def test_two_sessions_share_no_key_of_their_own_and_two_namespaces_none_at_all(
     mine, other = (set(all_keys(Keys(namespace, 8), session_id)) for namespace, session_id in (first, second))
     if first[0] != second[0]:
         assert not mine & other
-        assert Keys(first[0], 8).shards_record != Keys(second[0], 8).shards_record
+        assert Keys(first[0], 8).record != Keys(second[0], 8).record
     elif first[1] != second[1]:
-        assert all(key.split(b"}:")[1] in {name.encode() for name in names.SHARD_KEYS} for key in mine & other)
+        assert all(key.split(b"}:")[1] in {name.encode() for name in SHARD_KEYS} for key in mine & other)
 
 
 def test_session_ids_are_uuids_of_version_7_that_sort_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
     for now_ms in (0, 1, 1_700_000_000_000, 1_700_000_000_001, (1 << 48) - 1):
-        monkeypatch.setattr(names, "now_ms", lambda now_ms=now_ms: now_ms)
+        monkeypatch.setattr(ids, "now_ms", lambda now_ms=now_ms: now_ms)
         made.append(new_session_id())
         number = uuid.UUID(made[-1])
         assert (number.version, number.variant) == (7, uuid.RFC_4122)
@@ -113,7 +114,7 @@ def test_session_ids_are_uuids_of_version_7_that_sort_by_time(monkeypatch: pytes
 
 
 def test_new_session_ids_do_not_collide_within_a_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(names, "now_ms", lambda: 1_700_000_000_000)
+    monkeypatch.setattr(ids, "now_ms", lambda: 1_700_000_000_000)
     assert len({new_session_id() for _ in range(20_000)}) == 20_000
 
 

@@ -22,7 +22,7 @@ from redismem import (
     Settings,
     WrongShards,
 )
-from redismem.keys import Keys
+from redismem.protocol.keys import Keys
 
 
 async def test_a_turn_is_one_call_and_comes_back_whole(memory: Memory) -> None:

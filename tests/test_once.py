@@ -13,7 +13,7 @@ from redismem import (
     Memory,
     Session,
 )
-from redismem.calls import SessionCalls
+from redismem.protocol.session_calls import SessionCalls
 
 
 async def test_an_append_sent_again_is_known(raw: Any, session: Session, namespace: str) -> None:
@@ -62,11 +62,11 @@ async def test_ids_belong_to_a_session_and_its_epoch(memory: Memory) -> None:
 async def test_the_first_sending_of_an_append_may_arrive_after_the_second(memory: Memory) -> None:
     """Held up on the way, while the memory had given it up and sent it again."""
     await memory.session("s").append(said("a"))
-    call = SessionCalls(memory.keys.session("s"), memory.settings).append([said("b")])
-    receipt = await memory.run(call.again())
+    call = SessionCalls(memory.store.keys.session("s"), memory.settings).append([said("b")])
+    receipt = await memory.store.run(call.again())
     assert not receipt.duplicate
     await memory.session("s").append(said("c"))
-    late = call.finish(await memory._transport.run(call.commands, 5))
+    late = call.finish(await memory.store.transport.run(call.commands, 5, call.script))
     assert late.duplicate
     assert (late.first_seq, late.last_seq) == (receipt.first_seq, receipt.last_seq)
     assert contents((await memory.session("s").read()).messages) == ["a", "b", "c"]

@@ -13,10 +13,10 @@ from writers import T0, Echo, fill
 
 from redismem import Memory, Session, Settings
 from redismem.context import Context
-from redismem.eviction import Eviction
 from redismem.models import Draft
-from redismem.queues import QueueCalls
-from redismem.worker import Worker
+from redismem.protocol.queue_calls import QueueCalls
+from redismem.workers.eviction import Eviction
+from redismem.workers.summaries import Worker
 
 TEXT = "x" * 50_000
 
@@ -64,7 +64,7 @@ async def test_summaries_are_written_and_make_room(server: RedisServer, raw: Any
         assert (await unavailable(sessions[0].append(user("refused")))).reason == "OOM"
         strategy = Echo()
         strategy.drafts.extend(Draft("in short", 0, 0, "echo") for _ in sessions)
-        worker = Worker(memory, strategy)
+        worker = Worker(memory.store, strategy)
         await worker.drain(T0)
         assert worker.outcomes == {"ok": 4}
         assert await used_bytes(raw) < full_bytes - 4 * 14 * len(TEXT)
@@ -92,7 +92,7 @@ async def test_a_session_that_is_cleared_after_its_claim_is_left_alone(
             return await read(late)
 
         monkeypatch.setattr(Session, "read", read_too_late)
-        assert await Worker(memory, strategy).summarise("s", T0) == "gone"
+        assert await Worker(memory.store, strategy).summarise("s", T0) == "gone"
         assert strategy.seen == []
         assert not await session.exists()
 
@@ -113,7 +113,7 @@ async def test_sessions_are_evicted_and_make_room(
             await fill(memory.session(f"s-{number}"), 8, text=TEXT, now_ms=T0 + number * 1_000)
         now_ms = T0 + 4_000 if reason == "limit" else T0 + settings.timeout_ms + 2_001
         full_bytes = await run_out(raw)
-        assert await Eviction(memory, keep if handed_over else None).enforce(now_ms) == 3
+        assert await Eviction(memory.store, keep if handed_over else None).enforce(now_ms) == 3
         assert await used_bytes(raw) < full_bytes - 3 * 8 * len(TEXT)
         assert [await memory.session(f"s-{number}").exists() for number in range(4)] == [False, False, False, True]
         assert {session_id: len(context.messages) for session_id, context in handed.items()} == (
@@ -124,9 +124,12 @@ async def test_sessions_are_evicted_and_make_room(
 async def test_a_lease_can_be_kept(server: RedisServer, raw: Any, namespace: str) -> None:
     async with Memory.connect(server.url, namespace=namespace, settings=Settings(shards=2)) as memory:
         await fill(memory.session("s"), 12)
-        calls = QueueCalls(memory.keys.session("s"), memory.settings)
-        job = await memory.run(calls.claim(T0))
+        calls = QueueCalls(memory.store.keys.session("s"), memory.settings)
+        job = await memory.store.run(calls.claim(T0))
         assert not isinstance(job, str)
         await run_out(raw)
-        assert await memory.run(calls.extend(job.fence, T0 + 1))
-        assert await raw.zscore(memory.keys.session("s").shard.leased, "s") == T0 + 1 + 1000 * memory.settings.lease_s
+        assert await memory.store.run(calls.extend(job.fence, T0 + 1))
+        assert (
+            await raw.zscore(memory.store.keys.session("s").shard.leased, "s")
+            == T0 + 1 + 1000 * memory.settings.lease_s
+        )

@@ -170,7 +170,7 @@ async def test_thresholds_are_kept_to(
                 range(max(1, total - recent_limit + 1), total + 1)
             )
             assert len(context.pending) == max(0, total - recent_limit)
-            marked = await raw.zscore(memory.keys.session(session_id).shard.overdue, session_id)
+            marked = await raw.zscore(memory.store.keys.session(session_id).shard.overdue, session_id)
             assert (marked is not None) == (total > threshold)
             assert (await session.info()).queued == ("overdue" if total > threshold else None)
 

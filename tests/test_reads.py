@@ -14,7 +14,7 @@ from redismem import (
     Session,
     Settings,
 )
-from redismem.keys import SessionKeys
+from redismem.protocol.keys import SessionKeys
 
 
 async def test_limits_give_the_newest(session: Session) -> None:

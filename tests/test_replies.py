@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from redismem import replies
 from redismem.context import Receipt
 from redismem.errors import (
     LASTING_WORDS,
@@ -20,6 +19,7 @@ from redismem.errors import (
     UnsupportedFormat,
 )
 from redismem.messages import encode_message
+from redismem.protocol import replies
 from redismem.values import Undecodable, encode_value
 
 STAMP = b"\xcf" + bytes(8)

@@ -16,6 +16,8 @@ from redis_server import RedisServer
 import redismem.blocking
 from redismem import Context, Memory, SessionNotFound, Settings
 from redismem.errors import ConnectionLost
+from redismem.protocol.call import evalsha
+from redismem.protocol.scripts import Script
 from redismem.transport.redis_py import BlockingRedisPy, RedisPy
 
 Operation = Callable[[Any], Awaitable[object]]
@@ -77,7 +79,7 @@ COMMANDS = [(("INCR", "retries:a"),), (("INCR", "retries:a"), ("INCR", "retries:
 
 
 @pytest.mark.parametrize("commands", COMMANDS, ids=["one", "several"])
-@pytest.mark.parametrize("way", ["run", "run_each"])
+@pytest.mark.parametrize("way", ["run", "run_independent"])
 async def test_redis_py_sends_once_what_we_send_once(way: str, commands: Any, proxy: Proxy) -> None:
     carrier = RedisPy.from_url(proxy.url, max_connections=2, attempt_s=1)
     blocking = BlockingRedisPy.from_url(proxy.url, max_connections=2, attempt_s=1)
@@ -97,10 +99,11 @@ async def test_redis_py_sends_once_what_we_send_once(way: str, commands: Any, pr
 
 
 async def test_redis_py_loads_once_what_we_load_once(proxy: Proxy) -> None:
+    script = Script("one", b"return 1", b"e" * 40)
     carrier = RedisPy.from_url(proxy.url, max_connections=2, attempt_s=1)
     proxy.break_next("reset", 100, to=b"LOAD")
     with pytest.raises(ConnectionLost):
-        await carrier.load(b"return 1", 1)
+        await carrier.run([evalsha(script, (), ())], 1, script)
     assert proxy.count(b"LOAD") == 1
     await carrier.aclose()
 

@@ -10,9 +10,10 @@ from checks import until
 from conftest import Store
 from writers import Echo, said
 
-from redismem import Memory, Session, Settings
+from redismem import Session, Settings
 from redismem.models import Draft
-from redismem.scheduler import Scheduler
+from redismem.store.store import Store as RedisStore
+from redismem.workers.scheduler import Scheduler
 
 NEVER = Settings(shards=2, tick_s=3_600)
 OFTEN = Settings(shards=2, tick_s=0.02, max_backoff_s=0.01)
@@ -38,15 +39,15 @@ async def test_an_append_that_overflows_is_summarised_without_a_tick(store: Stor
     async with store.memory(namespace, NEVER) as front:
         await front.session("earlier").append(*map(said, range(1, 12)))
         async with store.memory(namespace, NEVER, workers=True) as memory:
-            assert isinstance(memory.companion, Scheduler)
+            assert isinstance(memory.workers, Scheduler)
             await until_summarised(front.session("earlier"))  # by the tick at the start; the next one is an hour away
-            await until_idle(memory.companion)
+            await until_idle(memory.workers)
             session = memory.session("a")
             for number in range(1, 11):
                 await session.append(said(number))
-            assert not memory.companion._running, "ten are no reason to work"
+            assert not memory.workers._running, "ten are no reason to work"
             await session.append_and_read(said(11))
-            assert memory.companion._running, "the append itself began it"
+            assert memory.workers._running, "the append itself began it"
             await until_summarised(session)
             context = await session.read()
             assert [message.seq for message in context.messages] == list(range(6, 12))
@@ -55,13 +56,13 @@ async def test_an_append_that_overflows_is_summarised_without_a_tick(store: Stor
 async def test_an_append_given_again_wakes_nobody(store: Store, namespace: str) -> None:
     echo = Echo()
     async with store.memory(namespace, NEVER, workers=partial(Scheduler, strategy=echo)) as memory:
-        assert isinstance(memory.companion, Scheduler)
+        assert isinstance(memory.workers, Scheduler)
         session = memory.session("a")
         await session.append(*map(said, range(1, 12)), id="once")
         await until_summarised(session)
-        await until_idle(memory.companion)
+        await until_idle(memory.workers)
         assert (await session.append(*map(said, range(1, 12)), id="once")).duplicate
-        assert not memory.companion._running
+        assert not memory.workers._running
         assert len(echo.seen) == 1
 
 
@@ -87,7 +88,7 @@ async def test_a_model_that_hangs_holds_up_no_tick(store: Store, namespace: str)
 
 async def test_ticks_that_fail_lose_nothing(store: Store, namespace: str, raw: Any, caplog: Any) -> None:
     async with store.memory(namespace, OFTEN) as front:
-        session, overdue = front.session("a"), front.keys.session("a").shard.overdue
+        session, overdue = front.session("a"), front.store.keys.session("a").shard.overdue
         await session.append(*map(said, range(1, 12)))
         await raw.rename(overdue, overdue + b":aside")
         await raw.set(overdue, "no queue")
@@ -143,12 +144,12 @@ async def test_stop_lets_what_is_in_hand_end(store: Store, namespace: str) -> No
         async with store.memory(namespace, NEVER, workers=partial(Scheduler, strategy=echo)) as memory:
             await memory.session("a").append(*map(said, range(1, 12)))
             await echo.started.wait()
-            assert memory.companion is not None
-            stopping = asyncio.create_task(memory.companion.stop())
+            assert memory.workers is not None
+            stopping = asyncio.create_task(memory.workers.stop())
             await memory.session("b").append(*map(said, range(1, 12)))
             echo.gate.set()
             await stopping
-            await memory.companion.stop()
+            await memory.workers.stop()
         assert len((await session.read()).summaries) == 1
         assert (await front.session("b").info()).queued == "overdue", "nothing more was claimed"
 
@@ -183,15 +184,15 @@ async def test_only_what_the_scheduler_opened_is_closed(store: Store, namespace:
         pass
     assert not mine.closed
 
-    def as_the_settings_say(memory: Memory) -> Scheduler:
-        return Scheduler.of_settings(memory)
+    def as_the_settings_say(store: RedisStore) -> Scheduler:
+        return Scheduler.from_settings(store)
 
     async with store.memory(namespace, NEVER, workers=as_the_settings_say) as memory:
-        assert isinstance(memory.companion, Scheduler)
-        assert memory.companion._close is not None
+        assert isinstance(memory.workers, Scheduler)
+        assert memory.workers._close is not None
     async with store.memory(namespace, Settings(shards=2, strategy="none"), workers=True) as memory:
-        assert isinstance(memory.companion, Scheduler)
-        assert memory.companion.worker is None
+        assert isinstance(memory.workers, Scheduler)
+        assert memory.workers.worker is None
 
 
 async def test_a_scheduler_without_a_strategy_still_evicts(store: Store, namespace: str) -> None:

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 from script_header import header
 
-from redismem import scripts
-from redismem.calls import Call, SessionCalls
-from redismem.keys import Keys, append_token
 from redismem.messages import Message, encode_message
+from redismem.protocol import scripts
+from redismem.protocol.call import Call
+from redismem.protocol.ids import append_token
+from redismem.protocol.keys import Keys
+from redismem.protocol.session_calls import SessionCalls
 from redismem.settings import Settings
 
 NAMES = scripts.names()
@@ -153,11 +155,11 @@ def numbered(first_seq: int) -> list[Message]:
     return messages
 
 
-CHANGE = CALLS.change(merge={"order": "O-1"}, waiting="size", plan=None)
+CHANGES: dict[str, Any] = {"merge": {"order": "O-1"}, "waiting": "size", "plan": None}
 TOKENS = sum(encode_message(message)[1] for message in MESSAGES)
 CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
     "append": (
-        lambda: CALLS.append(MESSAGES, "my-id", 17, CHANGE, NOW_MS),
+        lambda: CALLS.append(MESSAGES, id="my-id", expect=17, now_ms=NOW_MS, **CHANGES),
         {
             "session": b"user-42",
             "limits": listed(
@@ -212,7 +214,7 @@ def test_a_caller_gives_each_key_and_argument_in_the_place_the_header_says(name:
 
 
 def test_behind_the_arguments_of_an_append_stand_messages_fields_and_drops() -> None:
-    _, _, count, *rest = CALLS.append(MESSAGES, "my-id", 17, CHANGE, NOW_MS).commands[0]
+    _, _, count, *rest = CALLS.append(MESSAGES, id="my-id", expect=17, now_ms=NOW_MS, **CHANGES).commands[0]
     tail = rest[int(count) + len(header(SOURCES["append"]).arguments) :]
     elements, changes = tail[:3], tail[3:]
     assert all(content.encode() in element for content, element in zip(CONTENTS, elements, strict=True))
@@ -220,7 +222,7 @@ def test_behind_the_arguments_of_an_append_stand_messages_fields_and_drops() -> 
 
 
 def test_what_is_not_given_is_empty() -> None:
-    for update in (CALLS.append(MESSAGES), CALLS.update(CHANGE)):
+    for update in (CALLS.append(MESSAGES), CALLS.update(**CHANGES)):
         assert str(update.commands[0][13]).endswith(" - -")
     assert SessionCalls(KEYS, Settings()).append(MESSAGES).commands[0][12] == b"86400000 10 - 6 10000 256"
     for call in (CALLS.touch(), CALLS.page(5)):

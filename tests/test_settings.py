@@ -182,15 +182,3 @@ def test_a_url_that_cannot_be_used_is_refused_and_not_shown(url: str) -> None:
     with pytest.raises(InvalidSettings) as refused:
         Memory.connect(url)
     assert "CANARY" not in str(refused.value)
-
-
-def test_what_an_append_is_told_follows_the_settings_of_a_copy() -> None:
-    first = Settings(threshold=20, recent_limit=7, timeout_s=1.5, threshold_tokens=99, max_window_count=30)
-    assert first.append_limits == b"1500 20 99 7 30 256"
-    assert first.append_limits is first.append_limits
-    for deep in (False, True):
-        other = first.model_copy(update={"timeout_s": 2, "threshold_tokens": 0, "max_window_count": 12}, deep=deep)
-        assert other.append_limits == b"2000 12 - 7 12 256"
-    assert first.model_copy(update={"strategy": "none"}).append_limits == b"1500 30 - 7 30 256"
-    assert first == first.model_copy()
-    assert "append_limits" not in first.model_dump()

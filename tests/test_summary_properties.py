@@ -19,11 +19,11 @@ import redismem
 from redismem import Memory, Session, Settings
 from redismem.context import Context, Summary
 from redismem.errors import ModelFailed, RedismemError
-from redismem.eviction import Eviction
 from redismem.models import Draft
-from redismem.queues import members
-from redismem.replies import counters
-from redismem.worker import Worker
+from redismem.protocol.queue_calls import members
+from redismem.protocol.replies import counters
+from redismem.workers.eviction import Eviction
+from redismem.workers.summaries import Worker
 
 HUNDRED = settings(
     max_examples=100,
@@ -87,7 +87,7 @@ def covered(context: Context) -> list[int]:
 
 async def stored_of(raw: Any, session: Session, memory: Memory) -> list[Any]:
     """All that is stored of a session, and its place in every index of its shard."""
-    keys = memory.keys.session(session.id)
+    keys = memory.store.keys.session(session.id)
     shard = keys.shard
     state = await raw.hgetall(keys.state)
     lists = [await raw.lrange(key, 0, -1) for key in (keys.messages, keys.originals)]
@@ -104,14 +104,14 @@ async def begin(memory: Memory, active_ms: list[int]) -> list[str]:
 
 
 async def listed(memory: Memory, queue: str) -> set[str]:
-    return {entry.session_id for entry in await memory.run(members(memory.keys, queue, 1_000), each=True)}
+    return {entry.session_id for entry in await memory.store.run(members(memory.store.keys, queue, 1_000))}
 
 
 @HUNDRED
 @given(steps=st.lists(st.lists(payloads, min_size=1, max_size=7) | st.just("drain") | texts, min_size=1, max_size=10))
 async def test_storage_consistency(opened: Opened, steps: list[Any]) -> None:
     async with opened(keep_originals=True) as memory:
-        session, worker = memory.session("a"), Worker(memory, Echo())
+        session, worker = memory.session("a"), Worker(memory.store, Echo())
         put: list[dict[str, Any]] = []
         params: dict[str, str] = {}
         await session.update(merge={"x": 1}, now_ms=T0)
@@ -140,7 +140,7 @@ async def test_context_holds_summaries_and_recent(
     opened: Opened, counts: list[int], drain_after: set[int], bound: dict[str, int]
 ) -> None:
     async with opened(summaries_limit=2, **bound) as memory:
-        session, worker, total = memory.session("a"), Worker(memory, Echo()), 0
+        session, worker, total = memory.session("a"), Worker(memory.store, Echo()), 0
         for number, count in enumerate(counts):
             context = await session.append_and_read(*(said(total + at + 1) for at in range(count)), now_ms=T0)
             total += count
@@ -172,7 +172,7 @@ async def test_trigger_over_threshold(opened: Opened, counts: list[int], thresho
             await session.append(*map(said, range(total + 1, total + count + 1)), now_ms=T0)
             total += count
             assert (await session.info()).queued == ("overdue" if total > threshold else None)
-        worker = Worker(memory, Echo())
+        worker = Worker(memory.store, Echo())
         assert await worker.drain(T0) == (1 if total > threshold else 0)
         assert (await session.info()).queued is None
 
@@ -184,7 +184,7 @@ async def test_exactly_recent_limit_verbatim(opened: Opened, counts: list[int], 
         session = memory.session("a")
         await append(session, counts)
         before = (await session.read()).messages
-        await Worker(memory, Echo()).drain(T0)
+        await Worker(memory.store, Echo()).drain(T0)
         after = (await session.read()).messages
         kept = bound["recent_limit"] if len(before) > bound["threshold"] else len(before)
         assert len(after) == kept
@@ -199,7 +199,7 @@ async def test_degradation_keeps_originals(opened: Opened, counts: list[int], er
         await append(session, [4, *counts])
         before = await session.messages()
         echo.failures.extend(errors)
-        worker = Worker(memory, echo)
+        worker = Worker(memory.store, echo)
         for at in range(len(errors)):
             await worker.drain(T0 + at * 10**6)
             if echo.failures:
@@ -218,7 +218,7 @@ async def test_degradation_keeps_originals(opened: Opened, counts: list[int], er
 async def test_summary_structure(opened: Opened, told: list[str], limit: int, tokens: int) -> None:
     async with opened(summaries_limit=limit) as memory:
         session, echo = memory.session("a"), Echo()
-        worker = Worker(memory, echo)
+        worker = Worker(memory.store, echo)
         for at, text in enumerate(told):
             echo.drafts.append(Draft(text, tokens, tokens, "some-model"))
             await session.append(said(at), now_ms=T0 + at)
@@ -250,10 +250,10 @@ async def test_clear_complete(
     async with opened(keep_originals=True, threshold=4, recent_limit=2) as memory:
         session = memory.session("a")
         await append(session, counts)
-        await Worker(memory, Echo()).drain(T0)
+        await Worker(memory.store, Echo()).drain(T0)
         await session.append(*map(said, range(5)), merge=params, waiting="x", now_ms=T0)
         if chosen:
-            await Eviction(memory).choose_idle(T0 + 10**9)
+            await Eviction(memory.store).choose_idle(T0 + 10**9)
         assert await session.clear()
         assert await stored_of(raw, session, memory) == [{}, [], [], None, None, None, None, None]
         assert (await session.read()).to_openai() == []
@@ -270,7 +270,7 @@ async def test_fresh_session(opened: Opened, counts: list[int], params: dict[str
         assert (never.summaries, never.messages, never.epoch, never.total_messages) == ([], [], "", 0)
         await append(session, counts)
         await session.update(merge=params, last_intent="x", now_ms=T0)
-        await Worker(memory, Echo()).drain(T0)
+        await Worker(memory.store, Echo()).drain(T0)
         old = await session.read()
         await session.clear()
         context = await session.append_and_read(put, now_ms=T0)
@@ -289,10 +289,10 @@ async def test_inactive_marked(opened: Opened, raw: Any, idle_s: list[int], time
     async with opened(timeout_s=timeout_s) as memory:
         names = await begin(memory, [T0 - age * 1_000 for age in idle_s])
         inactive = {name for name, age in zip(names, idle_s, strict=True) if age > timeout_s}
-        assert await Eviction(memory).choose_idle(T0) == len(inactive)
+        assert await Eviction(memory.store).choose_idle(T0) == len(inactive)
         assert await listed(memory, "evictions") == inactive
         for name in names:
-            marked = counters(await raw.hget(memory.keys.session(name).state, "counters")).evicting
+            marked = counters(await raw.hget(memory.store.keys.session(name).state, "counters")).evicting
             assert marked == ("idle" if name in inactive else None)
         assert await memory.count(T0) == sum(age < timeout_s for age in idle_s)
 
@@ -308,7 +308,7 @@ async def test_cleanup_removes_idle_and_leaves_active(opened: Opened, idle_s: li
 
         names = await begin(memory, [T0 - age * 1_000 for age in idle_s])
         active = {name for name, age in zip(names, idle_s, strict=True) if age <= timeout_s}
-        assert await Eviction(memory, on_evict).enforce(T0) == len(names) - len(active)
+        assert await Eviction(memory.store, on_evict).enforce(T0) == len(names) - len(active)
         assert await listed(memory, "active") == active
         assert sorted(handed) == sorted((name, 1) for name in names if name not in active)
         for name in names:
@@ -321,7 +321,7 @@ async def test_cleanup_removes_idle_and_leaves_active(opened: Opened, idle_s: li
 )
 async def test_activity_tracked(opened: Opened, steps: list[tuple[int, str]]) -> None:
     async with opened(threshold=2, recent_limit=1) as memory:
-        session, worker = memory.session("a"), Worker(memory, Echo())
+        session, worker = memory.session("a"), Worker(memory.store, Echo())
         now_ms = last_ms = T0
         await session.append(said(0), now_ms=now_ms)
         for later_ms, step in steps:
@@ -355,7 +355,7 @@ async def test_limit_evicts_the_oldest(opened: Opened, order: list[int], limit: 
             await memory.session(names[number]).append(said(2), now_ms=active_ms[number])
         by_age = sorted(names, key=lambda name: active_ms[names.index(name)])
         gone = by_age[: max(0, len(names) - limit)]
-        assert await Eviction(memory).enforce(T0 + 2 * 10**6) == len(gone)
+        assert await Eviction(memory.store).enforce(T0 + 2 * 10**6) == len(gone)
         assert await listed(memory, "active") == set(names) - set(gone)
 
 
@@ -372,7 +372,7 @@ async def test_error_continuation(opened: Opened, errors: list[Exception | None]
             return await super().compact(messages, previous)
 
     async with opened(threshold=3, recent_limit=2) as memory:
-        worker = Worker(memory, Failing())
+        worker = Worker(memory.store, Failing())
         for number in range(len(errors)):
             await memory.session(f"s-{number}").append(
                 *({"role": "user", "content": f"{number}-"} for _ in range(4)), now_ms=T0
@@ -401,7 +401,7 @@ refused: list[dict[str, Any]] = [
 async def test_operation_resilience(opened: Opened, raw: Any, steps: list[Any]) -> None:
     limits = {"max_message_bytes": 1_000, "max_batch_count": 20, "max_params_count": 10, "max_window_count": 500}
     async with opened(keep_originals=True, **limits) as memory:
-        session, worker = memory.session("a"), Worker(memory, Echo())
+        session, worker = memory.session("a"), Worker(memory.store, Echo())
         await session.append(said(1), now_ms=T0)
         total = 1
         for step in steps:
@@ -431,7 +431,7 @@ async def test_operation_resilience(opened: Opened, raw: Any, steps: list[Any]) 
 @example(where="summary", junk=b"\x93", by_worker=True)
 async def test_corrupt_session_recovers(opened: Opened, raw: Any, where: str, junk: bytes, by_worker: bool) -> None:
     async with opened() as memory:
-        session, keys, worker = memory.session("a"), memory.keys.session("a"), Worker(memory, Echo())
+        session, keys, worker = memory.session("a"), memory.store.keys.session("a"), Worker(memory.store, Echo())
         await append(session, [12])
         await append(memory.session("b"), [12])
         match where:
@@ -466,7 +466,7 @@ async def test_thresholds_respected(
     opened: Opened, counts: list[int], bound: dict[str, int], limit: int, window_limit: int
 ) -> None:
     async with opened(summaries_limit=limit, max_window_count=window_limit, **bound) as memory:
-        session, worker, total = memory.session("a"), Worker(memory, Echo()), 0
+        session, worker, total = memory.session("a"), Worker(memory.store, Echo()), 0
         for number, count in enumerate(counts):
             window = (await session.read()).messages
             if len(window) + count > window_limit:

@@ -16,8 +16,8 @@ from redismem import Memory, Message, Session, Settings
 from redismem.context import Summary
 from redismem.errors import ModelFailed
 from redismem.models import Draft
-from redismem.queues import QueueCalls
-from redismem.worker import Worker, plan
+from redismem.protocol.queue_calls import QueueCalls
+from redismem.workers.summaries import Worker, plan
 
 FEW = Settings(shards=2)
 Worked = tuple[Memory, Echo, Worker]
@@ -39,7 +39,7 @@ def open_with(store: Store, namespace: str, **changed: Any) -> Any:
 async def worked(store: Store, namespace: str) -> AsyncIterator[Worked]:
     async with store.memory(namespace, FEW) as memory:
         echo = Echo()
-        yield memory, echo, Worker(memory, echo)
+        yield memory, echo, Worker(memory.store, echo)
 
 
 async def test_after_a_drain_exactly_the_newest_six_are_verbatim(worked: Worked) -> None:
@@ -66,7 +66,7 @@ async def test_after_a_drain_exactly_the_newest_six_are_verbatim(worked: Worked)
 
 async def test_many_tokens_are_too_long_a_window_as_well(store: Store, namespace: str) -> None:
     async with open_with(store, namespace, recent_limit=2, threshold_tokens=60) as memory:
-        worker = Worker(memory, Echo())
+        worker = Worker(memory.store, Echo())
         brief, wordy = memory.session("brief"), memory.session("wordy")
         await fill(brief, 3)
         for number in range(2):
@@ -195,7 +195,7 @@ async def test_a_fold_covers_no_messages_before_their_time(worked: Worked) -> No
 
 async def test_one_summary_at_most(store: Store, namespace: str) -> None:
     async with open_with(store, namespace, summaries_limit=1) as memory:
-        session, worker = memory.session("a"), Worker(memory, Echo())
+        session, worker = memory.session("a"), Worker(memory.store, Echo())
         for _ in range(4):
             await fill(session, 10)
             await worker.drain(T0)
@@ -215,7 +215,7 @@ async def test_a_range_of_time_holds_every_message(worked: Worked) -> None:
 
 async def test_kept_originals_can_be_read_page_by_page(store: Store, namespace: str) -> None:
     async with open_with(store, namespace, keep_originals=True, originals_timeout_s=500) as memory:
-        session, worker = memory.session("a"), Worker(memory, Echo())
+        session, worker = memory.session("a"), Worker(memory.store, Echo())
         for first in range(1, 1201, 600):
             await session.append(*(said(number) for number in range(first, first + 600)), now_ms=T0)
             await worker.drain(T0)
@@ -230,7 +230,7 @@ async def test_kept_originals_can_be_read_page_by_page(store: Store, namespace: 
 
 async def test_originals_have_a_time_to_live_of_their_own(store: Store, namespace: str, raw: Any) -> None:
     async with open_with(store, namespace, keep_originals=True, originals_timeout_s=500) as memory:
-        session, worker, keys = memory.session("a"), Worker(memory, Echo()), memory.keys.session("a")
+        session, worker, keys = memory.session("a"), Worker(memory.store, Echo()), memory.store.keys.session("a")
         await fill(session, 11)
         await worker.drain(T0)
         assert 400_000 < await raw.pttl(keys.originals) <= 500_000
@@ -245,7 +245,7 @@ async def test_originals_have_a_time_to_live_of_their_own(store: Store, namespac
 
 async def test_originals_of_an_earlier_session_do_not_come_back(store: Store, namespace: str, raw: Any) -> None:
     async with open_with(store, namespace, keep_originals=True) as memory:
-        session, worker, keys = memory.session("a"), Worker(memory, Echo()), memory.keys.session("a")
+        session, worker, keys = memory.session("a"), Worker(memory.store, Echo()), memory.store.keys.session("a")
         await fill(session, 11, "old")
         await worker.drain(T0)
         await raw.delete(keys.messages, keys.state)  # as when they expire, long before the originals
@@ -307,7 +307,7 @@ async def test_a_summary_is_quoted_as_background(worked: Worked) -> None:
 
 async def test_failures_back_off_and_then_the_session_is_dead(worked: Worked, raw: Any) -> None:
     memory, echo, worker = worked
-    session, overdue = memory.session("a"), memory.keys.session("a").shard.overdue
+    session, overdue = memory.session("a"), memory.store.keys.session("a").shard.overdue
     await fill(session, 11)
     before = await session.messages()
     now_ms = T0
@@ -325,16 +325,16 @@ async def test_failures_back_off_and_then_the_session_is_dead(worked: Worked, ra
     assert await worker.drain(now_ms + 10**9) == 0, "dead is dead"
     assert (await session.messages())[:11] == before
 
-    calls = QueueCalls(memory.keys.session("a"), memory.settings)
-    assert await memory.run(calls.requeue(again=True, now_ms=now_ms))
+    calls = QueueCalls(memory.store.keys.session("a"), memory.settings)
+    assert await memory.store.run(calls.requeue(again=True, now_ms=now_ms))
     assert await worker.drain(now_ms) == 1
     assert await ranges(session) == [(1, 6)]
-    assert not await memory.run(calls.requeue(again=True, now_ms=now_ms))
+    assert not await memory.store.run(calls.requeue(again=True, now_ms=now_ms))
 
 
 async def test_a_provider_that_asks_to_wait_is_waited_for(worked: Worked, raw: Any) -> None:
     memory, echo, worker = worked
-    session, shard = memory.session("a"), memory.keys.session("a").shard
+    session, shard = memory.session("a"), memory.store.keys.session("a").shard
     await fill(session, 11)
     for at in range(3 * FEW.max_attempts):
         echo.failures.append(ModelFailed("429", retry_after_s=7, counts=False))
@@ -399,7 +399,7 @@ async def test_a_failure_of_one_session_stops_no_other(worked: Worked, raw: Any)
     memory, echo, worker = worked
     for name in "abcd":
         await fill(memory.session(name), 11)
-    await raw.hset(memory.keys.session("b").state, "summary:1", b"\xc1 no summary")
+    await raw.hset(memory.store.keys.session("b").state, "summary:1", b"\xc1 no summary")
     echo.failures.append(ModelFailed("a pause that no number of milliseconds is", retry_after_s=math.inf))
     assert await worker.drain(T0) == 2
     assert worker.outcomes == {"ok": 2, "gone": 1, "unavailable": 1}
@@ -408,10 +408,10 @@ async def test_a_failure_of_one_session_stops_no_other(worked: Worked, raw: Any)
 
 async def test_a_lease_is_renewed_while_the_model_is_slow(store: Store, namespace: str, raw: Any) -> None:
     async with open_with(store, namespace, lease_s=1.5) as memory:
-        session, shard, echo = memory.session("a"), memory.keys.session("a").shard, Echo()
+        session, shard, echo = memory.session("a"), memory.store.keys.session("a").shard, Echo()
         await session.append(*map(said, range(1, 12)))
         echo.hanging = "message"
-        drain = asyncio.create_task(Worker(memory, echo).drain())
+        drain = asyncio.create_task(Worker(memory.store, echo).drain())
         await echo.started.wait()
         first = await raw.zscore(shard.leased, "a")
 
@@ -421,7 +421,7 @@ async def test_a_lease_is_renewed_while_the_model_is_slow(store: Store, namespac
             return until_ms > first + 800
 
         await until(renewed)
-        assert await Worker(memory, echo).attend("a") == "leased"
+        assert await Worker(memory.store, echo).attend("a") == "leased"
         echo.gate.set()
         assert await drain == 1
         assert echo.seen == [[1, 2, 3, 4, 5]]
@@ -432,7 +432,7 @@ async def test_a_hung_model_is_cut(store: Store, namespace: str) -> None:
         session, echo = memory.session("a"), Echo()
         await fill(session, 11)
         echo.hanging = "message"
-        worker = Worker(memory, echo)
+        worker = Worker(memory.store, echo)
         assert await worker.drain(T0) == 0
         assert (worker.outcomes, echo.cancelled_count) == ({"failed": 1}, 1)
         echo.gate.set()
@@ -446,8 +446,8 @@ async def test_a_worker_that_lost_its_lease_changes_nothing(worked: Worked) -> N
     slow.hanging = "message"
     late = asyncio.create_task(worker.drain(T0))
     await slow.started.wait()
-    assert await Worker(memory, quick).drain(T0) == 0, "leased"
-    assert await Worker(memory, quick).drain(T0 + 30_000) == 1, "after the lease"
+    assert await Worker(memory.store, quick).drain(T0) == 0, "leased"
+    assert await Worker(memory.store, quick).drain(T0 + 30_000) == 1, "after the lease"
     committed = await session.read()
     slow.gate.set()
     assert await late == 0
@@ -457,7 +457,7 @@ async def test_a_worker_that_lost_its_lease_changes_nothing(worked: Worked) -> N
 
 async def test_the_lease_of_an_expired_session_hides_no_namesake(worked: Worked, raw: Any) -> None:
     memory, echo, worker = worked
-    session, keys = memory.session("a"), memory.keys.session("a")
+    session, keys = memory.session("a"), memory.store.keys.session("a")
     await fill(session, 11, "old")
     echo.hanging = "old"
     late = asyncio.create_task(worker.drain(T0))
@@ -465,7 +465,7 @@ async def test_the_lease_of_an_expired_session_hides_no_namesake(worked: Worked,
     await raw.delete(keys.state, keys.messages)  # as when they expire
     await fill(session, 11, "new")
     assert await raw.zscore(keys.shard.leased, "a") is None
-    assert await Worker(memory, Echo()).drain(T0) == 1
+    assert await Worker(memory.store, Echo()).drain(T0) == 1
     committed = await session.read()
     echo.gate.set()
     assert await late == 0
@@ -501,7 +501,7 @@ async def test_a_cancelled_drain_gives_its_sessions_back(worked: Worked) -> None
         await drain
     assert (await memory.session("a").info()).queued == "overdue"
     echo.gate.set()
-    assert await Worker(memory, echo).drain(T0) == 1, "at once, without waiting for the lease"
+    assert await Worker(memory.store, echo).drain(T0) == 1, "at once, without waiting for the lease"
 
 
 async def test_no_claims_after_stop(worked: Worked) -> None:

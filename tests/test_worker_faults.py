@@ -23,10 +23,10 @@ from writers import T0, fill, said
 from redismem import Memory, Session, Settings
 from redismem.models import Provider, open_model
 from redismem.models.http_model import INSTRUCTION
-from redismem.queues import QueueCalls, members
-from redismem.scheduler import Scheduler
-from redismem.strategies import Summarize
-from redismem.worker import Worker
+from redismem.protocol.queue_calls import QueueCalls, members
+from redismem.workers.scheduler import Scheduler
+from redismem.workers.strategies import Summarize
+from redismem.workers.summaries import Worker
 
 EAGER = Settings(shards=2, tick_s=0.02, max_attempts=3, max_backoff_s=0.01)
 PATIENCE_S = 0.25
@@ -104,7 +104,7 @@ async def test_nothing_comes_back_after_a_clear(
         asking("openai", provider.base_url, timeout_s=60) as strategy,
         store.memory(namespace, Settings(shards=2, keep_originals=True)) as memory,
     ):
-        session, worker = memory.session("a"), Worker(memory, strategy)
+        session, worker = memory.session("a"), Worker(memory.store, strategy)
         await session.append(*map(user, range(11)), merge={"secret": CANARY}, now_ms=T0)
         drain = asyncio.create_task(worker.drain(T0))
         await asyncio.to_thread(provider.wait_for_asked, 1)
@@ -116,7 +116,7 @@ async def test_nothing_comes_back_after_a_clear(
         await drain
         assert worker.outcomes == {"gone": 1}
         provider.text = "afresh"
-        assert await Worker(memory, strategy).drain(T0) == int(recreated)
+        assert await Worker(memory.store, strategy).drain(T0) == int(recreated)
         assert CANARY not in repr(await everything(raw, namespace))
         context = await session.read()
         assert [summary.text for summary in context.summaries] == ["afresh"] * recreated
@@ -145,10 +145,10 @@ async def test_attempts_at_a_broken_model_end_and_can_be_begun_again(
         await session.append(user(11))
         assert [message.content for message in await session.messages()] == [user(at)["content"] for at in range(12)]
         assert len(provider.asked) == EAGER.max_attempts, "the dead are left alone"
-        assert [entry.session_id for entry in await memory.run(members(memory.keys, "dead", 9), each=True)] == ["a"]
+        assert [entry.session_id for entry in await memory.store.run(members(memory.store.keys, "dead", 9))] == ["a"]
 
         provider.mode = "ok"
-        assert await memory.run(QueueCalls(memory.keys.session("a"), memory.settings).requeue(again=True))
+        assert await memory.store.run(QueueCalls(memory.store.keys.session("a"), memory.settings).requeue(again=True))
         await until_summarised(session)
         context = await session.read()
         assert [message.seq for message in context.messages] == list(range(7, 13))
@@ -192,11 +192,11 @@ async def test_the_pause_that_a_provider_asks_for(
         asking("openai", provider.base_url) as strategy,
         store.memory(namespace, EAGER) as memory,
     ):
-        session, worker = memory.session("a"), Worker(memory, strategy)
+        session, worker = memory.session("a"), Worker(memory.store, strategy)
         await fill(session, 11)
         await worker.drain(T0)
-        assert await raw.zscore(memory.keys.session("a").shard.overdue, "a") == T0 + 17_000
-        assert await raw.hget(memory.keys.session("a").state, "attempts") == b"0"
+        assert await raw.zscore(memory.store.keys.session("a").shard.overdue, "a") == T0 + 17_000
+        assert await raw.hget(memory.store.keys.session("a").state, "attempts") == b"0"
         await worker.drain(T0 + 16_999)
         assert len(provider.asked) == 1
         provider.mode = "ok"
@@ -224,7 +224,7 @@ async def test_orders_in_a_transcript_stay_text(
     ):
         session = memory.session("a")
         await session.append(*({"role": "user", "content": order} for _ in range(11)), now_ms=T0)
-        assert await Worker(memory, strategy).drain(T0) == 1
+        assert await Worker(memory.store, strategy).drain(T0) == 1
         context = await session.read()
     (asked,) = provider.asked
     assert system_of(asked) == INSTRUCTION, "the instruction holds nothing of the transcript"

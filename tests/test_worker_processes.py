@@ -21,8 +21,8 @@ from writers import Echo
 
 from redismem import Memory
 from redismem.context import Context
-from redismem.queues import members
-from redismem.worker import Worker
+from redismem.protocol.queue_calls import members
+from redismem.workers.summaries import Worker
 
 WORKERS, PRODUCERS, ROUNDS = 4, 3, 50
 NAMESPACE = "swarm"
@@ -193,15 +193,15 @@ async def test_workers_die_and_nothing_is_lost(
             expected.setdefault(session_id, {}).update(told)
     summaries_count = 0
     async with Memory.connect(server.url, namespace=NAMESPACE, settings=swarm.SETTINGS) as memory:
-        worker = Worker(memory, swarm.Recorder())
+        worker = Worker(memory.store, swarm.Recorder())
 
         async def settled() -> bool:
             await worker.drain()
-            queued = [await memory.run(members(memory.keys, name, 100), each=True) for name in ("overdue", "leased")]
+            queued = [await memory.store.run(members(memory.store.keys, name, 100)) for name in ("overdue", "leased")]
             return queued == [[], []]
 
         await until(settled)
-        assert await memory.run(members(memory.keys, "dead", 100), each=True) == []
+        assert await memory.store.run(members(memory.store.keys, "dead", 100)) == []
         for session_id, told in expected.items():
             context = await memory.session(session_id).read()
             check_whole(context, told)
@@ -212,7 +212,7 @@ async def test_workers_die_and_nothing_is_lost(
             session = memory.session(f"own-{number}")
             await session.append(*({"role": "user", "content": f"last-{at}"} for at in range(11)))
             echo = Echo()
-            assert await Worker(memory, echo).attend(session.id) == "ok"
+            assert await Worker(memory.store, echo).attend(session.id) == "ok"
             assert echo.seen
     commits = [told for ledger in ledgers for _, seq, told in ledger if seq == 0]
     assert running.done.total() == ROUNDS

@@ -25,8 +25,8 @@ All other settings come from `REDISMEM_*` too. Exit codes: 0 all is well, 1 some
 app = App(name="redismem", help=_HELP, help_format="markdown", version=lambda: version("redismem"))
 # By name: a command's file is imported when that command is asked for.
 _COMMANDS: dict[str, Any] = {
-    "demo": "demo:demo",
-    "replay": "replay:replay",
+    "demo": "demo.command:demo",
+    "replay": "replay.command:replay",
     "sessions": "sessions:sessions",
     "show": "sessions:show",
     "clear": "sessions:clear",

@@ -3,38 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter, validators
 
-from redismem import checking, queues
-from redismem.calls import Command
-from redismem.checking import Violation
-from redismem.cli.measuring import CountingTransport
-from redismem.cli.store import Store, looking
+from redismem.cli.place import looking
 from redismem.cli.terminal import AsJson, Namespace, Url, console, plural, print_json, printable
-from redismem.memory import Memory
+from redismem.inspection.check import check as check_all
+from redismem.inspection.depths import sessions_count
+from redismem.inspection.invariants import Violation
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
 Limit = Annotated[int, Parameter(validator=validators.Number(gte=1), help="Violations listed; all are counted.")]
-
-
-class _Reading(CountingTransport):
-    """Remembers which sessions were read, and tells how many."""
-
-    def __init__(self, store: Store) -> None:
-        super().__init__(store.transport)
-        self.states: set[bytes | str | int] = set()
-        self.advance: Callable[[int], None] = lambda _: None
-
-    async def run(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
-        answers = await super().run(commands, timeout_s)
-        self.states.update(command[1] for command in commands if command[0] == "HGETALL")
-        self.advance(len(self.states))
-        return answers
 
 
 async def check(
@@ -48,19 +31,23 @@ async def check(
 
     Exit code: 0 all of it agrees, 1 something does not.
     """
-    async with looking(url, namespace) as (memory, store):
-        reading = _Reading(store)
-        listed = await memory.run(queues.counts(memory.keys), each=True)
+    async with looking(url, namespace) as (memory, place):
+        checked = 0
         with _progress() as bar:
-            task = bar.add_task("checking", total=sum(listed))
-            reading.advance = lambda count: bar.update(task, completed=count)
-            found = [violation async for violation in checking.check(Memory(reading, namespace, memory.settings))]
+            task = bar.add_task("checking", total=await sessions_count(memory.store))
+
+            def advance(count: int) -> None:
+                nonlocal checked
+                checked += count
+                bar.update(task, completed=checked)
+
+            found = [violation async for violation in check_all(memory.store, on_checked=advance)]
     if as_json:
         rows = [violation._asdict() for violation in found[:limit]]
-        numbers = {"sessions_count": len(reading.states), "violations_count": len(found)}
-        print_json({"store": store.name, "namespace": namespace, **numbers, "violations": rows, "good": not found})
+        numbers = {"sessions_count": checked, "violations_count": len(found)}
+        print_json({"store": place.name, "namespace": namespace, **numbers, "violations": rows, "good": not found})
     else:
-        _report(found, limit, len(reading.states), f"namespace {namespace} on {store.name}")
+        _report(found, limit, checked, f"namespace {namespace} on {place.name}")
     return 1 if found else 0
 
 

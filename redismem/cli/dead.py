@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter, validators
 
-from redismem import queues
-from redismem.cli.sessions import infos_of, numbers_of
-from redismem.cli.store import looking, opened, say_if_embedded
+from redismem.cli.place import looking, opened, say_if_embedded
 from redismem.cli.terminal import AsJson, Namespace, Stop, Url, complain, console, duration, plural, print_json
-from redismem.context import SessionEntry, SessionInfo
-from redismem.keys import session_hash
-from redismem.memory import Memory
-from redismem.queues import QueueCalls
+from redismem.inspection import dead
+from redismem.inspection.dead import DeadSession
 
 Limit = Annotated[int, Parameter(validator=validators.Number(gte=1, lte=10_000), help="Sessions shown.")]
 Session = Annotated[str, Parameter(help="Ids, as `redismem dead list` shows them.")]
 All = Annotated[bool, Parameter(name="--all", negative=(), show_default=False, help="All that are on the list.")]
-_PAGE_COUNT = 100
-_TOGETHER_COUNT = 64
 
 
 async def list_dead(
@@ -31,32 +24,22 @@ async def list_dead(
 
     `log` is what the workers' logs call the session: look there for the reason. Waiting: messages in its window.
     """
-    async with looking(url, namespace) as (memory, store):
-        now_ms = await memory.server_time_ms()
-        depths = await memory.run(queues.depths(memory.keys), each=True)
-        found = await memory.run(queues.members(memory.keys, "dead", limit), each=True)
-        entries = sorted(found, key=lambda entry: (entry.active_ms, entry.session_id))[:limit]
-        infos = await memory.run(infos_of(memory, entries), each=True)
-    count = sum(shard["dead"].count for shard in depths)
+    async with looking(url, namespace) as (memory, place):
+        found = await dead.list_dead(memory.store, limit)
     if as_json:
-        rows = [_row(entry, info) for entry, info in zip(entries, infos, strict=True)]
-        print_json({"store": store.name, "namespace": namespace, "count": count, "sessions": rows})
+        rows = [each.document() for each in found.sessions]
+        print_json({"store": place.name, "namespace": namespace, "count": found.count, "sessions": rows})
         return 0
-    if entries:
-        _print(entries, infos, now_ms)
-    shown = f", {len(entries):,} shown" if len(entries) < count else ""
-    print(f"{plural(count, 'dead session')} in namespace {namespace} on {store.name}{shown}")
-    if count:
+    if found.sessions:
+        _print(found.sessions, found.now_ms)
+    shown = f", {len(found.sessions):,} shown" if len(found.sessions) < found.count else ""
+    print(f"{plural(found.count, 'dead session')} in namespace {namespace} on {place.name}{shown}")
+    if found.count:
         print("`redismem dead retry` tries again; `drop` waits for their next message")
     return 0
 
 
-def _row(entry: SessionEntry, info: SessionInfo | str) -> dict[str, Any]:
-    died = {"session_id": entry.session_id, "log": session_hash(entry.session_id), "died_ms": entry.active_ms}
-    return {**died, **numbers_of(info)}
-
-
-def _print(entries: Sequence[SessionEntry], infos: Sequence[SessionInfo | str], now_ms: int) -> None:
+def _print(found: Sequence[DeadSession], now_ms: int) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -65,14 +48,15 @@ def _print(entries: Sequence[SessionEntry], infos: Sequence[SessionInfo | str], 
     table.add_column("log", no_wrap=True, style="dim")
     for heading in ("died", "waiting", "expires"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for entry, info in zip(entries, infos, strict=True):
+    for each in found:
+        info = each.info
         numbers = (
             (info, "")
             if isinstance(info, str)
             else (f"{info.window_count:,}", f"in {duration(info.expires_ms - now_ms)}")
         )
-        died = f"{duration(now_ms - entry.active_ms)} ago"
-        table.add_row(Text(entry.session_id), session_hash(entry.session_id), died, *numbers)
+        died = f"{duration(now_ms - each.died_ms)} ago"
+        table.add_row(Text(each.session_id), each.log_id, died, *numbers)
     console().print(table)
 
 
@@ -110,40 +94,18 @@ async def _take_off(
 ) -> int:
     if bool(named) == everything:
         raise Stop("name sessions, or --all; not both", 2)
-    async with opened(url, namespace) as (memory, store):
-        say_if_embedded(store)
-        taken, missing = await (_requeue_all(memory, again) if everything else _requeue(memory, named, again))
+    async with opened(url, namespace) as (memory, place):
+        say_if_embedded(place)
+        if everything:
+            taken, missing = await dead.requeue_all(memory.store, again=again), list[str]()
+        else:
+            taken, missing = await dead.requeue(memory.store, named, again=again)
     if as_json:
         word = "retried" if again else "dropped"
-        print_json({"store": store.name, "namespace": namespace, word: taken, "not_dead": missing})
+        print_json({"store": place.name, "namespace": namespace, word: taken, "not_dead": missing})
     else:
         what = "overdue again" if again else "off the list"
-        print(f"{plural(len(taken), 'session')} {what} in namespace {namespace} on {store.name}")
+        print(f"{plural(len(taken), 'session')} {what} in namespace {namespace} on {place.name}")
         for session_id in missing:
             complain(f"session {session_id} is not on the list")
     return 1 if missing else 0
-
-
-async def _requeue_all(memory: Memory, again: bool) -> tuple[list[str], list[str]]:
-    """Page by page, each session once: one that dies anew meanwhile stays."""
-    taken: set[str] = set()
-    seen: set[str] = set()
-    while True:
-        page = await memory.run(queues.members(memory.keys, "dead", _PAGE_COUNT), each=True)
-        fresh = [entry.session_id for entry in page if entry.session_id not in seen]
-        if not fresh:
-            return sorted(taken), []
-        seen.update(fresh)
-        taken.update((await _requeue(memory, fresh, again))[0])
-
-
-async def _requeue(memory: Memory, session_ids: Sequence[str], again: bool) -> tuple[list[str], list[str]]:
-    """Those that were on the list, and those that were not."""
-    calls = [
-        QueueCalls(memory.keys.session(session_id), memory.settings).requeue(again=again) for session_id in session_ids
-    ]
-    done: list[bool] = []
-    for at in range(0, len(calls), _TOGETHER_COUNT):
-        done += await asyncio.gather(*(memory.run(call) for call in calls[at : at + _TOGETHER_COUNT]))
-    pairs = list(zip(session_ids, done, strict=True))
-    return [name for name, listed in pairs if listed], [name for name, listed in pairs if not listed]

@@ -1,26 +1,39 @@
-"""`redismem doctor`: looks at a server and a namespace, and says what to change and why. Changes nothing."""
+"""`redismem doctor`: what the inspection finds, in words: what to change, and why."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Awaitable
-from dataclasses import asdict, replace
-from typing import Any
+from collections.abc import Callable
 
-from redismem import replies, scripts
-from redismem.calls import Call, SessionCalls
-from redismem.cli import findings
-from redismem.cli.findings import FAIL, NOT_HERE, OK, WARN, Facts, Finding, Sampled
-from redismem.cli.store import HOW_TO_NAME_REDIS, Store, connect
-from redismem.cli.terminal import AsJson, Namespace, Url, console, plural, print_json
-from redismem.errors import RedismemError, StoreUnavailable
-from redismem.memory import Memory
-from redismem.namespaces import server_time_ms
-from redismem.values import Undecodable
+from redismem.cli.place import HOW_TO_NAME_REDIS, Place, connect
+from redismem.cli.terminal import AsJson, Namespace, Url, console, duration, plural, print_json, size
+from redismem.inspection.doctor import examine
+from redismem.inspection.rules import FAIL, NOT_HERE, OK, WARN, Finding
 
-SAMPLE_COUNT = 200
-PINGS_COUNT = 50
-_CONFIG = ("appendfsync", "min-replicas-to-write")
+_NOT_ALLOWED = "Allow this user the commands of redismem: +@read +@write +@scripting +@transaction on its keys, rm:*."
+_NTP = (
+    "redismem goes by the server's clock alone, so sessions are safe; but a clock that is put right may end or "
+    "prolong them at once. Synchronise both (NTP)."
+)
+_MEMORY_ADVICE = {
+    "evicts": "It drops single keys, so half a conversation may go. Set `maxmemory-policy noeviction`.",
+    "no_limit": "The system may end a server that grows without limit. Set `maxmemory` below the machine's memory.",
+    "nearly_full": "At the limit, appends are refused. Raise `maxmemory`, or lower the timeout or the session limit.",
+    "room": "",
+}
+_EXPIRY_WRONG = {
+    "torn": "has lost a part of its keys",
+    "never_expires": "never expires",
+    "apart": "has keys that expire one before the other",
+}
+_EMBEDDED = {
+    "version": ("fakeredis, running the same scripts", ""),
+    "persistence": (
+        "the embedded store has none of its own: it lives and ends with a process",
+        f"For anything that must last, name a Redis: {HOW_TO_NAME_REDIS}.",
+    ),
+    "memory": ("limited by this process alone", ""),
+    "replication": ("there is one copy, in this process", ""),
+}
 
 
 async def doctor(*, url: Url = None, namespace: Namespace = "default", as_json: AsJson = False) -> int:
@@ -29,152 +42,169 @@ async def doctor(*, url: Url = None, namespace: Namespace = "default", as_json: 
     Looks at version, persistence, memory, replication, clock, latency, whether scripts may run, and in the namespace
     at the recorded shards and at the expiry of the 200 sessions active last. Writes nothing.
 
-    Each line is ok, warn or fail. Exit code: 1 where one failed, else 0.
+    Each line is ok, warn or fail. Exit code: 1 if one failed, else 0.
     """
-    memory, store = connect(url, namespace)
+    memory, place = connect(url, namespace)
     try:
-        found = await _examine(memory, store)
+        found = await examine(memory.store, embedded=place.embedded)
     finally:
         await memory.aclose()
     failed = any(each.verdict == FAIL for each in found)
     if as_json:
-        document = {"store": store.name, "namespace": namespace, "good": not failed}
-        print_json({**document, "findings": [asdict(each) for each in found]})
+        rows = [dict(zip(("name", "verdict", "seen", "advice"), _row(each), strict=True)) for each in found]
+        print_json({"store": place.name, "namespace": namespace, "good": not failed, "findings": rows})
     else:
-        _report(found, store, namespace)
+        _report(found, place, namespace)
     return 1 if failed else 0
 
 
-async def _examine(memory: Memory, store: Store) -> list[Finding]:
-    try:
-        await memory.ping()  # connects, which must not count as the way of an answer
-        start = time.time()
-        server_ms = await memory.run(server_time_ms())
-        trip_ms = (time.time() - start) * 1000
-    except StoreUnavailable as error:
-        advice = "Is the server up, is the address right, may this user connect? Nothing else could be looked at."
-        return [Finding("connection", FAIL, str(error), advice)]
-    found = [Finding("connection", OK, "the server answers")]
-    found += _not_here() if store.embedded else await _server(memory)
-    found.append(findings.clock(server_ms - (start * 1000 + trip_ms / 2), trip_ms))
-    found.append(findings.latency([await _ping_ms(memory) for _ in range(PINGS_COUNT)]))
-    found.append(await _looked_at("scripts", _scripts(memory)))
-    found.append(await _looked_at("shards", _shards(memory)))
-    found.append(await _looked_at("expiry", _expiry(memory)))
-    return found
+def _row(finding: Finding) -> tuple[str, str, str, str]:
+    return finding.name, str(finding.verdict), *words_of(finding)
 
 
-async def _looked_at(name: str, looking: Awaitable[Finding]) -> Finding:
-    """The finding, or that the server did not let us look."""
-    try:
-        return await looking
-    except RedismemError as error:
-        advice = "Allow this user the commands of redismem: +@read +@write +@scripting +@transaction on its keys, rm:*."
-        return Finding(name, FAIL, str(error), advice)
+def words_of(finding: Finding) -> tuple[str, str]:
+    """What was seen, and what to change and why: "" if nothing."""
+    if finding.case == "embedded":
+        return _EMBEDDED[finding.name]
+    if finding.case == "not_allowed":
+        return str(finding.seen["error"]), _NOT_ALLOWED
+    return _WORDS[finding.name](finding)
 
 
-def _not_here() -> list[Finding]:
-    seen = "the embedded store has none of its own: it lives and ends with a process"
-    advice = f"For anything that must last, name a Redis: {HOW_TO_NAME_REDIS}."
-    return [
-        Finding("version", NOT_HERE, "fakeredis, running the same scripts"),
-        Finding("persistence", NOT_HERE, seen, advice),
-        Finding("memory", NOT_HERE, "limited by this process alone"),
-        Finding("replication", NOT_HERE, "there is one copy, in this process"),
-    ]
+def _connection(finding: Finding) -> tuple[str, str]:
+    if finding.case == "answers":
+        return "the server answers", ""
+    advice = "Is the server up, is the address right, may this user connect? Nothing else could be looked at."
+    return str(finding.seen["error"]), advice
 
 
-async def _server(memory: Memory) -> list[Finding]:
-    info = await _facts(memory, ("INFO",))
-    if not info:
-        return [Finding("server", WARN, "INFO is not allowed", "Version, persistence and memory were not looked at.")]
-    config = {
-        name: value for each in _CONFIG for name, value in (await _facts(memory, ("CONFIG", "GET", each))).items()
-    }
-    return [
-        findings.version(info),
-        findings.persistence(info, config),
-        findings.memory(info),
-        findings.replication(info, config),
-    ]
+def _server(finding: Finding) -> tuple[str, str]:
+    del finding
+    return "INFO is not allowed", "Version, persistence and memory were not looked at."
 
 
-async def _facts(memory: Memory, command: tuple[str, ...]) -> Facts:
-    """Empty where the server does not allow the command."""
-    try:
-        return await memory.run(Call(None, (command,), _named))
-    except StoreUnavailable:
-        return {}
+def _version(finding: Finding) -> tuple[str, str]:
+    seen = f"{finding.seen['make'].capitalize()} {finding.seen['version'] or 'of unknown version'}"
+    if finding.case == "too_old":
+        return seen, "redismem needs 7.0 or newer: update the server."
+    if finding.case == "fixed":
+        return f"{seen}, Lua fixes of October 2025 included", ""
+    wanted = finding.seen["wanted"]
+    newest = f"update to {wanted}" if wanted else "update to a newer line"
+    return (
+        f"{seen}: without the Lua fixes of October 2025",
+        f"CVE-2025-49844 lets who may run scripts run code on the server: {newest}, unless your distribution has "
+        "patched this version (Debian: 7.0.15-1~deb12u6), and let only those you trust connect.",
+    )
 
 
-def _named(answer: Any) -> Facts:
-    """Of INFO and CONFIG GET: text, a flat list, or what a client has made of them."""
-    if isinstance(answer, bytes):
-        lines = answer.decode("utf-8", "replace").splitlines()
-        return {name: value for name, colon, value in (line.partition(":") for line in lines) if colon}
-    return {_text(name): _text(value) for name, value in replies.fields(answer).items()}
+def _persistence(finding: Finding) -> tuple[str, str]:
+    seen = finding.seen
+    if finding.case == "cannot_save":
+        advice = "The server refuses writes while it cannot save (MISCONF): look at its disk and its log."
+        return f"{seen['field']} is {seen['status']}", advice
+    if finding.case == "aof_off":
+        why = "A restart loses every session since the last snapshot."
+        if seen["replicas_count"]:
+            why = "A primary that restarts empty empties its replicas too."
+        return "AOF is off", f"{why} Set `appendonly yes` and `appendfsync everysec`."
+    if finding.case == "fsync_no":
+        return (
+            "AOF on, appendfsync no",
+            "A power cut loses what the system has not written yet. Set `appendfsync everysec`.",
+        )
+    fsync = seen["appendfsync"]
+    return "AOF on" + (f", appendfsync {fsync}" if fsync else ""), ""
 
 
-def _text(value: Any) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+def _memory(finding: Finding) -> tuple[str, str]:
+    seen, limit = finding.seen, finding.seen["limit_bytes"]
+    room = f"limit {size(limit)}" if limit else "no limit"
+    return f"{size(seen['used_bytes'])} used, {room}, {seen['policy']}", _MEMORY_ADVICE[finding.case]
 
 
-async def _ping_ms(memory: Memory) -> float:
-    start = time.perf_counter()
-    await memory.ping()
-    return (time.perf_counter() - start) * 1000
+def _replication(finding: Finding) -> tuple[str, str]:
+    if finding.case == "is_replica":
+        return "this is a replica", "It refuses writes: name the primary in the URL."
+    advice = "A primary that is cut off goes on taking writes that a failover loses. Set `min-replicas-to-write 1`."
+    seen = f"primary, {plural(finding.seen['replicas_count'], 'replica')}"
+    return seen, advice if finding.case == "writes_alone" else ""
 
 
-async def _scripts(memory: Memory) -> Finding:
-    """Loads all of them, and runs one on a session that is not there, which changes nothing."""
-    names = scripts.names()
-    for name in names:
-        await memory.run(Call(None, (("SCRIPT", "LOAD", scripts.load(name).source),), bool))
-    nobody = SessionCalls(memory.keys.session(memory.new_session_id()), memory.settings)
-    await memory.run(replace(nobody.touch(), session_id=None))
-    return Finding("scripts", OK, f"{plural(len(names), 'script')} loaded, one run")
+def _expiry(finding: Finding) -> tuple[str, str]:
+    seen = finding.seen
+    sessions = plural(seen["sessions_count"], "session")
+    if finding.case == "wrong":
+        return (
+            f"{seen['wrong_count']} of {sessions}; {seen['session_id']} {_EXPIRY_WRONG[seen['wrong']]}",
+            "Something else than redismem deletes or changes its keys: an eviction policy, another program, a script.",
+        )
+    if finding.case == "no_sessions":
+        return "no sessions in this namespace yet", ""
+    expired = f"; {seen['expired_count']} expired, still listed until swept" if seen["expired_count"] else ""
+    return f"{sessions} looked at: state and messages expire together{expired}", ""
 
 
-async def _shards(memory: Memory) -> Finding:
-    recorded = await memory.run(Call(None, (("GET", memory.keys.shards_record),), lambda value: value))
-    return findings.shards(None if recorded is None else int(recorded), memory.settings.shards)
+def _clock(finding: Finding) -> tuple[str, str]:
+    difference_ms, trip_ms = finding.seen["difference_ms"], finding.seen["trip_ms"]
+    if finding.case == "near":
+        return f"within {duration(max(1, abs(difference_ms) + trip_ms))} of this machine's", ""
+    word = "ahead of" if difference_ms > 0 else "behind"
+    return f"{duration(difference_ms)} {word} this machine's", _NTP
 
 
-async def _expiry(memory: Memory) -> Finding:
-    page = await memory.sessions(SAMPLE_COUNT)
-    return findings.expiry([await memory.run(_sampled(memory, entry.session_id)) for entry in page.sessions])
+def _shards(finding: Finding) -> tuple[str, str]:
+    recorded, set_to = finding.seen["recorded"], finding.seen["set_to"]
+    if finding.case == "not_recorded":
+        return f"not recorded yet: the first session fixes {set_to}", ""
+    if finding.case == "same":
+        return f"{recorded}, as in the settings", ""
+    advice = f"A session would be looked for where it is not; every call is refused. Set REDISMEM_SHARDS={recorded}."
+    return f"recorded {recorded}, the settings say {set_to}", advice
 
 
-def _sampled(memory: Memory, session_id: str) -> Call[Sampled]:
-    """In one transaction, so that no append comes between."""
-    keys = memory.keys.session(session_id)
-
-    def decode(state_ms: int, messages_ms: int, field: bytes | None) -> Sampled:
-        try:
-            window_count = replies.counters(field or b"").window_count
-        except Undecodable:
-            window_count = 0
-        return Sampled(session_id, state_ms, messages_ms, window_count)
-
-    counters = ("HGET", keys.state, "counters")
-    return Call(None, (("PEXPIRETIME", keys.state), ("PEXPIRETIME", keys.messages), counters), decode)
+def _latency(finding: Finding) -> tuple[str, str]:
+    seen = finding.seen
+    text = f"median {seen['median_ms']:.2f} ms, slowest {seen['slowest_ms']:.2f} ms of {seen['pings_count']} pings"
+    advice = "A turn costs one round trip: move the server nearer to those who call it."
+    return text, advice if finding.case == "far" else ""
 
 
-def _report(found: list[Finding], store: Store, namespace: str) -> None:
+def _scripts(finding: Finding) -> tuple[str, str]:
+    return f"{plural(finding.seen['scripts_count'], 'script')} loaded, one run", ""
+
+
+_WORDS: dict[str, Callable[[Finding], tuple[str, str]]] = {
+    "connection": _connection,
+    "server": _server,
+    "version": _version,
+    "persistence": _persistence,
+    "memory": _memory,
+    "replication": _replication,
+    "clock": _clock,
+    "latency": _latency,
+    "scripts": _scripts,
+    "shards": _shards,
+    "expiry": _expiry,
+}
+
+
+def _report(found: list[Finding], place: Place, namespace: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
     out = console()
-    out.print(Text.assemble(("redismem doctor", "bold"), f"  {store.name}, namespace {namespace}"))
+    out.print(Text.assemble(("redismem doctor", "bold"), f"  {place.name}, namespace {namespace}"))
     styles = {OK: "green", WARN: "bold yellow", FAIL: "bold red", NOT_HERE: "dim"}
     table = Table.grid(padding=(0, 2))
     for _ in range(2):
         table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for each in found:
-        table.add_row(Text(f"  {each.verdict:4}", styles[each.verdict]), each.name, Text(each.seen))
-        if each.advice:
-            table.add_row("", "", Text(each.advice, "dim"))
+        name, verdict, seen, advice = _row(each)
+        table.add_row(Text(f"  {verdict:4}", styles[each.verdict]), name, Text(seen))
+        if advice:
+            table.add_row("", "", Text(advice, "dim"))
     out.print(table)
     counts = {verdict: sum(each.verdict == verdict for each in found) for verdict in (FAIL, WARN)}
     if not any(counts.values()):

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from redismem.cli.depths import Depths, depths_of, wait_of
-from redismem.cli.store import looking
+from redismem.cli.depths import wait_of
+from redismem.cli.place import looking
 from redismem.cli.terminal import AsJson, Namespace, Url, console, duration, plural, print_json
-from redismem.queues import QUEUES, Depth
+from redismem.inspection.depths import QUEUES, Depth, Depths, depths_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -27,13 +27,13 @@ async def queues(
     after `REDISMEM_MAX_ATTEMPTS` attempts; see `redismem dead`. evictions: chosen to go. sessions: all that are
     listed, beside the limit that is set here, `REDISMEM_MAX_SESSIONS`.
     """
-    async with looking(url, namespace) as (memory, store):
-        depths = await depths_of(memory)
+    async with looking(url, namespace) as (memory, place):
+        depths = await depths_of(memory.store)
     if as_json:
-        print_json({"store": store.name, "namespace": namespace, **depths.document(by_shard=by_shard)})
+        print_json({"store": place.name, "namespace": namespace, **depths.document(by_shard=by_shard)})
         return 0
     out = console()
-    out.print(f"namespace {namespace} on {store.name}", markup=False)
+    out.print(f"namespace {namespace} on {place.name}", markup=False)
     out.print(table_of(depths))
     if by_shard:
         _print_shards(depths)

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter, validators
 
-from redismem.cli.depths import Depths, depths_of
+from redismem.cli.place import Place, looking
 from redismem.cli.queues import table_of
 from redismem.cli.stopping import stop_signals, wait_for
-from redismem.cli.store import Store, looking
 from redismem.cli.terminal import Namespace, Url, console
-from redismem.queues import QUEUES
+from redismem.inspection.depths import QUEUES, Depths, depths_of
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -46,14 +45,14 @@ async def watch(
     workers and pods included. Ctrl-C ends it, with exit code 0.
     """
     with stop_signals() as stopping:
-        async with looking(url, namespace) as (memory, store):
+        async with looking(url, namespace) as (memory, place):
             live = None if as_json or not sys.stdout.isatty() else _live()
             looks, before = 0, None
             start_s = time.monotonic()
             try:
                 while True:
-                    depths = await depths_of(memory)
-                    _show(live, store, namespace, depths, rates(depths, before), as_json=as_json)
+                    depths = await depths_of(memory.store)
+                    _show(live, place, namespace, depths, rates(depths, before), as_json=as_json)
                     looks, before = looks + 1, depths
                     # By the clock, so that slow looks do not add up.
                     wait_s = max(0.0, start_s + looks * every_s - time.monotonic())
@@ -83,10 +82,10 @@ def _live() -> Live:
 
 
 def _show(
-    live: Live | None, store: Store, namespace: str, depths: Depths, rates: dict[str, float], *, as_json: bool
+    live: Live | None, place: Place, namespace: str, depths: Depths, rates: dict[str, float], *, as_json: bool
 ) -> None:
     if live is not None:
-        live.update(_picture(store, namespace, depths, rates), refresh=True)
+        live.update(_picture(place, namespace, depths, rates), refresh=True)
     elif as_json:
         print(json.dumps(_line(depths, rates)), flush=True)
     else:
@@ -110,14 +109,14 @@ def _time(depths: Depths, timespec: str) -> str:
     return datetime.fromtimestamp(depths.now_ms / 1000, UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
-def _picture(store: Store, namespace: str, depths: Depths, rates: dict[str, float]) -> Group:
+def _picture(place: Place, namespace: str, depths: Depths, rates: dict[str, float]) -> Group:
     from rich.console import Group
     from rich.text import Text
 
     changing = " · ".join(f"{name} {rate:+,.1f}" for name, rate in rates.items() if round(rate, 1) and name != "given")
     given = f"{rates.get('given', 0):,.1f} new sessions and claims a second"
     return Group(
-        Text.assemble((f"namespace {namespace}", "bold"), f" on {store.name}  {_time(depths, 'seconds')}"),
+        Text.assemble((f"namespace {namespace}", "bold"), f" on {place.name}  {_time(depths, 'seconds')}"),
         table_of(depths),
         Text(f"  a second: {changing or 'no change'}", "dim"),
         Text(f"  {given}   (Ctrl-C ends)", "dim"),

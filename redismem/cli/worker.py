@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter, validators
 
-from redismem.cli.depths import Depths, depths_of
+from redismem.cli.depths import sessions_line
 from redismem.cli.logs import logs_on_stderr
+from redismem.cli.place import HOW_TO_NAME_REDIS, Place, opened
 from redismem.cli.stopping import stop_signals
-from redismem.cli.store import HOW_TO_NAME_REDIS, Store, opened
 from redismem.cli.terminal import Namespace, Stop, Url, plural, print_json
+from redismem.inspection.depths import Depths, depths_of
 from redismem.memory import Memory
 
 if TYPE_CHECKING:
-    from redismem.eviction import Eviction, OnEvict
-    from redismem.worker import Worker
+    from redismem.workers.archive import OnEvict
+    from redismem.workers.eviction import Eviction
+    from redismem.workers.summaries import Worker
 
 Concurrency = Annotated[
     int, Parameter(validator=validators.Number(gte=1, lte=10_000), help="Sessions in hand at the same time.")
@@ -75,13 +77,13 @@ async def worker(
         raise Stop(f"{on_evict_file} is not a file that can be written", 2)
     with logs_on_stderr(as_json=as_json) as log, stop_signals() as stopping:
         given: dict[str, Any] = {} if strategy is None else {"strategy": strategy}
-        async with opened(url, namespace, **given) as (memory, store):
-            if store.embedded:
+        async with opened(url, namespace, **given) as (memory, place):
+            if place.embedded:
                 raise Stop(f"a worker needs a store that others use too: {HOW_TO_NAME_REDIS}", 2)
             on_evict = _archive(on_evict_file)
             if once:
                 return await _once(memory, on_evict, concurrency, stop_s, stopping, as_json=as_json)
-            await _until(stopping, memory, store, on_evict, concurrency, stop_s, log)
+            await _until(stopping, memory, place, on_evict, concurrency, stop_s, log)
     return 0
 
 
@@ -90,7 +92,7 @@ def _can_append(path: Path) -> bool:
 
 
 def _archive(path: Path | None) -> OnEvict | None:
-    from redismem.eviction import JsonlArchive
+    from redismem.workers.archive import JsonlArchive
 
     return None if path is None else JsonlArchive(path)
 
@@ -98,20 +100,20 @@ def _archive(path: Path | None) -> OnEvict | None:
 async def _until(
     stopping: asyncio.Event,
     memory: Memory,
-    store: Store,
+    place: Place,
     on_evict: OnEvict | None,
     concurrency: int,
     stop_s: float,
     log: logging.Logger,
 ) -> None:
-    from redismem.scheduler import Scheduler
+    from redismem.workers.scheduler import Scheduler
 
-    scheduler = Scheduler.of_settings(memory, on_evict=on_evict, concurrency=concurrency, stop_s=stop_s)
+    scheduler = Scheduler.from_settings(memory.store, on_evict=on_evict, concurrency=concurrency, stop_s=stop_s)
     settings = memory.settings
     by = f" by {settings.model_provider}" if settings.strategy == "summarize" else ""
     log.info(
         "started on %s, namespace %s: %s%s, %d at a time, at most %d sessions",
-        *(store.name, memory.keys.namespace, settings.strategy, by, concurrency, settings.max_sessions),
+        *(place.name, memory.store.keys.namespace, settings.strategy, by, concurrency, settings.max_sessions),
     )
     await scheduler.start()
     start_s = time.monotonic()
@@ -138,25 +140,25 @@ async def _once(
     *,
     as_json: bool,
 ) -> int:
-    from redismem import strategies
-    from redismem.eviction import Eviction
-    from redismem.worker import Worker
+    from redismem.workers import strategies
+    from redismem.workers.eviction import Eviction
+    from redismem.workers.summaries import Worker
 
-    strategy = strategies.of_settings(memory.settings)
-    worker = None if strategy is None else Worker(memory, strategy, concurrency=concurrency)
-    eviction = Eviction(memory, on_evict)
+    strategy = strategies.from_settings(memory.settings)
+    worker = None if strategy is None else Worker(memory.store, strategy, concurrency=concurrency)
+    eviction = Eviction(memory.store, on_evict)
     try:
         done = await _unless(stopping, stop_s, worker, eviction)
     finally:
         if close := getattr(strategy, "aclose", None):
             await close()
     outcomes = {} if worker is None else dict(worker.outcomes)
-    left = await depths_of(memory)
+    left = await depths_of(memory.store)
     good = done is not None and left.over <= 0 and not any(outcomes.get(each) for each in _NOT_WELL)
     summaries_count, evicted_count = done or (outcomes.get("ok", 0), None)
     if as_json:
         counts = {"summaries_count": summaries_count, "evicted_count": evicted_count, "outcomes": outcomes}
-        print_json({"namespace": memory.keys.namespace, **counts, "left": left.document(), "good": good})
+        print_json({"namespace": memory.store.keys.namespace, **counts, "left": left.document(), "good": good})
     else:
         _say(summaries_count, evicted_count, outcomes, left)
     return 0 if good else 1
@@ -194,4 +196,4 @@ def _say(summaries_count: int, evicted_count: int | None, outcomes: Mapping[str,
     print(f" ({_counts(unusual)})" if unusual else "")
     names = ("overdue", "leased", "dead", "evictions")
     print("left: " + ", ".join(f"{left.total(name).count:,} {name}" for name in names), end="")
-    print(f"; {left.sessions_line()}")
+    print(f"; {sessions_line(left)}")

@@ -13,8 +13,8 @@ from typing import Any
 
 from redis.connection import SSLConnection, parse_url
 
-from redismem.calls import Command
 from redismem.errors import InvalidSettings
+from redismem.protocol.call import Command
 
 _VERIFY = {"required": ssl.CERT_REQUIRED, "optional": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}
 

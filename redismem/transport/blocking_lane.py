@@ -11,8 +11,9 @@ from typing import Any
 
 import hiredis
 
-from redismem.calls import Command
-from redismem.errors import ConnectionLost, ServerError
+from redismem.errors import ConnectionLost
+from redismem.protocol.call import Command
+from redismem.protocol.scripts import Script
 from redismem.transport import wire
 from redismem.transport.address import Address
 
@@ -58,6 +59,13 @@ class _Socket:
 
     def close(self) -> None:
         self._socket.close()
+
+
+def _given(outcome: wire.Outcome) -> list[Any]:
+    """Raises the outcome if it is no list of replies."""
+    if isinstance(outcome, list):
+        return outcome
+    raise outcome
 
 
 def _left_s(until: float) -> float:
@@ -109,24 +117,23 @@ class BlockingLane:
         """Raises InvalidSettings for a URL that cannot be used."""
         return cls(Address.from_url(url), max_connections=max_connections)
 
-    async def run(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
-        if len(commands) == 1:
-            return await self.run_each(commands, timeout_s)
-        content = wire.transaction(commands)
-        return self._call(content, len(commands) + 2, wire.transaction_answers, timeout_s)
+    async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:
+        until = time.monotonic() + timeout_s
+        outcome = self._sent(commands, until)
+        refusal = wire.refusal(outcome)
+        if refusal is not None and refusal.word == "NOSCRIPT" and script is not None:
+            loaded = self._call(wire.loading(script), 1, wire.answers, until)
+            outcome = wire.refusal(loaded) or self._sent(commands, until)
+        elif refusal is not None and refusal.word == "READONLY":
+            # What was the primary is a replica now. Connected anew, the address may lead to its successor.
+            self._close_idle()
+        return _given(outcome)
 
-    async def run_each(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+    async def run_independent(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
         if not commands:
             return []
-        return self._call(wire.independent(commands), len(commands), wire.answers, timeout_s)
-
-    async def load(self, source: bytes, timeout_s: float) -> None:
-        (reply,) = await self.run([("SCRIPT", "LOAD", source)], timeout_s)
-        if isinstance(reply, ServerError):
-            raise reply
-
-    async def reconnect(self) -> None:
-        self._close_idle()
+        until = time.monotonic() + timeout_s
+        return _given(self._call(wire.independent(commands), len(commands), wire.answers, until))
 
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251 (there is no event loop)
@@ -136,21 +143,22 @@ class BlockingLane:
         self._is_closed = True
         self._close_idle()
 
+    def _sent(self, commands: Sequence[Command], until: float) -> wire.Outcome:
+        if len(commands) == 1:
+            return self._call(wire.independent(commands), 1, wire.answers, until)
+        return self._call(wire.transaction(commands), len(commands) + 2, wire.transaction_answers, until)
+
     def _call(
-        self, content: bytes, reply_count: int, read: Callable[[list[Any]], wire.Outcome], timeout_s: float
-    ) -> list[Any]:
+        self, content: bytes, reply_count: int, read: Callable[[list[Any]], wire.Outcome], until: float
+    ) -> wire.Outcome:
         if self._is_closed:
             raise RuntimeError("this memory is closed")
-        until = time.monotonic() + timeout_s
-        if not self._room.acquire(timeout=timeout_s):
-            raise ConnectionLost("TimeoutError", sent=False)
+        if not self._room.acquire(timeout=max(0.0, until - time.monotonic())):
+            return ConnectionLost("TimeoutError", sent=False)
         try:
-            outcome = self._exchange(content, reply_count, read, until)
+            return self._exchange(content, reply_count, read, until)
         finally:
             self._room.release()
-        if isinstance(outcome, list):
-            return outcome
-        raise outcome
 
     def _exchange(
         self, content: bytes, reply_count: int, read: Callable[[list[Any]], wire.Outcome], until: float

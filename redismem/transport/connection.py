@@ -11,7 +11,8 @@ from typing import Any, cast
 
 import hiredis
 
-from redismem.errors import ConnectionLost
+from redismem.errors import ConnectionLost, ServerError
+from redismem.protocol.scripts import Script
 from redismem.transport import wire
 from redismem.transport.address import Address
 from redismem.transport.wire import Outcome
@@ -22,17 +23,27 @@ _WRITE_BYTES = 8 * 1024
 _FEED_BYTES = 16 * 1024
 
 
-class Waiting:
-    """A call between its caller and the replies. Its future is done early where the caller has gone away."""
+RECONNECTING = "Reconnecting"
 
-    __slots__ = ("content", "deadline", "future", "is_transaction", "reply_count")
+
+class Waiting:
+    """A call between its caller and the replies. Its future is done early if the caller has gone away."""
+
+    __slots__ = ("content", "deadline", "future", "is_transaction", "reply_count", "script")
 
     def __init__(
-        self, content: bytes, reply_count: int, is_transaction: bool, future: asyncio.Future[list[Any]], deadline: float
+        self,
+        content: bytes,
+        reply_count: int,
+        is_transaction: bool,
+        future: asyncio.Future[list[Any]],
+        deadline: float,
+        script: Script | None = None,
     ) -> None:
         self.content = content
         self.reply_count = reply_count
         self.is_transaction = is_transaction
+        self.script = script
         self.future = future
         self.deadline = deadline
 
@@ -140,10 +151,41 @@ class Connection(asyncio.Protocol):
             sent.popleft()
             self.sent_bytes -= len(call.content)
             self.advanced_at = now
-            call.end(outcome)
+            if type(outcome) is list and type(outcome[0]) is not ServerError:
+                call.end(outcome)
+            else:
+                self._refused(call, outcome)
             missing_count = sent[0].reply_count if sent else 0
         if not sent and self._reader.has_data():
             raise wire.OutOfStep("the beginning of a reply that nobody asked for")
+
+    def _refused(self, call: Waiting, outcome: Outcome) -> None:
+        """Does what this end can do about a refusal before the caller hears of it."""
+        refusal = wire.refusal(outcome)
+        word = "" if refusal is None else refusal.word
+        if word == "READONLY":
+            # What was the primary is a replica now. Connected anew, the address may lead to its successor.
+            self._loop.call_soon(self.lose, RECONNECTING)
+        if word == "NOSCRIPT" and call.script is not None:
+            self._load(call, call.script)
+        else:
+            call.end(outcome)
+
+    def _load(self, call: Waiting, script: Script) -> None:
+        """Makes the node know the script, then sends the call again: once, for who flushes scripts may go on so."""
+        call.script = None
+        loaded = self._loop.create_future()
+        loaded.add_done_callback(lambda _: self._send_again(call, loaded))
+        self.send(Waiting(wire.loading(script), 1, False, loaded, call.deadline), self._loop.time())
+
+    def _send_again(self, call: Waiting, loaded: asyncio.Future[list[Any]]) -> None:
+        failure = loaded.exception() or wire.refusal(loaded.result())
+        if isinstance(failure, ServerError | ConnectionLost):
+            call.end(failure)
+        elif self.lost_reason:
+            call.end(ConnectionLost(self.lost_reason, sent=False))
+        elif not call.future.done():
+            self.send(call, self._loop.time())
 
     def pause_writing(self) -> None:
         self.is_paused = True

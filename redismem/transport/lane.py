@@ -16,11 +16,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
-from redismem.calls import Command
 from redismem.errors import ConnectionLost, ServerError
+from redismem.protocol.call import Command
+from redismem.protocol.scripts import Script
 from redismem.transport import wire
 from redismem.transport.address import Address
-from redismem.transport.connection import Connection, Waiting, connect
+from redismem.transport.connection import RECONNECTING, Connection, Waiting, connect
 
 _FIRST_PAUSE_S = 0.01
 _LONGEST_PAUSE_S = 1.0
@@ -64,25 +65,15 @@ class Lane:
         """Raises InvalidSettings for a URL that cannot be used."""
         return cls(Address.from_url(url), stall_s=attempt_s)
 
-    def run(self, commands: Sequence[Command], timeout_s: float) -> Awaitable[list[Any]]:
+    def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> Awaitable[list[Any]]:
         if len(commands) == 1:
-            return self.run_each(commands, timeout_s)
-        return self._start(wire.transaction(commands), len(commands) + 2, True, timeout_s)
+            return self._start(wire.independent(commands), 1, False, script, timeout_s)
+        return self._start(wire.transaction(commands), len(commands) + 2, True, script, timeout_s)
 
-    def run_each(self, commands: Sequence[Command], timeout_s: float) -> Awaitable[list[Any]]:
+    def run_independent(self, commands: Sequence[Command], timeout_s: float) -> Awaitable[list[Any]]:
         if not commands:
             return _nothing()
-        return self._start(wire.independent(commands), len(commands), False, timeout_s)
-
-    async def load(self, source: bytes, timeout_s: float) -> None:
-        (reply,) = await self.run([("SCRIPT", "LOAD", source)], timeout_s)
-        if isinstance(reply, ServerError):
-            raise reply
-
-    async def reconnect(self) -> None:
-        if self._connection is not None:
-            self._connection.lose("Reconnecting")
-            self._lost_reason = ""  # ours, and no reason for others to be late
+        return self._start(wire.independent(commands), len(commands), False, None, timeout_s)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -106,14 +97,14 @@ class Lane:
             await connection.closed
 
     def _start(
-        self, content: bytes, reply_count: int, is_transaction: bool, timeout_s: float
+        self, content: bytes, reply_count: int, is_transaction: bool, script: Script | None, timeout_s: float
     ) -> asyncio.Future[list[Any]]:
         """Sends the call, or puts it in line; the future always ends, at `timeout_s` at the latest."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._enter(loop)
         now = loop.time()
-        call = Waiting(content, reply_count, is_transaction, loop.create_future(), now + timeout_s)
+        call = Waiting(content, reply_count, is_transaction, loop.create_future(), now + timeout_s, script)
         connection = self._connection
         if connection is not None and not self._line and self._has_room(connection, call):
             connection.send(call, now)
@@ -154,7 +145,8 @@ class Lane:
         """It is lost; whoever is in line wants another."""
         if connection is self._connection:
             self._connection = None
-            self._lost_reason = connection.lost_reason
+            # A reconnection of ours is no reason for others to be late.
+            self._lost_reason = "" if connection.lost_reason == RECONNECTING else connection.lost_reason
             # All the processes that lost the same server must not come back in the same moment.
             self._pause_s = _FIRST_PAUSE_S
             self._want_connection()

@@ -12,8 +12,9 @@ import redis.asyncio
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from redismem.calls import Command
 from redismem.errors import ConnectionLost, InvalidSettings, ServerError
+from redismem.protocol.call import Command
+from redismem.protocol.scripts import Script
 
 # redis-py turns these replies into classes and drops their first word.
 _WORDS: tuple[tuple[type[Exception], str], ...] = (
@@ -55,6 +56,16 @@ def _server_error(error: Exception) -> ServerError | ConnectionLost:
 
 def _answers(answers: Sequence[Any]) -> list[Any]:
     return [_server_error(answer) if isinstance(answer, Exception) else answer for answer in answers]
+
+
+def _word(answers: Sequence[Any]) -> str:
+    """The word of the error that the first command was answered with; "" for any other answer."""
+    return answers[0].word if isinstance(answers[0], ServerError) else ""
+
+
+def _loading(script: Script) -> Command:
+    # "SCRIPT LOAD" as one word: so redis-py's cluster client sends it to every primary.
+    return ("SCRIPT LOAD", script.source)
 
 
 # What redis-py raises where the outcome is unknown. AttributeError and TypeError come out of its cluster client while
@@ -102,21 +113,33 @@ class RedisPy:
             raise InvalidSettings("the Redis URL is not usable: its scheme, port or an option is not one") from None
         return cls(redis.asyncio.Redis(connection_pool=pool), owned=True)
 
-    async def run(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+    async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:
         try:
             async with asyncio.timeout(timeout_s):
-                if len(commands) == 1:
-                    return [await self._client.execute_command(*commands[0])]
-                return await self._pipeline(commands, transaction=True)
+                answers = await self._sent(commands)
+                if script is not None and _word(answers) == "NOSCRIPT":
+                    await self._client.execute_command(*_loading(script))
+                    answers = await self._sent(commands)
         except _LOST as error:
-            raise _server_error(error) from None
+            raise await self._failure(error) from None
+        if _word(answers) == "READONLY":
+            await self._disconnect()
+        return answers
 
-    async def run_each(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+    async def run_independent(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._pipeline(commands, transaction=False)
         except _LOST as error:
-            raise _server_error(error) from None
+            raise await self._failure(error) from None
+
+    async def _sent(self, commands: Sequence[Command]) -> list[Any]:
+        if len(commands) > 1:
+            return await self._pipeline(commands, transaction=True)
+        try:
+            return [await self._client.execute_command(*commands[0])]
+        except redis.exceptions.NoScriptError as unknown:
+            return [_server_error(unknown)]
 
     async def _pipeline(self, commands: Sequence[Command], *, transaction: bool) -> list[Any]:
         pipeline = self._client.pipeline(transaction=transaction)
@@ -124,15 +147,14 @@ class RedisPy:
             pipeline.execute_command(*command)
         return _answers(await pipeline.execute(raise_on_error=False))
 
-    async def load(self, source: bytes, timeout_s: float) -> None:
-        # "SCRIPT LOAD" as one word: so redis-py's cluster client sends it to every primary.
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._client.execute_command("SCRIPT LOAD", source)
-        except _LOST as error:
-            raise _server_error(error) from None
+    async def _failure(self, error: Exception) -> ServerError | ConnectionLost:
+        failure = _server_error(error)
+        if _word([failure]) == "READONLY":
+            await self._disconnect()
+        return failure
 
-    async def reconnect(self) -> None:
+    async def _disconnect(self) -> None:
+        """What was the primary is a replica now. Connected anew, the address may lead to its successor."""
         pool = getattr(self._client, "connection_pool", None)  # a cluster's client has none, and looks around itself
         if pool is not None:
             await pool.disconnect(inuse_connections=False)
@@ -166,21 +188,33 @@ class BlockingRedisPy:
             raise InvalidSettings("the Redis URL is not usable: its scheme, port or an option is not one") from None
         return cls(redis.Redis(connection_pool=pool), owned=True)
 
-    async def run(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+    async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:
         del timeout_s  # the socket's own timeout, attempt_s, bounds each read
         try:
-            if len(commands) == 1:
-                return [self._client.execute_command(*commands[0])]
-            return self._pipeline(commands, transaction=True)
+            answers = self._sent(commands)
+            if script is not None and _word(answers) == "NOSCRIPT":
+                self._client.execute_command(*_loading(script))
+                answers = self._sent(commands)
         except _LOST as error:
-            raise _server_error(error) from None
+            raise self._failure(error) from None
+        if _word(answers) == "READONLY":
+            self._disconnect()
+        return answers
 
-    async def run_each(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+    async def run_independent(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
         del timeout_s
         try:
             return self._pipeline(commands, transaction=False)
         except _LOST as error:
-            raise _server_error(error) from None
+            raise self._failure(error) from None
+
+    def _sent(self, commands: Sequence[Command]) -> list[Any]:
+        if len(commands) > 1:
+            return self._pipeline(commands, transaction=True)
+        try:
+            return [self._client.execute_command(*commands[0])]
+        except redis.exceptions.NoScriptError as unknown:
+            return [_server_error(unknown)]
 
     def _pipeline(self, commands: Sequence[Command], *, transaction: bool) -> list[Any]:
         pipeline = self._client.pipeline(transaction=transaction)
@@ -188,14 +222,14 @@ class BlockingRedisPy:
             pipeline.execute_command(*command)
         return _answers(pipeline.execute(raise_on_error=False))
 
-    async def load(self, source: bytes, timeout_s: float) -> None:
-        del timeout_s
-        try:
-            self._client.execute_command("SCRIPT LOAD", source)
-        except _LOST as error:
-            raise _server_error(error) from None
+    def _failure(self, error: Exception) -> ServerError | ConnectionLost:
+        failure = _server_error(error)
+        if _word([failure]) == "READONLY":
+            self._disconnect()
+        return failure
 
-    async def reconnect(self) -> None:
+    def _disconnect(self) -> None:
+        """As RedisPy does."""
         pool = getattr(self._client, "connection_pool", None)
         if pool is not None:
             pool.disconnect(inuse_connections=False)

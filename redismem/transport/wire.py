@@ -12,8 +12,9 @@ from typing import Any
 
 import hiredis
 
-from redismem.calls import Command
 from redismem.errors import ConnectionLost, ServerError
+from redismem.protocol.call import Command, Fixed
+from redismem.protocol.scripts import Script
 
 Outcome = list[Any] | ServerError | ConnectionLost
 
@@ -48,14 +49,13 @@ def reader() -> hiredis.Reader:
 
 def transaction(commands: Sequence[Command]) -> bytes:
     """All of them or none, in one MULTI/EXEC."""
-    if len(commands) == 3:
-        # A turn: an append, and two reads that are the same ones whenever it is the same session.
-        return b"".join((_MULTI, _pack(commands[0]), _packed_reads(commands[1], commands[2]), _EXEC))
     return b"".join((_MULTI, *map(_pack, commands), _EXEC))
 
 
 def _pack(command: Command) -> bytes:
     """As hiredis packs it; of a script's call, only what stands behind the keys is packed anew."""
+    if type(command) is Fixed:
+        return _packed_fixed(command)
     if command[0] != "EVALSHA":
         return _pack_words(command)
     arguments_at = _KEYS_AT + int(command[2])
@@ -81,8 +81,8 @@ def _length(length: int) -> bytes:
 
 
 @lru_cache(maxsize=_REMEMBERED_COUNT)
-def _packed_reads(state: Command, messages: Command) -> bytes:
-    return _pack(state) + _pack(messages)
+def _packed_fixed(command: Command) -> bytes:
+    return _pack_words(tuple(command))
 
 
 def independent(commands: Sequence[Command]) -> bytes:
@@ -119,6 +119,17 @@ def _accepted(count: int) -> list[bytes]:
 
 def _is_crowded(reply: Any) -> bool:
     return isinstance(reply, ServerError) and reply.text == _CROWDED
+
+
+def refusal(outcome: Outcome) -> ServerError | None:
+    """The error that the first command was answered with, or all of them."""
+    first = outcome[0] if isinstance(outcome, list) else outcome
+    return first if isinstance(first, ServerError) else None
+
+
+def loading(script: Script) -> bytes:
+    """What makes a node know a script. One reply."""
+    return _pack_words(("SCRIPT", "LOAD", script.source))
 
 
 def let_in(outcome: Outcome) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from cli.running import Between, Ran
 
-from redismem import Memory, Settings, transport
-from redismem.cli import main
+from redismem import Memory, Settings
+from redismem.cli import main, place
+from redismem.store.store import Store
 
 
 @pytest.fixture
@@ -45,13 +46,13 @@ def here(redis_server: Any, namespace: str) -> list[str]:
 @pytest.fixture
 def intercept(monkeypatch: pytest.MonkeyPatch, namespace: str) -> Callable[[type[Between]], None]:
     """Puts a Between in front of the transport of every memory that a command connects."""
-    connect = transport.connect
+    connect = place.connect_transport
 
     def install(kind: type[Between]) -> None:
         def connected(url: str | None, client: Any, settings: Settings) -> Any:
             inner = connect(url, client, settings)
-            return kind(inner, Memory(inner, namespace, settings))
+            return kind(inner, Memory(Store(inner, namespace, settings)))
 
-        monkeypatch.setattr(transport, "connect", connected)
+        monkeypatch.setattr(place, "connect_transport", connected)
 
     return install

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from redismem import Memory
-from redismem.transport import Transport
+from redismem.transport.base import Transport
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ class Between:
         """The same store and the test's namespace, with nothing in between."""
         self._inner = inner
 
-    async def run(self, commands: Any, timeout_s: float) -> Any:
-        return await self.passed(commands, await self._inner.run(commands, timeout_s))
+    async def run(self, commands: Any, timeout_s: float, script: Any = None) -> Any:
+        return await self.passed(commands, await self._inner.run(commands, timeout_s, script))
 
     async def passed(self, commands: Any, answers: Any) -> Any:
         return answers

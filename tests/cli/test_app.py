@@ -9,7 +9,7 @@ import sys
 import pytest
 from redis_server import free_port
 
-from redismem.cli.store import safe_url
+from redismem.cli.place import safe_url
 
 COMMANDS = ("demo", "replay", "sessions", "show", "clear", "worker", "queues", "watch", "dead", "check", "doctor")
 WITH_OPTIONS = [[name] for name in COMMANDS if name != "dead"] + [["dead", name] for name in ("list", "retry", "drop")]

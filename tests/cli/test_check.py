@@ -55,13 +55,13 @@ def one_token_more(raw, state):
 
 
 def spoil(raw, memory, what):
-    keys = memory.keys.session("old-7")
+    keys = memory.store.keys.session("old-7")
     return {
         "I1": lambda: raw.rpop(keys.messages),
         "I3": lambda: raw.zadd(keys.shard.dead, {"old-7": 1}),
         "I4": lambda: (
-            raw.zrem(memory.keys.session("new-7").shard.overdue, "new-7"),
-            raw.hdel(memory.keys.session("new-7").state, "queued"),
+            raw.zrem(memory.store.keys.session("new-7").shard.overdue, "new-7"),
+            raw.hdel(memory.store.keys.session("new-7").state, "queued"),
         ),
         "I7": lambda: raw.hset(keys.state, "summaries_count", 2),
         "I8": lambda: raw.persist(keys.messages),
@@ -74,7 +74,7 @@ def spoil(raw, memory, what):
 def test_damage_is_found_and_named_and_left_as_it_is(command, filled, raw, here, namespace, rule):
     spoil(raw, filled, rule)
     if rule == "I12":  # a session that no index names cannot be found; one that a queue still names can
-        raw.zadd(filled.keys.session("old-7").shard.evictions, {"old-7": 1})
+        raw.zadd(filled.store.keys.session("old-7").shard.evictions, {"old-7": 1})
     before = {key: raw.dump(key) for key in raw.scan_iter(match=f"rm:{{{namespace}*", count=1000)}
     ran = command("check", "--json", *here)
     document = ran.document
@@ -93,10 +93,10 @@ def test_damage_is_found_and_named_and_left_as_it_is(command, filled, raw, here,
 
 
 def test_bytes_that_cannot_be_read_are_a_violation_and_stay_where_they_are(command, filled, raw, here):
-    keys = filled.keys.session("new-3")
+    keys = filled.store.keys.session("new-3")
     raw.lset(keys.messages, 2, b"\xc1garbage")
-    raw.delete(filled.keys.session("new-4").state)
-    raw.set(filled.keys.session("new-4").state, "a string")
+    raw.delete(filled.store.keys.session("new-4").state)
+    raw.set(filled.store.keys.session("new-4").state, "a string")
     ran = command("check", "--json", *here)
     found = {violation["session_id"]: violation["invariant"] for violation in ran.document["violations"]}
     assert found == {"new-3": "I1", "new-4": "I1"}
@@ -105,7 +105,7 @@ def test_bytes_that_cannot_be_read_are_a_violation_and_stay_where_they_are(comma
 
 def test_only_the_first_ones_are_listed_and_all_are_counted(command, filled, raw, here):
     for number in range(19):
-        one_token_more(raw, filled.keys.session(f"new-{number}").state)
+        one_token_more(raw, filled.store.keys.session(f"new-{number}").state)
     ran = command("check", "--limit", 5, *here)
     assert ran.out.count("I10") == 5
     assert "and 14 more" in ran.out

@@ -6,7 +6,7 @@ import pytest
 from models.provider_server import ProviderServer
 
 import redismem.blocking
-from redismem.keys import session_hash
+from redismem.protocol.ids import session_hash
 
 SECRET = "the text of a message"
 COUNT = 3

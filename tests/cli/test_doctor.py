@@ -5,8 +5,9 @@ import redis
 from redis_server import RedisServer, free_port
 
 import redismem.blocking
-from redismem.cli import findings
-from redismem.cli.findings import Sampled
+from redismem.cli.doctor import words_of
+from redismem.inspection import rules
+from redismem.inspection.rules import Sampled
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +127,7 @@ def test_expiry_of_real_sessions(examined, server, raw, namespace):
         for name in ("whole", "state-only", "gone", "torn", "for-ever", "apart"):
             session = memory.session(name)
             session.merge({"a": 1}) if name == "state-only" else session.append({"role": "user", "content": "x"})
-        keys = {name: memory.keys.session(name) for name in ("gone", "torn", "for-ever", "apart")}
+        keys = {name: memory.store.keys.session(name) for name in ("gone", "torn", "for-ever", "apart")}
     raw.delete(keys["gone"].state, keys["gone"].messages)
     found, code = examined()
     assert (code, found["expiry"]["verdict"]) == (0, "ok")
@@ -183,7 +184,7 @@ def test_it_fits_into_80_columns(command, server, raw):
     ],
 )
 def test_versions(info, verdict):
-    assert findings.version(info).verdict == verdict
+    assert rules.version(info).verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -197,22 +198,22 @@ def test_versions(info, verdict):
     ],
 )
 def test_clocks(difference_ms, trip_ms, verdict, said):
-    found = findings.clock(difference_ms, trip_ms)
+    found = rules.clock(difference_ms, trip_ms)
     assert found.verdict == verdict
-    assert said in found.seen
+    assert said in words_of(found)[0]
 
 
 def test_replicas_and_saving():
     lonely = {"role": "master", "connected_slaves": "2", "aof_enabled": "0"}
-    assert findings.persistence(lonely, {}).verdict == "fail"
-    assert findings.replication(lonely, {"min-replicas-to-write": "0"}).verdict == "warn"
-    assert findings.replication(lonely, {"min-replicas-to-write": "1"}).verdict == "ok"
-    assert findings.persistence({"aof_enabled": "1", "aof_last_write_status": "err"}, {}).verdict == "fail"
+    assert rules.persistence(lonely, {}).verdict == "fail"
+    assert rules.replication(lonely, {"min-replicas-to-write": "0"}).verdict == "warn"
+    assert rules.replication(lonely, {"min-replicas-to-write": "1"}).verdict == "ok"
+    assert rules.persistence({"aof_enabled": "1", "aof_last_write_status": "err"}, {}).verdict == "fail"
 
 
 def test_latency():
-    assert findings.latency([0.1, 0.2, 90]).verdict == "ok"
-    assert findings.latency([20, 30, 90]).verdict == "warn"
+    assert rules.latency([0.1, 0.2, 90]).verdict == "ok"
+    assert rules.latency([20, 30, 90]).verdict == "warn"
 
 
 def test_a_session_that_expired_between_two_looks_is_no_fault():

@@ -47,7 +47,7 @@ def filled(memory, raw):
     for number in range(7):
         memory.session(f"s-{number}").append({"role": "user", "content": "x"})
     now = now_ms(raw)
-    shards = memory.keys.shards()
+    shards = memory.store.keys.shards()
     raw.zadd(shards[0].overdue, {"a": now - 5_000, "b": now - 1_000})
     raw.zadd(shards[2].overdue, {"c": now - HOUR_MS * 3})
     raw.zadd(shards[1].leased, {"d": now + HOUR_MS * 4})
@@ -97,8 +97,8 @@ def test_queues_shard_by_shard(command, filled, memory, here):
 def test_a_lease_that_ran_out_and_a_session_that_is_tried_later(command, memory, raw, here):
     memory.session("s").append({"role": "user", "content": "x"})
     now = now_ms(raw)
-    raw.zadd(memory.keys.shards()[0].leased, {"a": now - 60_000 * 3})
-    raw.zadd(memory.keys.shards()[0].overdue, {"b": now + HOUR_MS * 4})
+    raw.zadd(memory.store.keys.shards()[0].leased, {"a": now - 60_000 * 3})
+    raw.zadd(memory.store.keys.shards()[0].overdue, {"b": now + HOUR_MS * 4})
     out = command("queues", *here).out
     assert "ran out 3 min ago" in out
     assert "next try in 4 h" in out

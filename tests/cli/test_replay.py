@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import redismem.blocking
-from redismem.calls import Call
 from redismem.errors import ServerError
-from redismem.scripts import load
+from redismem.protocol.call import Call
+from redismem.protocol.scripts import load
 
 AIRLINE = Path(__file__).parents[3] / "shared" / "data" / "airline.jsonl"
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1.0'}}
@@ -134,7 +134,7 @@ def test_the_same_file_again_and_nothing_left(command, here, file, redis_server,
     for _ in range(2):
         assert command("replay", file, *here).code == 0
     left = namespace_keys(redis_server.url, namespace)
-    assert {key.rpartition(b":")[2] for key in left} == {b"shards", b"fences"}
+    assert {key.rpartition(b":")[2] for key in left} == {b"namespace", b"fences"}
 
 
 def test_sessions_that_exist_are_left_alone_unless_told_otherwise(command, here, file, redis_server, namespace):
@@ -160,7 +160,7 @@ def test_the_bytes_are_those_that_redis_names(command, here, file, redis_server,
         keys = [
             key
             for key in namespace_keys(redis_server.url, namespace)
-            if key.rpartition(b":")[2] not in (b"fences", b"shards")
+            if key.rpartition(b":")[2] not in (b"fences", b"namespace")
         ]
         assert found["stored_bytes"] == sum(raw.memory_usage(key, samples=0) for key in keys)
     assert found["bytes_per_message"] == round(found["stored_bytes"] / 140, 1)
@@ -187,7 +187,7 @@ def test_what_does_not_come_back_identical_is_found_and_kept(command, intercept,
     assert "line 2: session changed: message 1 is not what the file says" in ran.err
     assert "7 of 8 messages identical" in ran.out
     kept = namespace_keys(redis_server.url, here[-1])
-    assert {key.rpartition(b":")[2] for key in kept} == {b"shards", b"fences", b"active", b"changed"}
+    assert {key.rpartition(b":")[2] for key in kept} == {b"namespace", b"fences", b"active", b"changed"}
 
 
 LONG = [*CHAT * 3, *({"role": "user", "content": f"Order {n}, please."} for n in range(9))]
@@ -241,10 +241,10 @@ class MiscountsTokens(Between):
 
     async def passed(self, commands, answers):
         if commands[0][0] == "EVALSHA" and commands[0][1] == load("commit").sha and b"long-3" in commands[0]:
-            state = self.memory.keys.session("long-3").state
-            counters = await self.memory.run(Call(None, (("HGET", state, "counters"),), bytes.split))
+            state = self.memory.store.keys.session("long-3").state
+            counters = await self.memory.store.run(Call(None, (("HGET", state, "counters"),), bytes.split))
             counters[2] = b"%d" % (int(counters[2]) + 1)
-            await self.memory.run(Call(None, (("HSET", state, "counters", b" ".join(counters)),), int))
+            await self.memory.store.run(Call(None, (("HSET", state, "counters", b" ".join(counters)),), int))
         return answers
 
 
@@ -255,16 +255,16 @@ def test_a_session_that_breaks_an_invariant_is_reported_and_kept(command, interc
     assert ran.document["identical_messages"] == ran.document["messages"]
     assert "line 4: session long-3: I10: " in ran.err
     left = {key.rpartition(b":")[2] for key in namespace_keys(redis_server.url, here[-1])}
-    assert left == {b"shards", b"fences", b"active", b"long-3"}
+    assert left == {b"namespace", b"fences", b"active", b"long-3"}
 
 
 class CommitsLate(Between):
     """A worker whose lease was taken over."""
 
-    async def run(self, commands, timeout_s):
+    async def run(self, commands, timeout_s, script=None):
         if commands[0][0] == "EVALSHA" and commands[0][1] == load("commit").sha and b"long-3" in commands[0]:
             return [b"fenced"]
-        return await self._inner.run(commands, timeout_s)
+        return await self._inner.run(commands, timeout_s, script)
 
 
 def test_a_summary_that_was_not_made_is_reported(command, intercept, where, namespace, long_file):
@@ -278,8 +278,8 @@ def test_a_summary_that_was_not_made_is_reported(command, intercept, where, name
 class WritesToo(Between):
     """Somebody else writes to a session between the turns of a replay."""
 
-    async def run(self, commands, timeout_s):
-        answers = await self._inner.run(commands, timeout_s)
+    async def run(self, commands, timeout_s, script=None):
+        answers = await self._inner.run(commands, timeout_s, script)
         if len(commands) > 1 and b"chat-3" in commands[0] and isinstance(answers[0], list) and answers[0][3] == 1:
             await self.memory.session("chat-3").append({"role": "user", "content": "me too"})
         return answers
@@ -299,12 +299,12 @@ class RunsFull(Between):
 
     appends = 0
 
-    async def run(self, commands, timeout_s):
+    async def run(self, commands, timeout_s, script=None):
         if commands[0][0] == "EVALSHA" and len(commands) > 1:
             RunsFull.appends += 1
             if RunsFull.appends > 30:
                 raise ServerError("OOM", "OOM")
-        return await self._inner.run(commands, timeout_s)
+        return await self._inner.run(commands, timeout_s, script)
 
 
 def test_a_server_that_stops_taking_writes_ends_it_and_leaves_nothing(command, intercept, here, file, redis_server):
@@ -313,7 +313,7 @@ def test_a_server_that_stops_taking_writes_ends_it_and_leaves_nothing(command, i
     assert ran.code == 1
     assert "OOM" in ran.complaint
     left = namespace_keys(redis_server.url, here[-1])
-    assert {key.rpartition(b":")[2] for key in left} == {b"shards", b"fences"}
+    assert {key.rpartition(b":")[2] for key in left} == {b"namespace", b"fences"}
 
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20)

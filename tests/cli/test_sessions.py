@@ -71,10 +71,10 @@ def test_sessions_page_by_page_the_last_active_first(command, memory, here, raw)
 
 def test_sessions_for_people(command, talk, memory, here, raw):
     memory.session("empty").merge({"a": 1})
-    raw.delete(memory.keys.session("empty").state)
+    raw.delete(memory.store.keys.session("empty").state)
     broken = memory.session("broken")
     broken.append({"role": "user", "content": "x"})
-    raw.hset(memory.keys.session("broken").state, "counters", "many")
+    raw.hset(memory.store.keys.session("broken").state, "counters", "many")
     ran = command("sessions", *here)
     assert (ran.code, ran.err) == (0, "")
     lines = {line.split()[0]: line for line in ran.out.splitlines()}
@@ -141,7 +141,7 @@ def test_show_has_the_summaries_with_their_ranges(command, talk, here):
 
 def test_redacted_nothing_of_the_conversation_is_shown(command, talk, memory, raw, here):
     summary = Summary("m1", f"summary of {SECRET}", 0, 0, 0, 0, "model", 9, 0, ())
-    raw.hset(memory.keys.session("talk").state, b"summary:m1", summary.encode())
+    raw.hset(memory.store.keys.session("talk").state, b"summary:m1", summary.encode())
     for options in ([], ["--json"]):
         assert SECRET in command("show", "talk", *options, *here).out
         ran = command("show", "talk", "--redact", *options, *here)
@@ -168,7 +168,7 @@ def test_a_message_cannot_steer_the_terminal_nor_the_markup(command, memory, her
 
 def test_looking_changes_nothing_even_where_a_session_cannot_be_read(command, memory, raw, here, namespace):
     memory.session("broken").append({"role": "user", "content": "x"})
-    raw.rpush(memory.keys.session("broken").messages, b"garbage")
+    raw.rpush(memory.store.keys.session("broken").messages, b"garbage")
     before = {key: raw.dump(key) for key in raw.scan_iter(match=f"rm:{{{namespace}*", count=1000)}
     ran = command("show", "broken", *here)
     assert ran.code == 1

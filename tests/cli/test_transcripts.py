@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redismem.cli.transcripts import BadLine, first_difference, parse, turns
-from redismem.keys import Keys
+from redismem.cli.replay.transcripts import BadLine, first_difference, parse, turns
+from redismem.protocol.keys import Keys
 
-KEYS = Keys("test", 64)
+CHECK_ID = Keys("test", 64).session
 ROLES = st.sampled_from(["system", "user", "assistant", "tool"])
 
 
@@ -44,13 +44,13 @@ def test_turns_are_the_messages_cut_behind_each_user_message(messages, most):
 )
 def test_a_bad_line_says_why_and_quotes_nothing(line, why):
     with pytest.raises(BadLine, match=why) as refused:
-        parse(7, line, KEYS)
+        parse(7, line, CHECK_ID)
     assert "secret" not in str(refused.value)
 
 
 def test_a_line_keeps_every_key_and_type():
     messages = [{"role": "user", "content": None, "n": [1, 1.0, True, 2**70], "s": "\ud800é"}]
-    found = parse(3, json.dumps({"session_id": "a", "messages": messages, "more": 1}).encode(), KEYS)
+    found = parse(3, json.dumps({"session_id": "a", "messages": messages, "more": 1}).encode(), CHECK_ID)
     assert (found.line, found.session_id) == (3, "a")
     assert first_difference(messages, found.messages) is None
     assert found.raw_bytes == len(

@@ -9,8 +9,8 @@ from cli.running import Between, finished, started, wait_for_line
 from models.provider_server import ProviderServer
 
 import redismem.blocking
-from redismem.keys import session_hash
-from redismem.scripts import load
+from redismem.protocol.ids import session_hash
+from redismem.protocol.scripts import load
 
 SECRET = "the text of a message"
 
@@ -109,10 +109,10 @@ def test_a_file_that_cannot_hold_transcripts_is_refused(command, here, tmp_path,
 
 
 class EvictsNothing(Between):
-    async def run(self, commands, timeout_s):
+    async def run(self, commands, timeout_s, script=None):
         if commands[0][0] == "EVALSHA" and commands[0][1] == load("evict").sha:
             raise ConnectionResetError
-        return await self._inner.run(commands, timeout_s)
+        return await self._inner.run(commands, timeout_s, script)
 
 
 def test_a_limit_that_could_not_be_enforced_is_not_well(command, intercept, overdue, here, monkeypatch):
@@ -142,10 +142,10 @@ def test_settings_that_name_no_model_are_one_line(command, here, monkeypatch):
 class RunsFull(Between):
     """Takes no commits."""
 
-    async def run(self, commands, timeout_s):
+    async def run(self, commands, timeout_s, script=None):
         if commands[0][0] == "EVALSHA" and commands[0][1] == load("commit").sha:
             raise ConnectionResetError("a reason that quotes the text of a message")
-        return await self._inner.run(commands, timeout_s)
+        return await self._inner.run(commands, timeout_s, script)
 
 
 def test_an_error_of_one_session_is_logged_by_its_kind(command, intercept, overdue, here):

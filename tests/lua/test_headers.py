@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from script_header import header
 
-from redismem import queues, scripts
-from redismem.calls import Call
 from redismem.context import Context, State, Summary
-from redismem.keys import Keys
 from redismem.messages import Message
-from redismem.queues import Job, QueueCalls
+from redismem.protocol import queue_calls, scripts
+from redismem.protocol.call import Call
+from redismem.protocol.keys import Keys
+from redismem.protocol.queue_calls import Job, QueueCalls
 from redismem.settings import Settings
 
 # Every value is one that no other argument has.
@@ -107,10 +107,10 @@ CALLED: dict[str, tuple[Callable[[], Call[Any]], dict[str, Any]]] = {
     "hold": (lambda: CALLS.hold(NOW_MS), {"session": b"user-42", "now_ms": NOW_MS, "hold_ms": 56_789}),
     "evict": (lambda: CALLS.evict("7-e", 40), {"session": b"user-42", "epoch": "7-e", "message_count": 40}),
     "choose": (
-        lambda: queues.choose(SHARD, [(SESSION, 55), (SESSION, 66)], "limit", NOW_MS),
+        lambda: queue_calls.choose(SHARD, [(SESSION, 55), (SESSION, 66)], "limit", NOW_MS),
         {"now_ms": NOW_MS, "reason": "limit"},
     ),
-    "sweep": (lambda: queues.sweep(SHARD, [SESSION, SESSION], NOW_MS), {"now_ms": NOW_MS}),
+    "sweep": (lambda: queue_calls.sweep(SHARD, [SESSION, SESSION], NOW_MS), {"now_ms": NOW_MS}),
 }
 TAILS = {
     "commit": [b"summary:5", b"summary:8"],
@@ -146,7 +146,13 @@ def test_a_claim_reads_the_session_behind_it() -> None:
 
 def test_what_is_not_given_is_empty_and_what_is_not_kept_is_zero() -> None:
     bare = QueueCalls(SESSION, Settings())
-    for call in (bare.claim(), bare.extend("f"), bare.requeue(again=False), bare.hold(), queues.sweep(SHARD, [], None)):
+    for call in (
+        bare.claim(),
+        bare.extend("f"),
+        bare.requeue(again=False),
+        bare.hold(),
+        queue_calls.sweep(SHARD, [], None),
+    ):
         assert call.script is not None
         names = header(call.script.source.decode()).arguments
         arguments = dict(zip(names, call.commands[0][3 + int(call.commands[0][2]) :], strict=False))

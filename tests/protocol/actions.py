@@ -16,12 +16,16 @@ from protocol.told import INDEXES, Claim, Shard, Told
 from protocol.wire import Wire, finished
 from redis_server import RedisServer
 
-from redismem import Settings, TooLarge, checking, queues
-from redismem.calls import Call, SessionCalls
+from redismem import Settings, TooLarge
 from redismem.context import Summary
+from redismem.inspection import check, invariants
 from redismem.memory import Memory
 from redismem.messages import Message, decode_messages, encode_message
-from redismem.queues import Job, QueueCalls
+from redismem.protocol import queue_calls
+from redismem.protocol.call import Call
+from redismem.protocol.queue_calls import Job, QueueCalls
+from redismem.protocol.session_calls import SessionCalls
+from redismem.store.store import Store
 
 SETTINGS = Settings(
     shards=1, threshold=4, recent_limit=2, summaries_limit=2, max_attempts=3, max_window_count=12, timeout_s=3600
@@ -56,8 +60,8 @@ class Actions(RuleBasedStateMachine):
         super().__init__()
         self.wire = Wire(self.server.port)
         self.wire.send(("FLUSHALL",))
-        self.memory = Memory(self.wire, "m", SETTINGS)
-        self.calls = {name: SessionCalls(self.memory.keys.session(name), SETTINGS) for name in NAMES}
+        self.memory = Memory(Store(self.wire, "m", SETTINGS))
+        self.calls = {name: SessionCalls(self.memory.store.keys.session(name), SETTINGS) for name in NAMES}
         self.shard = Shard(SETTINGS)
         self.now = time.time_ns() // 1_000_000
         self.numbers = itertools.count(1)
@@ -75,7 +79,7 @@ class Actions(RuleBasedStateMachine):
 
     def run_call(self, call: Call[Any]) -> Any:
         volume["calls"] += 1
-        return finished(self.memory.run(call))
+        return finished(self.memory.store.run(call))
 
     def same(self, what: str, given: object, expected: object) -> None:
         volume[f"{what} {given}" if isinstance(given, str | bool) else what] += 1
@@ -98,9 +102,9 @@ class Actions(RuleBasedStateMachine):
     @invariant()
     def agrees(self) -> None:
         volume["steps"] += 1
-        keys = self.memory.keys
+        keys = self.memory.store.keys
         (shard,) = keys.shards()
-        reading = checking.together([checking.stored(keys.session(name)) for name in NAMES])
+        reading = check.together([check.stored(keys.session(name)) for name in NAMES])
         commands = (
             *reading.commands,
             *(("LRANGE", keys.session(name).originals, 0, -1) for name in NAMES),
@@ -116,8 +120,8 @@ class Actions(RuleBasedStateMachine):
             found = {member.decode(): int(score) for member, score in zip(pairs, pairs, strict=True)}
             assert found == self.shard.indexes[index], f"{index}: {found}, expected {self.shard.indexes[index]}"
 
-    def agrees_about(self, name: str, seen: checking.Stored, kept: list[bytes]) -> None:
-        assert list(checking.violations(name, seen, SETTINGS)) == []
+    def agrees_about(self, name: str, seen: invariants.Stored, kept: list[bytes]) -> None:
+        assert list(invariants.violations(name, seen, SETTINGS)) == []
         told = self.shard.sessions.get(name)
         kept_contents = [message.content for message in decode_messages(kept, 1, "")]
         assert kept_contents == self.shard.originals.get(name, [])
@@ -155,7 +159,7 @@ class Actions(RuleBasedStateMachine):
         try:
             for _ in range(40):
                 self.pass_time(LEASE_MS + 1)
-                due = self.run_call(queues.due(self.memory.keys.shards(), self.now, 20))
+                due = self.run_call(queue_calls.due(self.memory.store.keys.shards(), self.now, 20))
                 for name in due:
                     self.claim(name)
                     if self.claims and self.claims[-1].name == name:
@@ -171,8 +175,8 @@ class Actions(RuleBasedStateMachine):
         finally:
             self.wire.close()
 
-    async def whole_check(self) -> list[checking.Violation]:
-        return [violation async for violation in checking.check(self.memory, NAMES)]
+    async def whole_check(self) -> list[invariants.Violation]:
+        return [violation async for violation in check.check(self.memory.store, NAMES)]
 
     def finish(self, claim: Claim) -> None:
         """What a worker does with what it claimed."""
@@ -190,7 +194,7 @@ class Actions(RuleBasedStateMachine):
                 self.vanish(name)
 
     def vanish(self, name: str) -> None:
-        keys = self.memory.keys.session(name)
+        keys = self.memory.store.keys.session(name)
         self.wire.send(("DEL", keys.state, keys.messages))
         self.shard.expire(name)
 
@@ -204,7 +208,7 @@ class Actions(RuleBasedStateMachine):
     def append_as(self, name: str, count: int, id: str) -> None:
         payloads, contents = self.messages(count)
         expected = self.shard.append(name, id, next(self.numbers), contents, self.now)
-        call = self.calls[name].append_and_read(payloads, id, now_ms=self.now)
+        call = self.calls[name].append_and_read(payloads, id=id, now_ms=self.now)
         if expected is None:
             with pytest.raises(TooLarge):
                 self.run_call(call)
@@ -216,7 +220,7 @@ class Actions(RuleBasedStateMachine):
         assert [message.content for message in context.messages] == [content for content, _ in told.window]
 
     def claim(self, name: str) -> Claim | None:
-        job = self.run_call(QueueCalls(self.memory.keys.session(name), SETTINGS).claim(self.now))
+        job = self.run_call(QueueCalls(self.memory.store.keys.session(name), SETTINGS).claim(self.now))
         self.same("claim", "job" if isinstance(job, Job) else job, self.shard.claim(name, self.now))
         if not isinstance(job, Job):
             return None
@@ -247,13 +251,13 @@ class Actions(RuleBasedStateMachine):
     def commit(
         self, claim: Claim, covered: list[Message], folded: list[Summary], summary: Summary | None, keep: bool
     ) -> str:
-        calls = QueueCalls(self.memory.keys.session(claim.name), KEEPING if keep else SETTINGS)
+        calls = QueueCalls(self.memory.store.keys.session(claim.name), KEEPING if keep else SETTINGS)
         outcome: str = self.run_call(calls.commit(claim.job, covered, summary, folded, self.now))
         self.same("commit", outcome, self.shard.commit(claim, len(covered), folded, summary, keep, self.now))
         return outcome
 
     def release_as(self, claim: Claim, backoff_ms: int, counts: bool, dead: bool) -> str:
-        calls = QueueCalls(self.memory.keys.session(claim.name), SETTINGS)
+        calls = QueueCalls(self.memory.store.keys.session(claim.name), SETTINGS)
         call = calls.release(claim.job.fence, backoff_ms, counts=counts, dead=dead, now_ms=self.now)
         outcome: str = self.run_call(call)
         self.same("release", outcome, self.shard.release(claim, backoff_ms, counts, dead, self.now))

@@ -11,15 +11,17 @@ from protocol.actions import SETTINGS, volume
 from protocol.turns import Turns, names
 from protocol.wire import finished
 
-from redismem import queues
+from redismem.protocol import queue_calls
 
 
 class Faults(Turns):
     @rule(some=st.sets(names, min_size=1))
     def sweep(self, some: set[str]) -> None:
-        (shard,) = self.memory.keys.shards()
+        (shard,) = self.memory.store.keys.shards()
         swept = sorted(some)
-        found = self.run_call(queues.sweep(shard, [self.memory.keys.session(name) for name in swept], self.now))
+        found = self.run_call(
+            queue_calls.sweep(shard, [self.memory.store.keys.session(name) for name in swept], self.now)
+        )
         self.same("sweep", found, self.shard.sweep(swept, self.now))
 
     @rule(name=names)
@@ -29,7 +31,7 @@ class Faults(Turns):
     @rule(name=names, how=st.sampled_from(["type", "number", "epoch", "short"]), by=st.booleans())
     def corrupted(self, name: str, how: str, by: bool) -> None:
         """What cannot be read is set aside, and leaves nothing behind that could shadow a new session."""
-        told, keys = self.shard.sessions.get(name), self.memory.keys.session(name)
+        told, keys = self.shard.sessions.get(name), self.memory.store.keys.session(name)
         if told is None or not 0 < len(told.window) < SETTINGS.max_window_count:
             self.overdue(name)
             told = self.shard.sessions[name]
@@ -42,7 +44,7 @@ class Faults(Turns):
         self.wire.send(harm[how])
         calls = self.calls[name]
         healing = calls.read() if by else calls.append_and_read([{"role": "user"}], now_ms=self.now)
-        context = finished(self.memory.run(healing, heals=True))
+        context = finished(self.memory.store.run(healing, quarantine=True))
         self.shard.remove(name, told.life)
         if not by:
             self.run_call(calls.clear(context.epoch))

@@ -26,7 +26,7 @@ class Machine(Faults):
     @rule(name=names, index=st.sampled_from(INDEXES))
     def torn_and_swept(self, name: str, index: str) -> None:
         """An index loses an entry, and another has one too many, as a store that drops keys would have it."""
-        (shard,) = self.memory.keys.shards()
+        (shard,) = self.memory.store.keys.shards()
         self.bring_into(name, index)
         self.wire.send(("ZREM", getattr(shard, index), name))
         self.shard.indexes[index].pop(name, None)

@@ -15,7 +15,8 @@ from protocol.mutants import MUTANTS, Mutant
 from protocol.tour import tour
 from redis_server import RedisServer
 
-from redismem import RedismemError, scripts
+from redismem import RedismemError
+from redismem.protocol import scripts
 
 UNTIL_CAUGHT = settings(
     max_examples=1000,

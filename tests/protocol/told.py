@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from redismem.context import Receipt, Summary
-from redismem.queues import Job
+from redismem.protocol.queue_calls import Job
 from redismem.settings import Settings
 
 QUEUES = ("overdue", "leased", "dead")

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 from protocol.actions import LEASE_MS, NAMES, SETTINGS, Actions
 
-from redismem import TooLarge, queues
-from redismem.queues import QueueCalls
-from redismem.worker import plan
+from redismem import TooLarge
+from redismem.protocol import queue_calls
+from redismem.protocol.queue_calls import QueueCalls
+from redismem.workers.summaries import plan
 
 T = TypeVar("T")
 names = st.sampled_from(NAMES)
@@ -59,7 +60,7 @@ class Turns(Actions):
     @rule(name=names, value=st.integers(0, 9))
     def change_state(self, name: str, value: int) -> None:
         calls = self.calls[name]
-        self.run_call(calls.update(calls.change(merge={f"p{value % 2}": value}), self.now))
+        self.run_call(calls.update(self.now, merge={f"p{value % 2}": value}))
         self.shard.write(name, next(self.numbers), [], {f"p{value % 2}": value}, self.now)
 
     @rule(name=names)
@@ -116,7 +117,7 @@ class Turns(Actions):
     def peek(self) -> None:
         indexes = self.shard.indexes
         due = [name for queue in ("overdue", "leased") for name, at in indexes[queue].items() if at <= self.now]
-        found = self.run_call(queues.due(self.memory.keys.shards(), self.now, 20))
+        found = self.run_call(queue_calls.due(self.memory.store.keys.shards(), self.now, 20))
         self.same("peek", sorted(found), sorted(due))
 
     @rule(name=names)
@@ -148,7 +149,7 @@ class Turns(Actions):
     @rule(place=places)
     def extend(self, place: int) -> None:
         claim = newest(self.claims, place)
-        call = QueueCalls(self.memory.keys.session(claim.name), SETTINGS).extend(claim.job.fence, self.now)
+        call = QueueCalls(self.memory.store.keys.session(claim.name), SETTINGS).extend(claim.job.fence, self.now)
         self.same("extend", self.run_call(call), self.shard.extend(claim, self.now))
 
     @precondition(lambda self: self.claims)
@@ -177,30 +178,30 @@ class Turns(Actions):
 
     @rule(name=names, again=st.booleans())
     def requeue(self, name: str, again: bool) -> None:
-        call = QueueCalls(self.memory.keys.session(name), SETTINGS).requeue(again=again, now_ms=self.now)
+        call = QueueCalls(self.memory.store.keys.session(name), SETTINGS).requeue(again=again, now_ms=self.now)
         self.same("requeue", self.run_call(call), self.shard.requeue(name, again, self.now))
 
     # Eviction.
 
     @rule()
     def observe(self) -> None:
-        (found,) = self.run_call(queues.oldest(self.memory.keys, 10))
+        (found,) = self.run_call(queue_calls.oldest(self.memory.store.keys, 10))
         self.seen = [(entry.session_id, entry.active_ms) for entry in found]
         assert sorted(self.seen) == sorted(self.shard.indexes["active"].items())
 
     @precondition(lambda self: self.seen)
     @rule(count=st.integers(1, 3), reason=st.sampled_from(["idle", "limit"]))
     def choose(self, count: int, reason: str) -> None:
-        (shard,) = self.memory.keys.shards()
+        (shard,) = self.memory.store.keys.shards()
         seen = self.seen[:count]
-        chosen = [(self.memory.keys.session(name), active_ms) for name, active_ms in seen]
-        found = self.run_call(queues.choose(shard, chosen, reason, self.now))
+        chosen = [(self.memory.store.keys.session(name), active_ms) for name, active_ms in seen]
+        found = self.run_call(queue_calls.choose(shard, chosen, reason, self.now))
         self.same(f"choose {found > 0}", found, self.shard.choose(seen, reason, self.now))
 
     @precondition(lambda self: self.shard.indexes["evictions"])
     @rule(name=names)
     def hold(self, name: str) -> None:
-        held = self.run_call(QueueCalls(self.memory.keys.session(name), SETTINGS).hold(self.now))
+        held = self.run_call(QueueCalls(self.memory.store.keys.session(name), SETTINGS).hold(self.now))
         self.same("hold", held, self.shard.hold(name, self.now))
         if held:
             told = self.shard.sessions[name]
@@ -210,7 +211,7 @@ class Turns(Actions):
     @rule(place=places)
     def evict(self, place: int) -> None:
         name, life, epoch, total = newest(self.in_hand, place)
-        call = QueueCalls(self.memory.keys.session(name), SETTINGS).evict(epoch, total)
+        call = QueueCalls(self.memory.store.keys.session(name), SETTINGS).evict(epoch, total)
         self.same("evict", self.run_call(call), self.shard.evict(name, life, total))
 
     @precondition(lambda self: self.shard.sessions)

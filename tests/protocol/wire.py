@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 
 import hiredis
 
-from redismem.calls import Command
 from redismem.errors import ServerError
+from redismem.protocol.call import Command
+from redismem.protocol.scripts import Script
 
 T = TypeVar("T")
 _MISSING = object()
@@ -51,21 +52,22 @@ class Wire:
                 replies.append(reply)
         return replies
 
-    async def run(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+    async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:
+        answers = self._run(commands)
+        if script is not None and isinstance(answers[0], ServerError) and answers[0].word == "NOSCRIPT":
+            self.send(("SCRIPT", "LOAD", script.source))
+            answers = self._run(commands)
+        return answers
+
+    def _run(self, commands: Sequence[Command]) -> list[Any]:
         if len(commands) == 1:
             return self.send(commands[0])
         executed = self.send(("MULTI",), *commands, ("EXEC",))[-1]
         assert isinstance(executed, list), executed
         return executed
 
-    async def run_each(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+    async def run_independent(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
         return self.send(*commands)
-
-    async def load(self, source: bytes, timeout_s: float) -> None:
-        self.send(("SCRIPT", "LOAD", source))
-
-    async def reconnect(self) -> None:
-        """There is only the one server."""
 
     async def sleep(self, seconds: float) -> None:
         """Nothing gets better by waiting for it here."""

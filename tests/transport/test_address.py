@@ -12,8 +12,8 @@ import pytest
 from transport.servers import PASSWORD, GuardedServer, TlsServer
 
 from redismem.errors import ConnectionLost, InvalidSettings, ServerError
-from redismem.transport import Transport
 from redismem.transport.address import Address
+from redismem.transport.base import Transport
 from redismem.transport.blocking_lane import BlockingLane
 from redismem.transport.lane import Lane
 

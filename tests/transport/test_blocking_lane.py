@@ -20,6 +20,7 @@ from redis_server import RedisServer
 from redismem import Memory, Settings, StoreUnavailable
 from redismem.blocking import Memory as BlockingMemory
 from redismem.errors import ConnectionLost
+from redismem.store.store import Store
 from redismem.transport.address import Address
 from redismem.transport.blocking_lane import BlockingLane
 
@@ -90,7 +91,7 @@ async def test_an_append_whose_reply_is_lost_is_stored_once(
     async with Proxy(redis_server.port) as proxy:
 
         def talk() -> None:
-            twin = Memory(lane_to(proxy.port), namespace, Settings(deadline_s=20, attempt_s=0.2))
+            twin = Memory(Store(lane_to(proxy.port), namespace, Settings(deadline_s=20, attempt_s=0.2)))
             with BlockingMemory(twin) as memory:
                 session = memory.session("one")
                 for text in "abcd":
@@ -106,7 +107,7 @@ async def test_replies_a_byte_at_a_time_are_the_same(redis_server: RedisServer, 
     async with Proxy(redis_server.port) as proxy:
 
         def talk() -> None:
-            with BlockingMemory(Memory(lane_to(proxy.port), namespace, Settings())) as memory:
+            with BlockingMemory(Memory(Store(lane_to(proxy.port), namespace, Settings()))) as memory:
                 session = memory.session("one")
                 session.append({"role": "user", "content": "a"})
                 proxy.break_next("split")
@@ -230,4 +231,4 @@ def test_a_closed_lane_takes_no_more(redis_server: RedisServer) -> None:
 def test_the_memory_says_that_the_store_is_away(namespace: str) -> None:
     lane = lane_to(1)
     with pytest.raises(StoreUnavailable):
-        BlockingMemory(Memory(lane, namespace, Settings(deadline_s=0.1, attempt_s=0.1))).ping()
+        BlockingMemory(Memory(Store(lane, namespace, Settings(deadline_s=0.1, attempt_s=0.1)))).ping()

@@ -17,9 +17,12 @@ from redis_server import RedisServer, free_port
 
 from redismem import Memory, Settings
 from redismem.blocking import Memory as BlockingMemory
-from redismem.calls import Command
 from redismem.errors import ConnectionLost, ServerError, StoreUnavailable
-from redismem.transport import Transport, embedded
+from redismem.protocol.call import Command
+from redismem.protocol.scripts import Script
+from redismem.store.store import Store
+from redismem.transport import embedded
+from redismem.transport.base import Transport
 from redismem.transport.blocking_lane import BlockingLane
 from redismem.transport.lane import Lane
 from redismem.transport.redis_py import BlockingRedisPy, RedisPy
@@ -92,7 +95,7 @@ async def test_several_commands_are_answered_in_order(transport: Transport, name
 
 async def test_an_error_stands_in_its_place_and_the_others_are_run(transport: Transport, namespace: str) -> None:
     commands = [("SET", namespace, 1), ("RPUSH", namespace, 1), ("INCR", namespace)]
-    for send in (transport.run, transport.run_each):
+    for send in (transport.run, transport.run_independent):
         _, error, counted = await send(commands, 5)
         assert isinstance(error, ServerError)
         assert error.word == "WRONGTYPE"
@@ -106,13 +109,13 @@ async def test_nothing_is_run_where_one_command_is_refused_beforehand(transport:
 
 
 async def test_no_commands_are_no_replies(transport: Transport) -> None:
-    assert await transport.run_each([], 5) == []
+    assert await transport.run_independent([], 5) == []
 
 
 async def test_independent_commands_are_all_answered(transport: Transport, namespace: str) -> None:
     many = [("SET", f"{namespace}-{at}", at) for at in range(100)]
-    await transport.run_each(many, 5)
-    found = await transport.run_each([("GET", command[1]) for command in many], 5)
+    await transport.run_independent(many, 5)
+    found = await transport.run_independent([("GET", command[1]) for command in many], 5)
     assert found == [b"%d" % at for at in range(100)]
 
 
@@ -129,8 +132,8 @@ async def test_a_script_is_known_once_it_is_loaded(transport: Transport, namespa
     assert unknown.word == "NOSCRIPT"
     unknown = await outcome(transport, [("EVALSHA", sha, 1, namespace, "a"), ("EXISTS", namespace)])
     assert unknown.word == "NOSCRIPT"
-    await transport.load(source, 5)
-    replies = await transport.run([("EVALSHA", sha, 1, namespace, "a"), ("EXISTS", namespace)], 5)
+    commands = [("EVALSHA", sha, 1, namespace, "a"), ("EXISTS", namespace)]
+    replies = await transport.run(commands, 5, Script("known", source, sha))
     assert replies == [[b"a", namespace.encode()], 0]
 
 
@@ -138,7 +141,7 @@ async def test_a_script_is_known_once_it_is_loaded(transport: Transport, namespa
 async def test_a_script_that_cannot_be_loaded_is_an_error(name: str, redis_server: RedisServer) -> None:
     async with to(name, redis_server.url) as transport:
         with pytest.raises(ServerError):
-            await transport.load(b"this is no Lua", 5)
+            await transport.run([("EVALSHA", b"e" * 40, 0)], 5, Script("none", b"this is no Lua", b"e" * 40))
 
 
 @pytest.mark.parametrize("name", OVER_A_SOCKET)
@@ -147,7 +150,7 @@ async def test_no_answer_in_time_is_a_lost_connection(name: str, silent_url: str
         with pytest.raises(ConnectionLost):
             await transport.run([("PING",)], 0.05)
         with pytest.raises(ConnectionLost):
-            await transport.run_each([("PING",), ("PING",)], 0.05)
+            await transport.run_independent([("PING",), ("PING",)], 0.05)
 
 
 @pytest.mark.parametrize("name", OVER_A_SOCKET)
@@ -195,7 +198,7 @@ async def test_each_of_many_callers_has_its_own_reply(name: str, redis_server: R
 @pytest.mark.parametrize("name", [name for name in OVER_A_SOCKET if "blocking" in name])
 def test_each_of_many_threads_has_its_own_reply(name: str, redis_server: RedisServer, namespace: str) -> None:
     failures: list[BaseException] = []
-    with BlockingMemory(Memory(OVER_A_SOCKET[name](redis_server.url), namespace, Settings())) as memory:
+    with BlockingMemory(Memory(Store(OVER_A_SOCKET[name](redis_server.url), namespace, Settings()))) as memory:
 
         def talk(at: int) -> None:
             try:
@@ -215,7 +218,7 @@ def test_each_of_many_threads_has_its_own_reply(name: str, redis_server: RedisSe
 
 
 async def test_a_memory_lives_on_it(transport: Transport, namespace: str) -> None:
-    memory = Memory(transport, namespace, Settings(deadline_s=5))
+    memory = Memory(Store(transport, namespace, Settings(deadline_s=5)))
     session = memory.session("one")
     receipt = await session.append({"role": "user", "content": "a"}, merge={"x": [1]}, id="first")
     again = await session.append({"role": "user", "content": "a"}, merge={"x": [1]}, id="first")
@@ -240,6 +243,6 @@ def test_only_a_client_of_the_callers_may_send_a_command_twice() -> None:
 @pytest.mark.parametrize("name", OVER_A_SOCKET)
 async def test_a_memory_says_when_its_store_is_away(name: str, namespace: str) -> None:
     async with to(name, f"redis://127.0.0.1:{free_port()}/0") as transport:
-        memory = Memory(transport, namespace, Settings(deadline_s=0.2, attempt_s=0.1))
+        memory = Memory(Store(transport, namespace, Settings(deadline_s=0.2, attempt_s=0.1)))
         with pytest.raises(StoreUnavailable):
             await memory.session("one").append({"role": "user", "content": "a"})

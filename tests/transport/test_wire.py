@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redismem.calls import Command
 from redismem.errors import ConnectionLost, ServerError
+from redismem.protocol.call import Command
 from redismem.transport import connection as connection_module
 from redismem.transport import wire
 from redismem.transport.connection import Connection, Waiting

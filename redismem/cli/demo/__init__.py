@@ -1,0 +1,1 @@
+"""`redismem demo`: a bundled conversation, played, compared and shown."""

@@ -1,0 +1,89 @@
+"""The place a command works on: opening it, and naming it without its password."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from redismem.cli.terminal import Stop, complain
+from redismem.errors import InvalidSettings, StoreUnavailable
+from redismem.memory import Memory
+from redismem.settings import Settings
+from redismem.store.store import Store
+from redismem.transport.connect import connect as connect_transport
+
+HOW_TO_NAME_REDIS = "--url redis://127.0.0.1:6379/0, or REDISMEM_URL"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What the user named."""
+
+    name: str
+    """The address without user, password and options."""
+    embedded: bool
+
+
+def safe_url(url: str) -> str:
+    """Scheme, host, port and path of a URL; less where something in it may be a part of the password."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return "the given URL"
+    if "@" in parts.path + parts.query + parts.fragment:
+        return f"{parts.scheme}://…"
+    host = parts.hostname or ""
+    host = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{host}{'' if port is None else f':{port}'}{parts.path}"
+
+
+def connect(url: str | None, namespace: str, **given: Any) -> tuple[Memory, Place]:
+    """A memory that is not yet entered. Raises Stop for an unusable URL, InvalidSessionId, InvalidSettings."""
+    settings = Settings(**given)
+    address = url or settings.url
+    try:
+        transport = connect_transport(address, None, settings)
+    except InvalidSettings:
+        # Its text may quote a part of the URL.
+        raise Stop(
+            "the Redis URL cannot be used; it looks like redis://user:password@host:6379/0, rediss://… or unix://…, "
+            "with what is not a letter or digit in user and password percent-encoded",
+            2,
+        ) from None
+    memory = Memory(Store(transport, namespace, settings))
+    return memory, Place("embedded" if address is None else safe_url(address), address is None)
+
+
+def say_if_embedded(place: Place) -> None:
+    """Warns whoever looks into a store that this command has just made."""
+    if place.embedded:
+        complain(f"this is a new embedded store, so it is empty; name your Redis: {HOW_TO_NAME_REDIS}")
+
+
+@contextlib.asynccontextmanager
+async def opened(url: str | None, namespace: str, **given: Any) -> AsyncIterator[tuple[Memory, Place]]:
+    """A connected memory. Raises Stop if Redis does not answer, or stops to."""
+    memory, place = connect(url, namespace, **given)
+    try:
+        async with memory:
+            yield memory, place
+    except StoreUnavailable as error:
+        raise Stop(f"{place.name}: {error}") from None
+
+
+@contextlib.asynccontextmanager
+async def looking(url: str | None, namespace: str) -> AsyncIterator[tuple[Memory, Place]]:
+    """A memory to look at what is there: a new namespace does not get recorded."""
+    memory, place = connect(url, namespace)
+    say_if_embedded(place)
+    try:
+        await memory.store.look()
+        yield memory, place
+    except StoreUnavailable as error:
+        raise Stop(f"{place.name}: {error}") from None
+    finally:
+        await memory.aclose()

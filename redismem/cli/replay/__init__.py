@@ -1,0 +1,1 @@
+"""`redismem replay`: transcripts through the memory, measured and compared."""

@@ -1,0 +1,75 @@
+"""How full the queues of a namespace are, asked in one go."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from redismem.protocol import queue_calls
+from redismem.protocol.call import Call, independent
+from redismem.protocol.keys import Keys
+from redismem.protocol.queue_calls import QUEUES, Depth
+from redismem.store.store import Store
+
+__all__ = ["QUEUES", "Depth", "Depths", "depths_of", "sessions_count"]
+
+
+@dataclass(frozen=True, slots=True)
+class Depths:
+    """The depth of each queue and of the active index in every shard, at one moment of the server's clock."""
+
+    now_ms: int
+    max_sessions: int
+    shards: list[dict[str, Depth]]
+    fences: int
+    """How many epochs and fences were ever given: one a new session, one a claim."""
+
+    def total(self, queue: str) -> Depth:
+        """The queue over all shards."""
+        depths = [shard[queue] for shard in self.shards]
+        firsts = [depth.first_ms for depth in depths if depth.first_ms is not None]
+        return Depth(sum(depth.count for depth in depths), min(firsts, default=None))
+
+    @property
+    def sessions_count(self) -> int:
+        """Sessions that are listed as active."""
+        return self.total("active").count
+
+    @property
+    def over(self) -> int:
+        """Sessions beyond the limit; negative if there is room."""
+        return self.sessions_count - self.max_sessions
+
+    def document(self, *, by_shard: bool = False) -> dict[str, Any]:
+        """All of it as JSON values."""
+        found: dict[str, Any] = {
+            "now_ms": self.now_ms,
+            "sessions": self.sessions_count,
+            "max_sessions": self.max_sessions,
+            "over": max(0, self.over),
+            "queues": {queue: asdict(self.total(queue)) for queue in QUEUES},
+        }
+        if by_shard:
+            found["shards"] = [
+                {"shard": number, **{name: asdict(depth) for name, depth in shard.items()}}
+                for number, shard in enumerate(self.shards)
+            ]
+        return found
+
+
+async def depths_of(store: Store) -> Depths:
+    """Raises StoreUnavailable."""
+    now_ms = await store.server_time_ms()
+    shards = await store.run(queue_calls.depths(store.keys))
+    return Depths(now_ms, store.settings.max_sessions, shards, await store.run(_fences(store.keys)))
+
+
+async def sessions_count(store: Store) -> int:
+    """Sessions that are listed as active, expired ones that were not swept yet included. Raises StoreUnavailable."""
+    counts = await store.run(queue_calls.counts(store.keys))
+    return sum(counts)
+
+
+def _fences(keys: Keys) -> Call[int]:
+    commands = tuple(("GET", shard.fences) for shard in keys.shards())
+    return independent(commands, lambda *counts: sum(int(count or 0) for count in counts))

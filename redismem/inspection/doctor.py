@@ -1,0 +1,128 @@
+"""Looks at a server and a namespace, and holds what it sees against the rules. Changes nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable
+from dataclasses import replace
+from typing import Any
+
+from redismem.errors import RedismemError, StoreUnavailable
+from redismem.inspection import rules
+from redismem.inspection.rules import FAIL, NOT_HERE, OK, WARN, Facts, Finding, Sampled
+from redismem.protocol import ids, namespace_calls, replies, scripts
+from redismem.protocol.call import Call
+from redismem.store.store import Store
+from redismem.values import Undecodable
+
+SAMPLE_COUNT = 200
+PINGS_COUNT = 50
+_CONFIG = ("appendfsync", "min-replicas-to-write")
+
+
+async def examine(store: Store, *, embedded: bool) -> list[Finding]:
+    """A finding a question. A server that does not answer is one, too; nothing is raised for it."""
+    try:
+        await _ping(store)  # connects, which must not count as the way of an answer
+        start = time.time()
+        server_ms = await store.server_time_ms()
+        trip_ms = (time.time() - start) * 1000
+    except StoreUnavailable as error:
+        return [Finding("connection", FAIL, "unavailable", {"error": str(error)})]
+    found = [Finding("connection", OK, "answers")]
+    if embedded:
+        found += [Finding(name, NOT_HERE, "embedded") for name in ("version", "persistence", "memory", "replication")]
+    else:
+        found += await _server(store)
+    found.append(rules.clock(server_ms - (start * 1000 + trip_ms / 2), trip_ms))
+    found.append(rules.latency([await _ping_ms(store) for _ in range(PINGS_COUNT)]))
+    found.append(await _looked_at("scripts", _scripts(store)))
+    found.append(await _looked_at("shards", _shards(store)))
+    found.append(await _looked_at("expiry", _expiry(store)))
+    return found
+
+
+async def _looked_at(name: str, looking: Awaitable[Finding]) -> Finding:
+    """The finding, or that the server did not let us look."""
+    try:
+        return await looking
+    except RedismemError as error:
+        return Finding(name, FAIL, "not_allowed", {"error": str(error)})
+
+
+async def _server(store: Store) -> list[Finding]:
+    info = await _facts(store, ("INFO",))
+    if not info:
+        return [Finding("server", WARN, "no_info")]
+    config = {name: value for each in _CONFIG for name, value in (await _facts(store, ("CONFIG", "GET", each))).items()}
+    return [
+        rules.version(info),
+        rules.persistence(info, config),
+        rules.memory(info),
+        rules.replication(info, config),
+    ]
+
+
+async def _facts(store: Store, command: tuple[str, ...]) -> Facts:
+    """Empty if the server does not allow the command."""
+    try:
+        return await store.run(Call(None, (command,), _named))
+    except StoreUnavailable:
+        return {}
+
+
+def _named(answer: Any) -> Facts:
+    """The answer to INFO or CONFIG GET: text, a flat list, or what a client has made of them."""
+    if isinstance(answer, bytes):
+        lines = answer.decode("utf-8", "replace").splitlines()
+        return {name: value for name, colon, value in (line.partition(":") for line in lines) if colon}
+    return {_text(name): _text(value) for name, value in replies.fields(answer).items()}
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+async def _ping(store: Store) -> None:
+    await store.run(namespace_calls.ping())
+
+
+async def _ping_ms(store: Store) -> float:
+    start = time.perf_counter()
+    await _ping(store)
+    return (time.perf_counter() - start) * 1000
+
+
+async def _scripts(store: Store) -> Finding:
+    """Loads all of them, and runs one on a session that is not there, which changes nothing."""
+    names = scripts.names()
+    for name in names:
+        await store.run(Call(None, (("SCRIPT", "LOAD", scripts.load(name).source),), bool))
+    nobody = store.session_calls(ids.new_session_id())
+    await store.run(replace(nobody.touch(), session_id=None))
+    return Finding("scripts", OK, "run", {"scripts_count": len(names)})
+
+
+async def _shards(store: Store) -> Finding:
+    return rules.shards(await store.run(namespace_calls.recorded_shards(store.keys)), store.settings.shards)
+
+
+async def _expiry(store: Store) -> Finding:
+    since_ms = await store.server_time_ms() - store.settings.timeout_ms
+    page = await store.run(namespace_calls.page(store.keys, SAMPLE_COUNT, None, since_ms))
+    return rules.expiry([await store.run(_sampled(store, entry.session_id)) for entry in page.sessions])
+
+
+def _sampled(store: Store, session_id: str) -> Call[Sampled]:
+    """In one transaction, so that no append comes between."""
+    keys = store.keys.session(session_id)
+
+    def decode(state_ms: int, messages_ms: int, field: bytes | None) -> Sampled:
+        try:
+            window_count = replies.counters(field or b"").window_count
+        except (Undecodable, RedismemError):
+            window_count = 0
+        return Sampled(session_id, state_ms, messages_ms, window_count)
+
+    counters = ("HGET", keys.state, "counters")
+    return Call(None, (("PEXPIRETIME", keys.state), ("PEXPIRETIME", keys.messages), counters), decode)

@@ -1,0 +1,182 @@
+"""The invariants of a session and its queues: what must hold between the parts of what is stored. No I/O.
+
+I1  the window is as long as its numbers say          I8  state and messages expire together, at the time that is noted
+I2  appends are remembered once, and none too many    I9  the window is within its limit
+I3  a session is in at most the queue it names        I10 the tokens are those of the window's messages
+I4  what waits for a summary is in a queue            I11 attempts within their limit; a fence only with a lease
+I5  epoch and fences come from the shard's counter    I12 a session is listed as active, at the time that is noted
+I6  summaries follow each other, before the window
+I7  summaries are of this epoch, and as many as noted
+
+Entries of a queue whose session has expired are no violation: the sweep removes them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from redismem.context import Summary
+from redismem.errors import RedismemError
+from redismem.messages import Message
+from redismem.protocol import replies
+from redismem.protocol.replies import Counters
+from redismem.settings import Settings
+from redismem.values import Undecodable
+
+_QUEUES = ("overdue", "leased", "dead")
+INDEXES = ("active", *_QUEUES, "evictions")
+_OPTIONAL_NUMBERS = ("attempts", "summaries_count", "dropped_seq")
+_FENCE = re.compile(r"([1-9][0-9]*)-[0-9a-f]+")
+_ID_BYTES = 10
+_IDS_COUNT = 16
+
+
+class Violation(NamedTuple):
+    session_id: str
+    invariant: str
+    text: str
+
+
+@dataclass(slots=True)
+class Stored:
+    """What one transaction saw of a session."""
+
+    fields: dict[bytes, bytes]
+    elements: list[bytes]
+    originals_count: int
+    state_expires_ms: int
+    messages_expire_ms: int
+    places: dict[str, float | None]
+    """index → the session's score in it"""
+    fences: int
+
+    def text(self, field: str) -> str | None:
+        value = self.fields.get(field.encode())
+        return None if value is None else value.decode("utf-8", "replace")
+
+    def number(self, field: str) -> int:
+        """Of a field that is known to hold one; 0 where it is missing."""
+        return int(self.fields.get(field.encode(), b"0"))
+
+
+def violations(session_id: str, seen: Stored, settings: Settings) -> Iterator[Violation]:
+    """What is wrong with a session, as it was seen."""
+    if not seen.fields:
+        if seen.elements:
+            yield Violation(session_id, "I1", f"{len(seen.elements)} messages without a state")
+        return
+    bad = [name for name in _OPTIONAL_NUMBERS if seen.text(name) is not None and not _is_number(seen.text(name))]
+    if bad or not seen.text("epoch"):
+        yield Violation(session_id, "I1", f"the state has no usable {', '.join(bad or ['epoch'])}")
+        return
+    try:
+        counters = replies.counters(seen.fields.get(b"counters", b""))
+        context = replies.context(session_id, settings.recent_limit, seen.fields, seen.elements)
+    except (RedismemError, Undecodable) as unreadable:
+        yield Violation(session_id, "I1", str(unreadable))
+        return
+    found = (
+        *_window_rules(seen, counters, context.messages, settings),
+        *_queue_rules(seen, counters, settings),
+        *_fence_rules(seen),
+        *_summary_rules(seen, counters.first_seq, context.summaries),
+        *_place_rules(seen, counters),
+    )
+    for invariant, text in found:
+        yield Violation(session_id, invariant, text)
+
+
+def _is_number(text: str | None) -> bool:
+    return text is not None and re.fullmatch(r"-?[0-9]+", text) is not None
+
+
+Found = Iterator[tuple[str, str]]
+
+
+def _remembered(fields: dict[bytes, bytes]) -> bytes:
+    """The entries of the appends, oldest first: `ids_a` begins with the letter of the field that is the oldest."""
+    newest = fields.get(b"ids_a", b"b")
+    at = b"bcd".index(newest[:1])
+    order = b"bcdbc"[at : at + 3]
+    return b"".join(fields.get(b"ids_%c" % letter, b"") for letter in order) + newest[1:]
+
+
+def _window_rules(seen: Stored, counters: Counters, messages: list[Message], settings: Settings) -> Found:
+    count, total = len(seen.elements), counters.message_count
+    if counters.first_seq < 1:
+        yield "I1", f"the window begins at {counters.first_seq}"
+    try:
+        ids = _remembered(seen.fields)
+    except ValueError:
+        yield "I2", "the appends that are remembered are in no order"
+        return
+    entries = [ids[at : at + _ID_BYTES] for at in range(0, len(ids), _ID_BYTES)][-_IDS_COUNT:]
+    tokens = [entry[:8] for entry in entries]
+    remembered = sum(int.from_bytes(entry[8:]) & 0x7FFF for entry in entries)
+    if len(ids) % _ID_BYTES or len(set(tokens)) < len(tokens) or remembered > total:
+        yield "I2", f"{len(tokens)} appends of {remembered} messages are remembered, of {total} in all"
+    if count > settings.max_window_count:
+        yield "I9", f"the window holds {count} messages, over {settings.max_window_count}"
+    weight = sum(message.tokens for message in messages)
+    if weight != counters.tokens:
+        yield "I10", f"the window has {weight} tokens, noted are {counters.tokens}"
+
+
+def _queue_rules(seen: Stored, counters: Counters, settings: Settings) -> Found:
+    queued = seen.text("queued")
+    places = [name for name in _QUEUES if seen.places[name] is not None]
+    if places != ([] if queued is None else [queued]):
+        yield "I3", f"it is in {places or 'no queue'}, noted is {queued}"
+    count, summaries_count = len(seen.elements), seen.number("summaries_count")
+    # Taken off the dead list without another try: its messages wait for the next one, its summaries for theirs.
+    dropped_seq = seen.text("dropped_seq")
+    waits = settings.is_overdue(count, counters.tokens) and dropped_seq != str(counters.message_count)
+    waits = waits or (summaries_count > settings.summaries_limit and dropped_seq is None)
+    if waits and not places:
+        yield "I4", f"{count} messages and {summaries_count} summaries wait, and it is in no queue"
+    attempts = seen.number("attempts")
+    if not 0 <= attempts <= settings.max_attempts:
+        yield "I11", f"{attempts} attempts, over {settings.max_attempts}"
+    if (seen.text("fence") is not None) != (queued == "leased") or (queued == "leased" and attempts < 1):
+        yield "I11", f"queued is {queued}, with {'a' if seen.text('fence') else 'no'} fence and {attempts} attempts"
+
+
+def _fence_rules(seen: Stored) -> Found:
+    counted = {}
+    for name in ("epoch", "committed", "fence"):
+        text = seen.text(name)
+        match = None if text is None else _FENCE.fullmatch(text)
+        if match is not None:
+            counted[name] = int(match[1])
+        elif text is not None:
+            yield "I5", f"the {name} is no number with a nonce"
+    numbers = [*counted.values(), seen.fences + 1]
+    if sorted(set(numbers)) != numbers:
+        yield "I5", f"out of order: {counted}, and the shard's counter is at {seen.fences}"
+
+
+def _summary_rules(seen: Stored, first_seq: int, summaries: list[Summary]) -> Found:
+    bounds = [bound for summary in summaries for bound in (summary.first_seq - 1, summary.last_seq)]
+    ranges = [(summary.first_seq, summary.last_seq) for summary in summaries]
+    if bounds != sorted(bounds) or any(first > last or last >= first_seq for first, last in ranges):
+        yield "I6", f"summaries of {ranges} before a window from {first_seq}"
+    if seen.text("with_originals") and seen.originals_count >= first_seq:
+        yield "I6", f"{seen.originals_count} originals before a window from {first_seq}"
+    names = {replies.SUMMARY + str(summary.first_seq).encode() for summary in summaries}
+    epoch = seen.text("epoch")
+    foreign = [summary.first_seq for summary in summaries if not summary.id.startswith(f"{epoch}:")]
+    if foreign or len(summaries) != seen.number("summaries_count") or not names <= set(seen.fields):
+        yield "I7", f"{len(summaries)} summaries, noted are {seen.number('summaries_count')}, of other epochs {foreign}"
+
+
+def _place_rules(seen: Stored, counters: Counters) -> Found:
+    times = {seen.state_expires_ms} | ({seen.messages_expire_ms} if seen.elements else set())
+    if times != {counters.expires_ms}:
+        yield "I8", f"the keys expire at {sorted(times)}, noted is {counters.expires_ms}"
+    if seen.places["active"] != counters.active_ms:
+        yield "I12", f"listed as active at {seen.places['active']}, noted is {counters.active_ms}"
+    if (seen.places["evictions"] is not None) != (counters.evicting is not None):
+        yield "I12", "on the eviction queue and not noted so, or the other way round"

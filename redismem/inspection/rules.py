@@ -1,0 +1,156 @@
+"""What the doctor makes of what it sees: one function a question, from facts to a verdict. No I/O and no words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from statistics import median
+from typing import Any
+
+
+class Verdict(StrEnum):
+    """How good it is; `n/a`: the question does not apply to this store."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+    NOT_HERE = "n/a"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The answer to one question: the case that was found, and the numbers and names that belong to it."""
+
+    name: str
+    verdict: Verdict
+    case: str
+    seen: Mapping[str, Any] = field(default_factory=dict)
+
+
+OK, WARN, FAIL, NOT_HERE = Verdict
+
+Facts = Mapping[str, str]
+"""Names and values of INFO and CONFIG GET; what the server does not tell is not there."""
+
+OLDEST = (7, 0)
+SLOW_MS = 10
+# The first patch of each line with the fixes of October 2025: CVE-2025-49844 (code execution from Lua), -46817, -46818,
+# -46819. https://github.com/redis/docker-library-redis/pull/478, https://github.com/valkey-io/valkey/releases
+_LUA_FIXED = {
+    "redis": {(6, 2): 20, (7, 2): 11, (7, 4): 6, (8, 0): 4, (8, 2): 2},
+    "valkey": {(7, 2): 11, (8, 0): 6, (8, 1): 4},
+}
+
+
+def version(info: Facts) -> Finding:
+    """Whether the server is new enough, and whether it has the fixes of its Lua."""
+    make = "valkey" if "valkey_version" in info else "redis"
+    text = info.get(f"{make}_version", "")
+    numbers = [int(part) if part.isdigit() else 0 for part in (*text.split("."), "0", "0")][:3]
+    line, patch = (numbers[0], numbers[1]), numbers[2]
+    seen = {"make": make, "version": text}
+    if line < OLDEST:
+        return Finding("version", FAIL, "too_old", seen)
+    fixed = _LUA_FIXED[make]
+    if line > max(fixed) or patch >= fixed.get(line, patch + 1):
+        return Finding("version", OK, "fixed", seen)
+    wanted = f"{line[0]}.{line[1]}.{fixed[line]}" if line in fixed else None
+    return Finding("version", WARN, "lua_not_fixed", seen | {"wanted": wanted})
+
+
+def persistence(info: Facts, config: Facts) -> Finding:
+    """Whether what is acknowledged survives a restart."""
+    for name in ("aof_last_write_status", "rdb_last_bgsave_status"):
+        if info.get(name, "ok") != "ok":
+            return Finding("persistence", FAIL, "cannot_save", {"field": name, "status": info[name]})
+    if info.get("aof_enabled") != "1":
+        replicas = int(info.get("connected_slaves", 0))
+        return Finding("persistence", FAIL if replicas else WARN, "aof_off", {"replicas_count": replicas})
+    fsync = config.get("appendfsync")
+    if fsync == "no":
+        return Finding("persistence", WARN, "fsync_no")
+    return Finding("persistence", OK, "aof_on", {"appendfsync": fsync})
+
+
+def memory(info: Facts) -> Finding:
+    """Whether the server drops keys by itself, and whether there is room."""
+    used, limit = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
+    policy = info.get("maxmemory_policy", "unknown")
+    seen = {"used_bytes": used, "limit_bytes": limit, "policy": policy}
+    if policy != "noeviction":
+        return Finding("memory", FAIL if limit else WARN, "evicts", seen)
+    if not limit:
+        return Finding("memory", WARN, "no_limit", seen)
+    if used >= 0.8 * limit:
+        return Finding("memory", FAIL if used >= limit else WARN, "nearly_full", seen)
+    return Finding("memory", OK, "room", seen)
+
+
+def replication(info: Facts, config: Facts) -> Finding:
+    """Whether this is the primary, and whether one that is cut off stops taking writes."""
+    role, replicas = info.get("role", "unknown"), int(info.get("connected_slaves", 0))
+    if role == "slave":
+        return Finding("replication", FAIL, "is_replica")
+    seen = {"replicas_count": replicas}
+    if replicas and config.get("min-replicas-to-write") == "0":
+        return Finding("replication", WARN, "writes_alone", seen)
+    return Finding("replication", OK, "primary", seen)
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """When a session's keys expire (-1: never, -2: not there), and how long its state says its window is."""
+
+    session_id: str
+    state_ms: int
+    messages_ms: int
+    window_count: int
+
+    @property
+    def gone(self) -> bool:
+        """Whether it expired since it was listed."""
+        return self.state_ms == self.messages_ms == -2
+
+    @property
+    def wrong(self) -> str:
+        """What should not be: torn, never_expires, apart; "" if all is well."""
+        if self.gone:
+            return ""
+        if self.state_ms == -2 or (self.messages_ms == -2 and self.window_count > 0):
+            return "torn"
+        if -1 in (self.state_ms, self.messages_ms):
+            return "never_expires"
+        return "" if self.messages_ms in (self.state_ms, -2) else "apart"
+
+
+def expiry(sample: Sequence[Sampled]) -> Finding:
+    """Whether the keys of a session expire together."""
+    wrong = [each for each in sample if each.wrong]
+    seen: dict[str, Any] = {"sessions_count": len(sample), "expired_count": sum(each.gone for each in sample)}
+    if wrong:
+        seen |= {"wrong_count": len(wrong), "session_id": wrong[0].session_id, "wrong": wrong[0].wrong}
+        return Finding("expiry", FAIL, "wrong", seen)
+    return Finding("expiry", OK, "together" if sample else "no_sessions", seen)
+
+
+def clock(difference_ms: float, trip_ms: float) -> Finding:
+    """`difference_ms`: the server's clock minus the one here."""
+    seen = {"difference_ms": difference_ms, "trip_ms": trip_ms}
+    if abs(difference_ms) - trip_ms < 1_000:
+        return Finding("clock", OK, "near", seen)
+    return Finding("clock", WARN, "apart", seen)
+
+
+def shards(recorded: int | None, set_to: int) -> Finding:
+    """Whether the namespace has as many shards as the settings say."""
+    seen = {"recorded": recorded, "set_to": set_to}
+    if recorded is None:
+        return Finding("shards", OK, "not_recorded", seen)
+    return Finding("shards", OK, "same", seen) if recorded == set_to else Finding("shards", FAIL, "other", seen)
+
+
+def latency(pings_ms: Sequence[float]) -> Finding:
+    """Whether the server is near."""
+    seen = {"median_ms": median(pings_ms), "slowest_ms": max(pings_ms), "pings_count": len(pings_ms)}
+    return Finding("latency", OK, "near", seen) if median(pings_ms) < SLOW_MS else Finding("latency", WARN, "far", seen)

@@ -1,0 +1,86 @@
+"""Sessions as an operator sees them: a page of them with their numbers, and one of them whole. Never writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from redismem.context import Context, SessionEntry, SessionInfo
+from redismem.errors import CorruptSession, SessionNotFound
+from redismem.protocol import namespace_calls, replies
+from redismem.protocol.call import Call, independent
+from redismem.protocol.keys import Keys
+from redismem.store.store import Store
+
+Info = SessionInfo | str
+"""The numbers of a session, or why there are none: `gone`, `unreadable`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A page of the live sessions, the last active first."""
+
+    entries: Sequence[SessionEntry]
+    infos: Sequence[Info]
+    cursor: str | None
+    count: int
+    """Live sessions in all."""
+    now_ms: int
+
+
+async def list_sessions(store: Store, limit: int, cursor: str | None = None) -> Listing:
+    """Raises ValueError for a cursor that no page gave, StoreUnavailable."""
+    now_ms = await store.server_time_ms()
+    since_ms = now_ms - store.settings.timeout_ms
+    page = await store.run(namespace_calls.page(store.keys, limit, cursor, since_ms))
+    count = await store.run(namespace_calls.count(store.keys, since_ms))
+    infos = await infos_of(store, page.sessions)
+    return Listing(page.sessions, infos, page.cursor, count, now_ms)
+
+
+async def infos_of(store: Store, entries: Sequence[SessionEntry]) -> list[Info]:
+    """The numbers of each session, in one round trip. Raises StoreUnavailable."""
+    return await store.run(_infos(store.keys, entries))
+
+
+def _infos(keys: Keys, entries: Sequence[SessionEntry]) -> Call[list[Info]]:
+    def decode(*answers: Any) -> list[Info]:
+        return [_info(entry.session_id, answer) for entry, answer in zip(entries, answers, strict=True)]
+
+    return independent(tuple(("HGETALL", keys.session(entry.session_id).state) for entry in entries), decode)
+
+
+def _info(session_id: str, answer: Any) -> Info:
+    try:
+        return replies.info(session_id, replies.fields(answer)) or "gone"
+    except CorruptSession:
+        return "unreadable"
+
+
+def numbers_of(info: Info) -> dict[str, Any]:
+    """The numbers of a session as JSON values, beside its id and its activity."""
+    if isinstance(info, str):
+        return {"state": info}
+    return {"state": "live"} | {
+        name: value for name, value in asdict(info).items() if name not in ("session_id", "active_ms")
+    }
+
+
+async def look(store: Store, session_id: str, limit: int | None = None) -> tuple[SessionInfo, Context]:
+    """A session and its context, or its newest `limit` messages; an unreadable one is not put into quarantine.
+
+    Raises SessionNotFound, CorruptSession, StoreUnavailable.
+    """
+    calls = store.session_calls(session_id)
+    info = await store.run(calls.info())
+    if info is None:
+        raise SessionNotFound(f"there is no such session in namespace {store.keys.namespace}", session_id)
+    return info, await store.run(calls.read(limit))
+
+
+async def keys_left(store: Store, session_id: str) -> int:
+    """How many of a session's keys exist. Raises StoreUnavailable."""
+    keys = store.keys.session(session_id)
+    commands = tuple(("EXISTS", key) for key in (keys.messages, keys.state, keys.originals))
+    return await store.run(Call(session_id, commands, lambda *found: sum(map(int, found))))

@@ -1,0 +1,51 @@
+"""Counting the round trips of a store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from redismem.protocol import namespace_calls, scripts
+from redismem.protocol.call import Call, Command
+from redismem.protocol.scripts import Script
+from redismem.store.store import Store
+from redismem.transport.base import Transport
+
+
+class CountingTransport:
+    """Counts every time something is sent and an answer awaited."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+        self.repeats = inner.repeats
+        self.trips = 0
+
+    async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:
+        self.trips += 1
+        return await self._inner.run(commands, timeout_s, script)
+
+    async def run_independent(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+        self.trips += 1
+        return await self._inner.run_independent(commands, timeout_s)
+
+    async def sleep(self, seconds: float) -> None:
+        await self._inner.sleep(seconds)
+
+    async def aclose(self) -> None:
+        """Closes nothing: the connections are the other store's."""
+
+
+def counted(store: Store) -> tuple[Store, CountingTransport]:
+    """The same store over the same connections, and its counter."""
+    transport = CountingTransport(store.transport)
+    return Store(transport, store.keys.namespace, store.settings), transport
+
+
+async def warm_up(store: Store, connections: int = 1) -> None:
+    """Opens connections and loads the append script, as in a process that has been up for a while.
+
+    Raises StoreUnavailable.
+    """
+    await store.run(Call(None, (("SCRIPT", "LOAD", scripts.load("append").source),), bool))
+    await asyncio.gather(*(store.run(namespace_calls.ping()) for _ in range(connections)))

@@ -1,0 +1,73 @@
+"""One call: commands that travel together, and the meaning of their replies. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Generic, TypeVar
+
+from redismem.protocol.keys import SessionKeys
+from redismem.protocol.scripts import Script
+
+T = TypeVar("T")
+
+_REMEMBERED_COUNT = 4_096
+
+Command = tuple[bytes | str | int, ...]
+
+
+class Fixed(tuple[bytes | str | int, ...]):
+    """A command that is the same one at every turn of a session, so that its packed bytes are worth remembering."""
+
+    __slots__ = ()
+
+
+@dataclass(slots=True)
+class Call(Generic[T]):
+    """Commands that travel together, as one MULTI/EXEC if there are several, and the meaning of their replies.
+
+    Every call may be sent again: an append carries its token, a removal the epoch it is meant for.
+    """
+
+    session_id: str | None
+    commands: tuple[Command, ...]
+    decode: Callable[..., T]
+    script: Script | None = None
+    resent: Callable[[tuple[Command, ...]], tuple[Command, ...]] | None = None
+    """How the commands read when they are sent again; None: the same."""
+    is_independent: bool = False
+    """The commands have nothing to do with each other: no transaction, and each goes to the node of its key."""
+
+    def again(self) -> Call[T]:
+        """The same call, for a server that may have run it already."""
+        if self.resent is None:
+            return self
+        return replace(self, commands=self.resent(self.commands), resent=None)
+
+    def finish(self, answers: Sequence[Any]) -> T:
+        """The value. Raises the first ServerError or ConnectionLost among the answers, and what the decoding raises."""
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
+        return self.decode(*answers)
+
+
+def evalsha(script: Script, keys: Sequence[bytes], arguments: Sequence[bytes | str | int]) -> Command:
+    """The command that runs a script."""
+    return ("EVALSHA", script.sha, len(keys), *keys, *arguments)
+
+
+def independent(commands: tuple[Command, ...], decode: Callable[..., T]) -> Call[T]:
+    """A call of commands that have nothing to do with each other, such as the same one for each shard."""
+    return Call(None, commands, decode, is_independent=True)
+
+
+def context_reads(keys: SessionKeys) -> tuple[Command, Command]:
+    """The commands that read a session's state and its whole window."""
+    return _context_reads(keys.state, keys.messages)
+
+
+@lru_cache(maxsize=_REMEMBERED_COUNT)
+def _context_reads(state: bytes, messages: bytes) -> tuple[Command, Command]:
+    return Fixed(("HGETALL", state)), Fixed(("LRANGE", messages, 0, -1))

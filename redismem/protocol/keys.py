@@ -1,0 +1,104 @@
+"""Names: namespaces, shards, and every Redis key there is."""
+
+from __future__ import annotations
+
+import binascii
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from redismem.errors import InvalidSessionId
+
+_SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}", re.ASCII)
+_NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+_REMEMBERED_COUNT = 4_096
+
+SHARD_KEYS = ("active", "overdue", "leased", "dead", "evictions", "fences")
+
+
+@dataclass(frozen=True, slots=True)
+class ShardKeys:
+    """The keys that all sessions of one shard share."""
+
+    active: bytes
+    overdue: bytes
+    leased: bytes
+    dead: bytes
+    evictions: bytes
+    fences: bytes
+
+    @property
+    def indexes(self) -> tuple[bytes, bytes, bytes, bytes, bytes]:
+        """Those that name sessions, in the order in which the scripts take them."""
+        return self.active, self.overdue, self.leased, self.dead, self.evictions
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKeys:
+    """The keys of one session, and those of its shard: all with one hash tag, so one script may touch them all."""
+
+    session_id: str
+    session: bytes
+    messages: bytes
+    state: bytes
+    originals: bytes
+    corrupt: bytes
+    shard: ShardKeys
+    appends: tuple[bytes, ...]
+    """The keys of an append, in the order in which its script takes them."""
+
+
+def _matches(pattern: re.Pattern[str], text: object) -> bool:
+    return isinstance(text, str) and pattern.fullmatch(text) is not None
+
+
+class Keys:
+    """Where the sessions of a namespace live.
+
+    A session's shard is CRC-16/XMODEM (Redis Cluster's own hash) of its id, modulo the number of shards. The tag
+    `{namespace:shard}` stands in front of the session id, so that nothing in an id can move it to another slot.
+    """
+
+    __slots__ = ("_session", "_shards", "namespace", "record", "shard_count")
+
+    def __init__(self, namespace: str, shard_count: int) -> None:
+        if not _matches(_NAMESPACE, namespace):
+            raise InvalidSessionId("a namespace is 1 to 64 of [A-Za-z0-9._-], the first one alphanumeric")
+        self.namespace = namespace
+        self.shard_count = shard_count
+        self.record = f"rm:{{{namespace}}}:namespace".encode()
+        # A handle is made for every turn: the names of the sessions used last need not be put together again.
+        self._session = lru_cache(maxsize=_REMEMBERED_COUNT)(self._session_keys)
+        self._shards = tuple(
+            ShardKeys(*(f"{self._tag(shard)}:{name}".encode() for name in SHARD_KEYS)) for shard in range(shard_count)
+        )
+
+    def _tag(self, shard: int) -> str:
+        return f"rm:{{{self.namespace}:{shard:02d}}}"
+
+    def shard_of(self, session_id: str) -> int:
+        return binascii.crc_hqx(session_id.encode(), 0) % self.shard_count
+
+    def shards(self) -> tuple[ShardKeys, ...]:
+        return self._shards
+
+    def session(self, session_id: str) -> SessionKeys:
+        """The keys of a session. Raises InvalidSessionId."""
+        return self._session(session_id if isinstance(session_id, str) else "")
+
+    def _session_keys(self, session_id: str) -> SessionKeys:
+        if not _matches(_SESSION_ID, session_id):
+            raise InvalidSessionId("a session id is 1 to 128 of [A-Za-z0-9._:@-], the first one alphanumeric")
+        number = self.shard_of(session_id)
+        tag, shard = self._tag(number), self._shards[number]
+        messages, state = f"{tag}:messages:{session_id}".encode(), f"{tag}:state:{session_id}".encode()
+        return SessionKeys(
+            session_id=session_id,
+            session=session_id.encode(),
+            messages=messages,
+            state=state,
+            originals=f"{tag}:originals:{session_id}".encode(),
+            corrupt=f"{tag}:corrupt:{session_id}".encode(),
+            shard=shard,
+            appends=(messages, state, *shard.indexes, shard.fences),
+        )

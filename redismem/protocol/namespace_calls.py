@@ -1,0 +1,126 @@
+"""Calls about a namespace as a whole: its number of shards, and its sessions, one command a shard. No I/O."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import heapq
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from redismem.context import SessionEntry, SessionPage
+from redismem.errors import UnsupportedFormat, WrongShards
+from redismem.protocol.call import Call, independent
+from redismem.protocol.keys import Keys
+from redismem.protocol.layout import LAYOUT_VERSION
+
+_LIMIT = 10_000
+_FOREIGN_CURSOR = "this cursor was not given by sessions()"
+
+
+def ping() -> Call[bool]:
+    return Call(None, (("PING",),), bool)
+
+
+def recorded(keys: Keys) -> Call[bool]:
+    """Whether the namespace is recorded. Raises WrongShards, UnsupportedFormat if it is laid out in another way."""
+
+    def decode(answer: Any) -> bool:
+        layout, shards = answer
+        if layout is not None and int(layout) != LAYOUT_VERSION:
+            raise UnsupportedFormat(
+                f"namespace {keys.namespace} has layout version {int(layout)}, this release knows {LAYOUT_VERSION}: "
+                "see docs/layout.md"
+            )
+        if shards is not None and int(shards) != keys.shard_count:
+            raise WrongShards(
+                f"namespace {keys.namespace} has {int(shards)} shards, the settings say {keys.shard_count}: "
+                f"set shards={int(shards)}"
+            )
+        return shards is not None and layout is not None
+
+    return Call(None, (("HMGET", keys.record, "layout", "shards"),), decode)
+
+
+def record(keys: Keys) -> Call[bool]:
+    """Records layout and number of shards for the first caller; then as `recorded`."""
+    looked = recorded(keys)
+    commands = (
+        ("HSETNX", keys.record, "layout", LAYOUT_VERSION),
+        ("HSETNX", keys.record, "shards", keys.shard_count),
+        *looked.commands,
+    )
+    return Call(None, commands, lambda *answers: looked.decode(answers[-1]))
+
+
+def recorded_shards(keys: Keys) -> Call[int | None]:
+    """The number of shards that is recorded; None if none is."""
+    return Call(None, (("HGET", keys.record, "shards"),), lambda answer: None if answer is None else int(answer))
+
+
+def server_time_ms() -> Call[int]:
+    return Call(None, (("TIME",),), lambda time: int(time[0]) * 1000 + int(time[1]) // 1000)
+
+
+def count(keys: Keys, since_ms: int) -> Call[int]:
+    """Sessions active after `since_ms`."""
+    commands = tuple(("ZCOUNT", shard.active, f"({since_ms}", "+inf") for shard in keys.shards())
+    return independent(commands, lambda *counts: sum(counts))
+
+
+def page(keys: Keys, limit: int, cursor: str | None, since_ms: int) -> Call[SessionPage]:
+    """The sessions active after `since_ms` and behind the cursor, by (last activity, id) downward.
+
+    The cursor is the last session given and how many were given with its very millisecond: so many a shard may have to
+    skip. Raises ValueError for a cursor that is none, or a limit out of range.
+    """
+    if not 1 <= limit <= _LIMIT:
+        raise ValueError(f"a page has 1 to {_LIMIT} sessions, not {limit}")
+    after_ms, after_id, ties = (None, "", 0) if cursor is None else _opened(cursor)
+    newest = "+inf" if after_ms is None else after_ms
+    commands = tuple(
+        ("ZREVRANGEBYSCORE", shard.active, newest, f"({since_ms}", "WITHSCORES", "LIMIT", 0, limit + 1 + ties)
+        for shard in keys.shards()
+    )
+
+    def decode(*answers: Any) -> SessionPage:
+        found = (
+            entry
+            for answer in answers
+            for entry in entries(answer)
+            if after_ms is None or (entry.active_ms, entry.session_id) < (after_ms, after_id)
+        )
+        merged = heapq.nlargest(limit + 1, found, key=lambda entry: (entry.active_ms, entry.session_id))
+        sessions = merged[:limit]
+        if len(merged) <= limit:
+            return SessionPage(sessions, None)
+        last = sessions[-1]
+        same = sum(entry.active_ms == last.active_ms for entry in sessions)
+        return SessionPage(sessions, _sealed(last, same + (ties if last.active_ms == after_ms else 0)))
+
+    return independent(commands, decode)
+
+
+def entries(answer: Any) -> Iterator[SessionEntry]:
+    """Of ZREVRANGEBYSCORE WITHSCORES: pairs with RESP3, a flat list with RESP2."""
+    flat = (
+        answer if not answer or not isinstance(answer[0], list | tuple) else [item for pair in answer for item in pair]
+    )
+    values = iter(flat)
+    for member, score in zip(values, values, strict=True):
+        yield SessionEntry(member.decode(), int(float(score)))
+
+
+def _sealed(last: SessionEntry, ties: int) -> str:
+    return base64.urlsafe_b64encode(json.dumps([last.active_ms, last.session_id, ties]).encode()).decode()
+
+
+def _opened(cursor: str) -> tuple[int, str, int]:
+    try:
+        after_ms, after_id, ties = json.loads(base64.urlsafe_b64decode(cursor.encode()))
+    except (binascii.Error, ValueError, TypeError) as cause:
+        raise ValueError(_FOREIGN_CURSOR) from cause
+    if [type(part) for part in (after_ms, after_id, ties)] != [int, str, int] or abs(after_ms) > 1 << 53 or ties < 0:
+        raise ValueError(_FOREIGN_CURSOR)
+    return after_ms, after_id, ties

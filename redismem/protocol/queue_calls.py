@@ -1,0 +1,251 @@
+"""Calls of the workers: what is due, claim, extend, commit, release; choose, hold, evict; sweep. No I/O.
+
+The protocol, and what each check is for, stands in the scripts' headers. Leases decide only who works; the fence,
+checked where something is written, decides what counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from redismem.context import Context, SessionEntry, Summary
+from redismem.messages import Message
+from redismem.protocol import replies, scripts
+from redismem.protocol.call import Call, context_reads, evalsha, independent
+from redismem.protocol.ids import nonce
+from redismem.protocol.keys import Keys, SessionKeys, ShardKeys
+from redismem.protocol.namespace_calls import entries
+from redismem.settings import Settings
+
+QUEUES = ("overdue", "leased", "dead", "evictions")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A claimed session: its fence, the attempts with this one, the server's time, and the session as it was then."""
+
+    fence: str
+    attempts: int
+    now_ms: int
+    context: Context
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """Entries of one queue, and since when (or until when, of a lease) the first one waits, in milliseconds."""
+
+    count: int
+    first_ms: int | None
+
+
+def due(shards: Sequence[ShardKeys], now_ms: int, limit: int) -> Call[list[str]]:
+    """Sessions overdue now, and those whose lease ran out; `limit` of each a shard."""
+    commands = tuple(
+        ("ZRANGEBYSCORE", queue, "-inf", now_ms, "LIMIT", 0, limit)
+        for shard in shards
+        for queue in (shard.overdue, shard.leased)
+    )
+    return independent(commands, lambda *answers: [session.decode() for answer in answers for session in answer])
+
+
+def due_evictions(shards: Sequence[ShardKeys], now_ms: int, limit: int) -> Call[list[str]]:
+    """Sessions to evict now, `limit` a shard."""
+    commands = tuple(("ZRANGEBYSCORE", shard.evictions, "-inf", now_ms, "LIMIT", 0, limit) for shard in shards)
+    return independent(commands, lambda *answers: [session.decode() for answer in answers for session in answer])
+
+
+def depths(keys: Keys) -> Call[list[dict[str, Depth]]]:
+    """Of every shard: queue → Depth. Counts the active index too."""
+    names = ("active", *QUEUES)
+    commands = tuple(
+        command
+        for shard in keys.shards()
+        for name in names
+        for command in (
+            ("ZCARD", getattr(shard, name)),
+            ("ZRANGE", getattr(shard, name), 0, 0, "WITHSCORES"),
+        )
+    )
+
+    def decode(*answers: Any) -> list[dict[str, Depth]]:
+        pairs = iter(answers)
+        found = [Depth(count, _first_ms(first)) for count, first in zip(pairs, pairs, strict=True)]
+        return [dict(zip(names, found[at : at + len(names)], strict=True)) for at in range(0, len(found), len(names))]
+
+    return independent(commands, decode)
+
+
+def _first_ms(answer: Any) -> int | None:
+    return next((entry.active_ms for entry in entries(answer)), None)
+
+
+def members(keys: Keys, queue: str, limit: int) -> Call[list[SessionEntry]]:
+    """The first `limit` of a queue in every shard, with their times."""
+    commands = tuple(("ZRANGE", getattr(shard, queue), 0, limit - 1, "WITHSCORES") for shard in keys.shards())
+    return independent(commands, lambda *answers: [entry for answer in answers for entry in entries(answer)])
+
+
+def counts(keys: Keys) -> Call[list[int]]:
+    """Sessions of every shard."""
+    commands = tuple(("ZCARD", shard.active) for shard in keys.shards())
+    return independent(commands, lambda *answers: list(answers))
+
+
+def oldest(keys: Keys, limit: int, below_ms: int | None = None) -> Call[list[list[SessionEntry]]]:
+    """The least recently active `limit` of every shard, of those last active before `below_ms`."""
+    stop = "+inf" if below_ms is None else f"({below_ms}"
+    commands = tuple(
+        ("ZRANGEBYSCORE", shard.active, "-inf", stop, "WITHSCORES", "LIMIT", 0, limit) for shard in keys.shards()
+    )
+    return independent(commands, lambda *answers: [list(entries(answer)) for answer in answers])
+
+
+def choose(shard: ShardKeys, chosen: Sequence[tuple[SessionKeys, int]], reason: str, now_ms: int | None) -> Call[int]:
+    """Puts these sessions of one shard, with their activity as seen, on the eviction queue."""
+    script = scripts.load("choose")
+    arguments: list[bytes | str | int] = [_time(now_ms), reason]
+    for keys, active_ms in chosen:
+        arguments += [keys.session, active_ms]
+    command = evalsha(script, (*shard.indexes, *(keys.state for keys, _ in chosen)), arguments)
+    return Call(None, (command,), int, script)
+
+
+def scan(shard: ShardKeys, cursor: int, limit: int) -> Call[tuple[int, list[str]]]:
+    """The next cursor (0: all seen) and about `limit` sessions of the active index, and those first in the queues."""
+    queued = (shard.overdue, shard.leased, shard.dead, shard.evictions)
+    commands = (
+        ("ZSCAN", shard.active, cursor, "COUNT", limit),
+        *(("ZRANGE", queue, 0, limit - 1) for queue in queued),
+    )
+
+    def decode(scanned: Any, *firsts: Any) -> tuple[int, list[str]]:
+        next_cursor, found = scanned
+        names = [entry.session_id for entry in entries(found)]
+        names += [session.decode() for first in firsts for session in first]
+        return int(next_cursor), sorted(set(names))
+
+    return Call(None, commands, decode)
+
+
+def sweep(shard: ShardKeys, swept: Sequence[SessionKeys], now_ms: int | None) -> Call[tuple[int, int]]:
+    """Looks after these sessions of one shard: (entries removed, sessions mended)."""
+    script = scripts.load("sweep")
+    arguments = (_time(now_ms), *(keys.session for keys in swept))
+    command = evalsha(script, (*shard.indexes, *(keys.state for keys in swept)), arguments)
+    return Call(None, (command,), lambda reply: (reply[0], reply[1]), script)
+
+
+def _time(now_ms: int | None) -> bytes | int:
+    return b"" if now_ms is None else now_ms
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCalls:
+    """The calls about one session that workers make."""
+
+    keys: SessionKeys
+    settings: Settings
+
+    def _call(self, name: str, keys: Sequence[bytes], arguments: Sequence[bytes | str | int], decode: Any) -> Call[Any]:
+        script = scripts.load(name)
+        return Call(self.keys.session_id, (evalsha(script, keys, arguments),), decode, script)
+
+    def claim(self, now_ms: int | None = None, *, reads: bool = True) -> Call[Job | str]:
+        """The job, or why there is none: none, notdue, leased, gone, noop, dead. Raises CorruptSession.
+
+        Without `reads` the job's context is empty, and the claim is no transaction.
+        """
+        keys, settings, shard = self.keys, self.settings, self.keys.shard
+        script = scripts.load("claim")
+        command = evalsha(
+            script,
+            (keys.messages, keys.state, shard.overdue, shard.leased, shard.dead, shard.fences),
+            (
+                keys.session,
+                _time(now_ms),
+                nonce(),
+                int(settings.lease_s * 1000),
+                settings.overdue_count,
+                settings.overdue_tokens,
+                settings.recent_limit,
+                settings.summaries_limit,
+                settings.max_attempts,
+            ),
+        )
+
+        def decode(reply: Any, stored: Any = (), elements: Any = ()) -> Job | str:
+            outcome, fence, attempts, claimed_ms = reply
+            if outcome != b"job":
+                return str(outcome.decode())
+            context = replies.context(keys.session_id, settings.recent_limit, replies.fields(stored), elements)
+            return Job(fence.decode(), attempts, claimed_ms, context)
+
+        return Call(keys.session_id, (command, *context_reads(keys)) if reads else (command,), decode, script)
+
+    def extend(self, fence: str, now_ms: int | None = None) -> Call[bool]:
+        """False: the lease is another's, or gone."""
+        keys = self.keys
+        arguments = (keys.session, _time(now_ms), fence, int(self.settings.lease_s * 1000))
+        return self._call("extend", (keys.state, keys.shard.leased), arguments, bool)
+
+    def commit(
+        self,
+        job: Job,
+        covered: Sequence[Message],
+        summary: Summary | None,
+        folded: Sequence[Summary] = (),
+        now_ms: int | None = None,
+    ) -> Call[str]:
+        """ok, already, gone, fenced or stale; but for the first two, nothing has changed."""
+        keys, settings, shard = self.keys, self.settings, self.keys.shard
+        arguments = (
+            keys.session,
+            _time(now_ms),
+            job.fence,
+            job.context.epoch,
+            job.context.first_seq,
+            len(covered),
+            sum(message.tokens for message in covered),
+            settings.overdue_count,
+            settings.overdue_tokens,
+            settings.recent_limit,
+            settings.summaries_limit,
+            int(settings.originals_timeout_s * 1000) if settings.keep_originals else 0,
+            b"" if summary is None else _field(summary),
+            b"" if summary is None else summary.encode(),
+            *(_field(old) for old in folded),
+        )
+        keys_in_order = (keys.messages, keys.state, keys.originals, shard.overdue, shard.leased)
+        return self._call("commit", keys_in_order, arguments, bytes.decode)
+
+    def release(self, fence: str, backoff_ms: int, *, counts: bool, dead: bool, now_ms: int | None = None) -> Call[str]:
+        """ok, dead or fenced."""
+        keys, shard = self.keys, self.keys.shard
+        max_attempts = 0 if dead else self.settings.max_attempts
+        arguments = (keys.session, _time(now_ms), fence, backoff_ms, int(counts), max_attempts)
+        return self._call("release", (keys.state, shard.overdue, shard.leased, shard.dead), arguments, bytes.decode)
+
+    def requeue(self, *, again: bool, now_ms: int | None = None) -> Call[bool]:
+        """Off the dead list; `again`: onto the overdue one. False: it was not on the list."""
+        keys, shard = self.keys, self.keys.shard
+        arguments = (keys.session, _time(now_ms), int(again))
+        return self._call("requeue", (keys.state, shard.overdue, shard.dead), arguments, bool)
+
+    def hold(self, now_ms: int | None = None) -> Call[bool]:
+        """True: this worker may evict the session."""
+        keys = self.keys
+        arguments = (keys.session, _time(now_ms), int(self.settings.lease_s * 1000))
+        return self._call("hold", (keys.state, keys.shard.evictions), arguments, bool)
+
+    def evict(self, epoch: str, message_count: int) -> Call[bool]:
+        """False: touched since."""
+        keys = self.keys
+        arguments = (keys.session, epoch, message_count)
+        keys_in_order = (keys.messages, keys.state, keys.originals, *keys.shard.indexes)
+        return self._call("evict", keys_in_order, arguments, bool)
+
+
+def _field(summary: Summary) -> bytes:
+    return replies.SUMMARY + str(summary.first_seq).encode()

@@ -1,0 +1,271 @@
+"""What each operation on a session says to Redis, and what it makes of the answer. No I/O.
+
+Both memories, async and blocking, send these calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar, Unpack
+
+from redismem.context import Context, Receipt, SessionInfo, State
+from redismem.errors import InvalidMessage, InvalidState, TooLarge
+from redismem.messages import Message, TokenCounter, encode_message
+from redismem.protocol import replies, scripts
+from redismem.protocol.call import Call, Command, context_reads, evalsha
+from redismem.protocol.ids import append_token, nonce
+from redismem.protocol.keys import SessionKeys
+from redismem.protocol.state_changes import NO_CHANGE, Change, StateChanges, change
+from redismem.settings import Settings
+from redismem.values import Undecodable
+from redismem.window import cut_before
+
+T = TypeVar("T")
+
+_MOST = 1 << 53
+_REQUEST = 13  # its place in the command of an append
+
+
+class AppendOptions(StateChanges, total=False):
+    """What an append takes beside its messages: changes of the state, and these.
+
+    `id` names the append: given again, nothing is written and the first receipt comes back with `duplicate=True`, for
+    the session's last 16 appends. `expect`: the last seq the caller has seen (0: no session). `now_ms`: the time in
+    milliseconds, instead of the server's.
+    """
+
+    id: str | None
+    expect: int | None
+    now_ms: int | None
+
+
+def append_limits(settings: Settings) -> bytes:
+    """What every append of a memory tells its script: six numbers in one argument, as each argument costs time."""
+    numbers = (settings.recent_limit, settings.max_window_count, settings.max_params_count)
+    tokens = settings.overdue_tokens or "-"
+    return " ".join(map(str, (settings.timeout_ms, settings.overdue_count, tokens, *numbers))).encode()
+
+
+def _resent(commands: tuple[Command, ...]) -> tuple[Command, ...]:
+    """An append that had no id, for a server that may have it already."""
+    command, *reads = commands
+    return ((*command[:_REQUEST], f"2{str(command[_REQUEST])[1:]}", *command[_REQUEST + 1 :]), *reads)
+
+
+@dataclass(slots=True)
+class SessionCalls:
+    """The calls of one session. `limits` are the settings' `append_limits`, made once a memory."""
+
+    keys: SessionKeys
+    settings: Settings
+    count_tokens: TokenCounter | None = None
+    limits: bytes | None = None
+
+    def append(self, messages: Sequence[Message | dict[str, Any]], **options: Unpack[AppendOptions]) -> Call[Receipt]:
+        """Raises InvalidMessage, InvalidState, TooLarge."""
+        command = self._append(messages, **options)
+        decode = partial(replies.receipt, self.keys.session_id, len(messages))
+        return self._once((command,), decode, options.get("id"))
+
+    def append_and_read(
+        self, messages: Sequence[Message | dict[str, Any]], **options: Unpack[AppendOptions]
+    ) -> Call[Context]:
+        """The append, and the reads of a context behind it in one transaction. Raises as `append` does."""
+        command, keys = self._append(messages, **options), self.keys
+        decode = partial(replies.appended, keys.session_id, len(messages), self.settings.recent_limit)
+        return self._once((command, *context_reads(keys)), decode, options.get("id"))
+
+    def _once(self, commands: tuple[Command, ...], decode: Callable[..., T], id: str | None) -> Call[T]:
+        resent = _resent if id is None else None
+        return Call(self.keys.session_id, commands, decode, scripts.load("append"), resent)
+
+    def update(self, now_ms: int | None = None, **changes: Unpack[StateChanges]) -> Call[None]:
+        """The state alone. Sent again it sets the same values again, so it needs no token."""
+        command = self._command((), now_ms=now_ms, **changes)
+        return Call(self.keys.session_id, (command,), lambda _: None, scripts.load("append"))
+
+    def _append(self, messages: Sequence[Message | dict[str, Any]], **options: Unpack[AppendOptions]) -> Command:
+        if not messages:
+            raise InvalidMessage(
+                "an append needs a message; state alone is set by merge() and the like", self.keys.session_id
+            )
+        return self._command(messages, **options)
+
+    def _command(
+        self,
+        messages: Sequence[Message | dict[str, Any]],
+        *,
+        id: str | None = None,
+        expect: int | None = None,
+        now_ms: int | None = None,
+        **changes: Unpack[StateChanges],
+    ) -> Command:
+        keys = self.keys
+        if expect is not None and (type(expect) is not int or expect < 0):
+            raise InvalidMessage("expect is a last seq: an integer, 0 or more", keys.session_id)
+        change = self.change(**changes) if changes else NO_CHANGE
+        elements, tokens = self._elements(messages)
+        expected, now = "-" if expect is None else expect, "-" if now_ms is None else now_ms
+        return (
+            "EVALSHA",
+            scripts.load("append").sha,
+            len(keys.appends),
+            *keys.appends,
+            keys.session,
+            self.limits or append_limits(self.settings),
+            f"{int(id is None)} {len(elements)} {len(change.sets) // 2} {tokens} {expected} {now}",
+            self._token(id),
+            *elements,
+            *change.sets,
+            *change.drops,
+        )
+
+    def change(self, **changes: Unpack[StateChanges]) -> Change:
+        """The fields that these changes set and drop. Raises InvalidState, TooLarge."""
+        try:
+            return change(self.settings, self.keys.session_id, **changes)
+        except InvalidState as refused:
+            raise InvalidState(str(refused), self.keys.session_id) from None
+
+    def _elements(self, messages: Sequence[Message | dict[str, Any]]) -> tuple[list[bytes], int]:
+        """What is stored of the messages, and the tokens of all of them. Raises InvalidMessage, TooLarge."""
+        settings, session_id = self.settings, self.keys.session_id
+        if len(messages) > settings.max_batch_count:
+            raise TooLarge(f"{len(messages)} messages in one append, over {settings.max_batch_count}", session_id)
+        tokens = 0
+        elements: list[bytes] = []
+        for message in messages:
+            try:
+                element, count = encode_message(message, self.count_tokens)
+            except InvalidMessage as refused:
+                raise InvalidMessage(f"message {len(elements) + 1}: {refused}", session_id) from None
+            if len(element) > settings.max_message_bytes:
+                raise TooLarge(
+                    f"message {len(elements) + 1} has {len(element)} bytes, over {settings.max_message_bytes}",
+                    session_id,
+                )
+            elements.append(element)
+            tokens += count
+        return elements, tokens
+
+    def _token(self, id: str | None) -> bytes:
+        try:
+            return append_token(id)
+        except InvalidMessage as refused:
+            raise InvalidMessage(str(refused), self.keys.session_id) from None
+
+    def read(self, limit: int | None = None, *, by_script: bool = False) -> Call[Context]:
+        """The state, and the window or its newest `limit` messages; without regard for tool calls.
+
+        `by_script`: slower, but answered where memory has run out; a transaction is not, by Redis 7.0.
+        """
+        keys, settings = self.keys, self.settings
+
+        def decode(stored: Any, elements: Any) -> Context:
+            return replies.context(keys.session_id, settings.recent_limit, replies.fields(stored), elements, limit)
+
+        # Zero from the end would be all of it.
+        first, last = (1, 0) if limit == 0 else (-min(limit or 0, _MOST), -1)
+        if by_script:
+            script = scripts.load("read")
+            command = evalsha(script, (keys.messages, keys.state), (first, last))
+            return Call(keys.session_id, (command,), lambda reply: decode(*reply), script)
+        if limit is None:
+            return Call(keys.session_id, context_reads(keys), decode)
+        return Call(keys.session_id, (("HGETALL", keys.state), ("LRANGE", keys.messages, first, last)), decode)
+
+    def page(
+        self, limit: int, before_seq: int | None = None, include_originals: bool = False
+    ) -> Call[tuple[str, list[Message]] | None]:
+        """The newest `limit` messages before a seq."""
+        keys = self.keys
+        script = scripts.load("page")
+        command = evalsha(
+            script,
+            (keys.messages, keys.state, keys.originals),
+            (b"" if before_seq is None else before_seq, limit, int(include_originals)),
+        )
+        return Call(keys.session_id, (command,), lambda reply: replies.page(keys.session_id, reply), script)
+
+    def state(self) -> Call[State]:
+        keys = self.keys
+
+        def decode(stored: Any) -> State:
+            found = replies.fields(stored)
+            try:
+                return replies.state(found)
+            except (Undecodable, ValueError) as cause:
+                epoch = found.get(b"epoch", b"").decode("utf-8", "replace")
+                raise replies.corrupt(keys.session_id, cause, epoch) from None
+
+        return Call(keys.session_id, (("HGETALL", keys.state),), decode)
+
+    def info(self) -> Call[SessionInfo | None]:
+        """None where there is no session."""
+        keys = self.keys
+        return Call(
+            keys.session_id,
+            (("HGETALL", keys.state),),
+            lambda stored: replies.info(keys.session_id, replies.fields(stored)),
+        )
+
+    def epoch(self) -> Call[str]:
+        """The epoch, "" where there is no session."""
+        return Call(
+            self.keys.session_id,
+            (("HGET", self.keys.state, "epoch"),),
+            lambda reply: (reply or b"").decode("utf-8", "replace"),
+        )
+
+    def exists(self) -> Call[bool]:
+        return Call(self.keys.session_id, (("HEXISTS", self.keys.state, "counters"),), bool)
+
+    def clear(self, epoch: str) -> Call[bool]:
+        """Everything of the session, if it is still in this epoch."""
+        keys, shard = self.keys, self.keys.shard
+        script = scripts.load("clear")
+        command = evalsha(script, (keys.messages, keys.state, keys.originals, *shard.indexes), (keys.session, epoch))
+        return Call(keys.session_id, (command,), bool, script)
+
+    def window(self) -> Call[tuple[str, list[Message]] | None]:
+        """All messages of the window, with the epoch; a script, so it is answered where memory has run out."""
+        return self.page(_MOST)
+
+    def prune(self, epoch: str, window: Sequence[Message], max_messages: int) -> Call[int] | None:
+        """Drops the oldest of this window: how many, 0 where it has changed since. None: there is nothing to drop."""
+        keys = self.keys
+        script = scripts.load("prune")
+        dropped = window[: cut_before(window, max(0, len(window) - max_messages))]
+        if not dropped:
+            return None
+        tokens = sum(message.tokens for message in dropped)
+        command = evalsha(
+            script,
+            (keys.messages, keys.state, keys.originals),
+            (epoch, dropped[0].seq, len(dropped), tokens, nonce()),
+        )
+        return Call(keys.session_id, (command,), lambda reply: len(dropped) if reply else 0, script)
+
+    def touch(self, now_ms: int | None = None) -> Call[bool]:
+        keys, shard = self.keys, self.keys.shard
+        script = scripts.load("touch")
+        command = evalsha(
+            script,
+            (keys.messages, keys.state, shard.active, shard.evictions),
+            (keys.session, b"" if now_ms is None else now_ms, self.settings.timeout_ms),
+        )
+        return Call(keys.session_id, (command,), bool, script)
+
+    def set_aside(self, epoch: str, now_ms: int) -> Call[int]:
+        """The session that cannot be read to `…:corrupt:<session>:<now_ms>:<what it was>`."""
+        keys, shard = self.keys, self.keys.shard
+        script = scripts.load("set_aside")
+        aside = tuple(b"%s:%d:%s" % (keys.corrupt, now_ms, name) for name in (b"messages", b"state", b"originals"))
+        command = evalsha(
+            script,
+            (keys.messages, keys.state, keys.originals, *aside, *shard.indexes),
+            (keys.session, epoch, self.settings.timeout_ms),
+        )
+        return Call(keys.session_id, (command,), int, script)

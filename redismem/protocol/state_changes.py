@@ -1,0 +1,94 @@
+"""Changes of a conversation's state, as fields and encoded values. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+from redismem.errors import InvalidState, TooLarge
+from redismem.messages import UNSET, Unset
+from redismem.protocol.replies import PARAM
+from redismem.settings import Settings
+from redismem.values import encode_value
+
+_NAME_BYTES = 256
+# Lua takes at most 7,999 values at once.
+_CHANGE_COUNT = 1_000
+
+
+class StateChanges(TypedDict, total=False):
+    """What an append can change beside the messages: as `merge()`, `set_waiting()` and the other setters do."""
+
+    merge: Mapping[str, Any] | None
+    waiting: str | Unset | None
+    last_intent: Any
+    last_result: Any
+    plan: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What to set and drop in the state: fields and encoded values."""
+
+    sets: tuple[bytes, ...] = ()
+    """field, value, field, value …"""
+    drops: tuple[bytes, ...] = ()
+
+
+def change(
+    settings: Settings,
+    session_id: str,
+    *,
+    merge: Mapping[str, Any] | None = None,
+    waiting: Any = UNSET,
+    last_intent: Any = UNSET,
+    last_result: Any = UNSET,
+    plan: Any = UNSET,
+) -> Change:
+    """A change of the state. None (UNSET as a param's value) drops. Raises InvalidState, TooLarge."""
+    if merge is None and waiting is last_intent is last_result is plan is UNSET:
+        return NO_CHANGE
+    sets: list[bytes] = []
+    drops: list[bytes] = []
+
+    def put(field: bytes, value: Any, label: str) -> None:
+        packed = encode_value(value)
+        if len(packed) > settings.max_value_bytes:
+            raise TooLarge(f"{label} has {len(packed)} bytes, over {settings.max_value_bytes}", session_id)
+        sets.extend((field, packed))
+
+    for name, value in _few(merge or {}, session_id).items():
+        field = PARAM + _name(name)
+        if value is UNSET:
+            drops.append(field)
+        else:
+            put(field, value, f"param {name!r}")
+    if waiting is not None and waiting is not UNSET:
+        _name(waiting)
+    others = {"waiting": waiting, "last_intent": last_intent, "last_result": last_result, "plan": plan}
+    for label, value in others.items():
+        if value is None:
+            drops.append(label.encode())
+        elif value is not UNSET:
+            put(label.encode(), value, label)
+    return Change(tuple(sets), tuple(drops))
+
+
+def _few(params: Mapping[str, Any], session_id: str) -> Mapping[str, Any]:
+    if len(params) > _CHANGE_COUNT:
+        raise TooLarge(f"{len(params)} params in one change, over {_CHANGE_COUNT}", session_id)
+    return params
+
+
+def _name(name: Any) -> bytes:
+    """A param's name as bytes. Raises InvalidState."""
+    if not isinstance(name, str) or not name:
+        raise InvalidState(f"a param name is a non-empty string, not a {type(name).__name__}")
+    encoded = name.encode("utf-8", "surrogatepass")
+    if len(encoded) > _NAME_BYTES:
+        raise InvalidState(f"a param name has at most {_NAME_BYTES} bytes, this one {len(encoded)}")
+    return encoded
+
+
+NO_CHANGE = Change()

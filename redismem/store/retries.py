@@ -1,0 +1,65 @@
+"""When to send a call again: full-jitter backoff within one deadline. No I/O, no sleeping; the store does that.
+
+Backoff: https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/ ("full jitter").
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+
+from redismem.errors import TRANSIENT_WORDS, ConnectionLost, ServerError, StoreUnavailable
+from redismem.protocol.replies import refusal
+
+_FIRST_PAUSE_S = 0.01
+_LONGEST_PAUSE_S = 0.5
+_random = random.SystemRandom()
+
+
+class Retries:
+    """The retries of one call."""
+
+    __slots__ = ("_clock", "_deadline", "_reply_timeout_s", "_sent_count", "_session_id")
+
+    def __init__(
+        self,
+        session_id: str | None,
+        deadline_s: float,
+        reply_timeout_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._session_id = session_id
+        self._reply_timeout_s = reply_timeout_s
+        self._clock = clock
+        self._deadline = clock() + deadline_s
+        self._sent_count = 1
+
+    def timeout_s(self) -> float:
+        """Seconds to wait for the next reply."""
+        left_s = self._deadline - self._clock()
+        return self._reply_timeout_s if left_s >= self._reply_timeout_s else max(0.001, left_s)
+
+    def pause_s(self, failure: ServerError | ConnectionLost) -> float:
+        """Seconds to wait before the call is sent again.
+
+        Raises what the failure means if that is of no use: the refusal of a script, or StoreUnavailable.
+        """
+        if isinstance(failure, ServerError):
+            refused = refusal(failure, self._session_id)
+            if refused is not None:
+                raise refused
+            if failure.word not in TRANSIENT_WORDS:
+                raise StoreUnavailable(f"Redis refused the call: {failure.word}", self._session_id, failure.word)
+            reason = failure.word
+        else:
+            reason = failure.reason
+        pause_s = _random.uniform(0, min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**self._sent_count))
+        if self._clock() + pause_s >= self._deadline:
+            raise StoreUnavailable(
+                f"Redis did not take the call in time, sent {self._sent_count} times: {reason}",
+                self._session_id,
+                reason,
+            )
+        self._sent_count += 1
+        return pause_s

@@ -1,0 +1,103 @@
+"""The store: one namespace in Redis. Sends a call until it is answered or its deadline has passed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable
+from time import monotonic
+from typing import Any, TypeVar
+
+from redismem.errors import ConnectionLost, CorruptSession, ServerError
+from redismem.protocol import namespace_calls
+from redismem.protocol.call import Call
+from redismem.protocol.ids import now_ms
+from redismem.protocol.keys import Keys
+from redismem.protocol.session_calls import SessionCalls
+from redismem.settings import Settings
+from redismem.store.retries import Retries
+from redismem.transport.base import Transport
+
+log = logging.getLogger("redismem")
+
+T = TypeVar("T")
+
+
+class Store:
+    """One namespace, over one transport. Fit for any number of tasks at once."""
+
+    def __init__(self, transport: Transport, namespace: str, settings: Settings) -> None:
+        """Raises InvalidSessionId for the namespace. No I/O."""
+        self.settings = settings
+        self.keys = Keys(namespace, settings.shards)
+        self.transport = transport
+        self._is_agreed = False
+        self._reply_timeout_s = min(settings.attempt_s, settings.deadline_s)
+
+    async def open(self) -> None:
+        """Looks whether Redis answers and the namespace is laid out as this release and the settings say.
+
+        Raises StoreUnavailable, WrongShards, UnsupportedFormat. The first call about a session does it likewise.
+        """
+        # Looked at first: a store that takes no writes can still be read, and cleared when memory has run out.
+        if not await self.look():
+            await self.run(namespace_calls.record(self.keys))
+        self._is_agreed = True
+
+    async def look(self) -> bool:
+        """Whether the namespace is recorded in Redis; records nothing. Raises as `open` does."""
+        return await self.run(namespace_calls.recorded(self.keys))
+
+    async def aclose(self) -> None:
+        """Closes the connections; a client that the caller brought stays open."""
+        await self.transport.aclose()
+
+    async def run(self, call: Call[T], *, quarantine: bool = False) -> T:
+        """The value of a call. Raises StoreUnavailable, and what the replies mean.
+
+        `quarantine`: a session that cannot be read is put into quarantine, and the call is sent again and finds a new
+        session.
+        """
+        if not self._is_agreed and call.session_id is not None:
+            await self.open()
+        if self.transport.repeats:
+            call = call.again()
+        begun_s = monotonic()
+        try:
+            try:
+                return call.finish(await self._sent(call, self._reply_timeout_s))
+            except (ServerError, ConnectionLost) as failure:
+                left_s = self.settings.deadline_s - (monotonic() - begun_s)
+                retries = Retries(call.session_id, left_s, self._reply_timeout_s)
+                return await self._sent_again(call, failure, retries)
+        except CorruptSession as corrupt:
+            if not quarantine:
+                raise
+            await self._quarantine(corrupt)
+        return await self.run(call.again())
+
+    def session_calls(self, session_id: str) -> SessionCalls:
+        """The calls about one session. Raises InvalidSessionId."""
+        return SessionCalls(self.keys.session(session_id), self.settings)
+
+    async def server_time_ms(self) -> int:
+        """The server's clock, in milliseconds. Raises StoreUnavailable."""
+        return await self.run(namespace_calls.server_time_ms())
+
+    def _sent(self, call: Call[T], timeout_s: float) -> Awaitable[list[Any]]:
+        if call.is_independent:
+            return self.transport.run_independent(call.commands, timeout_s)
+        return self.transport.run(call.commands, timeout_s, call.script)
+
+    async def _sent_again(self, call: Call[T], failure: ServerError | ConnectionLost, retries: Retries) -> T:
+        while True:
+            await self.transport.sleep(retries.pause_s(failure))
+            call = call.again()
+            try:
+                return call.finish(await self._sent(call, retries.timeout_s()))
+            except (ServerError, ConnectionLost) as another:
+                failure = another
+
+    async def _quarantine(self, corrupt: CorruptSession) -> None:
+        assert corrupt.session_id is not None
+        await self.run(self.session_calls(corrupt.session_id).set_aside(corrupt.epoch, now_ms()))
+        log.error("put into quarantine and started afresh: %s", corrupt)

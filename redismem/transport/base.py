@@ -1,0 +1,39 @@
+"""What a transport is."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import Any, Protocol
+
+from redismem.protocol.call import Command
+from redismem.protocol.scripts import Script
+
+
+class Transport(Protocol):
+    """Sends commands and brings back the replies.
+
+    An error reply is a ServerError in its place; a ServerError or ConnectionLost is raised if no reply came at all.
+    Cancelling a call never gives its reply to another. A transport for blocking callers has the same methods; they
+    block and never suspend.
+    """
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the transport may send a command more than once by itself."""
+
+    def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> Awaitable[list[Any]]:
+        """One reply a command, of commands about one slot: one write, and one MULTI/EXEC if there are several.
+
+        `script` is the one that the first command runs. A node that does not know it is given it, and the commands
+        are sent to that node once more. A node that turns out to be a replica is connected to anew: the address may
+        lead to its successor by then.
+        """
+
+    def run_independent(self, commands: Sequence[Command], timeout_s: float) -> Awaitable[list[Any]]:
+        """One reply a command; each goes to the node of its first key, in as few writes as there are nodes."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Waits."""
+
+    async def aclose(self) -> None:
+        """Closes the connections that are the transport's own."""

@@ -1,0 +1,62 @@
+"""Which transport a URL, or a caller's client, is reached by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from redismem.errors import InvalidSettings
+from redismem.settings import Settings
+from redismem.transport.base import Transport
+
+_Make = Callable[[str, Settings], Transport]
+
+
+def _lane(url: str, settings: Settings) -> Transport:
+    from redismem.transport.lane import Lane
+
+    return Lane.from_url(url, attempt_s=min(settings.attempt_s, settings.deadline_s))
+
+
+def _blocking_lane(url: str, settings: Settings) -> Transport:
+    from redismem.transport.blocking_lane import BlockingLane
+
+    return BlockingLane.from_url(url, max_connections=settings.max_connections)
+
+
+# scheme -> what makes the transport: for asyncio, for blocking callers
+_MAKES: dict[str, tuple[_Make, _Make]] = {
+    "redis": (_lane, _blocking_lane),
+    "rediss": (_lane, _blocking_lane),
+    "unix": (_lane, _blocking_lane),
+}
+
+
+def connect(url: str | None, client: Any, settings: Settings) -> Transport:
+    """Over the caller's client, else to the URL, else to a new embedded store. Raises InvalidSettings."""
+    from redismem.transport import embedded, redis_py
+
+    if client is not None:
+        return redis_py.RedisPy(client, owned=False)
+    if url is not None:
+        return _makes(url)[0](url, settings)
+    return embedded.embedded()
+
+
+def connect_blocking(url: str | None, client: Any, settings: Settings) -> Transport:
+    """The same for blocking callers."""
+    from redismem.transport import embedded, redis_py
+
+    if client is not None:
+        return redis_py.BlockingRedisPy(client, owned=False)
+    if url is not None:
+        return _makes(url)[1](url, settings)
+    return embedded.blocking_embedded()
+
+
+def _makes(url: str) -> tuple[_Make, _Make]:
+    scheme = url.partition("://")[0].lower()
+    if scheme not in _MAKES:
+        # Neither the URL nor the scheme is repeated: what stands there may be a password.
+        raise InvalidSettings(f"the Redis URL begins with none of {', '.join(f'{known}://' for known in _MAKES)}")
+    return _MAKES[scheme]

@@ -1,0 +1,151 @@
+"""At most `max_sessions`, and none past its timeout: choose the oldest, hand over their transcripts, remove them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from redismem.context import SessionEntry
+from redismem.protocol import queue_calls
+from redismem.protocol.ids import session_hash
+from redismem.protocol.keys import SessionKeys
+from redismem.protocol.queue_calls import QueueCalls
+from redismem.session import Session
+from redismem.store.store import Store
+from redismem.workers.archive import OnEvict
+
+log = logging.getLogger("redismem.worker")
+
+_ROUND_COUNT = 1_000
+_CHUNK_COUNT = 100
+
+
+class Eviction:
+    """Enforces the session limit and the timeout of a namespace."""
+
+    def __init__(self, store: Store, on_evict: OnEvict | None = None, *, concurrency: int = 32) -> None:
+        self._store = store
+        self._on_evict = on_evict
+        self._slots = asyncio.Semaphore(concurrency)
+        self._cursors: dict[int, int] = {}
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Takes nothing more in hand."""
+        self._stopping = True
+
+    async def enforce(self, now_ms: int | None = None) -> int:
+        """Chooses and evicts until the namespace holds its limit and nothing idle. Gives how many sessions went.
+
+        Raises StoreUnavailable.
+        """
+        evicted = 0
+        while not self._stopping:
+            await self.choose_idle(now_ms)
+            await self.choose_excess(now_ms)
+            gone = await self.drain(now_ms)
+            evicted += gone
+            if not gone:
+                break
+            log.info("evicted %d sessions", gone)
+        return evicted
+
+    async def choose_excess(self, now_ms: int | None = None) -> int:
+        """Puts the least recently active sessions beyond the limit on the queue, a bounded number at a time."""
+        keys = self._store.keys
+        excess = min(await self._excess(), _ROUND_COUNT)
+        limit = max(excess, 0) // keys.shard_count * 2 + 16
+        while excess > 0:
+            shards = await self._store.run(queue_calls.oldest(keys, limit))
+            # Counted after the look: what others evict meanwhile makes it fewer, so that none goes too many.
+            excess = min(await self._excess(), _ROUND_COUNT)
+            found = sorted((entry for shard in shards for entry in shard), key=_age)
+            # A shard that gave all it was asked for may hold more that are as old as what follows its last one.
+            known_ms = min((shard[-1].active_ms for shard in shards if len(shard) == limit), default=None)
+            complete = known_ms is None or (len(found) >= excess and found[excess - 1].active_ms <= known_ms)
+            if excess > 0 and (complete or limit >= excess):
+                return await self._choose(found[:excess], "limit", now_ms)
+            limit = min(limit * 2, excess)
+        return 0
+
+    async def _excess(self) -> int:
+        per_shard = await self._store.run(queue_calls.counts(self._store.keys))
+        return sum(per_shard) - self._store.settings.max_sessions
+
+    async def choose_idle(self, now_ms: int | None = None) -> int:
+        """Puts sessions past their timeout on the queue."""
+        time_ms = now_ms if now_ms is not None else await self._store.server_time_ms()
+        below_ms = time_ms - self._store.settings.timeout_ms
+        shards = await self._store.run(queue_calls.oldest(self._store.keys, _CHUNK_COUNT, below_ms))
+        return await self._choose([entry for shard in shards for entry in shard], "idle", now_ms)
+
+    async def _choose(self, entries: list[SessionEntry], reason: str, now_ms: int | None) -> int:
+        keys = self._store.keys
+        by_shard: dict[int, list[tuple[SessionKeys, int]]] = {}
+        for entry in entries:
+            place = by_shard.setdefault(keys.shard_of(entry.session_id), [])
+            place.append((keys.session(entry.session_id), entry.active_ms))
+        calls = [
+            queue_calls.choose(keys.shards()[shard], sessions[at : at + _CHUNK_COUNT], reason, now_ms)
+            for shard, sessions in by_shard.items()
+            for at in range(0, len(sessions), _CHUNK_COUNT)
+        ]
+        return sum(await asyncio.gather(*(self._store.run(call) for call in calls)))
+
+    async def drain(self, now_ms: int | None = None) -> int:
+        """Evicts what is on the queue. Gives how many sessions went; those touched meanwhile stay."""
+        evicted = 0
+        while not self._stopping:
+            time_ms = now_ms if now_ms is not None else await self._store.server_time_ms()
+            call = queue_calls.due_evictions(self._store.keys.shards(), time_ms, _CHUNK_COUNT)
+            due = await self._store.run(call)
+            outcomes = await asyncio.gather(*(self._attended(session_id, now_ms) for session_id in due))
+            evicted += sum(outcomes)
+            if not any(outcomes):
+                break
+        return evicted
+
+    async def _attended(self, session_id: str, now_ms: int | None) -> bool:
+        async with self._slots:
+            try:
+                return not self._stopping and await self.evict(session_id, now_ms)
+            except Exception as error:  # the caller's on_evict may raise anything; the session stays, and is due again
+                log.warning("session %s: not evicted: %s", session_hash(session_id), type(error).__name__)
+                return False
+
+    async def evict(self, session_id: str, now_ms: int | None = None) -> bool:
+        """Hands the transcript over and removes the session. False where it was touched, or is in other hands."""
+        calls = QueueCalls(self._store.keys.session(session_id), self._store.settings)
+        if not await self._store.run(calls.hold(now_ms), quarantine=True):
+            return False
+        session = Session(self._store, self._store.session_calls(session_id))
+        if self._on_evict is None:
+            known = await session.info()
+            return await self._store.run(calls.evict(known.epoch, known.total_messages))
+        context = await session.read()
+        if not context.epoch:
+            return False  # gone meanwhile, or set aside: there is no transcript to hand over
+        if self._store.settings.keep_originals:
+            context.messages = await session.messages(include_originals=True)
+        async with asyncio.timeout(self._store.settings.lease_s):
+            await self._on_evict(session_id, context)
+        return await self._store.run(calls.evict(context.epoch, context.total_messages))
+
+    async def sweep(self, now_ms: int | None = None) -> tuple[int, int]:
+        """Looks after the next few sessions of every shard: (index entries removed, sessions mended)."""
+        keys = self._store.keys
+        removed = mended = 0
+        for number, shard in enumerate(keys.shards()):
+            cursor, session_ids = await self._store.run(
+                queue_calls.scan(shard, self._cursors.get(number, 0), _CHUNK_COUNT)
+            )
+            self._cursors[number] = cursor
+            for at in range(0, len(session_ids), _CHUNK_COUNT):
+                part = [keys.session(session_id) for session_id in session_ids[at : at + _CHUNK_COUNT]]
+                gone, put_right = await self._store.run(queue_calls.sweep(shard, part, now_ms))
+                removed, mended = removed + gone, mended + put_right
+        return removed, mended
+
+
+def _age(entry: SessionEntry) -> tuple[int, str]:
+    return entry.active_ms, entry.session_id

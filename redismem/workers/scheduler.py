@@ -1,0 +1,136 @@
+"""When the queues are looked at: APScheduler ticks, and an append that overflows has its session taken up at once.
+
+All state is in Redis: a missed or doubled tick changes nothing, and any number of processes may tick.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+
+from redismem.context import Receipt
+from redismem.store.store import Store
+from redismem.workers import strategies
+from redismem.workers.archive import OnEvict
+from redismem.workers.eviction import Eviction
+from redismem.workers.strategies import Strategy
+from redismem.workers.summaries import Worker
+
+log = logging.getLogger("redismem.worker")
+
+Drain = Callable[[], Coroutine[Any, Any, Any]]
+
+_SWEEP_TICKS = 60
+
+
+class Scheduler:
+    """Workers for one namespace: summaries, the session limit, the sweep.
+
+    `strategy` None: no summaries are written. `on_evict` is awaited with each transcript before its session goes.
+    `stop_s`: how long `stop()` waits for what is in hand.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        strategy: Strategy | None = None,
+        *,
+        on_evict: OnEvict | None = None,
+        concurrency: int = 16,
+        stop_s: float = 10,
+    ) -> None:
+        self.worker = None if strategy is None else Worker(store, strategy, concurrency=concurrency)
+        self.eviction = Eviction(store, on_evict)
+        self._settings = store.settings
+        self._stop_s = stop_s
+        self._close: Drain | None = None
+        self._stopping = False
+        self._running: set[asyncio.Task[None]] = set()
+        self._ticker: AsyncIOScheduler | None = None
+
+    @classmethod
+    def from_settings(
+        cls, store: Store, *, on_evict: OnEvict | None = None, concurrency: int = 16, stop_s: float = 10
+    ) -> Scheduler:
+        """Workers as the store's settings say. Raises InvalidSettings."""
+        strategy = strategies.from_settings(store.settings)
+        scheduler = cls(store, strategy, on_evict=on_evict, concurrency=concurrency, stop_s=stop_s)
+        # What was opened here is closed here; a strategy of the caller's own is not.
+        scheduler._close = getattr(strategy, "aclose", None)
+        return scheduler
+
+    async def start(self) -> None:
+        """Begins to tick, in the running event loop."""
+        ticker = AsyncIOScheduler(
+            job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None}, timezone=UTC
+        )
+        if (ticks := logging.getLogger("apscheduler")).level == logging.NOTSET:
+            ticks.setLevel(logging.WARNING)  # it logs two lines a tick
+        tick_s = self._settings.tick_s
+        self._every(ticker, tick_s, self.eviction.enforce)
+        self._every(ticker, tick_s * _SWEEP_TICKS, self.eviction.sweep)
+        if self.worker is not None:
+            # A drain that waits for a slow model must not keep the next one from looking at the other sessions.
+            self._every(ticker, tick_s, self.worker.drain, overlapping=True)
+        ticker.start()
+        self._ticker = ticker
+
+    def _every(self, ticker: AsyncIOScheduler, seconds: float, drain: Drain, *, overlapping: bool = False) -> None:
+        last: asyncio.Task[None] | None = None
+
+        async def tick() -> None:
+            # In a task of ours: APScheduler cancels its own when it shuts down.
+            nonlocal last
+            if overlapping or last is None or last.done():
+                last = self._begin(drain)
+
+        ticker.add_job(tick, "interval", seconds=seconds, jitter=seconds / 10, next_run_time=datetime.now(UTC))
+
+    def _begin(self, drain: Drain) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._logged(drain))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return task
+
+    async def _logged(self, drain: Drain) -> None:
+        if self._stopping:
+            return
+        try:
+            await drain()
+        except Exception as error:  # the state is in Redis: the next tick goes on from there
+            log.warning("a drain stopped early: %s", type(error).__name__)
+
+    async def stop(self) -> None:
+        """Claims nothing more, lets what is in hand end for `stop_s`, then gives it back."""
+        if self._ticker is None:
+            return
+        self._stopping = True
+        self._ticker.pause()
+        await asyncio.sleep(0)  # a tick that has begun ends here
+        self._ticker.shutdown(wait=False)
+        self._ticker = None
+        self.eviction.stop()
+        if self.worker is not None:
+            self.worker.stop()
+        if self._running:
+            _, late = await asyncio.wait(self._running, timeout=self._stop_s)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        if self._close is not None:
+            await self._close()
+
+    def appended(self, session_id: str, receipt: Receipt) -> None:
+        """Takes up a session whose window this append has made too long, without waiting for a tick."""
+        if self._ticker is None or self.worker is None:
+            return
+        longest = self._settings.overdue_count
+        appended_count = receipt.last_seq - receipt.first_seq + 1
+        if receipt.window_count > longest >= receipt.window_count - appended_count:
+            self._begin(partial(self.worker.attend, session_id))

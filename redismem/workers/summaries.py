@@ -1,0 +1,254 @@
+"""What a drain of the overdue queue does: claim a session, have its older messages summarised, commit.
+
+Any number of workers in any number of processes may run; one that dies in the middle loses nothing, for its lease runs
+out. The path of a turn never waits for any of this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from redismem.context import Context, Summary
+from redismem.errors import ModelFailed, RedismemError, StoreUnavailable
+from redismem.messages import Message
+from redismem.models import Draft
+from redismem.protocol import queue_calls
+from redismem.protocol.ids import session_hash
+from redismem.protocol.queue_calls import Job, QueueCalls
+from redismem.session import Session
+from redismem.settings import Settings
+from redismem.store.store import Store
+from redismem.window import cut_before, open_calls
+from redismem.workers.strategies import Strategy
+
+log = logging.getLogger("redismem.worker")
+
+# Messages that one summary may cover: it bounds what a commit moves in one script.
+COVER_COUNT = 500
+_DUE_COUNT = 20
+_FIRST_BACKOFF_S = 1.0
+# What a session waits for may come with any message: it is looked at again this soon.
+_WAIT_MS = 5_000
+_random = random.SystemRandom()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to do with a claimed session: cover messages, or fold summaries, or wait for an open tool call."""
+
+    covered: Sequence[Message] = ()
+    folded: Sequence[Summary] = ()
+    wait_ms: int = 0
+
+
+def plan(context: Context, now_ms: int, settings: Settings) -> Plan:
+    """Everything but the newest `recent_limit` messages, more of these only to keep a tool call with its result.
+
+    A call without a result is waited for until it is `open_call_s` old; then it counts as closed.
+    """
+    messages = context.messages
+    wanted = max(0, len(messages) - settings.recent_limit)
+    # A single group may be longer than what one summary should cover.
+    cut = cut_before(messages, min(COVER_COUNT, wanted)) or cut_before(messages, wanted)
+    closed_ms = now_ms - int(settings.open_call_s * 1000)
+    waiting = next((at for at in open_calls(messages[:cut], messages) if messages[at].stored_ms > closed_ms), None)
+    if waiting is not None:
+        cut = cut_before(messages, waiting)
+    # Covering goes first, for what is pending costs more to read; but not so long that summaries pile up.
+    piled_up = len(context.summaries) > 2 * settings.summaries_limit
+    if cut and not piled_up and settings.is_overdue(len(messages), sum(message.tokens for message in messages)):
+        return Plan(covered=messages[:cut])
+    if len(context.summaries) > settings.summaries_limit:
+        return Plan(folded=context.summaries[: len(context.summaries) - settings.summaries_limit // 2])
+    closes_in_ms = _WAIT_MS if waiting is None else messages[waiting].stored_ms - closed_ms
+    return Plan(wait_ms=min(_WAIT_MS, closes_in_ms))
+
+
+class Worker:
+    """Drains the overdue queue of a namespace."""
+
+    def __init__(self, store: Store, strategy: Strategy, *, concurrency: int = 16) -> None:
+        self.concurrency = concurrency
+        self.outcomes: Counter[str] = Counter()
+        """How often each outcome was seen: ok, failed, dead, fenced, gone, …"""
+        self._store = store
+        self._strategy = strategy
+        self._slots = asyncio.Semaphore(concurrency)
+        self._in_hand: set[str] = set()
+        self._stopping = False
+
+    def stop(self) -> None:
+        """No further claims; what is claimed goes on."""
+        self._stopping = True
+
+    async def drain(self, now_ms: int | None = None) -> int:
+        """Works off every session that is due and not in hand already. Gives how many summaries were committed.
+
+        Raises StoreUnavailable; what goes wrong with one session is logged and leaves the others alone.
+        """
+        committed = 0
+        while not self._stopping:
+            time_ms = now_ms if now_ms is not None else await self._store.server_time_ms()
+            due = await self._store.run(queue_calls.due(self._store.keys.shards(), time_ms, _DUE_COUNT))
+            outcomes = await asyncio.gather(*(self.attend(session_id, now_ms) for session_id in due))
+            committed += outcomes.count("ok")
+            if not {"ok", "noop", "gone"} & set(outcomes):
+                break
+        return committed
+
+    async def attend(self, session_id: str, now_ms: int | None = None) -> str:
+        """`summarise`, when there is a slot for it. `busy`: this worker has the session in hand already."""
+        if session_id in self._in_hand:
+            return "busy"
+        self._in_hand.add(session_id)
+        try:
+            async with self._slots:
+                if self._stopping:
+                    return "stopping"
+                outcome = await self.summarise(session_id, now_ms)
+        except Exception as error:  # of one session: the others go on; its lease, if it has one, runs out
+            log.warning("session %s: not summarised: %s", session_hash(session_id), type(error).__name__)
+            outcome = "unavailable"
+        finally:
+            self._in_hand.discard(session_id)
+        self.outcomes[outcome] += 1
+        return outcome
+
+    async def summarise(self, session_id: str, now_ms: int | None = None) -> str:
+        """One claim and what follows from it.
+
+        ok, or why not: none, notdue, leased, gone, noop, dead (of a claim); failed, waiting, fenced, stale, already.
+        """
+        calls = QueueCalls(self._store.keys.session(session_id), self._store.settings)
+        job = await self._claimed(calls, now_ms)
+        if isinstance(job, str):
+            return job
+        try:
+            return await self._compact(calls, job, now_ms)
+        except asyncio.CancelledError:
+            # A worker that is told to stop gives the session back, so that another need not wait for the lease.
+            with contextlib.suppress(RedismemError):
+                await asyncio.shield(self._give_back(calls, job, 0, now_ms))
+            raise
+
+    async def _claimed(self, calls: QueueCalls, now_ms: int | None) -> Job | str:
+        try:
+            return await self._store.run(calls.claim(now_ms), quarantine=True)
+        except StoreUnavailable as refused:
+            if refused.reason != "OOM":
+                raise
+        # The server refuses a claim that reads, which is a transaction. What comes between the two, a commit notices.
+        job = await self._store.run(calls.claim(now_ms, reads=False), quarantine=True)
+        if isinstance(job, str):
+            return job
+        context = await Session(self._store, self._store.session_calls(calls.keys.session_id)).read()
+        return replace(job, context=context) if context.epoch else "gone"
+
+    async def _give_back(self, calls: QueueCalls, job: Job, backoff_ms: int, now_ms: int | None) -> None:
+        """As if it had not been claimed: no attempt is counted."""
+        await self._store.run(calls.release(job.fence, backoff_ms, counts=False, dead=False, now_ms=now_ms))
+
+    async def _compact(self, calls: QueueCalls, job: Job, now_ms: int | None) -> str:
+        started_s = time.monotonic()
+        try:
+            todo = plan(job.context, job.now_ms, self._store.settings)
+            summary = await self._drafted(calls, job, todo)
+        except Exception as error:  # whatever a model or a strategy of the caller's own raises
+            return await self._failed(calls, job, error, now_ms)
+        if todo.wait_ms:
+            await self._give_back(calls, job, todo.wait_ms, now_ms)
+            return "waiting"
+        commit = calls.commit(job, todo.covered, summary, todo.folded, now_ms)
+        outcome = await self._store.run(commit, quarantine=True)
+        log.info(
+            "session %s: %d messages covered, %d summaries folded, in %d ms: %s",
+            session_hash(calls.keys.session_id),
+            len(todo.covered),
+            len(todo.folded),
+            (time.monotonic() - started_s) * 1000,
+            outcome,
+        )
+        if outcome == "stale":
+            # Pruned meanwhile: what is left may still be too long.
+            await self._give_back(calls, job, 0, now_ms)
+        return "ok" if outcome == "already" else outcome
+
+    async def _drafted(self, calls: QueueCalls, job: Job, todo: Plan) -> Summary | None:
+        """What the strategy makes of it, while the lease is kept."""
+        if todo.wait_ms:
+            return None
+        settings = self._store.settings
+        renewal = asyncio.create_task(self._renew(calls, job.fence))
+        try:
+            async with asyncio.timeout(settings.summary_timeout_s):
+                previous = "\n\n".join(summary.text for summary in todo.folded) or None
+                draft = await self._strategy.compact(todo.covered, previous)
+        finally:
+            renewal.cancel()
+        return None if draft is None else _summary(job, todo, draft, settings.max_summary_bytes)
+
+    async def _failed(self, calls: QueueCalls, job: Job, error: Exception, now_ms: int | None) -> str:
+        failed = error if isinstance(error, ModelFailed) else ModelFailed("not by a model of ours")
+        # One that does not count is told to wait, for no one knows how long: the longest of the first pauses.
+        doublings = job.attempts if failed.counts else self._store.settings.max_attempts
+        longest_s = min(self._store.settings.max_backoff_s, _FIRST_BACKOFF_S * 2.0**doublings)
+        backoff_s = _random.uniform(0, longest_s) if failed.retry_after_s is None else failed.retry_after_s
+        release = calls.release(
+            job.fence, int(backoff_s * 1000), counts=failed.counts, dead=failed.permanent, now_ms=now_ms
+        )
+        outcome = await self._store.run(release)
+        log.warning(
+            "session %s: attempt %d at a summary failed with %s: %s",
+            session_hash(calls.keys.session_id),
+            job.attempts,
+            type(error).__name__,
+            "dead" if outcome == "dead" else f"again in {backoff_s:.1f} s",
+        )
+        return "failed" if outcome == "ok" else outcome
+
+    async def _renew(self, calls: QueueCalls, fence: str) -> None:
+        while True:
+            await asyncio.sleep(self._store.settings.lease_s / 3)
+            try:
+                if not await self._store.run(calls.extend(fence)):
+                    return
+            except RedismemError:
+                log.warning("session %s: the lease was not renewed", session_hash(calls.keys.session_id))
+
+
+def _summary(job: Job, todo: Plan, draft: Draft, max_bytes: int) -> Summary:
+    """Raises ModelFailed, or UnicodeEncodeError, for a text that is none."""
+    text: object = draft.text
+    if not isinstance(text, str) or not text.strip():
+        raise ModelFailed("the summary is empty, or not a text")
+    size = len(text.encode())
+    if size > max_bytes:
+        raise ModelFailed(f"the summary has {size} bytes, over {max_bytes}")
+    if todo.folded:
+        first, last = todo.folded[0], todo.folded[-1]
+        first_seq, last_seq = first.first_seq, last.last_seq
+        times = [time_ms for summary in todo.folded for time_ms in (summary.start, summary.end)]
+        message_ids = tuple(summary.id for summary in todo.folded)
+    else:
+        first_seq, last_seq = todo.covered[0].seq, todo.covered[-1].seq
+        times = [message.time_ms for message in todo.covered]
+        message_ids = tuple(str(message.id) for message in todo.covered)
+    return Summary(
+        id=f"{job.context.epoch}:{first_seq}-{last_seq}",
+        text=text,
+        first_seq=first_seq,
+        last_seq=last_seq,
+        start=min(times),
+        end=max(times),
+        model=draft.model,
+        tokens=size // 4 + 4,
+        created=job.now_ms,
+        message_ids=message_ids,
+    )
