@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -14,6 +15,8 @@ from redismem.session import Session
 from redismem.settings import Settings
 from redismem.store.store import Store
 from redismem.transport.connect import connect
+
+_REMEMBERED_COUNT = 4_096
 
 
 class Workers(Protocol):
@@ -35,9 +38,11 @@ class Memory:
     def __init__(self, store: Store, count_tokens: TokenCounter | None = None, workers: Workers | None = None) -> None:
         """A memory on this store. `connect` is what puts all of it together."""
         self.store = store
-        self.settings = store.settings
         self._count_tokens = count_tokens
         self._append_limits = append_limits(store.settings)
+        self.settings = store.settings
+        # A handle is made for every turn: what the calls of the sessions used last have in common is kept.
+        self._calls = lru_cache(maxsize=_REMEMBERED_COUNT)(self._session_calls)
         self.workers = workers
         self._on_append = None if workers is None else workers.appended
 
@@ -87,10 +92,11 @@ class Memory:
 
     def session(self, session_id: str) -> Session:
         """The handle of a session, without I/O. Raises InvalidSessionId."""
-        store = self.store
-        keys = store.keys.session(session_id)
-        calls = SessionCalls(keys, store.settings, self._count_tokens, self._append_limits)
-        return Session(store, calls, self._on_append)
+        return Session(self.store, self._calls(session_id if isinstance(session_id, str) else ""), self._on_append)
+
+    def _session_calls(self, session_id: str) -> SessionCalls:
+        keys = self.store.keys.session(session_id)
+        return SessionCalls(keys, self.settings, self._count_tokens, self._append_limits)
 
     @staticmethod
     def new_session_id() -> str:

@@ -51,7 +51,8 @@ class Session:
         Conflict.
         """
         receipt = await self._run(self._calls.append(messages, **options))
-        self._tell(receipt)
+        if self._on_append is not None:
+            self._tell(receipt)
         return receipt
 
     async def append_and_read(self, *messages: Message | dict[str, Any], **options: Unpack[AppendOptions]) -> Context:
@@ -60,7 +61,8 @@ class Session:
         The receipt is `Context.receipt`. Raises as `append` does.
         """
         context = await self._run(self._calls.append_and_read(messages, **options))
-        self._tell(context.receipt)
+        if self._on_append is not None:
+            self._tell(context.receipt)
         return context
 
     async def read(

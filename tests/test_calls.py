@@ -253,5 +253,6 @@ def test_what_an_append_is_told_follows_the_settings() -> None:
     other = first.model_copy(update={"timeout_s": 2, "threshold_tokens": 0, "max_window_count": 12})
     assert append_limits(other) == b"2000 12 - 7 12 256"
     assert append_limits(first.model_copy(update={"strategy": "none"})) == b"1500 30 - 7 30 256"
-    given = SessionCalls(KEYS.session("user-42"), other, limits=append_limits(first))
-    assert given.append([USER]).commands[0][12] == append_limits(first)
+    for limits, told in ((None, other), (append_limits(first), first)):
+        made = SessionCalls(KEYS.session("user-42"), other, limits=limits)
+        assert made.append([USER]).commands[0][12] == append_limits(told)

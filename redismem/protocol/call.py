@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.scripts import Script
 
 T = TypeVar("T")
-
-_REMEMBERED_COUNT = 4_096
 
 Command = tuple[bytes | str | int, ...]
 
@@ -65,9 +62,4 @@ def independent(commands: tuple[Command, ...], decode: Callable[..., T]) -> Call
 
 def context_reads(keys: SessionKeys) -> tuple[Command, Command]:
     """The commands that read a session's state and its whole window."""
-    return _context_reads(keys.state, keys.messages)
-
-
-@lru_cache(maxsize=_REMEMBERED_COUNT)
-def _context_reads(state: bytes, messages: bytes) -> tuple[Command, Command]:
-    return Fixed(("HGETALL", state)), Fixed(("LRANGE", messages, 0, -1))
+    return Fixed(("HGETALL", keys.state)), Fixed(("LRANGE", keys.messages, 0, -1))

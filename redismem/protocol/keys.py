@@ -5,13 +5,11 @@ from __future__ import annotations
 import binascii
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 
 from redismem.errors import InvalidSessionId
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}", re.ASCII)
 _NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
-_REMEMBERED_COUNT = 4_096
 
 SHARD_KEYS = ("active", "overdue", "leased", "dead", "evictions", "fences")
 
@@ -59,7 +57,7 @@ class Keys:
     `{namespace:shard}` stands in front of the session id, so that nothing in an id can move it to another slot.
     """
 
-    __slots__ = ("_session", "_shards", "namespace", "record", "shard_count")
+    __slots__ = ("_shards", "namespace", "record", "shard_count")
 
     def __init__(self, namespace: str, shard_count: int) -> None:
         if not _matches(_NAMESPACE, namespace):
@@ -67,8 +65,6 @@ class Keys:
         self.namespace = namespace
         self.shard_count = shard_count
         self.record = f"rm:{{{namespace}}}:namespace".encode()
-        # A handle is made for every turn: the names of the sessions used last need not be put together again.
-        self._session = lru_cache(maxsize=_REMEMBERED_COUNT)(self._session_keys)
         self._shards = tuple(
             ShardKeys(*(f"{self._tag(shard)}:{name}".encode() for name in SHARD_KEYS)) for shard in range(shard_count)
         )
@@ -84,9 +80,6 @@ class Keys:
 
     def session(self, session_id: str) -> SessionKeys:
         """The keys of a session. Raises InvalidSessionId."""
-        return self._session(session_id if isinstance(session_id, str) else "")
-
-    def _session_keys(self, session_id: str) -> SessionKeys:
         if not _matches(_SESSION_ID, session_id):
             raise InvalidSessionId("a session id is 1 to 128 of [A-Za-z0-9._:@-], the first one alphanumeric")
         number = self.shard_of(session_id)

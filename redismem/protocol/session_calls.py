@@ -5,10 +5,9 @@ Both memories, async and blocking, send these calls.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, TypeVar, Unpack
+from typing import Any, Unpack
 
 from redismem.context import Context, Receipt, SessionInfo, State
 from redismem.errors import InvalidMessage, InvalidState, TooLarge
@@ -21,8 +20,6 @@ from redismem.protocol.state_changes import NO_CHANGE, Change, StateChanges, cha
 from redismem.settings import Settings
 from redismem.values import Undecodable
 from redismem.window import cut_before
-
-T = TypeVar("T")
 
 _MOST = 1 << 53
 _REQUEST = 13  # its place in the command of an append
@@ -54,46 +51,49 @@ def _resent(commands: tuple[Command, ...]) -> tuple[Command, ...]:
     return ((*command[:_REQUEST], f"2{str(command[_REQUEST])[1:]}", *command[_REQUEST + 1 :]), *reads)
 
 
-@dataclass(slots=True)
 class SessionCalls:
-    """The calls of one session. `limits` are the settings' `append_limits`, made once a memory."""
+    """The calls of one session. What is the same in each of them is put together once."""
 
-    keys: SessionKeys
-    settings: Settings
-    count_tokens: TokenCounter | None = None
-    limits: bytes | None = None
+    __slots__ = ("_append_head", "_count_tokens", "_reads", "keys", "settings")
+
+    def __init__(
+        self,
+        keys: SessionKeys,
+        settings: Settings,
+        count_tokens: TokenCounter | None = None,
+        limits: bytes | None = None,
+    ) -> None:
+        """`limits`: the settings' `append_limits`, if whoever makes many of these has them already."""
+        self.keys = keys
+        self.settings = settings
+        self._count_tokens = count_tokens
+        self._append_head: Command = (
+            *evalsha(scripts.load("append"), keys.appends, ()),
+            keys.session,
+            limits or append_limits(settings),
+        )
+        self._reads = context_reads(keys)
 
     def append(self, messages: Sequence[Message | dict[str, Any]], **options: Unpack[AppendOptions]) -> Call[Receipt]:
         """Raises InvalidMessage, InvalidState, TooLarge."""
-        command = self._append(messages, **options)
-        decode = partial(replies.receipt, self.keys.session_id, len(messages))
-        return self._once((command,), decode, options.get("id"))
+        command, session_id = self._append(messages, **options), self.keys.session_id
+        decode = partial(replies.receipt, session_id, len(messages))
+        return Call(session_id, (command,), decode, scripts.load("append"), None if options.get("id") else _resent)
 
     def append_and_read(
         self, messages: Sequence[Message | dict[str, Any]], **options: Unpack[AppendOptions]
     ) -> Call[Context]:
         """The append, and the reads of a context behind it in one transaction. Raises as `append` does."""
-        command, keys = self._append(messages, **options), self.keys
-        decode = partial(replies.appended, keys.session_id, len(messages), self.settings.recent_limit)
-        return self._once((command, *context_reads(keys)), decode, options.get("id"))
-
-    def _once(self, commands: tuple[Command, ...], decode: Callable[..., T], id: str | None) -> Call[T]:
-        resent = _resent if id is None else None
-        return Call(self.keys.session_id, commands, decode, scripts.load("append"), resent)
+        commands, session_id = (self._append(messages, **options), *self._reads), self.keys.session_id
+        decode = partial(replies.appended, session_id, len(messages), self.settings.recent_limit)
+        return Call(session_id, commands, decode, scripts.load("append"), None if options.get("id") else _resent)
 
     def update(self, now_ms: int | None = None, **changes: Unpack[StateChanges]) -> Call[None]:
         """The state alone. Sent again it sets the same values again, so it needs no token."""
-        command = self._command((), now_ms=now_ms, **changes)
+        command = self._command((), 0, self.change(**changes), None, "-", now_ms)
         return Call(self.keys.session_id, (command,), lambda _: None, scripts.load("append"))
 
-    def _append(self, messages: Sequence[Message | dict[str, Any]], **options: Unpack[AppendOptions]) -> Command:
-        if not messages:
-            raise InvalidMessage(
-                "an append needs a message; state alone is set by merge() and the like", self.keys.session_id
-            )
-        return self._command(messages, **options)
-
-    def _command(
+    def _append(
         self,
         messages: Sequence[Message | dict[str, Any]],
         *,
@@ -102,20 +102,30 @@ class SessionCalls:
         now_ms: int | None = None,
         **changes: Unpack[StateChanges],
     ) -> Command:
-        keys = self.keys
+        if not messages:
+            raise InvalidMessage(
+                "an append needs a message; state alone is set by merge() and the like", self.keys.session_id
+            )
         if expect is not None and (type(expect) is not int or expect < 0):
-            raise InvalidMessage("expect is a last seq: an integer, 0 or more", keys.session_id)
+            raise InvalidMessage("expect is a last seq: an integer, 0 or more", self.keys.session_id)
         change = self.change(**changes) if changes else NO_CHANGE
         elements, tokens = self._elements(messages)
-        expected, now = "-" if expect is None else expect, "-" if now_ms is None else now_ms
+        return self._command(elements, tokens, change, id, "-" if expect is None else expect, now_ms)
+
+    def _command(
+        self,
+        elements: Sequence[bytes],
+        tokens: int,
+        change: Change,
+        id: str | None,
+        expect: int | str,
+        now_ms: int | None,
+    ) -> Command:
+        """The one call of append.lua: what follows its keys stands in the order of its header."""
+        fresh, now = "0" if id else "1", "-" if now_ms is None else now_ms
         return (
-            "EVALSHA",
-            scripts.load("append").sha,
-            len(keys.appends),
-            *keys.appends,
-            keys.session,
-            self.limits or append_limits(self.settings),
-            f"{int(id is None)} {len(elements)} {len(change.sets) // 2} {tokens} {expected} {now}",
+            *self._append_head,
+            f"{fresh} {len(elements)} {len(change.sets) // 2} {tokens} {expect} {now}",
             self._token(id),
             *elements,
             *change.sets,
@@ -138,7 +148,7 @@ class SessionCalls:
         elements: list[bytes] = []
         for message in messages:
             try:
-                element, count = encode_message(message, self.count_tokens)
+                element, count = encode_message(message, self._count_tokens)
             except InvalidMessage as refused:
                 raise InvalidMessage(f"message {len(elements) + 1}: {refused}", session_id) from None
             if len(element) > settings.max_message_bytes:
@@ -173,7 +183,7 @@ class SessionCalls:
             command = evalsha(script, (keys.messages, keys.state), (first, last))
             return Call(keys.session_id, (command,), lambda reply: decode(*reply), script)
         if limit is None:
-            return Call(keys.session_id, context_reads(keys), decode)
+            return Call(keys.session_id, self._reads, decode)
         return Call(keys.session_id, (("HGETALL", keys.state), ("LRANGE", keys.messages, first, last)), decode)
 
     def page(
