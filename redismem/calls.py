@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from redismem import replies, scripts
+from redismem import layout, replies, scripts
 from redismem.changes import NO_CHANGE, Change, change
 from redismem.context import Context, Receipt, SessionInfo, State
 from redismem.errors import InvalidMessage, InvalidState, ServerError, TooLarge
@@ -159,7 +159,7 @@ class SessionCalls:
                 )
             elements.append(element)
             tokens += count
-        expected, now = "-" if expect is None else expect, "-" if now_ms is None else now_ms
+        expected, now = layout.NONE if expect is None else expect, layout.NONE if now_ms is None else now_ms
         return (
             "EVALSHA",
             scripts.load("append").sha,
@@ -208,7 +208,7 @@ class SessionCalls:
         command = evalsha(
             script,
             (keys.messages, keys.state, keys.originals),
-            (b"" if before_seq is None else before_seq, limit, int(include_originals)),
+            (layout.NONE if before_seq is None else before_seq, limit, int(include_originals)),
         )
         return Call(keys.session_id, (command,), lambda reply: replies.page(keys.session_id, reply), script)
 
@@ -220,7 +220,7 @@ class SessionCalls:
             try:
                 return replies.state(found)
             except (Undecodable, ValueError) as cause:
-                epoch = found.get(b"epoch", b"").decode("utf-8", "replace")
+                epoch = found.get(layout.EPOCH, b"").decode("utf-8", "replace")
                 raise replies.corrupt(keys.session_id, cause, epoch) from None
 
         return Call(keys.session_id, (("HGETALL", keys.state),), decode)
@@ -238,18 +238,20 @@ class SessionCalls:
         """The epoch, "" where there is no session."""
         return Call(
             self.keys.session_id,
-            (("HGET", self.keys.state, "epoch"),),
+            (("HGET", self.keys.state, layout.EPOCH),),
             lambda reply: (reply or b"").decode("utf-8", "replace"),
         )
 
     def exists(self) -> Call[bool]:
-        return Call(self.keys.session_id, (("HEXISTS", self.keys.state, "counters"),), bool)
+        return Call(self.keys.session_id, (("HEXISTS", self.keys.state, layout.COUNTERS),), bool)
 
     def clear(self, epoch: str) -> Call[bool]:
         """Everything of the session, if it is still in this epoch."""
         keys, shard = self.keys, self.keys.shard
         script = scripts.load("clear")
-        command = evalsha(script, (keys.messages, keys.state, keys.originals, *shard.indexes), (keys.session, epoch))
+        command = evalsha(
+            script, (keys.messages, keys.state, keys.originals, *shard.indexes), (keys.session, epoch or layout.NONE)
+        )
         return Call(keys.session_id, (command,), bool, script)
 
     def window(self) -> Call[tuple[str, list[Message]] | None]:
@@ -277,18 +279,18 @@ class SessionCalls:
         command = evalsha(
             script,
             (keys.messages, keys.state, shard.active, shard.evictions),
-            (keys.session, b"" if now_ms is None else now_ms, self.settings.timeout_ms),
+            (keys.session, layout.NONE if now_ms is None else now_ms, self.settings.timeout_ms),
         )
         return Call(keys.session_id, (command,), bool, script)
 
-    def set_aside(self, epoch: str, now_ms: int) -> Call[int]:
+    def quarantine(self, epoch: str, now_ms: int) -> Call[int]:
         """The session that cannot be read to `…:corrupt:<session>:<now_ms>:<what it was>`."""
         keys, shard = self.keys, self.keys.shard
-        script = scripts.load("set_aside")
+        script = scripts.load("quarantine")
         aside = tuple(b"%s:%d:%s" % (keys.corrupt, now_ms, name) for name in (b"messages", b"state", b"originals"))
         command = evalsha(
             script,
             (keys.messages, keys.state, keys.originals, *aside, *shard.indexes),
-            (keys.session, epoch, self.settings.timeout_ms),
+            (keys.session, epoch or layout.NONE, self.settings.timeout_ms),
         )
         return Call(keys.session_id, (command,), int, script)

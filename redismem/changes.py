@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from redismem.errors import InvalidState, TooLarge
+from redismem.layout import PARAM
 from redismem.messages import UNSET, Unset
-from redismem.replies import PARAM
 from redismem.settings import Settings
 from redismem.values import encode_value
 

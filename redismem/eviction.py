@@ -13,6 +13,7 @@ from pathlib import Path
 from redismem import queues
 from redismem.context import Context, SessionEntry
 from redismem.keys import SessionKeys, session_hash
+from redismem.layout import EvictionReason
 from redismem.memory import Memory
 from redismem.queues import QueueCalls
 
@@ -71,7 +72,7 @@ class Eviction:
             known_ms = min((shard[-1].active_ms for shard in shards if len(shard) == limit), default=None)
             complete = known_ms is None or (len(found) >= excess and found[excess - 1].active_ms <= known_ms)
             if excess > 0 and (complete or limit >= excess):
-                return await self._choose(found[:excess], "limit", now_ms)
+                return await self._choose(found[:excess], EvictionReason.LIMIT, now_ms)
             limit = min(limit * 2, excess)
         return 0
 
@@ -84,16 +85,16 @@ class Eviction:
         time_ms = now_ms if now_ms is not None else await self._memory.server_time_ms()
         below_ms = time_ms - self._memory.settings.timeout_ms
         shards = await self._memory.run(queues.oldest(self._memory.keys, _CHUNK_COUNT, below_ms), each=True)
-        return await self._choose([entry for shard in shards for entry in shard], "idle", now_ms)
+        return await self._choose([entry for shard in shards for entry in shard], EvictionReason.IDLE, now_ms)
 
-    async def _choose(self, entries: list[SessionEntry], reason: str, now_ms: int | None) -> int:
+    async def _choose(self, entries: list[SessionEntry], reason: EvictionReason, now_ms: int | None) -> int:
         keys = self._memory.keys
         by_shard: dict[int, list[tuple[SessionKeys, int]]] = {}
         for entry in entries:
             place = by_shard.setdefault(keys.shard_of(entry.session_id), [])
             place.append((keys.session(entry.session_id), entry.active_ms))
         calls = [
-            queues.choose(keys.shards()[shard], sessions[at : at + _CHUNK_COUNT], reason, now_ms)
+            queues.queue_eviction(keys.shards()[shard], sessions[at : at + _CHUNK_COUNT], reason, now_ms)
             for shard, sessions in by_shard.items()
             for at in range(0, len(sessions), _CHUNK_COUNT)
         ]
@@ -123,7 +124,7 @@ class Eviction:
     async def evict(self, session_id: str, now_ms: int | None = None) -> bool:
         """Hands the transcript over and removes the session. False where it was touched, or is in other hands."""
         calls = QueueCalls(self._memory.keys.session(session_id), self._memory.settings)
-        if not await self._memory.run(calls.hold(now_ms), heals=True):
+        if not await self._memory.run(calls.claim_eviction(now_ms), heals=True):
             return False
         session = self._memory.session(session_id)
         if self._on_evict is None:

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from redismem.errors import InvalidMessage, InvalidSessionId
+from redismem.layout import INDEXES
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}", re.ASCII)
 _NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _APPEND_ID_BYTES = 256
 _REMEMBERED_COUNT = 4_096
 
-SHARD_KEYS = ("active", "overdue", "leased", "dead", "evictions", "fences")
+SHARD_KEYS = (*INDEXES, "fences")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +34,9 @@ class ShardKeys:
     fences: bytes
 
     @property
-    def indexes(self) -> tuple[bytes, bytes, bytes, bytes, bytes]:
+    def indexes(self) -> tuple[bytes, ...]:
         """Those that name sessions, in the order in which the scripts take them."""
-        return self.active, self.overdue, self.leased, self.dead, self.evictions
+        return tuple(getattr(self, index) for index in INDEXES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,7 +152,7 @@ class Memory:
         except CorruptSession as corrupt:
             if not heals:
                 raise
-            await self._set_aside(corrupt)
+            await self._quarantine(corrupt)
         return await self.run(call.again())
 
     async def _run_again(
@@ -173,10 +173,10 @@ class Memory:
             except (ServerError, ConnectionLost) as another:
                 failure = another
 
-    async def _set_aside(self, corrupt: CorruptSession) -> None:
+    async def _quarantine(self, corrupt: CorruptSession) -> None:
         assert corrupt.session_id is not None
         keys = self.keys.session(corrupt.session_id)
-        await self.run(SessionCalls(keys, self.settings).set_aside(corrupt.epoch, now_ms()))
+        await self.run(SessionCalls(keys, self.settings).quarantine(corrupt.epoch, now_ms()))
         log.error("set aside and started afresh: %s", corrupt)
 
     async def server_time_ms(self) -> int:

@@ -173,15 +173,14 @@ class Settings(BaseSettings):
 
     @property
     def overdue_tokens(self) -> int | str:
-        """A window with more tokens, and more than the recent messages, is overdue; "": there is no such limit."""
-        return self.threshold_tokens if self.threshold_tokens and self.strategy != "none" else ""
+        """A window with more tokens, and more than the recent messages, is overdue; "-": there is no such limit."""
+        return self.threshold_tokens if self.threshold_tokens and self.strategy != "none" else "-"
 
     @cached_property
     def append_limits(self) -> bytes:
         """What append.lua is told with every append."""
         numbers = (self.recent_limit, self.max_window_count, self.max_params_count)
-        tokens = self.overdue_tokens or "-"
-        return " ".join(map(str, (self.timeout_ms, self.overdue_count, tokens, *numbers))).encode()
+        return " ".join(map(str, (self.timeout_ms, self.overdue_count, self.overdue_tokens, *numbers))).encode()
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         copied = super().model_copy(update=update, deep=deep)
@@ -189,10 +188,10 @@ class Settings(BaseSettings):
         return copied
 
     def is_overdue(self, message_count: int, tokens: int) -> bool:
-        """Whether a window has something to summarise: what append.lua and claim.lua decide by."""
+        """Whether a window has something to summarise: what `lua/include/overdue.lua` says."""
         if message_count > self.overdue_count:
             return True
-        return self.overdue_tokens != "" and message_count > self.recent_limit and tokens > self.threshold_tokens
+        return self.overdue_tokens != "-" and message_count > self.recent_limit and tokens > self.threshold_tokens
 
     @classmethod
     def settings_customise_sources(

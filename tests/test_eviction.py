@@ -16,8 +16,8 @@ from writers import T0, Echo, fill, said
 from redismem import Memory, Settings
 from redismem.context import Context
 from redismem.eviction import Eviction, JsonlArchive
+from redismem.layout import counters
 from redismem.queues import members
-from redismem.replies import counters
 from redismem.worker import Worker
 
 TIMEOUT_MS = 86_400_000

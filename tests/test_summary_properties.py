@@ -20,9 +20,9 @@ from redismem import Memory, Session, Settings
 from redismem.context import Context, Summary
 from redismem.errors import ModelFailed, RedismemError
 from redismem.eviction import Eviction
+from redismem.layout import counters
 from redismem.models import Draft
 from redismem.queues import members
-from redismem.replies import counters
 from redismem.worker import Worker
 
 HUNDRED = settings(

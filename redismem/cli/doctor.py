@@ -7,13 +7,13 @@ from collections.abc import Awaitable
 from dataclasses import asdict, replace
 from typing import Any
 
-from redismem import replies, scripts
+from redismem import layout, replies, scripts
 from redismem.calls import Call, SessionCalls
 from redismem.cli import findings
 from redismem.cli.findings import FAIL, NOT_HERE, OK, WARN, Facts, Finding, Sampled
 from redismem.cli.store import HOW_TO_NAME_REDIS, Store, connect
 from redismem.cli.terminal import AsJson, Namespace, Url, console, plural, print_json
-from redismem.errors import RedismemError, StoreUnavailable
+from redismem.errors import RedismemError, StoreUnavailable, UnsupportedFormat
 from redismem.memory import Memory
 from redismem.namespaces import server_time_ms
 from redismem.values import Undecodable
@@ -151,12 +151,12 @@ def _sampled(memory: Memory, session_id: str) -> Call[Sampled]:
 
     def decode(state_ms: int, messages_ms: int, field: bytes | None) -> Sampled:
         try:
-            window_count = replies.counters(field or b"").window_count
-        except Undecodable:
+            window_count = layout.counters(field or b"").window_count
+        except (Undecodable, UnsupportedFormat):
             window_count = 0
         return Sampled(session_id, state_ms, messages_ms, window_count)
 
-    counters = ("HGET", keys.state, "counters")
+    counters = ("HGET", keys.state, layout.COUNTERS)
     return Call(None, (("PEXPIRETIME", keys.state), ("PEXPIRETIME", keys.messages), counters), decode)
 
 
