@@ -50,14 +50,21 @@ def _field(meaning: str, writers: str) -> Field:
 
 
 FIELDS = {
-    EPOCH: _field("this life of the session: the shard's counter and a nonce", "append"),
-    COUNTERS: _field("layout version and numbers, see Counters", "append prune touch commit queue_eviction sweep"),
+    EPOCH: _field("this life of the session, number and nonce", "append"),
+    COUNTERS: _field(
+        "layout version, first_seq, message_count, tokens, active_ms, expires_ms; if to be evicted, idle or limit",
+        "append prune touch commit queue_eviction sweep",
+    ),
     NEWEST_IDS: _field("the newest append ids, behind the letter of the field they go to when full", "append"),
     **dict.fromkeys(OLDER_IDS, _field("five older append ids", "append")),
     REPEATED: _field("1 once an append was sent again: every append looks for its id from then on", "append"),
-    QUEUED: _field("the queue the session is in: a QueueState", "append claim commit release requeue sweep"),
-    FENCE: _field("of the worker that has the lease: the shard's counter and a nonce", "claim commit release sweep"),
-    ATTEMPTS: _field("claims since the last commit", "claim commit release requeue sweep"),
+    QUEUED: _field(
+        "the queue it is in: overdue, leased, dead; missing when in none", "append claim commit release requeue sweep"
+    ),
+    FENCE: _field("the worker that has the lease, number and nonce", "claim commit release sweep"),
+    ATTEMPTS: _field(
+        "claims since the last commit, less those given back uncounted", "claim commit release requeue sweep"
+    ),
     COMMITTED: _field("the fence of the last commit: sent again, it is known", "commit"),
     SUMMARIES_COUNT: _field("how many summaries there are", "commit"),
     WITH_ORIGINALS: _field("1 while the originals reach up to the window", "commit"),

@@ -40,6 +40,7 @@ def stored(**changes: bytes | None) -> dict[bytes, bytes]:
         ("FULL 10000", TooLarge, "10000"),
         ("PARAMS 300", TooLarge, "300"),
         ("CORRUPT no epoch", CorruptSession, "CORRUPT"),
+        ("LAYOUT 2", UnsupportedFormat, "layout version 2, this release knows 1"),
         ("WRONGTYPE Operation against a key holding the wrong kind of value", CorruptSession, "WRONGTYPE"),
         ("ERR user_script:9: oops script: 5d2, on @user_script:9.", ScriptFailed, "defect"),
         ("ERR Error running script (call to f_5d2): @user_script:9: oops", ScriptFailed, "defect"),
@@ -79,6 +80,29 @@ def test_counters_are_five_numbers_and_perhaps_a_reason() -> None:
 def test_what_are_no_counters_is_refused(field: bytes) -> None:
     with pytest.raises(Undecodable):
         layout.counters(field)
+
+
+NEWER = [b"v2", b"v2 1 2 3 4 5", b"v2 1 2 3 4 5 6 7", b"v12 {}", b"v0 1 2 3 4 5", b"v2\xff"]
+
+
+@pytest.mark.parametrize("field", NEWER)
+def test_counters_of_another_layout_are_not_corrupt(field: bytes) -> None:
+    for read in (layout.counters, layout.bounds):
+        with pytest.raises(UnsupportedFormat, match=r"layout version \d+, this release knows 1$"):
+            read(field)
+    for decode in (
+        lambda: replies.context("s", 6, stored(counters=field), ELEMENTS),
+        lambda: replies.info("s", stored(counters=field)),
+    ):
+        with pytest.raises(UnsupportedFormat, match=r"^session s: the session has layout version \d+, this"):
+            decode()
+
+
+def test_bounds_are_what_a_turn_needs_of_the_counters() -> None:
+    assert layout.bounds(b"v1 3 7 50 1000 2000") == layout.bounds(b"v1 3 7 50 1000 2000 limit") == (3, 7)
+    for field in (b"", b"v1 1 2 3 4", b"1 2 3 4 5", b"v1 x 2 3 4 5"):
+        with pytest.raises(Undecodable):
+            layout.bounds(field)
 
 
 def test_a_receipt_is_what_the_script_says() -> None:

@@ -1,6 +1,6 @@
 -- A new session: its epoch, and no trace of what expired before it.
 -- READS active overdue leased dead evictions fences session token now timeout_ms change
--- SETS nonce byte queue expired index
+-- SETS nonce expired
 local nonce = string.gsub(string.sub(token, 9), '.', function(byte) return string.format('%02x', string.byte(byte)) end)
 change('epoch', redis.call('INCR', fences) .. '-' .. nonce) -- [epoch]
 -- A session of this name may have expired in a queue: its entries must not shadow the new one.

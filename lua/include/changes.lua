@@ -1,6 +1,6 @@
 -- The fields that the caller sets, and their values; or a refusal where the session would hold too many params.
 -- READS state first_set first_drop set_count params_limit
--- SETS changes at fields params field
+-- SETS changes
 local changes = {}
 for at = first_set, first_drop - 1 do changes[#changes + 1] = ARGV[at] end
 if #changes > 0 and redis.call('HLEN', state) + set_count > tonumber(params_limit) then

@@ -1,7 +1,7 @@
 -- Gives the first reply again when the append was made before: its token is in the ring of append ids, which
 -- remember_append describes. What came after it is counted back from the last seq.
 -- READS state token ids total counters
--- SETS b c d oldest ring name at entry high low last_seq newer count began
+-- SETS b c d oldest ring name at
 local b, c, d = unpack(redis.call('HMGET', state, 'ids_b', 'ids_c', 'ids_d'))
 b, c, d = b or '', c or '', d or ''
 local oldest = string.sub(ids, 1, 1)

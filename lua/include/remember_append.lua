@@ -3,7 +3,7 @@
 -- to when full, over the oldest five: so an append writes one field, and the last 16 are there. A value over 64 bytes
 -- would make the hash several times as large.
 -- READS ids token message_count fresh repeated created change
--- SETS oldest ids
+-- SETS ids
 if #ids == 51 then
   local oldest = string.sub(ids, 1, 1)
   change('ids_' .. oldest, string.sub(ids, 2))
