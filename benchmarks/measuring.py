@@ -62,8 +62,8 @@ class Server:
         for state in states:
             pipeline.hget(state, "counters")
         for state, counters in zip(states, pipeline.execute(), strict=True):
-            first_seq, message_count, tokens, _, expires_ms = counters.split()
-            pipeline.hset(state, "counters", b" ".join((first_seq, message_count, tokens, b"0", expires_ms)))
+            version, first_seq, message_count, tokens, _, expires_ms = counters.split()
+            pipeline.hset(state, "counters", b" ".join((version, first_seq, message_count, tokens, b"0", expires_ms)))
         pipeline.execute()
 
     def keys(self, part: str) -> list[bytes]:

@@ -171,14 +171,14 @@ class Settings(BaseSettings):
 
     @property
     def overdue_tokens(self) -> int | str:
-        """A window with more tokens, and more than the recent messages, is overdue; "": there is no such limit."""
-        return self.threshold_tokens if self.threshold_tokens and self.strategy != "none" else ""
+        """A window with more tokens, and more than the recent messages, is overdue; "-": there is no such limit."""
+        return self.threshold_tokens if self.threshold_tokens and self.strategy != "none" else "-"
 
     def is_overdue(self, message_count: int, tokens: int) -> bool:
-        """Whether a window has something to summarise: what append.lua and claim.lua decide by."""
+        """Whether a window has something to summarise: what `lua/include/overdue.lua` says."""
         if message_count > self.overdue_count:
             return True
-        return self.overdue_tokens != "" and message_count > self.recent_limit and tokens > self.threshold_tokens
+        return self.overdue_tokens != "-" and message_count > self.recent_limit and tokens > self.threshold_tokens
 
     @classmethod
     def settings_customise_sources(

@@ -30,7 +30,7 @@ def counters(
     message_count: int, tokens: int, first_seq: int = 1, active_ms: int = NOW_MS, expires_ms: int = EXPIRES_MS
 ) -> bytes:
     """As they stand in the state."""
-    return b"%d %d %d %d %d" % (first_seq, message_count, tokens, active_ms, expires_ms)
+    return b"v1 %d %d %d %d %d" % (first_seq, message_count, tokens, active_ms, expires_ms)
 
 
 def element(content: str) -> bytes:
@@ -92,7 +92,7 @@ class Scripts:
         await set_counters(self.raw, self.key("state"), **changed)
 
     async def counters(self) -> dict[str, int]:
-        numbers = (await self.fields())[b"counters"].split()
+        _, *numbers = (await self.fields())[b"counters"].split()
         return dict(zip(COUNTERS, map(int, numbers[:5]), strict=False))
 
     async def everything(self) -> dict[bytes, tuple[Any, int]]:

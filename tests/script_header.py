@@ -13,6 +13,9 @@ class Header:
     purpose: str
     keys: list[str]
     arguments: list[str]
+    reads: frozenset[str]
+    """fields of the state; `all` for every one"""
+    writes: frozenset[str]
     reply: str
     error: str
 
@@ -24,16 +27,24 @@ def header(source: str) -> Header:
         if not line.startswith("--"):
             break
         lines.append(line)
-    sections = [number for number, line in enumerate(lines) if re.match(r"-- (KEYS|ARGV|REPLY|ERROR)\b", line)]
-    assert [lines[number].split()[1] for number in sections] == ["KEYS", "ARGV", "REPLY", "ERROR"]
-    keys, argv, reply, error = sections
+    sections = [number for number, line in enumerate(lines) if re.match(r"-- (KEYS|ARGV|FIELDS|REPLY|ERROR)\b", line)]
+    assert [lines[number].split()[1] for number in sections] == ["KEYS", "ARGV", "FIELDS", "REPLY", "ERROR"]
+    keys, argv, fields, reply, error = sections
     return Header(
         purpose=" ".join(line.removeprefix("-- ") for line in lines[:keys]),
         keys=[_name(line) for line in lines[keys + 1 : argv]],
-        arguments=[_name(line) for line in lines[argv + 1 : reply]],
+        arguments=[_name(line) for line in lines[argv + 1 : fields]],
+        reads=_fields("reads", lines[fields:reply]),
+        writes=_fields("writes", lines[fields:reply]),
         reply=" ".join(line.removeprefix("-- ") for line in lines[reply:error]).removeprefix("REPLY").strip(),
         error=" ".join(line.removeprefix("-- ") for line in lines[error:]).removeprefix("ERROR").strip(),
     )
+
+
+def _fields(word: str, lines: list[str]) -> frozenset[str]:
+    """What stands in the section FIELDS behind this word, each of which has a line of its own."""
+    found = [re.findall(rf"\b{word} (.*)", line) for line in lines]
+    return frozenset(name for names in found for line in names for name in line.split())
 
 
 def _name(line: str) -> str:

@@ -39,6 +39,6 @@ COUNTERS = ("first_seq", "message_count", "tokens", "active_ms", "expires_ms", "
 
 async def set_counters(raw: Any, state: bytes, **changed: Any) -> None:
     """Changes some of the counters of a state, to whatever is given."""
-    numbers = (await raw.hget(state, "counters")).decode().split()
+    version, *numbers = (await raw.hget(state, "counters")).decode().split()
     found = dict(zip(COUNTERS, numbers, strict=False)) | changed
-    await raw.hset(state, "counters", " ".join(str(found[name]) for name in COUNTERS if name in found))
+    await raw.hset(state, "counters", " ".join([version, *(str(found[name]) for name in COUNTERS if name in found)]))

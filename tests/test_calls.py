@@ -59,7 +59,7 @@ def test_all_keys_of_a_call_live_in_one_slot() -> None:
         made.window(),
         made.prune("1-a", [Message("user"), Message("user")], 1),
         made.touch(),
-        made.set_aside("", 5),
+        made.quarantine("", 5),
     ]
     for call in everything:
         assert call is not None
@@ -240,8 +240,8 @@ def test_the_servers_time_is_milliseconds() -> None:
 
 def test_a_context_has_the_receipt_of_its_append() -> None:
     element = encode_message(USER)[0] + b"\xcf" + bytes(8)
-    stored = {b"epoch": b"1-a", b"counters": b"1 1 9 5 6"}
-    context = calls_of().append_and_read([USER]).decode([b"1 1 9 5 6", 1, 1, 1, 0], stored, [element])
+    stored = {b"epoch": b"1-a", b"counters": b"v1 1 1 9 5 6"}
+    context = calls_of().append_and_read([USER]).decode([b"v1 1 1 9 5 6", 1, 1, 1, 0], stored, [element])
     assert isinstance(context, Context)
     assert context.receipt is not None
     assert (context.receipt.last_seq, context.receipt.created) == (1, True)

@@ -73,7 +73,7 @@ async def filled(memory: Memory) -> None:
                 await memory.store.run(calls.requeue(again=False))
     keys = memory.store.keys.session("chosen")
     active_ms = (await memory.session("chosen").info()).active_ms
-    assert await memory.store.run(queue_calls.choose(keys.shard, [(keys, active_ms)], "limit", None)) == 1
+    assert await memory.store.run(queue_calls.queue_eviction(keys.shard, [(keys, active_ms)], "limit", None)) == 1
 
 
 async def test_nothing_is_found_in_what_is_whole_and_nothing_is_written(memory: Memory, raw: Any) -> None:

@@ -54,7 +54,7 @@ CORRUPT: dict[str, Break] = {
     "no counters": lambda raw, keys: raw.hdel(keys.state, "counters"),
     "a count in words": lambda raw, keys: set_counters(raw, keys.state, message_count="two"),
     "a count of the wrong form": lambda raw, keys: set_counters(raw, keys.state, tokens="1e+15"),
-    "a count too few": lambda raw, keys: raw.hset(keys.state, "counters", "1 2 3 4"),
+    "a count too few": lambda raw, keys: raw.hset(keys.state, "counters", "v1 1 2 3 4"),
     "a param that is none": lambda raw, keys: raw.hset(keys.state, "param:a", b"\xc1"),
     "a param name that is none": lambda raw, keys: raw.hset(keys.state, b"param:\xff", b"\x01"),
     "a plan that is none": lambda raw, keys: raw.hset(keys.state, "plan", b""),

@@ -20,7 +20,7 @@ from redis_server import RedisServer
 
 import redismem.blocking
 from redismem import Memory, Message, Session, Settings, StoreUnavailable
-from redismem.protocol.replies import counters
+from redismem.protocol.layout import counters
 
 PATIENT = Settings(deadline_s=20, attempt_s=1)
 HASTY = Settings(deadline_s=0.4, attempt_s=0.1)

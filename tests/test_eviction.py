@@ -15,8 +15,8 @@ from writers import T0, Echo, fill, said
 
 from redismem import Memory, Settings
 from redismem.context import Context
+from redismem.protocol.layout import counters
 from redismem.protocol.queue_calls import members
-from redismem.protocol.replies import counters
 from redismem.workers.archive import JsonlArchive
 from redismem.workers.eviction import Eviction
 from redismem.workers.summaries import Worker

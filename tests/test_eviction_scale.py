@@ -15,6 +15,7 @@ from redis_server import RedisServer
 from writers import T0, said
 
 from redismem import Memory, Settings
+from redismem.protocol import scripts
 from redismem.protocol.queue_calls import members
 from redismem.protocol.session_calls import SessionCalls
 from redismem.workers.eviction import Eviction
@@ -33,7 +34,7 @@ def server(tmp_path: Path) -> Iterator[RedisServer]:
 
 def begin_all(client: Any, memory: Memory, active_ms: list[int]) -> None:
     """Real appends, a thousand in one write."""
-    client.script_load((Path(__file__).parents[1] / "lua" / "append.lua").read_bytes())
+    client.script_load(scripts.load("append").source)
     for first in range(0, COUNT, 1_000):
         pipeline = client.pipeline(transaction=False)
         for number in range(first, first + 1_000):

@@ -19,7 +19,7 @@ from redismem.errors import (
     UnsupportedFormat,
 )
 from redismem.messages import encode_message
-from redismem.protocol import replies
+from redismem.protocol import layout, replies
 from redismem.values import Undecodable, encode_value
 
 STAMP = b"\xcf" + bytes(8)
@@ -28,7 +28,7 @@ ELEMENTS = [encode_message({"role": "user", "content": str(number)})[0] + STAMP 
 
 def stored(**changes: bytes | None) -> dict[bytes, bytes]:
     """The state of a session of five messages. None leaves a field out; `param__x` stands for `param:x`."""
-    fields: dict[str, bytes | None] = {"epoch": b"1-ab", "counters": b"1 5 50 1000 2000", "ids_a": b"b" + bytes(10)}
+    fields: dict[str, bytes | None] = {"epoch": b"1-ab", "counters": b"v1 1 5 50 1000 2000", "ids_a": b"b" + bytes(10)}
     fields |= changes
     return {name.replace("__", ":").encode(): value for name, value in fields.items() if value is not None}
 
@@ -40,6 +40,7 @@ def stored(**changes: bytes | None) -> dict[bytes, bytes]:
         ("FULL 10000", TooLarge, "10000"),
         ("PARAMS 300", TooLarge, "300"),
         ("CORRUPT no epoch", CorruptSession, "CORRUPT"),
+        ("LAYOUT 2", UnsupportedFormat, "layout version 2, this release knows 1"),
         ("WRONGTYPE Operation against a key holding the wrong kind of value", CorruptSession, "WRONGTYPE"),
         ("ERR user_script:9: oops script: 5d2, on @user_script:9.", ScriptFailed, "defect"),
         ("ERR Error running script (call to f_5d2): @user_script:9: oops", ScriptFailed, "defect"),
@@ -64,29 +65,54 @@ def test_a_word_of_the_server_is_no_defect_though_a_script_met_it(word: str) -> 
 
 
 def test_counters_are_five_numbers_and_perhaps_a_reason() -> None:
-    assert replies.counters(b"3 7 50 1000 2000") == (3, 7, 50, 1000, 2000, None)
-    chosen = replies.counters(b"1 0 1000000000000001 1000 2000 limit")
+    assert layout.counters(b"v1 3 7 50 1000 2000") == (3, 7, 50, 1000, 2000, None)
+    chosen = layout.counters(b"v1 1 0 1000000000000001 1000 2000 limit")
     assert (chosen.tokens, chosen.window_count, chosen.evicting) == (10**15 + 1, 0, "limit")
 
 
 @pytest.mark.parametrize(
     "field",
-    [b"", b"1 2 3 4", b"1 2 3 4 5 ", b"1 2 3 4 5 6", b"1 2 3 4 5idle", b" 1 2 3 4 5", b"1 2 -3 4 5", b"1 2 1e+15 4 5",
-     b"1 2 3 4 5.0", b"1  2 3 4 5", b"1 2 3 4 5 idle limit", b"1 2 3 4 5\n", "1 2 3 4 ٥".encode()],
+    [b"", b"v1", b"v1 1 2 3 4", b"v1 1 2 3 4 5 ", b"v1 1 2 3 4 5 6", b"v1 1 2 3 4 5idle", b" v1 1 2 3 4 5",
+     b"1 2 3 4 5",
+     b"v1 1 2 -3 4 5", b"v1 1 2 1e+15 4 5", b"v1 1 2 3 4 5.0", b"v1 1  2 3 4 5", b"v1 1 2 3 4 5 idle limit",
+     b"v1 1 2 3 4 5\n", b"v1  1 2 3 4 5", b"v1x 1 2 3 4 5", b"v 1 2 3 4 5", "v1 1 2 3 4 ٥".encode()],
 )  # fmt: skip
 def test_what_are_no_counters_is_refused(field: bytes) -> None:
     with pytest.raises(Undecodable):
-        replies.counters(field)
+        layout.counters(field)
+
+
+NEWER = [b"v2", b"v2 1 2 3 4 5", b"v2 1 2 3 4 5 6 7", b"v12 {}", b"v0 1 2 3 4 5", b"v2\xff"]
+
+
+@pytest.mark.parametrize("field", NEWER)
+def test_counters_of_another_layout_are_not_corrupt(field: bytes) -> None:
+    for read in (layout.counters, layout.bounds):
+        with pytest.raises(UnsupportedFormat, match=r"layout version \d+, this release knows 1$"):
+            read(field)
+    for decode in (
+        lambda: replies.context("s", 6, stored(counters=field), ELEMENTS),
+        lambda: replies.info("s", stored(counters=field)),
+    ):
+        with pytest.raises(UnsupportedFormat, match=r"^session s: the session has layout version \d+, this"):
+            decode()
+
+
+def test_bounds_are_what_a_turn_needs_of_the_counters() -> None:
+    assert layout.bounds(b"v1 3 7 50 1000 2000") == layout.bounds(b"v1 3 7 50 1000 2000 limit") == (3, 7)
+    for field in (b"", b"v1 1 2 3 4", b"1 2 3 4 5", b"v1 x 2 3 4 5"):
+        with pytest.raises(Undecodable):
+            layout.bounds(field)
 
 
 def test_a_receipt_is_what_the_script_says() -> None:
-    receipt = replies.receipt("s", 3, b"2 5 50 1000 2000")
+    receipt = replies.receipt("s", 3, b"v1 2 5 50 1000 2000")
     assert receipt == Receipt(3, 5, 5, False, False)
     assert receipt.window_count == 4
-    first = replies.receipt("s", 3, [b"1 3 50 1000 2000", 1, 3, 1, 0])
+    first = replies.receipt("s", 3, [b"v1 1 3 50 1000 2000", 1, 3, 1, 0])
     assert first == Receipt(1, 3, 3, True, False)
     assert first.window_count == 3
-    again = replies.receipt("s", 3, [b"2 9 50 1000 2000 idle", 3, 5, 0, 1])
+    again = replies.receipt("s", 3, [b"v1 2 9 50 1000 2000 idle", 3, 5, 0, 1])
     assert again == Receipt(3, 5, 5, False, True)
     assert again.window_count == -1
 
@@ -94,10 +120,10 @@ def test_a_receipt_is_what_the_script_says() -> None:
 @pytest.mark.parametrize("window_count", [0, 3, 5])
 def test_a_window_of_another_length_than_the_state_says_is_corrupt(window_count: int) -> None:
     with pytest.raises(CorruptSession) as corrupt:
-        replies.receipt("s", 3, [b"2 5 50 1000 2000", b"1-ab", window_count])
+        replies.receipt("s", 3, [b"v1 2 5 50 1000 2000", b"1-ab", window_count])
     assert corrupt.value.epoch == "1-ab"
     with pytest.raises(CorruptSession, match=f"holds {window_count} messages, expected 4") as corrupt:
-        replies.receipt("s", 3, [b"2 5 50 1000 2000", None, window_count])
+        replies.receipt("s", 3, [b"v1 2 5 50 1000 2000", None, window_count])
     assert corrupt.value.epoch == ""
 
 
@@ -140,8 +166,8 @@ def test_no_state_and_no_window_are_an_unknown_session() -> None:
         (stored(counters=None), ELEMENTS),
         (stored(counters=b""), ELEMENTS),
         (stored(counters=b"one 5 50 1000 2000"), ELEMENTS),
-        (stored(counters=b"1 5.5 50 1000 2000"), ELEMENTS),
-        (stored(counters=b"1 5 50 1000"), ELEMENTS),
+        (stored(counters=b"v1 1 5.5 50 1000 2000"), ELEMENTS),
+        (stored(counters=b"v1 1 5 50 1000"), ELEMENTS),
         (stored(param__x=b"\xc1"), ELEMENTS),
         (stored() | {b"param:\xff": b"\x01"}, ELEMENTS),
         (stored(plan=b""), ELEMENTS),
@@ -168,7 +194,7 @@ def test_the_numbers_of_a_session() -> None:
     known = replies.info(
         "s",
         stored(
-            counters=b"3 5 50 1000 2000 idle",
+            counters=b"v1 3 5 50 1000 2000 idle",
             queued=b"overdue",
             waiting=encode_value("size"),
             param__b=b"\x01",

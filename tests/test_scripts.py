@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from redismem.protocol.keys import Keys
 from redismem.protocol.session_calls import SessionCalls
 from redismem.settings import Settings
 
+LUA = Path(__file__).parents[1] / "lua"
 NAMES = scripts.names()
 SOURCES = {name: scripts.load(name).source.decode() for name in NAMES}
 CODE = {name: re.sub(r"--[^\n]*", "", source) for name, source in SOURCES.items()}
@@ -182,8 +184,8 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
         {"epoch": "9-ab", "first_seq": 5, "count": 2, "tokens": 110, "nonce": hexadecimal},
     ),
     "touch": (lambda: CALLS.touch(NOW_MS), {"session": b"user-42", "now_ms": NOW_MS, "timeout_ms": 56_789}),
-    "set_aside": (
-        lambda: CALLS.set_aside("9-ab", NOW_MS),
+    "quarantine": (
+        lambda: CALLS.quarantine("9-ab", NOW_MS),
         {"session": b"user-42", "epoch": "9-ab", "timeout_ms": 56_789},
     ),
 }
@@ -221,7 +223,7 @@ def test_behind_the_arguments_of_an_append_stand_messages_fields_and_drops() -> 
     assert changes == [b"param:order", b"\xa3O-1", b"waiting", b"\xa4size", b"plan"]
 
 
-def test_what_is_not_given_is_empty() -> None:
+def test_what_is_not_given_is_a_dash() -> None:
     for update in (CALLS.append(MESSAGES), CALLS.update(**CHANGES)):
         assert str(update.commands[0][13]).endswith(" - -")
     assert SessionCalls(KEYS, Settings()).append(MESSAGES).commands[0][12] == b"86400000 10 - 6 10000 256"
@@ -229,12 +231,12 @@ def test_what_is_not_given_is_empty() -> None:
         assert call.script is not None
         names = header(SOURCES[call.script.name]).arguments
         arguments = dict(zip(names, call.commands[0][3 + int(call.commands[0][2]) :], strict=False))
-        assert {arguments[name] for name in ("now_ms", "before_seq") if name in arguments} == {b""}
+        assert {arguments[name] for name in ("now_ms", "before_seq") if name in arguments} == {"-"}
 
 
 def test_every_script_has_a_caller_that_is_held_to_its_header() -> None:
     """The queues' scripts are held to theirs beside the workers' tests."""
-    queues = {"choose", "claim", "commit", "evict", "extend", "hold", "release", "requeue", "sweep"}
+    queues = {path.stem for path in (LUA / "queue").iterdir()}
     assert set(CALLED) == set(NAMES) - queues
 
 

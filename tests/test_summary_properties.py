@@ -20,8 +20,8 @@ from redismem import Memory, Session, Settings
 from redismem.context import Context, Summary
 from redismem.errors import ModelFailed, RedismemError
 from redismem.models import Draft
+from redismem.protocol.layout import counters
 from redismem.protocol.queue_calls import members
-from redismem.protocol.replies import counters
 from redismem.workers.eviction import Eviction
 from redismem.workers.summaries import Worker
 

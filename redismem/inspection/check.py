@@ -9,10 +9,11 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 from redismem.errors import CorruptSession
-from redismem.inspection.invariants import INDEXES, Stored, Violation, violations
+from redismem.inspection.invariants import Stored, Violation, violations
 from redismem.protocol import namespace_calls, replies
 from redismem.protocol.call import Call, Command
 from redismem.protocol.keys import SessionKeys, ShardKeys
+from redismem.protocol.layout import INDEXES
 from redismem.store.store import Store
 
 _PAGE_COUNT = 200

@@ -10,7 +10,7 @@ from typing import Any
 from redismem.errors import RedismemError, StoreUnavailable
 from redismem.inspection import rules
 from redismem.inspection.rules import FAIL, NOT_HERE, OK, WARN, Facts, Finding, Sampled
-from redismem.protocol import ids, namespace_calls, replies, scripts
+from redismem.protocol import ids, layout, namespace_calls, replies, scripts
 from redismem.protocol.call import Call
 from redismem.store.store import Store
 from redismem.values import Undecodable
@@ -119,10 +119,10 @@ def _sampled(store: Store, session_id: str) -> Call[Sampled]:
 
     def decode(state_ms: int, messages_ms: int, field: bytes | None) -> Sampled:
         try:
-            window_count = replies.counters(field or b"").window_count
+            window_count = layout.counters(field or b"").window_count
         except (Undecodable, RedismemError):
             window_count = 0
         return Sampled(session_id, state_ms, messages_ms, window_count)
 
-    counters = ("HGET", keys.state, "counters")
+    counters = ("HGET", keys.state, layout.COUNTERS)
     return Call(None, (("PEXPIRETIME", keys.state), ("PEXPIRETIME", keys.messages), counters), decode)

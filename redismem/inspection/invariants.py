@@ -21,17 +21,13 @@ from typing import NamedTuple
 from redismem.context import Summary
 from redismem.errors import RedismemError
 from redismem.messages import Message
-from redismem.protocol import replies
-from redismem.protocol.replies import Counters
+from redismem.protocol import layout, replies
+from redismem.protocol.layout import Counters, QueueState
 from redismem.settings import Settings
 from redismem.values import Undecodable
 
-_QUEUES = ("overdue", "leased", "dead")
-INDEXES = ("active", *_QUEUES, "evictions")
-_OPTIONAL_NUMBERS = ("attempts", "summaries_count", "dropped_seq")
+_OPTIONAL_NUMBERS = (layout.ATTEMPTS, layout.SUMMARIES_COUNT, layout.DROPPED_SEQ)
 _FENCE = re.compile(r"([1-9][0-9]*)-[0-9a-f]+")
-_ID_BYTES = 10
-_IDS_COUNT = 16
 
 
 class Violation(NamedTuple):
@@ -53,13 +49,13 @@ class Stored:
     """index → the session's score in it"""
     fences: int
 
-    def text(self, field: str) -> str | None:
-        value = self.fields.get(field.encode())
+    def text(self, field: bytes) -> str | None:
+        value = self.fields.get(field)
         return None if value is None else value.decode("utf-8", "replace")
 
-    def number(self, field: str) -> int:
+    def number(self, field: bytes) -> int:
         """Of a field that is known to hold one; 0 where it is missing."""
-        return int(self.fields.get(field.encode(), b"0"))
+        return int(self.fields.get(field, b"0"))
 
 
 def violations(session_id: str, seen: Stored, settings: Settings) -> Iterator[Violation]:
@@ -69,11 +65,12 @@ def violations(session_id: str, seen: Stored, settings: Settings) -> Iterator[Vi
             yield Violation(session_id, "I1", f"{len(seen.elements)} messages without a state")
         return
     bad = [name for name in _OPTIONAL_NUMBERS if seen.text(name) is not None and not _is_number(seen.text(name))]
-    if bad or not seen.text("epoch"):
-        yield Violation(session_id, "I1", f"the state has no usable {', '.join(bad or ['epoch'])}")
+    if bad or not seen.text(layout.EPOCH):
+        names = ", ".join(name.decode() for name in bad or [layout.EPOCH])
+        yield Violation(session_id, "I1", f"the state has no usable {names}")
         return
     try:
-        counters = replies.counters(seen.fields.get(b"counters", b""))
+        counters = layout.counters(seen.fields.get(layout.COUNTERS, b""))
         context = replies.context(session_id, settings.recent_limit, seen.fields, seen.elements)
     except (RedismemError, Undecodable) as unreadable:
         yield Violation(session_id, "I1", str(unreadable))
@@ -96,28 +93,18 @@ def _is_number(text: str | None) -> bool:
 Found = Iterator[tuple[str, str]]
 
 
-def _remembered(fields: dict[bytes, bytes]) -> bytes:
-    """The entries of the appends, oldest first: `ids_a` begins with the letter of the field that is the oldest."""
-    newest = fields.get(b"ids_a", b"b")
-    at = b"bcd".index(newest[:1])
-    order = b"bcdbc"[at : at + 3]
-    return b"".join(fields.get(b"ids_%c" % letter, b"") for letter in order) + newest[1:]
-
-
 def _window_rules(seen: Stored, counters: Counters, messages: list[Message], settings: Settings) -> Found:
     count, total = len(seen.elements), counters.message_count
     if counters.first_seq < 1:
         yield "I1", f"the window begins at {counters.first_seq}"
     try:
-        ids = _remembered(seen.fields)
-    except ValueError:
-        yield "I2", "the appends that are remembered are in no order"
+        appends = layout.remembered(seen.fields)
+    except Undecodable as unreadable:
+        yield "I2", str(unreadable)
         return
-    entries = [ids[at : at + _ID_BYTES] for at in range(0, len(ids), _ID_BYTES)][-_IDS_COUNT:]
-    tokens = [entry[:8] for entry in entries]
-    remembered = sum(int.from_bytes(entry[8:]) & 0x7FFF for entry in entries)
-    if len(ids) % _ID_BYTES or len(set(tokens)) < len(tokens) or remembered > total:
-        yield "I2", f"{len(tokens)} appends of {remembered} messages are remembered, of {total} in all"
+    remembered = sum(append.message_count for append in appends)
+    if len({append.token for append in appends}) < len(appends) or remembered > total:
+        yield "I2", f"{len(appends)} appends of {remembered} messages are remembered, of {total} in all"
     if count > settings.max_window_count:
         yield "I9", f"the window holds {count} messages, over {settings.max_window_count}"
     weight = sum(message.tokens for message in messages)
@@ -126,28 +113,30 @@ def _window_rules(seen: Stored, counters: Counters, messages: list[Message], set
 
 
 def _queue_rules(seen: Stored, counters: Counters, settings: Settings) -> Found:
-    queued = seen.text("queued")
-    places = [name for name in _QUEUES if seen.places[name] is not None]
+    queued = seen.text(layout.QUEUED)
+    places = [str(name) for name in QueueState if seen.places[name] is not None]
     if places != ([] if queued is None else [queued]):
         yield "I3", f"it is in {places or 'no queue'}, noted is {queued}"
-    count, summaries_count = len(seen.elements), seen.number("summaries_count")
+    count, summaries_count = len(seen.elements), seen.number(layout.SUMMARIES_COUNT)
     # Taken off the dead list without another try: its messages wait for the next one, its summaries for theirs.
-    dropped_seq = seen.text("dropped_seq")
+    dropped_seq = seen.text(layout.DROPPED_SEQ)
     waits = settings.is_overdue(count, counters.tokens) and dropped_seq != str(counters.message_count)
     waits = waits or (summaries_count > settings.summaries_limit and dropped_seq is None)
     if waits and not places:
         yield "I4", f"{count} messages and {summaries_count} summaries wait, and it is in no queue"
-    attempts = seen.number("attempts")
+    attempts = seen.number(layout.ATTEMPTS)
     if not 0 <= attempts <= settings.max_attempts:
         yield "I11", f"{attempts} attempts, over {settings.max_attempts}"
-    if (seen.text("fence") is not None) != (queued == "leased") or (queued == "leased" and attempts < 1):
-        yield "I11", f"queued is {queued}, with {'a' if seen.text('fence') else 'no'} fence and {attempts} attempts"
+    leased = queued == QueueState.LEASED
+    if (seen.text(layout.FENCE) is not None) != leased or (leased and attempts < 1):
+        fence = "a" if seen.text(layout.FENCE) else "no"
+        yield "I11", f"queued is {queued}, with {fence} fence and {attempts} attempts"
 
 
 def _fence_rules(seen: Stored) -> Found:
     counted = {}
-    for name in ("epoch", "committed", "fence"):
-        text = seen.text(name)
+    for field in (layout.EPOCH, layout.COMMITTED, layout.FENCE):
+        name, text = field.decode(), seen.text(field)
         match = None if text is None else _FENCE.fullmatch(text)
         if match is not None:
             counted[name] = int(match[1])
@@ -163,13 +152,13 @@ def _summary_rules(seen: Stored, first_seq: int, summaries: list[Summary]) -> Fo
     ranges = [(summary.first_seq, summary.last_seq) for summary in summaries]
     if bounds != sorted(bounds) or any(first > last or last >= first_seq for first, last in ranges):
         yield "I6", f"summaries of {ranges} before a window from {first_seq}"
-    if seen.text("with_originals") and seen.originals_count >= first_seq:
+    if seen.text(layout.WITH_ORIGINALS) and seen.originals_count >= first_seq:
         yield "I6", f"{seen.originals_count} originals before a window from {first_seq}"
-    names = {replies.SUMMARY + str(summary.first_seq).encode() for summary in summaries}
-    epoch = seen.text("epoch")
+    names = {layout.SUMMARY + str(summary.first_seq).encode() for summary in summaries}
+    epoch, noted = seen.text(layout.EPOCH), seen.number(layout.SUMMARIES_COUNT)
     foreign = [summary.first_seq for summary in summaries if not summary.id.startswith(f"{epoch}:")]
-    if foreign or len(summaries) != seen.number("summaries_count") or not names <= set(seen.fields):
-        yield "I7", f"{len(summaries)} summaries, noted are {seen.number('summaries_count')}, of other epochs {foreign}"
+    if foreign or len(summaries) != noted or not names <= set(seen.fields):
+        yield "I7", f"{len(summaries)} summaries, noted are {noted}, of other epochs {foreign}"
 
 
 def _place_rules(seen: Stored, counters: Counters) -> Found:

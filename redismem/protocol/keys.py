@@ -7,11 +7,12 @@ import re
 from dataclasses import dataclass
 
 from redismem.errors import InvalidSessionId
+from redismem.protocol.layout import INDEXES
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}", re.ASCII)
 _NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
-SHARD_KEYS = ("active", "overdue", "leased", "dead", "evictions", "fences")
+SHARD_KEYS = (*INDEXES, "fences")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +27,9 @@ class ShardKeys:
     fences: bytes
 
     @property
-    def indexes(self) -> tuple[bytes, bytes, bytes, bytes, bytes]:
+    def indexes(self) -> tuple[bytes, ...]:
         """Those that name sessions, in the order in which the scripts take them."""
-        return self.active, self.overdue, self.leased, self.dead, self.evictions
+        return tuple(getattr(self, index) for index in INDEXES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,216 @@
-"""How a session lies in Redis."""
+"""What is stored of a session, and what the scripts say of it: fields, counters, append ids, states, outcomes. No I/O.
+
+The scripts have these names as text of their own; a test holds both together, and `lua/README.md` with them.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+from redismem.errors import UnsupportedFormat
+from redismem.values import Undecodable
+
 LAYOUT_VERSION = 1
+NONE = "-"
+"""What an argument of a script says when there is nothing to say."""
+
+EPOCH = b"epoch"
+COUNTERS = b"counters"
+NEWEST_IDS = b"ids_a"
+OLDER_IDS = (b"ids_b", b"ids_c", b"ids_d")
+REPEATED = b"repeated"
+QUEUED = b"queued"
+FENCE = b"fence"
+ATTEMPTS = b"attempts"
+COMMITTED = b"committed"
+SUMMARIES_COUNT = b"summaries_count"
+WITH_ORIGINALS = b"with_originals"
+DROPPED_SEQ = b"dropped_seq"
+PRUNED = b"pruned"
+WAITING = b"waiting"
+LAST_INTENT = b"last_intent"
+LAST_RESULT = b"last_result"
+PLAN = b"plan"
+PARAM = b"param:"
+SUMMARY = b"summary:"
+
+
+class Field(NamedTuple):
+    """A field of the state hash: what it means, and the scripts that write it."""
+
+    meaning: str
+    writers: frozenset[str]
+
+
+def _field(meaning: str, writers: str) -> Field:
+    return Field(meaning, frozenset(writers.split()))
+
+
+FIELDS = {
+    EPOCH: _field("this life of the session, number and nonce", "append"),
+    COUNTERS: _field(
+        "layout version, first_seq, message_count, tokens, active_ms, expires_ms; if to be evicted, idle or limit",
+        "append prune touch commit queue_eviction sweep",
+    ),
+    NEWEST_IDS: _field("the newest append ids, behind the letter of the field they go to when full", "append"),
+    **dict.fromkeys(OLDER_IDS, _field("five older append ids", "append")),
+    REPEATED: _field("1 once an append was sent again: every append looks for its id from then on", "append"),
+    QUEUED: _field(
+        "the queue it is in: overdue, leased, dead; missing when in none", "append claim commit release requeue sweep"
+    ),
+    FENCE: _field("the worker that has the lease, number and nonce", "claim commit release sweep"),
+    ATTEMPTS: _field(
+        "claims since the last commit, less those given back uncounted", "claim commit release requeue sweep"
+    ),
+    COMMITTED: _field("the fence of the last commit: sent again, it is known", "commit"),
+    SUMMARIES_COUNT: _field("how many summaries there are", "commit"),
+    WITH_ORIGINALS: _field("1 while the originals reach up to the window", "commit"),
+    DROPPED_SEQ: _field("the last seq when it left the dead list without another try", "commit requeue"),
+    PRUNED: _field("the nonce of the last prune: sent again, it is known", "prune"),
+    WAITING: _field("the param the conversation waits for", "append"),
+    LAST_INTENT: _field("what the caller noted as the last intent", "append"),
+    LAST_RESULT: _field("what the caller noted as the last result", "append"),
+    PLAN: _field("what the caller noted as the plan", "append"),
+    PARAM: _field("a param; its name stands behind the colon", "append"),
+    SUMMARY: _field("a summary; its first seq stands behind the colon", "commit"),
+}
+"""Every field there is; PARAM and SUMMARY begin many."""
+
+# A state with these fields alone is most states: nobody has set anything in it, and nothing is summarised yet.
+BARE = frozenset((COUNTERS, EPOCH, QUEUED, REPEATED, NEWEST_IDS, *OLDER_IDS))
+
+
+class QueueState(StrEnum):
+    """What waits for a summary is in one of these queues, and its field `queued` names it."""
+
+    OVERDUE = "overdue"
+    LEASED = "leased"
+    DEAD = "dead"
+
+
+INDEXES = ("active", *QueueState, "evictions")
+"""The keys of a shard that name sessions, in the order in which the scripts take them."""
+
+
+class EvictionReason(StrEnum):
+    """Why a session is on the eviction queue: past its timeout, or beyond the limit of sessions."""
+
+    IDLE = "idle"
+    LIMIT = "limit"
+
+
+class ClaimOutcome(StrEnum):
+    """What a claim found: a job; in no queue; due later; another's; no session; nothing to do; too many attempts."""
+
+    JOB = "job"
+    NONE = "none"
+    NOTDUE = "notdue"
+    LEASED = "leased"
+    GONE = "gone"
+    NOOP = "noop"
+    DEAD = "dead"
+
+
+class CommitOutcome(StrEnum):
+    """What a commit did: done; done before; no such session; the lease is another's; the window is another one."""
+
+    OK = "ok"
+    ALREADY = "already"
+    GONE = "gone"
+    FENCED = "fenced"
+    STALE = "stale"
+
+
+class ReleaseOutcome(StrEnum):
+    """What a release did: due again; dead after too many attempts; the lease is another's."""
+
+    OK = "ok"
+    DEAD = "dead"
+    FENCED = "fenced"
+
+
+class Counters(NamedTuple):
+    """The field of this name in a state: one for all these numbers, as each field costs the server time."""
+
+    first_seq: int
+    message_count: int
+    tokens: int
+    active_ms: int
+    expires_ms: int
+    evicting: str | None
+    """Why the session is on the eviction queue: idle or limit."""
+
+    @property
+    def window_count(self) -> int:
+        return self.message_count - self.first_seq + 1
+
+
+_MARK = b"v%d" % LAYOUT_VERSION
+_NUMBERS = re.compile(_MARK + rb" ([0-9]+) ([0-9]+) ([0-9]+) ([0-9]+) ([0-9]+)(?: ([a-zA-Z]+))?")
+_VERSION = re.compile(rb"v([0-9]+)")
+
+
+def counters(field: bytes) -> Counters:
+    """Raises Undecodable, UnsupportedFormat."""
+    match = _NUMBERS.fullmatch(field)
+    if match is None:
+        raise _unreadable(field)
+    first, count, tokens, active, expires, evicting = match.groups()
+    reason = None if evicting is None else evicting.decode()
+    return Counters(int(first), int(count), int(tokens), int(active), int(expires), reason)
+
+
+def bounds(field: bytes) -> tuple[int, int]:
+    """first_seq and message_count of the counters: all that a turn needs. Raises Undecodable, UnsupportedFormat."""
+    try:
+        mark, first_seq, message_count, _, _, _ = field.split(b" ", 5)
+        if mark == _MARK:
+            return int(first_seq), int(message_count)
+    except ValueError:
+        pass  # the same as another mark
+    raise _unreadable(field)
+
+
+def _unreadable(field: bytes) -> Undecodable | UnsupportedFormat:
+    version = _VERSION.match(field)
+    if version is None or version[0] == _MARK:
+        return Undecodable("the state's counters are none")
+    return unsupported(version[1].decode())
+
+
+def unsupported(version: str, session_id: str | None = None) -> UnsupportedFormat:
+    text = f"the session has layout version {version}, this release knows {LAYOUT_VERSION}"
+    return UnsupportedFormat(text, session_id)
+
+
+ID_BYTES = 10
+"""An append id: eight bytes of its token, then the message count, the top bit set when it created the session."""
+IDS_COUNT = 16
+"""So many appends are known for certain; the ring may hold a few more."""
+_TOKEN_BYTES = 8
+
+
+class AppendId(NamedTuple):
+    token: bytes
+    message_count: int
+
+
+def remembered(fields: Mapping[bytes, bytes]) -> list[AppendId]:
+    """The last appends, oldest first: IDS_COUNT at most.
+
+    The newest stand behind the letter of the field that is the oldest. Raises Undecodable.
+    """
+    newest = fields.get(NEWEST_IDS, b"b")
+    letters = [name[-1:] for name in OLDER_IDS]
+    if newest[:1] not in letters:
+        raise Undecodable("the appends that are remembered are in no order")
+    oldest = letters.index(newest[:1])
+    older = (*OLDER_IDS[oldest:], *OLDER_IDS[:oldest])
+    ring = b"".join(fields.get(name, b"") for name in older) + newest[1:]
+    if len(ring) % ID_BYTES:
+        raise Undecodable("a part of an append is remembered")
+    entries = [ring[at : at + ID_BYTES] for at in range(0, len(ring), ID_BYTES)][-IDS_COUNT:]
+    return [AppendId(entry[:_TOKEN_BYTES], int.from_bytes(entry[_TOKEN_BYTES:]) & 0x7FFF) for entry in entries]

@@ -1,4 +1,4 @@
-"""Calls of the workers: what is due, claim, extend, commit, release; choose, hold, evict; sweep. No I/O.
+"""Calls of the workers: claim, extend, commit, release; queue_eviction, claim_eviction, evict; sweep. No I/O.
 
 The protocol, and what each check is for, stands in the scripts' headers. Leases decide only who works; the fence,
 checked where something is written, decides what counts.
@@ -12,14 +12,15 @@ from typing import Any
 
 from redismem.context import Context, SessionEntry, Summary
 from redismem.messages import Message
-from redismem.protocol import replies, scripts
+from redismem.protocol import layout, replies, scripts
 from redismem.protocol.call import Call, context_reads, evalsha, independent
 from redismem.protocol.ids import nonce
 from redismem.protocol.keys import Keys, SessionKeys, ShardKeys
+from redismem.protocol.layout import ClaimOutcome, CommitOutcome, EvictionReason, ReleaseOutcome
 from redismem.protocol.namespace_calls import entries
 from redismem.settings import Settings
 
-QUEUES = ("overdue", "leased", "dead", "evictions")
+QUEUES = layout.INDEXES[1:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ def due_evictions(shards: Sequence[ShardKeys], now_ms: int, limit: int) -> Call[
 
 def depths(keys: Keys) -> Call[list[dict[str, Depth]]]:
     """Of every shard: queue → Depth. Counts the active index too."""
-    names = ("active", *QUEUES)
+    names = layout.INDEXES
     commands = tuple(
         command
         for shard in keys.shards()
@@ -102,9 +103,11 @@ def oldest(keys: Keys, limit: int, below_ms: int | None = None) -> Call[list[lis
     return independent(commands, lambda *answers: [list(entries(answer)) for answer in answers])
 
 
-def choose(shard: ShardKeys, chosen: Sequence[tuple[SessionKeys, int]], reason: str, now_ms: int | None) -> Call[int]:
+def queue_eviction(
+    shard: ShardKeys, chosen: Sequence[tuple[SessionKeys, int]], reason: EvictionReason, now_ms: int | None
+) -> Call[int]:
     """Puts these sessions of one shard, with their activity as seen, on the eviction queue."""
-    script = scripts.load("choose")
+    script = scripts.load("queue_eviction")
     arguments: list[bytes | str | int] = [_time(now_ms), reason]
     for keys, active_ms in chosen:
         arguments += [keys.session, active_ms]
@@ -137,8 +140,8 @@ def sweep(shard: ShardKeys, swept: Sequence[SessionKeys], now_ms: int | None) ->
     return Call(None, (command,), lambda reply: (reply[0], reply[1]), script)
 
 
-def _time(now_ms: int | None) -> bytes | int:
-    return b"" if now_ms is None else now_ms
+def _time(now_ms: int | None) -> str | int:
+    return layout.NONE if now_ms is None else now_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +155,8 @@ class QueueCalls:
         script = scripts.load(name)
         return Call(self.keys.session_id, (evalsha(script, keys, arguments),), decode, script)
 
-    def claim(self, now_ms: int | None = None, *, reads: bool = True) -> Call[Job | str]:
-        """The job, or why there is none: none, notdue, leased, gone, noop, dead. Raises CorruptSession.
+    def claim(self, now_ms: int | None = None, *, reads: bool = True) -> Call[Job | ClaimOutcome]:
+        """The job, or why there is none. Raises CorruptSession, UnsupportedFormat.
 
         Without `reads` the job's context is empty, and the claim is no transaction.
         """
@@ -175,10 +178,11 @@ class QueueCalls:
             ),
         )
 
-        def decode(reply: Any, stored: Any = (), elements: Any = ()) -> Job | str:
-            outcome, fence, attempts, claimed_ms = reply
-            if outcome != b"job":
-                return str(outcome.decode())
+        def decode(reply: Any, stored: Any = (), elements: Any = ()) -> Job | ClaimOutcome:
+            word, fence, attempts, claimed_ms = reply
+            outcome = ClaimOutcome(word.decode())
+            if outcome is not ClaimOutcome.JOB:
+                return outcome
             context = replies.context(keys.session_id, settings.recent_limit, replies.fields(stored), elements)
             return Job(fence.decode(), attempts, claimed_ms, context)
 
@@ -197,8 +201,8 @@ class QueueCalls:
         summary: Summary | None,
         folded: Sequence[Summary] = (),
         now_ms: int | None = None,
-    ) -> Call[str]:
-        """ok, already, gone, fenced or stale; but for the first two, nothing has changed."""
+    ) -> Call[CommitOutcome]:
+        """What came of it; but for OK and ALREADY, nothing has changed."""
         keys, settings, shard = self.keys, self.settings, self.keys.shard
         arguments = (
             keys.session,
@@ -213,19 +217,22 @@ class QueueCalls:
             settings.recent_limit,
             settings.summaries_limit,
             int(settings.originals_timeout_s * 1000) if settings.keep_originals else 0,
-            b"" if summary is None else _field(summary),
-            b"" if summary is None else summary.encode(),
+            layout.NONE if summary is None else _field(summary),
+            layout.NONE if summary is None else summary.encode(),
             *(_field(old) for old in folded),
         )
         keys_in_order = (keys.messages, keys.state, keys.originals, shard.overdue, shard.leased)
-        return self._call("commit", keys_in_order, arguments, bytes.decode)
+        return self._call("commit", keys_in_order, arguments, lambda reply: CommitOutcome(reply.decode()))
 
-    def release(self, fence: str, backoff_ms: int, *, counts: bool, dead: bool, now_ms: int | None = None) -> Call[str]:
-        """ok, dead or fenced."""
+    def release(
+        self, fence: str, backoff_ms: int, *, counts: bool, dead: bool, now_ms: int | None = None
+    ) -> Call[ReleaseOutcome]:
+        """`dead`: whatever the attempts."""
         keys, shard = self.keys, self.keys.shard
         max_attempts = 0 if dead else self.settings.max_attempts
         arguments = (keys.session, _time(now_ms), fence, backoff_ms, int(counts), max_attempts)
-        return self._call("release", (keys.state, shard.overdue, shard.leased, shard.dead), arguments, bytes.decode)
+        keys_in_order = (keys.state, shard.overdue, shard.leased, shard.dead)
+        return self._call("release", keys_in_order, arguments, lambda reply: ReleaseOutcome(reply.decode()))
 
     def requeue(self, *, again: bool, now_ms: int | None = None) -> Call[bool]:
         """Off the dead list; `again`: onto the overdue one. False: it was not on the list."""
@@ -233,11 +240,11 @@ class QueueCalls:
         arguments = (keys.session, _time(now_ms), int(again))
         return self._call("requeue", (keys.state, shard.overdue, shard.dead), arguments, bool)
 
-    def hold(self, now_ms: int | None = None) -> Call[bool]:
+    def claim_eviction(self, now_ms: int | None = None) -> Call[bool]:
         """True: this worker may evict the session."""
         keys = self.keys
         arguments = (keys.session, _time(now_ms), int(self.settings.lease_s * 1000))
-        return self._call("hold", (keys.state, keys.shard.evictions), arguments, bool)
+        return self._call("claim_eviction", (keys.state, keys.shard.evictions), arguments, bool)
 
     def evict(self, epoch: str, message_count: int) -> Call[bool]:
         """False: touched since."""
@@ -248,4 +255,4 @@ class QueueCalls:
 
 
 def _field(summary: Summary) -> bytes:
-    return replies.SUMMARY + str(summary.first_seq).encode()
+    return layout.SUMMARY + str(summary.first_seq).encode()

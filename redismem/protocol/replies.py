@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from redismem.context import Context, Receipt, SessionInfo, State, Summary
 from redismem.errors import (
@@ -19,45 +18,9 @@ from redismem.errors import (
     UnsupportedFormat,
 )
 from redismem.messages import Message, StoredMessages, decode_messages
+from redismem.protocol import layout
+from redismem.protocol.layout import PARAM, SUMMARY, bounds, counters
 from redismem.values import Undecodable, decode_value
-
-PARAM = b"param:"
-SUMMARY = b"summary:"
-# A state with these fields alone is most states: nobody has set anything in it, and nothing is summarised yet.
-_BARE = frozenset(b"counters epoch queued repeated ids_a ids_b ids_c ids_d".split())
-_COUNTERS = re.compile(rb"([0-9]+) ([0-9]+) ([0-9]+) ([0-9]+) ([0-9]+)(?: ([a-zA-Z]+))?")
-
-
-class Counters(NamedTuple):
-    """The field of this name in a state: one for all these numbers, as each field costs the server time."""
-
-    first_seq: int
-    message_count: int
-    tokens: int
-    active_ms: int
-    expires_ms: int
-    evicting: str | None
-    """Why the session is on the eviction queue: idle or limit."""
-
-    @property
-    def window_count(self) -> int:
-        return self.message_count - self.first_seq + 1
-
-
-def counters(field: bytes) -> Counters:
-    """Raises Undecodable."""
-    match = _COUNTERS.fullmatch(field)
-    if match is None:
-        raise Undecodable("the state's counters are none")
-    first, count, tokens, active, expires, evicting = match.groups()
-    reason = None if evicting is None else evicting.decode()
-    return Counters(int(first), int(count), int(tokens), int(active), int(expires), reason)
-
-
-def bounds(field: bytes) -> tuple[int, int]:
-    """first_seq and message_count of the counters: all that a turn needs of them. Raises ValueError."""
-    first_seq, message_count, _, _, _ = field.split(b" ", 4)
-    return int(first_seq), int(message_count)
 
 
 def refusal(error: ServerError, session_id: str | None) -> RedismemError | None:
@@ -74,6 +37,8 @@ def refusal(error: ServerError, session_id: str | None) -> RedismemError | None:
             return TooLarge(f"the session would hold {detail} params, over max_params_count", session_id)
         case "CORRUPT" | "WRONGTYPE":
             return CorruptSession(f"a key is not what it should be ({error.word})", session_id)
+        case "LAYOUT":
+            return layout.unsupported(detail, session_id)
     if error.word in TRANSIENT_WORDS or error.word in LASTING_WORDS:
         return None
     if "script:" in error.text or "user_script" in error.text:
@@ -121,14 +86,14 @@ def context(
         return Context(session_id, [], [], State(), 0, 1, 0, "", recent_limit)
     epoch = ""
     try:
-        epoch = stored[b"epoch"].decode()
-        first_seq, total = bounds(stored[b"counters"])
+        epoch = stored[layout.EPOCH].decode()
+        first_seq, total = bounds(stored[layout.COUNTERS])
         window_count = total - first_seq + 1
         expected = window_count if limit is None else min(limit, window_count)
         if len(elements) != expected:
             raise Undecodable(f"the window gave {len(elements)} messages, expected {expected}")
         messages = StoredMessages(elements, total - len(elements) + 1, epoch)
-        bare = _BARE.issuperset(stored)
+        bare = layout.BARE.issuperset(stored)
         return Context(
             session_id,
             [] if bare else summaries(stored),
@@ -139,7 +104,7 @@ def context(
             total,
             epoch,
             recent_limit,
-            "" if bare else stored.get(b"committed", b"").decode(),
+            "" if bare else stored.get(layout.COMMITTED, b"").decode(),
         )
     except UnsupportedFormat as newer:
         raise UnsupportedFormat(str(newer), session_id) from None
@@ -177,7 +142,7 @@ def state(stored: Mapping[bytes, bytes]) -> State:
         packed = stored.get(field)
         return None if packed is None else decode_value(packed)
 
-    return State(params, value(b"waiting"), value(b"last_intent"), value(b"last_result"), value(b"plan"))
+    return State(params, *map(value, (layout.WAITING, layout.LAST_INTENT, layout.LAST_RESULT, layout.PLAN)))
 
 
 def summaries(stored: Mapping[bytes, bytes]) -> list[Summary]:
@@ -187,15 +152,15 @@ def summaries(stored: Mapping[bytes, bytes]) -> list[Summary]:
 
 
 def info(session_id: str, stored: Mapping[bytes, bytes]) -> SessionInfo | None:
-    """Of the state; None where there is no session. Raises CorruptSession."""
+    """Of the state; None where there is no session. Raises CorruptSession, UnsupportedFormat."""
     if not stored:
         return None
     try:
-        noted = counters(stored[b"counters"])
+        noted = counters(stored[layout.COUNTERS])
         known = state(stored)
         return SessionInfo(
             session_id=session_id,
-            epoch=stored[b"epoch"].decode(),
+            epoch=stored[layout.EPOCH].decode(),
             total_messages=noted.message_count,
             first_seq=noted.first_seq,
             window_count=noted.window_count,
@@ -205,10 +170,12 @@ def info(session_id: str, stored: Mapping[bytes, bytes]) -> SessionInfo | None:
             waiting_for_param=known.waiting_for_param,
             active_ms=noted.active_ms,
             expires_ms=noted.expires_ms,
-            queued=stored[b"queued"].decode() if b"queued" in stored else None,
+            queued=stored[layout.QUEUED].decode() if layout.QUEUED in stored else None,
         )
+    except UnsupportedFormat as newer:
+        raise UnsupportedFormat(str(newer), session_id) from None
     except (Undecodable, KeyError, ValueError) as cause:
-        raise corrupt(session_id, cause, stored.get(b"epoch", b"").decode("utf-8", "replace")) from None
+        raise corrupt(session_id, cause, stored.get(layout.EPOCH, b"").decode("utf-8", "replace")) from None
 
 
 def telemetry(known: SessionInfo | None) -> dict[str, Any]:

@@ -1,18 +1,27 @@
-"""The Lua scripts, as they lie in `lua/`: the source and the SHA-1 by which Redis knows it."""
+"""The Lua scripts, as they lie in `lua/`: the source and the SHA-1 by which Redis knows it.
+
+`lua/<room>/<name>.lua` is a script; `lua/include/` holds parts that several have, or that have a name of their own: a
+line `--- @include name` is replaced by `lua/include/name.lua` without the comment at its head. A part is plain
+statements over the script's locals, as a call would cost the server time; its head says which it reads and sets.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
+_INCLUDE = re.compile(r"^( *)--- @include +(.*?) *\n", re.MULTILINE)
+_HEAD = re.compile(r"(?:--.*\n)*?-- SETS.*\n")
+
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """One operation. `sha` is what EVALSHA takes."""
+    """One operation. `source` is the text with its parts; `sha` is what EVALSHA takes."""
 
     name: str
     source: bytes
@@ -36,11 +45,37 @@ def folder() -> Traversable:
 
 @cache
 def load(name: str) -> Script:
-    """The script `lua/<name>.lua`."""
-    source = (folder() / f"{name}.lua").read_bytes()
+    """The script of this name. Raises FileNotFoundError for a name that is no script's, or a part that is missing."""
+    if name not in _files():
+        raise FileNotFoundError(f"no folder of lua/ has a script {name}.lua")
+    source = included(_files()[name].read_text("utf-8"), folder() / "include").encode()
     return Script(name, source, hashlib.sha1(source, usedforsecurity=False).hexdigest().encode())
 
 
 def names() -> list[str]:
     """All scripts there are, sorted."""
-    return sorted(entry.name.removesuffix(".lua") for entry in folder().iterdir() if entry.name.endswith(".lua"))
+    return sorted(_files())
+
+
+@cache
+def _files() -> dict[str, Traversable]:
+    rooms = [room for room in folder().iterdir() if room.is_dir() and room.name != "include"]
+    entries = [entry for room in rooms for entry in room.iterdir() if entry.name.endswith(".lua")]
+    return {entry.name.removesuffix(".lua"): entry for entry in entries}
+
+
+def included(text: str, parts: Traversable) -> str:
+    """The text with its parts put in, indented as the lines that ask for them.
+
+    Raises FileNotFoundError for a part that is missing, RecursionError for one that includes itself.
+    """
+
+    def part(match: re.Match[str]) -> str:
+        indent, name = match.groups()
+        file = parts / f"{name}.lua"
+        if not re.fullmatch(r"\w+", name) or not file.is_file():
+            raise FileNotFoundError(f"a script includes {name!r}, and lua/include/ has no such part")
+        body = _HEAD.sub("", file.read_text("utf-8"), count=1)
+        return re.sub(r"^(?=.)", indent, included(body, parts), flags=re.MULTILINE)
+
+    return _INCLUDE.sub(part, text)

@@ -12,7 +12,7 @@ from typing import Any, Unpack
 from redismem.context import Context, Receipt, SessionInfo, State
 from redismem.errors import InvalidMessage, InvalidState, TooLarge
 from redismem.messages import Message, TokenCounter, encode_message
-from redismem.protocol import replies, scripts
+from redismem.protocol import layout, replies, scripts
 from redismem.protocol.call import Call, Command, context_reads, evalsha
 from redismem.protocol.ids import append_token, nonce
 from redismem.protocol.keys import SessionKeys
@@ -41,8 +41,7 @@ class AppendOptions(StateChanges, total=False):
 def append_limits(settings: Settings) -> bytes:
     """What every append of a memory tells its script: six numbers in one argument, as each argument costs time."""
     numbers = (settings.recent_limit, settings.max_window_count, settings.max_params_count)
-    tokens = settings.overdue_tokens or "-"
-    return " ".join(map(str, (settings.timeout_ms, settings.overdue_count, tokens, *numbers))).encode()
+    return " ".join(map(str, (settings.timeout_ms, settings.overdue_count, settings.overdue_tokens, *numbers))).encode()
 
 
 def _resent(commands: tuple[Command, ...]) -> tuple[Command, ...]:
@@ -90,7 +89,7 @@ class SessionCalls:
 
     def update(self, now_ms: int | None = None, **changes: Unpack[StateChanges]) -> Call[None]:
         """The state alone. Sent again it sets the same values again, so it needs no token."""
-        command = self._command((), 0, self.change(**changes), None, "-", now_ms)
+        command = self._command((), 0, self.change(**changes), None, layout.NONE, now_ms)
         return Call(self.keys.session_id, (command,), lambda _: None, scripts.load("append"))
 
     def _append(
@@ -110,7 +109,7 @@ class SessionCalls:
             raise InvalidMessage("expect is a last seq: an integer, 0 or more", self.keys.session_id)
         change = self.change(**changes) if changes else NO_CHANGE
         elements, tokens = self._elements(messages)
-        return self._command(elements, tokens, change, id, "-" if expect is None else expect, now_ms)
+        return self._command(elements, tokens, change, id, layout.NONE if expect is None else expect, now_ms)
 
     def _command(
         self,
@@ -122,7 +121,7 @@ class SessionCalls:
         now_ms: int | None,
     ) -> Command:
         """The one call of append.lua: what follows its keys stands in the order of its header."""
-        fresh, now = "0" if id else "1", "-" if now_ms is None else now_ms
+        fresh, now = "0" if id else "1", layout.NONE if now_ms is None else now_ms
         return (
             *self._append_head,
             f"{fresh} {len(elements)} {len(change.sets) // 2} {tokens} {expect} {now}",
@@ -195,7 +194,7 @@ class SessionCalls:
         command = evalsha(
             script,
             (keys.messages, keys.state, keys.originals),
-            (b"" if before_seq is None else before_seq, limit, int(include_originals)),
+            (layout.NONE if before_seq is None else before_seq, limit, int(include_originals)),
         )
         return Call(keys.session_id, (command,), lambda reply: replies.page(keys.session_id, reply), script)
 
@@ -207,7 +206,7 @@ class SessionCalls:
             try:
                 return replies.state(found)
             except (Undecodable, ValueError) as cause:
-                epoch = found.get(b"epoch", b"").decode("utf-8", "replace")
+                epoch = found.get(layout.EPOCH, b"").decode("utf-8", "replace")
                 raise replies.corrupt(keys.session_id, cause, epoch) from None
 
         return Call(keys.session_id, (("HGETALL", keys.state),), decode)
@@ -225,18 +224,20 @@ class SessionCalls:
         """The epoch, "" where there is no session."""
         return Call(
             self.keys.session_id,
-            (("HGET", self.keys.state, "epoch"),),
+            (("HGET", self.keys.state, layout.EPOCH),),
             lambda reply: (reply or b"").decode("utf-8", "replace"),
         )
 
     def exists(self) -> Call[bool]:
-        return Call(self.keys.session_id, (("HEXISTS", self.keys.state, "counters"),), bool)
+        return Call(self.keys.session_id, (("HEXISTS", self.keys.state, layout.COUNTERS),), bool)
 
     def clear(self, epoch: str) -> Call[bool]:
         """Everything of the session, if it is still in this epoch."""
         keys, shard = self.keys, self.keys.shard
         script = scripts.load("clear")
-        command = evalsha(script, (keys.messages, keys.state, keys.originals, *shard.indexes), (keys.session, epoch))
+        command = evalsha(
+            script, (keys.messages, keys.state, keys.originals, *shard.indexes), (keys.session, epoch or layout.NONE)
+        )
         return Call(keys.session_id, (command,), bool, script)
 
     def window(self) -> Call[tuple[str, list[Message]] | None]:
@@ -264,18 +265,18 @@ class SessionCalls:
         command = evalsha(
             script,
             (keys.messages, keys.state, shard.active, shard.evictions),
-            (keys.session, b"" if now_ms is None else now_ms, self.settings.timeout_ms),
+            (keys.session, layout.NONE if now_ms is None else now_ms, self.settings.timeout_ms),
         )
         return Call(keys.session_id, (command,), bool, script)
 
-    def set_aside(self, epoch: str, now_ms: int) -> Call[int]:
+    def quarantine(self, epoch: str, now_ms: int) -> Call[int]:
         """The session that cannot be read to `…:corrupt:<session>:<now_ms>:<what it was>`."""
         keys, shard = self.keys, self.keys.shard
-        script = scripts.load("set_aside")
+        script = scripts.load("quarantine")
         aside = tuple(b"%s:%d:%s" % (keys.corrupt, now_ms, name) for name in (b"messages", b"state", b"originals"))
         command = evalsha(
             script,
             (keys.messages, keys.state, keys.originals, *aside, *shard.indexes),
-            (keys.session, epoch, self.settings.timeout_ms),
+            (keys.session, epoch or layout.NONE, self.settings.timeout_ms),
         )
         return Call(keys.session_id, (command,), int, script)

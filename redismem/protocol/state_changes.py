@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 from redismem.errors import InvalidState, TooLarge
 from redismem.messages import UNSET, Unset
-from redismem.protocol.replies import PARAM
+from redismem.protocol.layout import PARAM
 from redismem.settings import Settings
 from redismem.values import encode_value
 

@@ -99,5 +99,5 @@ class Store:
 
     async def _quarantine(self, corrupt: CorruptSession) -> None:
         assert corrupt.session_id is not None
-        await self.run(self.session_calls(corrupt.session_id).set_aside(corrupt.epoch, now_ms()))
+        await self.run(self.session_calls(corrupt.session_id).quarantine(corrupt.epoch, now_ms()))
         log.error("put into quarantine and started afresh: %s", corrupt)

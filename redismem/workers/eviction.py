@@ -9,6 +9,7 @@ from redismem.context import SessionEntry
 from redismem.protocol import queue_calls
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys
+from redismem.protocol.layout import EvictionReason
 from redismem.protocol.queue_calls import QueueCalls
 from redismem.session import Session
 from redismem.store.store import Store
@@ -64,7 +65,7 @@ class Eviction:
             known_ms = min((shard[-1].active_ms for shard in shards if len(shard) == limit), default=None)
             complete = known_ms is None or (len(found) >= excess and found[excess - 1].active_ms <= known_ms)
             if excess > 0 and (complete or limit >= excess):
-                return await self._choose(found[:excess], "limit", now_ms)
+                return await self._choose(found[:excess], EvictionReason.LIMIT, now_ms)
             limit = min(limit * 2, excess)
         return 0
 
@@ -77,16 +78,16 @@ class Eviction:
         time_ms = now_ms if now_ms is not None else await self._store.server_time_ms()
         below_ms = time_ms - self._store.settings.timeout_ms
         shards = await self._store.run(queue_calls.oldest(self._store.keys, _CHUNK_COUNT, below_ms))
-        return await self._choose([entry for shard in shards for entry in shard], "idle", now_ms)
+        return await self._choose([entry for shard in shards for entry in shard], EvictionReason.IDLE, now_ms)
 
-    async def _choose(self, entries: list[SessionEntry], reason: str, now_ms: int | None) -> int:
+    async def _choose(self, entries: list[SessionEntry], reason: EvictionReason, now_ms: int | None) -> int:
         keys = self._store.keys
         by_shard: dict[int, list[tuple[SessionKeys, int]]] = {}
         for entry in entries:
             place = by_shard.setdefault(keys.shard_of(entry.session_id), [])
             place.append((keys.session(entry.session_id), entry.active_ms))
         calls = [
-            queue_calls.choose(keys.shards()[shard], sessions[at : at + _CHUNK_COUNT], reason, now_ms)
+            queue_calls.queue_eviction(keys.shards()[shard], sessions[at : at + _CHUNK_COUNT], reason, now_ms)
             for shard, sessions in by_shard.items()
             for at in range(0, len(sessions), _CHUNK_COUNT)
         ]
@@ -116,7 +117,7 @@ class Eviction:
     async def evict(self, session_id: str, now_ms: int | None = None) -> bool:
         """Hands the transcript over and removes the session. False where it was touched, or is in other hands."""
         calls = QueueCalls(self._store.keys.session(session_id), self._store.settings)
-        if not await self._store.run(calls.hold(now_ms), quarantine=True):
+        if not await self._store.run(calls.claim_eviction(now_ms), quarantine=True):
             return False
         session = Session(self._store, self._store.session_calls(session_id))
         if self._on_evict is None:

@@ -50,8 +50,8 @@ def test_sound_sessions(command, filled, here):
 
 
 def one_token_more(raw, state):
-    first_seq, message_count, tokens, *others = raw.hget(state, "counters").split()
-    raw.hset(state, "counters", b" ".join((first_seq, message_count, b"%d" % (int(tokens) + 1), *others)))
+    version, first_seq, message_count, tokens, *others = raw.hget(state, "counters").split()
+    raw.hset(state, "counters", b" ".join((version, first_seq, message_count, b"%d" % (int(tokens) + 1), *others)))
 
 
 def spoil(raw, memory, what):

@@ -243,7 +243,7 @@ class MiscountsTokens(Between):
         if commands[0][0] == "EVALSHA" and commands[0][1] == load("commit").sha and b"long-3" in commands[0]:
             state = self.memory.store.keys.session("long-3").state
             counters = await self.memory.store.run(Call(None, (("HGET", state, "counters"),), bytes.split))
-            counters[2] = b"%d" % (int(counters[2]) + 1)
+            counters[3] = b"%d" % (int(counters[3]) + 1)
             await self.memory.store.run(Call(None, (("HSET", state, "counters", b" ".join(counters)),), int))
         return answers
 

@@ -104,17 +104,20 @@ CALLED: dict[str, tuple[Callable[[], Call[Any]], dict[str, Any]]] = {
         lambda: CALLS.requeue(again=True, now_ms=NOW_MS),
         {"session": b"user-42", "now_ms": NOW_MS, "again": 1},
     ),
-    "hold": (lambda: CALLS.hold(NOW_MS), {"session": b"user-42", "now_ms": NOW_MS, "hold_ms": 56_789}),
+    "claim_eviction": (
+        lambda: CALLS.claim_eviction(NOW_MS),
+        {"session": b"user-42", "now_ms": NOW_MS, "lease_ms": 56_789},
+    ),
     "evict": (lambda: CALLS.evict("7-e", 40), {"session": b"user-42", "epoch": "7-e", "message_count": 40}),
-    "choose": (
-        lambda: queue_calls.choose(SHARD, [(SESSION, 55), (SESSION, 66)], "limit", NOW_MS),
+    "queue_eviction": (
+        lambda: queue_calls.queue_eviction(SHARD, [(SESSION, 55), (SESSION, 66)], "limit", NOW_MS),
         {"now_ms": NOW_MS, "reason": "limit"},
     ),
     "sweep": (lambda: queue_calls.sweep(SHARD, [SESSION, SESSION], NOW_MS), {"now_ms": NOW_MS}),
 }
 TAILS = {
     "commit": [b"summary:5", b"summary:8"],
-    "choose": [b"user-42", 55, b"user-42", 66],
+    "queue_eviction": [b"user-42", 55, b"user-42", 66],
     "sweep": [b"user-42", b"user-42"],
 }
 
@@ -129,7 +132,7 @@ def test_a_caller_gives_each_key_and_argument_in_the_place_the_header_says(name:
     assert (word, sha) == ("EVALSHA", scripts.load(name).sha)
     keys, arguments = rest[: int(count)], rest[int(count) :]
     named = {getattr(place, field): field for place in (SESSION, SHARD) for field in place.__slots__}
-    states = ["state", "state"] if name in ("choose", "sweep") else []
+    states = ["state", "state"] if name in ("queue_eviction", "sweep") else []
     assert [named[key] for key in keys] == head.keys + states
     assert list(expected) == head.arguments
     for argument, given in zip(head.arguments, arguments, strict=False):
@@ -144,22 +147,17 @@ def test_a_claim_reads_the_session_behind_it() -> None:
     assert CALLS.claim().commands[1:] == (("HGETALL", SESSION.state), ("LRANGE", SESSION.messages, 0, -1))
 
 
-def test_what_is_not_given_is_empty_and_what_is_not_kept_is_zero() -> None:
+def test_what_is_not_given_is_a_dash_and_what_is_not_kept_is_zero() -> None:
     bare = QueueCalls(SESSION, Settings())
-    for call in (
-        bare.claim(),
-        bare.extend("f"),
-        bare.requeue(again=False),
-        bare.hold(),
-        queue_calls.sweep(SHARD, [], None),
-    ):
+    of_one = (bare.claim(), bare.extend("f"), bare.requeue(again=False), bare.claim_eviction())
+    for call in (*of_one, queue_calls.sweep(SHARD, [], None)):
         assert call.script is not None
         names = header(call.script.source.decode()).arguments
         arguments = dict(zip(names, call.commands[0][3 + int(call.commands[0][2]) :], strict=False))
-        assert arguments["now_ms"] == b""
+        assert arguments["now_ms"] == "-"
     names = header(scripts.load("commit").source.decode()).arguments
     commit = bare.commit(JOB, [message(1)], None)
     arguments = dict(zip(names, commit.commands[0][3 + int(commit.commands[0][2]) :], strict=True))
-    assert [arguments[name] for name in ("originals_ms", "summary_field", "summary")] == [0, b"", b""]
+    assert [arguments[name] for name in ("originals_ms", "summary_field", "summary")] == [0, "-", "-"]
     dead = bare.release("f", 1, counts=False, dead=True).commands[0][-2:]
     assert dead == (0, 0)

@@ -133,7 +133,7 @@ class Actions(RuleBasedStateMachine):
         tokens = sum(tokens for _, tokens in told.window)
         counters = (told.first_seq, told.total, tokens, told.active_ms, told.expires_ms, told.evicting)
         expected: dict[str, Any] = {
-            "counters": " ".join(str(number) for number in counters if number is not None),
+            "counters": " ".join(["v1", *(str(number) for number in counters if number is not None)]),
             "epoch": told.epoch,
             "queued": told.queued,
             "fence": told.fence if told.holder is not None else None,

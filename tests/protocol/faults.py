@@ -37,7 +37,7 @@ class Faults(Turns):
             told = self.shard.sessions[name]
         harm: dict[str, tuple[Any, ...]] = {
             "type": ("SET", keys.messages, "x"),
-            "number": ("HSET", keys.state, "counters", "1 x 1 1 1"),
+            "number": ("HSET", keys.state, "counters", "v1 1 x 1 1 1"),
             "epoch": ("HDEL", keys.state, "epoch"),
             "short": ("LPOP", keys.messages),
         }
@@ -52,7 +52,7 @@ class Faults(Turns):
         self.agrees()
         # Another caller found it unreadable too, and is late.
         self.append(name)
-        assert self.run_call(calls.set_aside(told.epoch, self.now)) == 0
+        assert self.run_call(calls.quarantine(told.epoch, self.now)) == 0
 
     @rule()
     def remember(self) -> None:

@@ -12,8 +12,8 @@ from protocol.told import INDEXES, QUEUES
 from protocol.turns import names
 
 FINDERS = (
-    *(("dead", by) for by in ("claim", "choose", "requeue")),
-    *(("evictions", by) for by in ("hold", "sweep")),
+    *(("dead", by) for by in ("claim", "queue_eviction", "requeue")),
+    *(("evictions", by) for by in ("claim_eviction", "sweep")),
     ("overdue", "claim"),
     ("leased", "claim"),
 )
@@ -48,7 +48,7 @@ class Machine(Faults):
             self.claim(name)
         elif index == "evictions":
             self.observe()
-            self.choose(3, "limit")
+            self.queue_eviction(3, "limit")
 
     @rule(name=names, where=st.sampled_from(FINDERS))
     def expired_and_found(self, name: str, where: tuple[str, str]) -> None:
@@ -59,8 +59,8 @@ class Machine(Faults):
         self.vanish(name)
         found: dict[str, Callable[[], object]] = {
             "claim": lambda: self.claim(name),
-            "choose": lambda: self.choose(3, "idle"),
-            "hold": lambda: self.hold(name),
+            "queue_eviction": lambda: self.queue_eviction(3, "idle"),
+            "claim_eviction": lambda: self.claim_eviction(name),
             "sweep": lambda: self.sweep({name}),
             "requeue": lambda: self.requeue(name, True),
         }
@@ -85,14 +85,14 @@ class Machine(Faults):
         for _ in range(2):
             self.append_batch(name, count)
             self.observe()
-            self.choose(3, "limit")
-            self.hold(name)
+            self.queue_eviction(3, "limit")
+            self.claim_eviction(name)
             if cleared:
                 self.clear(name)
         if cleared:
             self.append_batch(name, count)
             self.observe()
-            self.choose(3, "limit")
+            self.queue_eviction(3, "limit")
         self.in_hand.append(self.in_hand[-2])
         self.evict(0)
 
@@ -104,8 +104,8 @@ class Machine(Faults):
         self.agrees()
         if then == "evict":
             self.bring_into(name, "evictions")
-            self.hold(name)
-            self.hold(name)
+            self.claim_eviction(name)
+            self.claim_eviction(name)
             self.evict(0)
         elif then == "prune":
             self.prune(name, 1, True)

@@ -11,11 +11,12 @@ from hypothesis import HealthCheck, Phase, Verbosity, settings
 from hypothesis.errors import Flaky
 from hypothesis.stateful import run_state_machine_as_test
 from protocol.machine import Machine
-from protocol.mutants import MUTANTS, Mutant
+from protocol.mutants import MUTANTS, Mutant, seeded
 from protocol.tour import tour
 from redis_server import RedisServer
 
 from redismem import RedismemError
+from redismem.errors import ScriptFailed
 from redismem.protocol import scripts
 
 UNTIL_CAUGHT = settings(
@@ -54,13 +55,23 @@ def play(machine: type[Machine]) -> None:
 @pytest.mark.parametrize("mutant", MUTANTS, ids=[f"{mutant.script}: {mutant.fault}" for mutant in MUTANTS])
 def test_a_broken_script_is_noticed(mutant: Mutant, machine: type[Machine], monkeypatch: pytest.MonkeyPatch) -> None:
     sound = {name: scripts.load(name) for name in scripts.names()}
-    source = sound[mutant.script].source.decode()
-    assert source.count(mutant.sound) == 1, "the fault would not be seeded"
-    broken = source.replace(mutant.sound, mutant.broken).encode()
+    broken = seeded(sound[mutant.script].source.decode(), mutant).encode()
     sha = hashlib.sha1(broken).hexdigest().encode()
     faulty = sound | {mutant.script: scripts.Script(mutant.script, broken, sha)}
     monkeypatch.setattr(scripts, "load", faulty.__getitem__)
     with redis.Redis(port=machine.server.port) as client:
         assert client.script_load(broken) == sha.decode(), "a script it must be all the same"
-    with pytest.raises((AssertionError, RedismemError, Flaky)):
+    with pytest.raises((AssertionError, RedismemError, Flaky)) as noticed:
         play(machine)
+    assert not isinstance(noticed.value, ScriptFailed), "a script that cannot run is no fault of the protocol"
+
+
+def test_a_fault_survives_a_rename_and_is_missed_where_it_has_no_place() -> None:
+    mutant = Mutant("extend", "no longer than before", "lease", r" \+ \w+", "")
+    script = "redis.call('ZADD', leased, now + lease_ms, session) -- [lease]\nreturn 1\n"
+    assert seeded(script, mutant) == "redis.call('ZADD', leased, now, session)\nreturn 1\n"
+    renamed = script.replace("lease_ms", "more_ms").replace("session", "name")
+    assert seeded(renamed, mutant) == "redis.call('ZADD', leased, now, name)\nreturn 1\n"
+    for lost in (script.replace("[lease]", "[other]"), script * 2, script.replace(" + lease_ms", "")):
+        with pytest.raises(AssertionError):
+            seeded(lost, mutant)

@@ -24,7 +24,10 @@ OUTCOMES = {
     "release": ["ok", "dead", "fenced"],
     **{
         script: ["True", "False"]
-        for script in ("extend", "requeue", "choose", "hold", "evict", "prune", "touch", "clear", "late clear")
+        for script in (
+            *("extend", "requeue", "queue_eviction", "claim_eviction", "evict"),
+            *("prune", "touch", "clear", "late clear"),
+        )
     },
 }
 

@@ -249,7 +249,7 @@ class Shard:
 
     # Eviction, and the sweep.
 
-    def choose(self, seen: list[tuple[str, int]], reason: str, now: int) -> int:
+    def queue_eviction(self, seen: list[tuple[str, int]], reason: str, now: int) -> int:
         chosen = 0
         for name, active_ms in seen:
             told = self.sessions.get(name)
@@ -261,7 +261,7 @@ class Shard:
                 chosen += 1
         return chosen
 
-    def hold(self, name: str, now: int) -> bool:
+    def claim_eviction(self, name: str, now: int) -> bool:
         told, due_ms = self.sessions.get(name), self.indexes["evictions"].get(name)
         if due_ms is None or due_ms > now:
             return False

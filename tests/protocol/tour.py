@@ -75,17 +75,17 @@ def chosen_and_touched(machine: Machine) -> None:
     machine.observe()
     machine.time_passes(1000)
     machine.touch("a")
-    machine.choose(3, "idle")
+    machine.queue_eviction(3, "idle")
     machine.observe()
-    machine.choose(3, "idle")
-    machine.choose(3, "limit")
+    machine.queue_eviction(3, "idle")
+    machine.queue_eviction(3, "limit")
     machine.touch("a")
 
 
 def chosen_and_appended(machine: Machine) -> None:
     machine.append("a")
     machine.observe()
-    machine.choose(3, "limit")
+    machine.queue_eviction(3, "limit")
     machine.append("a")
 
 

@@ -191,18 +191,18 @@ class Turns(Actions):
 
     @precondition(lambda self: self.seen)
     @rule(count=st.integers(1, 3), reason=st.sampled_from(["idle", "limit"]))
-    def choose(self, count: int, reason: str) -> None:
+    def queue_eviction(self, count: int, reason: str) -> None:
         (shard,) = self.memory.store.keys.shards()
         seen = self.seen[:count]
         chosen = [(self.memory.store.keys.session(name), active_ms) for name, active_ms in seen]
-        found = self.run_call(queue_calls.choose(shard, chosen, reason, self.now))
-        self.same(f"choose {found > 0}", found, self.shard.choose(seen, reason, self.now))
+        found = self.run_call(queue_calls.queue_eviction(shard, chosen, reason, self.now))
+        self.same(f"queue_eviction {found > 0}", found, self.shard.queue_eviction(seen, reason, self.now))
 
     @precondition(lambda self: self.shard.indexes["evictions"])
     @rule(name=names)
-    def hold(self, name: str) -> None:
-        held = self.run_call(QueueCalls(self.memory.store.keys.session(name), SETTINGS).hold(self.now))
-        self.same("hold", held, self.shard.hold(name, self.now))
+    def claim_eviction(self, name: str) -> None:
+        held = self.run_call(QueueCalls(self.memory.store.keys.session(name), SETTINGS).claim_eviction(self.now))
+        self.same("claim_eviction", held, self.shard.claim_eviction(name, self.now))
         if held:
             told = self.shard.sessions[name]
             self.in_hand.append((name, told.life, told.epoch, told.total))
@@ -226,13 +226,13 @@ class Turns(Actions):
         }.get(touched, lambda _: None)
         self.pass_time(1000)
         self.observe()
-        for at, step in enumerate((lambda: self.choose(3, "limit"), lambda: self.hold(name))):
+        for at, step in enumerate((lambda: self.queue_eviction(3, "limit"), lambda: self.claim_eviction(name))):
             if when == at:
                 touch(name)
             if self.seen:
                 step()
         if when == 2:
             touch(name)
-        self.hold(name)
+        self.claim_eviction(name)
         if self.in_hand:
             self.evict(0)

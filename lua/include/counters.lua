@@ -1,0 +1,8 @@
+-- The counters of a state, or a refusal, before anything is written.
+-- READS counters
+-- SETS window_first_seq total window_tokens active_ms expires_ms evicting
+--- @include parsed
+if not window_first_seq then
+  --- @include layout
+  return redis.error_reply('CORRUPT counters')
+end

@@ -1,0 +1,5 @@
+-- The time in ms: the caller's, or the server's clock.
+-- READS now_ms
+-- SETS time now
+local time = now_ms == '-' and redis.call('TIME')
+local now = time and time[1] * 1000 + math.floor(time[2] / 1000) or tonumber(now_ms)

@@ -1,0 +1,62 @@
+-- Takes a session off the overdue queue, or over from a worker whose lease ran out, and fences every earlier worker.
+-- KEYS
+--   messages
+--   state
+--   overdue
+--   leased
+--   dead
+--   fences
+-- ARGV
+--   session
+--   now_ms           - for the server's clock
+--   nonce            makes the fence unique
+--   lease_ms
+--   threshold        a window of more messages is overdue
+--   token_limit      so is one of more tokens; - for no such limit
+--   recent_limit     messages that stay as they are, however many tokens they have
+--   summaries_limit  so many summaries need no folding
+--   max_attempts
+-- FIELDS reads counters queued attempts summaries_count
+--   writes queued fence attempts
+-- REPLY outcome (job, none, notdue, leased, gone, noop, dead), fence, attempts, the time in ms
+-- ERROR CORRUPT · LAYOUT version
+local messages, state, overdue, leased, dead, fences = unpack(KEYS)
+local session, now_ms, nonce, lease_ms, threshold, token_limit, recent_limit,
+  summaries_limit, max_attempts = unpack(ARGV)
+--- @include now
+local counters, queued, attempts, summaries_count =
+  unpack(redis.call('HMGET', state, 'counters', 'queued', 'attempts', 'summaries_count'))
+attempts = tonumber(attempts or 0)
+local function leave(outcome)
+  redis.call('ZREM', overdue, session)
+  redis.call('ZREM', leased, session)
+  if counters then redis.call('HDEL', state, 'queued', 'fence', 'attempts') end
+  return {outcome, '', 0, now}
+end
+if not counters then
+  redis.call('ZREM', dead, session) -- [gone]
+  return leave('gone')
+end
+--- @include counters
+local due = queued == 'overdue' and redis.call('ZSCORE', overdue, session)
+  or queued == 'leased' and redis.call('ZSCORE', leased, session)
+if not due then return {'none', '', 0, now} end -- [in a queue]
+if tonumber(due) > now then return {queued == 'leased' and 'leased' or 'notdue', '', 0, now} end -- [due]
+local window_count = redis.call('LLEN', messages)
+--- @include overdue
+local folds = tonumber(summaries_count or 0) > tonumber(summaries_limit) -- [folds]
+if not (is_overdue or folds) then return leave('noop') end -- [needed]
+if attempts >= tonumber(max_attempts) then -- [attempts left]
+  redis.call('ZREM', overdue, session)
+  redis.call('ZREM', leased, session)
+  redis.call('ZADD', dead, now, session) -- [listed as dead]
+  redis.call('HSET', state, 'queued', 'dead')
+  redis.call('HDEL', state, 'fence') -- [end of the fence]
+  return {'dead', '', attempts, now}
+end
+-- The removal first: once it has written, a script may go on where memory is short.
+redis.call('ZREM', overdue, session) -- [off the queue]
+local fence = redis.call('INCR', fences) .. '-' .. nonce -- [fence]
+redis.call('ZADD', leased, now + lease_ms, session) -- [lease]
+redis.call('HSET', state, 'queued', 'leased', 'fence', fence, 'attempts', attempts + 1) -- [noted]
+return {'job', fence, attempts + 1, now}

@@ -1,0 +1,79 @@
+-- Swaps a summary in for exactly the messages it covers, or for the summaries it folds, and ends the lease.
+-- KEYS
+--   messages
+--   state
+--   originals
+--   overdue
+--   leased
+-- ARGV
+--   session
+--   now_ms           - for the server's clock
+--   fence
+--   epoch
+--   first_seq        of the window, as it was claimed
+--   count            messages covered, from the head of the window
+--   tokens           of these messages
+--   threshold        a window of more messages is overdue again
+--   token_limit      so is one of more tokens; - for no such limit
+--   recent_limit     messages that stay as they are, however many tokens they have
+--   summaries_limit  more summaries than this are to be folded
+--   originals_ms     the time to live of the originals; 0 keeps none
+--   summary_field    - the messages go without one
+--   summary          then the summary fields that this one replaces
+-- FIELDS reads epoch committed fence counters summaries_count with_originals summary:
+--   writes counters committed summaries_count queued fence attempts dropped_seq with_originals summary:
+-- REPLY outcome: ok, already, gone, fenced, stale
+-- ERROR CORRUPT · LAYOUT version
+local messages, state, originals, overdue, leased = unpack(KEYS)
+local session, now_ms, fence, epoch, first_seq, count, tokens, threshold, token_limit, recent_limit,
+  summaries_limit, originals_ms, summary_field, summary = unpack(ARGV, 1, 14)
+local folded = {unpack(ARGV, 15)}
+count, originals_ms = tonumber(count), tonumber(originals_ms)
+local seen_epoch, committed, seen_fence, counters, summaries_count, with_originals = unpack(redis.call(
+  'HMGET', state, 'epoch', 'committed', 'fence', 'counters', 'summaries_count', 'with_originals'))
+if seen_epoch ~= epoch then return 'gone' end -- [epoch]
+if committed == fence then return 'already' end -- [made before]
+if seen_fence ~= fence then return 'fenced' end -- [fence]
+-- The originals are asked as well: a key of a foreign type is refused before anything is written.
+local window_count = redis.call('LLEN', messages), redis.call('LLEN', originals)
+counters = counters or ''
+--- @include counters
+if window_first_seq ~= first_seq then return 'stale' end -- [the window]
+if window_count < count then return 'stale' end
+for _, field in ipairs(folded) do
+  if redis.call('HEXISTS', state, field) == 0 then return 'stale' end
+end
+--- @include now
+-- A removal first: once it has written, a script may go on where memory is short, and this one makes room.
+redis.call('ZREM', leased, session) -- [end of the lease]
+if count > 0 then
+  -- Originals of an earlier epoch do not belong here, and without new ones the old would leave a gap.
+  if not with_originals or originals_ms == 0 then redis.call('DEL', originals) end -- [old originals]
+  redis.call('HDEL', state, 'with_originals')
+end
+if count > 0 and originals_ms > 0 then
+  for from = 0, count - 1, 500 do
+    local moved = redis.call('LRANGE', messages, from, math.min(from + 500, count) - 1)
+    redis.call('RPUSH', originals, unpack(moved)) -- [originals]
+  end
+  redis.call('PEXPIRE', originals, originals_ms)
+  redis.call('HSET', state, 'with_originals', 1)
+end
+summaries_count = (summaries_count or 0) - #folded
+if #folded > 0 then redis.call('HDEL', state, unpack(folded)) end -- [folded]
+if summary_field ~= '-' then
+  redis.call('HSET', state, summary_field, summary) -- [summary]
+  summaries_count = summaries_count + 1
+end
+window_count, window_tokens = window_count - count, math.max(0, window_tokens - tokens) -- [tokens]
+--- @include overdue
+local again = is_overdue or summaries_count > tonumber(summaries_limit) -- [folds]
+counters = string.format('v1 %d %s %d %s %s%s',
+  first_seq + count, total, window_tokens, active_ms, expires_ms, evicting) -- [chosen]
+redis.call('HSET', state, 'counters', counters, 'committed', fence, -- [committed]
+  'summaries_count', summaries_count, 'queued', 'overdue')
+redis.call('HDEL', state, 'fence', 'attempts', 'dropped_seq', again and 'fence' or 'queued') -- [end of the claim]
+if again then redis.call('ZADD', overdue, now, session) end -- [overdue again]
+-- Last, as in append.lua: done twice, it would lose messages.
+if count > 0 then redis.call('LTRIM', messages, count, -1) end -- [messages go]
+return 'ok'

@@ -1,0 +1,58 @@
+-- Mends what expiry, or a store that drops keys by itself, has torn between some sessions and the indexes of the shard.
+-- KEYS
+--   active
+--   overdue
+--   leased
+--   dead
+--   evictions  then the state of each session
+-- ARGV
+--   now_ms     - for the server's clock; then each session
+-- FIELDS reads counters queued
+--   writes counters queued fence attempts
+-- REPLY sessions whose entries were removed, sessions put right
+-- ERROR
+local active, overdue, leased, dead, evictions = unpack(KEYS, 1, 5)
+local now_ms = ARGV[1]
+local states, sessions = {unpack(KEYS, 6)}, {unpack(ARGV, 2)}
+--- @include now
+local queues = {overdue = overdue, leased = leased, dead = dead}
+local function mend(session, state, queued, active_ms, without_reason)
+  local is_mended = false
+  for name, queue in pairs(queues) do
+    if name ~= queued and redis.call('ZREM', queue, session) == 1 then is_mended = true end -- [in one queue]
+  end
+  local named = queues[queued]
+  if named and not redis.call('ZSCORE', named, session) then
+    redis.call('ZADD', overdue, now, session) -- [found again]
+    redis.call('HSET', state, 'queued', 'overdue')
+    redis.call('HDEL', state, 'fence', 'attempts') -- [end of the claim]
+    is_mended = true
+  end
+  if not redis.call('ZSCORE', active, session) then
+    redis.call('ZADD', active, active_ms, session) -- [listed]
+    is_mended = true
+  end
+  if without_reason and not redis.call('ZSCORE', evictions, session) then
+    redis.call('HSET', state, 'counters', without_reason) -- [reason]
+    is_mended = true
+  end
+  return is_mended and 1 or 0
+end
+local removed, mended = 0, 0
+for number, state in ipairs(states) do
+  local session, kind = sessions[number], redis.call('TYPE', state).ok
+  -- A key of another type, or counters that are none, must not keep the others from being looked after: who reads that
+  -- session sets it aside. One of another layout is looked after by the release that wrote it.
+  if kind == 'hash' or kind == 'none' then
+    local counters, queued = unpack(redis.call('HMGET', state, 'counters', 'queued'))
+    if not counters then
+      --- @include unindex
+      removed = removed + 1
+    else
+      --- @include parsed
+      local without_reason = evicting ~= '' and string.gsub(counters, ' %a+$', '')
+      if window_first_seq then mended = mended + mend(session, state, queued, active_ms, without_reason) end
+    end
+  end
+end
+return {removed, mended}

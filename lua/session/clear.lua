@@ -1,0 +1,23 @@
+-- Removes a session whole, if it is still in the epoch that the caller saw: a repeated call spares a newer session.
+-- KEYS
+--   messages
+--   state
+--   originals
+--   active
+--   overdue
+--   leased
+--   dead
+--   evictions
+-- ARGV
+--   session
+--   epoch    - where the caller saw none
+-- FIELDS reads epoch
+-- REPLY 1 removed, 0 not there any more
+-- ERROR
+local messages, state, originals, active, overdue, leased, dead, evictions = unpack(KEYS)
+local session, epoch = unpack(ARGV)
+local seen_epoch = redis.call('HGET', state, 'epoch')
+if not seen_epoch or seen_epoch == '' then seen_epoch = '-' end
+if seen_epoch ~= epoch then return 0 end -- [epoch]
+--- @include unindex
+return redis.call('DEL', messages, state, originals) > 0 and 1 or 0

@@ -1,0 +1,46 @@
+-- Renames the keys of a session that cannot be read, so that it starts afresh and somebody can look at what it was.
+-- Looks for itself whether a key has a foreign type, or the state no epoch or no counters; else it believes the caller
+-- about the epoch it saw. What another release wrote in its own layout is none of this: it is left alone.
+-- KEYS
+--   messages
+--   state
+--   originals
+--   corrupt_messages
+--   corrupt_state
+--   corrupt_originals
+--   active
+--   overdue
+--   leased
+--   dead
+--   evictions
+-- ARGV
+--   session
+--   epoch       that the caller could not decode, - where it saw none
+--   timeout_ms  the time to live of what had none
+-- FIELDS reads epoch counters
+-- REPLY the number of keys set aside, 0 where another caller did it already
+-- ERROR LAYOUT version
+local messages, state, originals, corrupt_messages, corrupt_state, corrupt_originals,
+  active, overdue, leased, dead, evictions = unpack(KEYS)
+local session, epoch, timeout_ms = unpack(ARGV)
+local function kind(key) return redis.call('TYPE', key).ok end
+local function is_foreign(key, expected) return kind(key) ~= 'none' and kind(key) ~= expected end
+local is_broken = is_foreign(state, 'hash') or is_foreign(messages, 'list') or is_foreign(originals, 'list')
+if not is_foreign(state, 'hash') then
+  local seen_epoch, counters = unpack(redis.call('HMGET', state, 'epoch', 'counters'))
+  counters = counters or ''
+  --- @include layout
+  --- @include parsed
+  is_broken = is_broken or not string.find(seen_epoch or '', '^[%w-]+$') or not window_first_seq
+  if not is_broken and seen_epoch ~= epoch then return 0 end -- [epoch]
+end
+local moved = 0
+for key, aside in pairs({[messages] = corrupt_messages, [state] = corrupt_state, [originals] = corrupt_originals}) do
+  if kind(key) ~= 'none' then
+    redis.call('RENAME', key, aside)
+    if redis.call('PTTL', aside) < 0 then redis.call('PEXPIRE', aside, timeout_ms) end
+    moved = moved + 1
+  end
+end
+--- @include unindex
+return moved

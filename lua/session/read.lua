@@ -1,0 +1,13 @@
+-- Reads the state and messages of the window: where memory has run out, the server refuses the transaction of a read.
+-- KEYS
+--   messages
+--   state
+-- ARGV
+--   first  place of the first message, from the end where negative
+--   last
+-- FIELDS reads all
+-- REPLY state, field and value in turns; messages
+-- ERROR
+local messages, state = unpack(KEYS)
+local first, last = unpack(ARGV)
+return {redis.call('HGETALL', state), redis.call('LRANGE', messages, first, last)}

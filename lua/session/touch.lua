@@ -1,0 +1,28 @@
+-- Makes a session active now, as an append does: its time starts again, and it leaves the eviction queue.
+-- KEYS
+--   messages
+--   state
+--   active
+--   evictions
+-- ARGV
+--   session
+--   now_ms      - for the server's clock
+--   timeout_ms
+-- FIELDS reads counters
+--   writes counters
+-- REPLY 1 touched, 0 no such session
+-- ERROR CORRUPT · LAYOUT version
+local messages, state, active, evictions = unpack(KEYS)
+local session, now_ms, timeout_ms = unpack(ARGV)
+local counters = redis.call('HGET', state, 'counters')
+if not counters then return 0 end
+--- @include counters
+--- @include now
+--- @include expiry
+redis.call('ZADD', active, now, session)
+counters = string.format('v1 %s %s %s %d %d', window_first_seq, total, window_tokens, now, expires_ms) -- [new]
+redis.call('HSET', state, 'counters', counters)
+redis.call('ZREM', evictions, session) -- [off the eviction queue]
+redis.call('PEXPIREAT', state, expires_ms)
+redis.call('PEXPIREAT', messages, expires_ms) -- [messages expire]
+return 1

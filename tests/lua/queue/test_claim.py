@@ -1,0 +1,118 @@
+"""claim.lua, raw."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from queue_scripts import CLAIM, FENCE, LEASE_MS, changed_fields, claimed, overdue, queues
+from raw_scripts import NOW_MS, Scripts
+from redis.exceptions import ResponseError
+
+
+async def test_an_overdue_session_is_leased_with_a_new_fence(lua: Scripts) -> None:
+    await overdue(lua)
+    before = await lua.fields()
+    assert await lua.run("claim", **CLAIM) == [b"job", FENCE, 1, NOW_MS]
+    assert await queues(lua) == {"leased": {b"s": NOW_MS + LEASE_MS}}
+    assert await changed_fields(lua, before) == {b"queued": b"leased", b"fence": FENCE, b"attempts": b"1"}
+    assert await lua.raw.get(lua.key("fences")) == b"2"
+
+
+async def test_a_lease_that_ran_out_is_taken_over(lua: Scripts) -> None:
+    await claimed(lua)
+    before = await lua.everything()
+    later = {"now_ms": NOW_MS + LEASE_MS - 1}
+    assert await lua.run("claim", **CLAIM | later) == [b"leased", b"", 0, NOW_MS + LEASE_MS - 1]
+    assert await lua.everything() == before
+    later = {"now_ms": NOW_MS + LEASE_MS, "nonce": "ef"}
+    assert await lua.run("claim", **CLAIM | later) == [b"job", b"3-ef", 2, NOW_MS + LEASE_MS]
+    assert await queues(lua) == {"leased": {b"s": NOW_MS + 2 * LEASE_MS}}
+    assert (await lua.fields())[b"fence"] == b"3-ef"
+
+
+async def test_what_is_due_later_is_left(lua: Scripts) -> None:
+    await overdue(lua)
+    await lua.raw.zadd(lua.key("overdue"), {"s": NOW_MS + 1})
+    before = await lua.everything()
+    assert await lua.run("claim", **CLAIM) == [b"notdue", b"", 0, NOW_MS]
+    assert await lua.everything() == before
+
+
+@pytest.mark.parametrize("queued", [None, "dead", "leased"])
+async def test_what_is_in_no_queue_that_workers_take_from_is_left(lua: Scripts, queued: Any) -> None:
+    await overdue(lua)
+    await lua.raw.delete(lua.key("overdue"))
+    if queued is None:
+        await lua.raw.hdel(lua.key("state"), "queued")
+    else:
+        await lua.raw.hset(lua.key("state"), "queued", queued)
+    before = await lua.everything()
+    assert await lua.run("claim", **CLAIM) == [b"none", b"", 0, NOW_MS]
+    assert await lua.everything() == before
+
+
+async def test_a_session_that_is_gone_leaves_every_queue(lua: Scripts) -> None:
+    await overdue(lua, "other")
+    for name in ("overdue", "leased", "dead"):
+        await lua.raw.zadd(lua.key(name), {"s": 1})
+    assert await lua.run("claim", **CLAIM) == [b"gone", b"", 0, NOW_MS]
+    assert await queues(lua) == {"overdue": {b"other": NOW_MS}}
+    assert await lua.raw.exists(lua.key("state"), lua.key("messages")) == 0
+
+
+async def test_a_window_within_the_threshold_needs_no_worker(lua: Scripts) -> None:
+    await overdue(lua)
+    await lua.raw.hset(lua.key("state"), mapping={"attempts": 2, "summaries_count": 2})
+    before = await lua.fields()
+    assert await lua.run("claim", **CLAIM | {"threshold": 6}) == [b"noop", b"", 0, NOW_MS]
+    assert await queues(lua) == {}
+    assert await changed_fields(lua, before) == {b"queued": None, b"attempts": None}
+
+
+async def test_summaries_to_fold_are_a_job_too(lua: Scripts) -> None:
+    await overdue(lua)
+    await lua.raw.hset(lua.key("state"), "summaries_count", 3)
+    assert (await lua.run("claim", **CLAIM | {"threshold": 6}))[0] == b"job"
+
+
+async def test_after_the_last_attempt_it_is_dead(lua: Scripts) -> None:
+    await claimed(lua)
+    await lua.raw.hset(lua.key("state"), "attempts", 3)
+    before = await lua.fields()
+    later_ms = NOW_MS + LEASE_MS
+    assert await lua.run("claim", **CLAIM | {"now_ms": later_ms}) == [b"dead", b"", 3, later_ms]
+    assert await queues(lua) == {"dead": {b"s": later_ms}}
+    assert await changed_fields(lua, before) == {b"queued": b"dead", b"fence": None}
+
+
+@pytest.mark.parametrize("name", ["state", "messages"])
+async def test_a_key_of_a_foreign_type_is_refused_and_left(lua: Scripts, name: str) -> None:
+    await overdue(lua)
+    await lua.raw.set(lua.key(name), "x")
+    before = await lua.everything()
+    with pytest.raises(ResponseError, match=r"^WRONGTYPE"):
+        await lua.run("claim", **CLAIM)
+    assert await lua.everything() == before
+
+
+async def test_without_a_time_it_goes_by_the_servers(lua: Scripts) -> None:
+    await overdue(lua)
+    await lua.raw.zadd(lua.key("overdue"), {"s": 1})
+    seconds, _ = await lua.raw.time()
+    outcome, _, _, now_ms = await lua.run("claim", **CLAIM | {"now_ms": "-"})
+    assert outcome == b"job"
+    assert seconds * 1000 <= now_ms < seconds * 1000 + 600_000
+    assert await queues(lua) == {"leased": {b"s": now_ms + LEASE_MS}}
+
+
+async def test_a_window_of_too_many_tokens_is_a_job_as_long_as_it_has_more_than_the_recent_messages(
+    lua: Scripts,
+) -> None:
+    await overdue(lua, count=6)
+    tokens = (await lua.counters())["tokens"]
+    few = CLAIM | {"threshold": 6, "recent_limit": 3}
+    assert (await lua.run("claim", **few | {"token_limit": tokens - 1, "now_ms": 1}))[0] == b"notdue"
+    assert (await lua.run("claim", **few | {"token_limit": tokens - 1}))[0] == b"job"
+    again = few | {"now_ms": NOW_MS + LEASE_MS}
+    assert (await lua.run("claim", **again | {"token_limit": tokens - 1, "recent_limit": 6}))[0] == b"noop"

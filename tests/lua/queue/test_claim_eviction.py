@@ -1,0 +1,63 @@
+"""claim_eviction.lua, raw."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from queue_scripts import over, queues
+from raw_scripts import NOW_MS, TIMEOUT_MS, Scripts
+from redis.exceptions import ResponseError
+
+LATER_MS = NOW_MS + 5_000
+CLAIM_EVICTION: dict[str, Any] = {"now_ms": LATER_MS, "lease_ms": 30_000}
+
+
+async def chosen(lua: Scripts) -> None:
+    await lua.append("1")
+    assert await over(lua, "queue_eviction", ["s"], LATER_MS, "idle", "s", NOW_MS) == 1
+
+
+async def test_one_worker_at_a_time_has_it_in_hand(lua: Scripts) -> None:
+    await chosen(lua)
+    before = await lua.fields()
+    assert await lua.run("claim_eviction", **CLAIM_EVICTION) == 1
+    assert await queues(lua) == {"evictions": {b"s": LATER_MS + 30_000}}
+    assert await lua.fields() == before
+    after = await lua.everything()
+    assert await lua.run("claim_eviction", **CLAIM_EVICTION | {"now_ms": LATER_MS + 29_999}) == 0
+    assert await lua.everything() == after
+    assert await lua.run("claim_eviction", **CLAIM_EVICTION | {"now_ms": LATER_MS + 30_000}) == 1
+
+
+async def test_what_is_not_on_the_queue_is_not_taken(lua: Scripts) -> None:
+    await lua.append("1")
+    before = await lua.everything()
+    assert await lua.run("claim_eviction", **CLAIM_EVICTION) == 0
+    assert await lua.everything() == before
+
+
+@pytest.mark.parametrize("how", ["append", "touch"])
+async def test_a_session_touched_since_has_left_the_queue(lua: Scripts, how: str) -> None:
+    await chosen(lua)
+    if how == "append":
+        await lua.append("2", token=b"token..2")
+    else:
+        await lua.run("touch", now_ms=LATER_MS, timeout_ms=TIMEOUT_MS)
+    assert await queues(lua) == {}
+    assert await lua.run("claim_eviction", **CLAIM_EVICTION) == 0
+
+
+async def test_an_entry_without_a_session_is_removed(lua: Scripts) -> None:
+    await lua.raw.zadd(lua.key("evictions"), {"s": 1, "other": 2})
+    assert await lua.run("claim_eviction", **CLAIM_EVICTION) == 0
+    assert await queues(lua) == {"evictions": {b"other": 2}}
+
+
+async def test_a_state_of_a_foreign_type_is_refused_and_left(lua: Scripts) -> None:
+    await chosen(lua)
+    await lua.raw.set(lua.key("state"), "x")
+    before = await lua.everything()
+    with pytest.raises(ResponseError, match=r"^WRONGTYPE"):
+        await lua.run("claim_eviction", **CLAIM_EVICTION)
+    assert await lua.everything() == before

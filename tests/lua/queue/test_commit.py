@@ -1,0 +1,199 @@
+"""commit.lua, raw."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from queue_scripts import CLAIM, COMMIT, FENCE, LEASE_MS, RELEASE, changed_fields, claimed, contents, queues
+from raw_scripts import EXPIRES_MS, NOW_MS, Scripts, counters
+from redis.exceptions import ResponseError
+
+DONE: dict[bytes, Any] = {
+    b"counters": counters(6, 4, first_seq=5),
+    b"committed": FENCE,
+    b"summaries_count": b"1",
+    b"summary:1": b"told",
+    b"queued": None,
+    b"fence": None,
+    b"attempts": None,
+}
+FOLD: dict[str, Any] = {"count": 0, "tokens": 0, "summary": "folded"}
+
+
+async def test_exactly_the_covered_messages_are_swapped_for_the_summary(lua: Scripts) -> None:
+    await claimed(lua)
+    before = await lua.fields()
+    assert await lua.run("commit", **COMMIT) == b"ok"
+    assert await contents(lua) == ["5", "6"]
+    assert await changed_fields(lua, before) == DONE
+    assert await queues(lua) == {}
+    assert await lua.raw.exists(lua.key("originals")) == 0
+    for name in ("state", "messages"):
+        assert await lua.raw.pexpiretime(lua.key(name)) == EXPIRES_MS
+
+
+async def test_the_reason_of_an_eviction_stays_and_tokens_never_fall_below_zero(lua: Scripts) -> None:
+    await claimed(lua)
+    await lua.set_counters(evicting="limit")
+    assert await lua.run("commit", **COMMIT | {"tokens": 11}) == b"ok"
+    assert (await lua.fields())[b"counters"] == counters(6, 0, first_seq=5) + b" limit"
+
+
+async def test_large_sums_of_tokens_stay_exact(lua: Scripts) -> None:
+    await claimed(lua)
+    await lua.set_counters(tokens=10**15 + 7)
+    assert await lua.run("commit", **COMMIT) == b"ok"
+    assert (await lua.counters())["tokens"] == 10**15 + 1
+
+
+async def test_sent_again_it_is_known(lua: Scripts) -> None:
+    await claimed(lua)
+    assert await lua.run("commit", **COMMIT) == b"ok"
+    before = await lua.everything()
+    assert await lua.run("commit", **COMMIT) == b"already"
+    assert await lua.everything() == before
+
+
+async def test_what_was_appended_meanwhile_stays_and_waits_for_the_next_summary(lua: Scripts) -> None:
+    await claimed(lua)
+    await lua.append("7", "8", "9", "0", token=b"token..2")
+    assert await lua.run("commit", **COMMIT) == b"ok"
+    assert await contents(lua) == ["5", "6", "7", "8", "9", "0"]
+    assert await queues(lua) == {"overdue": {b"s": NOW_MS + 7}}
+    assert (await lua.fields())[b"queued"] == b"overdue"
+
+
+@pytest.mark.parametrize("after", ["clear", "expiry", "another life", "takeover", "release", "another fence"])
+async def test_a_worker_that_holds_it_no_more_writes_nothing(lua: Scripts, after: str) -> None:
+    await claimed(lua)
+    changed: dict[str, Any] = {}
+    if after == "clear":
+        await lua.run("clear", epoch="1-ab")
+    elif after in ("expiry", "another life"):
+        await lua.raw.delete(lua.key("state"), lua.key("messages"))
+    elif after == "takeover":
+        await lua.run("claim", **CLAIM | {"now_ms": NOW_MS + LEASE_MS})
+    elif after == "release":
+        await lua.run("release", **RELEASE)
+    else:
+        changed = {"fence": "2-zz"}
+    if after == "another life":
+        await lua.append(*"123456", token=b"token..3")
+    before = await lua.everything()
+    expected = b"gone" if after in ("clear", "expiry", "another life") else b"fenced"
+    assert await lua.run("commit", **COMMIT | changed) == expected
+    assert await lua.everything() == before
+
+
+@pytest.mark.parametrize(
+    ("changed", "tail"), [({"first_seq": 2}, ()), ({"count": 7}, ()), (FOLD, ("summary:1",)), ({}, ("summary:9",))]
+)
+async def test_another_window_or_other_summaries_than_claimed(
+    lua: Scripts, changed: dict[str, Any], tail: tuple[str, ...]
+) -> None:
+    await claimed(lua)
+    before = await lua.everything()
+    assert await lua.run("commit", *tail, **COMMIT | changed) == b"stale"
+    assert await lua.everything() == before
+
+
+async def test_summaries_are_folded_into_one(lua: Scripts) -> None:
+    await claimed(lua)
+    old = {"summary:1": "a", "summary:3": "b", "summary:4": "c", "summaries_count": 3}
+    await lua.raw.hset(lua.key("state"), mapping=old)
+    before = await lua.fields()
+    assert await lua.run("commit", "summary:1", "summary:3", **COMMIT | FOLD | {"threshold": 6}) == b"ok"
+    assert await changed_fields(lua, before) == {
+        b"summary:1": b"folded",
+        b"summary:3": None,
+        b"summaries_count": b"2",
+        b"committed": FENCE,
+        b"queued": None,
+        b"fence": None,
+        b"attempts": None,
+    }
+    assert await contents(lua) == list("123456")
+
+
+async def test_too_many_summaries_wait_to_be_folded(lua: Scripts) -> None:
+    await claimed(lua)
+    await lua.raw.hset(lua.key("state"), mapping={"summary:0": "a", "summary:00": "b", "summaries_count": 2})
+    assert await lua.run("commit", **COMMIT) == b"ok"
+    assert await queues(lua) == {"overdue": {b"s": NOW_MS + 7}}
+    assert (await lua.fields())[b"summaries_count"] == b"3"
+
+
+async def test_messages_may_go_without_a_summary(lua: Scripts) -> None:
+    await claimed(lua)
+    before = await lua.fields()
+    assert await lua.run("commit", **COMMIT | {"summary_field": "-", "summary": "-"}) == b"ok"
+    expected = {name: value for name, value in DONE.items() if name != b"summary:1"} | {b"summaries_count": b"0"}
+    assert await changed_fields(lua, before) == expected
+
+
+async def test_originals_are_kept_in_order_and_expire_by_themselves(lua: Scripts) -> None:
+    await claimed(lua, count=9)
+    assert await lua.run("commit", **COMMIT | {"originals_ms": 60_000, "threshold": 3}) == b"ok"
+    assert await contents(lua, "originals") == list("1234")
+    assert 0 < await lua.raw.pttl(lua.key("originals")) <= 60_000
+    assert (await lua.fields())[b"with_originals"] == b"1"
+    assert (await lua.run("claim", **CLAIM | {"now_ms": NOW_MS + 7, "threshold": 3}))[:2] == [b"job", b"3-cd"]
+    further = {"fence": "3-cd", "first_seq": 5, "count": 2, "summary_field": "summary:5", "originals_ms": 60_000}
+    assert await lua.run("commit", **COMMIT | further) == b"ok"
+    assert await contents(lua, "originals") == list("123456")
+    assert await contents(lua) == list("789")
+
+
+async def test_originals_of_an_earlier_life_are_not_taken_for_its_own(lua: Scripts) -> None:
+    await claimed(lua)
+    await lua.raw.rpush(lua.key("originals"), "old")
+    assert await lua.run("commit", **COMMIT | {"originals_ms": 60_000}) == b"ok"
+    assert await contents(lua, "originals") == list("1234")
+
+
+async def test_originals_go_where_the_next_ones_are_not_kept(lua: Scripts) -> None:
+    await claimed(lua)
+    await lua.raw.rpush(lua.key("originals"), "old")
+    await lua.raw.hset(lua.key("state"), "with_originals", 1)
+    assert await lua.run("commit", **COMMIT) == b"ok"
+    assert await lua.raw.exists(lua.key("originals")) == 0
+    assert b"with_originals" not in await lua.fields()
+
+
+async def test_more_than_a_thousand_messages_fit_one_commit(lua: Scripts) -> None:
+    for part in range(3):
+        await lua.append(*["x"] * 500, token=b"token..%d" % part, window_limit=5000)
+    await lua.run("claim", **CLAIM)
+    many = {"count": 1400, "tokens": 20, "originals_ms": 60_000}
+    assert await lua.run("commit", **COMMIT | many) == b"ok"
+    assert await lua.raw.llen(lua.key("originals")) == 1400
+    assert await lua.raw.llen(lua.key("messages")) == 100
+
+
+@pytest.mark.parametrize("value", [None, "x", "", "v1 1 3 10 5", "v1 1 3 10 5 6 7", "1 3 10 5 6"])
+async def test_counters_that_are_none_are_refused_before_anything_is_written(lua: Scripts, value: Any) -> None:
+    await claimed(lua)
+    key = lua.key("state")
+    await (lua.raw.hdel(key, "counters") if value is None else lua.raw.hset(key, "counters", value))
+    before = await lua.everything()
+    with pytest.raises(ResponseError, match=r"^CORRUPT"):
+        await lua.run("commit", **COMMIT)
+    assert await lua.everything() == before
+
+
+@pytest.mark.parametrize("name", ["state", "messages", "originals"])
+async def test_a_key_of_a_foreign_type_is_refused_and_left(lua: Scripts, name: str) -> None:
+    await claimed(lua)
+    await lua.raw.set(lua.key(name), "x")
+    before = await lua.everything()
+    with pytest.raises(ResponseError, match=r"^WRONGTYPE"):
+        await lua.run("commit", **COMMIT | {"originals_ms": 60_000})
+    assert await lua.everything() == before
+
+
+async def test_what_came_meanwhile_may_be_too_many_tokens_again(lua: Scripts) -> None:
+    await claimed(lua)
+    few = COMMIT | {"token_limit": 3, "recent_limit": 1}
+    assert await lua.run("commit", **few) == b"ok"
+    assert await lua.queue("overdue") == {b"s": NOW_MS + 7}

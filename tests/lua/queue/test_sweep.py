@@ -1,0 +1,92 @@
+"""sweep.lua, raw."""
+
+from __future__ import annotations
+
+import pytest
+from queue_scripts import INDEXES, QUEUES, RELEASE, changed_fields, claimed, over, overdue, queues
+from raw_scripts import NOW_MS, Scripts
+
+LATER_MS = NOW_MS + 50
+
+
+async def sweep(lua: Scripts, *sessions: str) -> list[int]:
+    return list(await over(lua, "sweep", list(sessions), LATER_MS, *sessions))
+
+
+@pytest.mark.parametrize("where", [*QUEUES, "evictions", "nowhere"])
+async def test_what_is_whole_is_left_as_it_is(lua: Scripts, where: str) -> None:
+    await (
+        overdue(lua) if where == "overdue" else lua.append("1") if where in ("evictions", "nowhere") else claimed(lua)
+    )
+    if where == "dead":
+        await lua.run("release", **RELEASE | {"max_attempts": 0})
+    elif where == "evictions":
+        await over(lua, "queue_eviction", ["s"], NOW_MS, "idle", "s", NOW_MS)
+    before = await lua.everything()
+    assert await sweep(lua, "s") == [0, 0]
+    assert await lua.everything() == before
+
+
+async def test_a_session_that_has_expired_leaves_every_index(lua: Scripts) -> None:
+    await overdue(lua, "other")
+    before = await lua.everything()
+    for name in INDEXES:
+        await lua.raw.zadd(lua.key(name), {"s": NOW_MS})
+    assert await sweep(lua, "other", "s") == [1, 0]
+    assert await lua.everything() == before
+
+
+@pytest.mark.parametrize("queue", QUEUES)
+async def test_a_session_that_its_queue_has_lost_is_overdue_again(lua: Scripts, queue: str) -> None:
+    await (overdue(lua) if queue == "overdue" else claimed(lua))
+    if queue == "dead":
+        await lua.run("release", **RELEASE | {"max_attempts": 0})
+    await lua.raw.delete(lua.key(queue))
+    assert await sweep(lua, "s") == [0, 1]
+    assert await queues(lua) == {"overdue": {b"s": LATER_MS}}
+    fields = await lua.fields()
+    assert (fields[b"queued"], fields.get(b"fence"), fields.get(b"attempts")) == (b"overdue", None, None)
+
+
+async def test_a_session_in_a_queue_that_it_does_not_name_leaves_it(lua: Scripts) -> None:
+    """Or workers would come across it, find nothing to do, and come across it again."""
+    await overdue(lua)
+    await lua.append("1", session_id="b")
+    before = await lua.everything()
+    await lua.raw.zadd(lua.key("dead"), {"s": 1})
+    await lua.raw.zadd(lua.key("overdue"), {"b": 1})
+    assert await sweep(lua, "s", "b") == [0, 2]
+    assert await lua.everything() == before
+
+
+async def test_a_session_that_is_not_listed_is_listed_again(lua: Scripts) -> None:
+    await lua.append("1")
+    before = await lua.everything()
+    await lua.raw.delete(lua.key("active"))
+    assert await sweep(lua, "s") == [0, 1]
+    assert await lua.everything() == before
+
+
+async def test_a_session_chosen_and_lost_can_be_chosen_again(lua: Scripts) -> None:
+    await lua.append("1")
+    before = await lua.fields()
+    await over(lua, "queue_eviction", ["s"], NOW_MS, "idle", "s", NOW_MS)
+    await lua.raw.delete(lua.key("evictions"))
+    assert await sweep(lua, "s") == [0, 1]
+    assert await changed_fields(lua, before) == {}
+
+
+async def test_a_state_of_a_foreign_type_keeps_no_other_from_being_swept(lua: Scripts) -> None:
+    await lua.raw.set(lua.key("state"), "x")
+    await lua.raw.zadd(lua.key("dead"), {"s": 1, "gone": 2})
+    assert await sweep(lua, "s", "gone") == [1, 0]
+    assert await queues(lua) == {"dead": {b"s": 1}}
+
+
+async def test_counters_that_are_none_keep_no_other_from_being_swept(lua: Scripts) -> None:
+    await overdue(lua)
+    await lua.raw.hset(lua.key("state"), "counters", "x")
+    await lua.raw.zadd(lua.key("dead"), {"gone": 2})
+    before = await lua.fields()
+    assert await sweep(lua, "s", "gone") == [1, 0]
+    assert await lua.fields() == before

@@ -1,0 +1,114 @@
+"""What really stands in a script: the fields it reads and writes, the indexes it changes, the words it refuses with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from redismem.protocol import layout
+
+# Who names no field says here which ones it means.
+_CALLERS = {layout.PARAM, layout.WAITING, layout.LAST_INTENT, layout.LAST_RESULT, layout.PLAN}
+_MEANT = {
+    "unpack(changes)": _CALLERS,
+    "unpack(ARGV, first_drop)": _CALLERS,
+    "summary_field": {layout.SUMMARY},
+    "unpack(folded)": {layout.SUMMARY},
+    "field": {layout.SUMMARY},
+    "'ids_' .. oldest": set(layout.OLDER_IDS),
+}
+_INDEXES_MEANT = {
+    ("release", "queue"): {"overdue", "dead"},
+    ("sweep", "queue"): {"overdue", "leased", "dead"},
+}
+
+
+class Text(NamedTuple):
+    reads: frozenset[str]
+    writes: frozenset[str]
+    fills: frozenset[str]
+    """indexes it puts sessions into"""
+    empties: frozenset[str]
+    words: frozenset[str]
+    queued: frozenset[str]
+    """what it sets the field `queued` to"""
+
+
+def text(name: str, source: str) -> Text:
+    """Raises AssertionError for a field or an index that it cannot tell."""
+    code = re.sub(r"--[^\n]*", "", source)
+    reads: set[str] = set()
+    writes: set[str] = set()
+    fills: set[str] = set()
+    empties: set[str] = set()
+    queued: set[str] = set()
+    for command, *rest in _calls(code):
+        match command.strip("'"):
+            case "HGET" | "HMGET" | "HEXISTS":
+                reads |= _fields(rest[1:])
+            case "HGETALL":
+                reads.add("all")
+            case "HKEYS":
+                reads |= set(re.findall(r"'\^(\w+:)'", code))
+            case "HSET":
+                writes |= _fields(argument for argument in rest[1::2])
+                values = [argument for argument in rest[1:] if not argument.startswith("unpack(")]
+                queued |= _queued(dict(zip(values[::2], values[1::2], strict=False)), code)
+            case "HDEL":
+                writes |= _fields(rest[1:])
+            case "ZADD":
+                fills |= _indexes(name, code, rest[0])
+            case "ZREM":
+                empties |= _indexes(name, code, rest[0])
+    for field, value in re.findall(r"\bchange\(('\w+'(?: \.\. \w+)?), (.*)\)", code):
+        writes |= _fields([field])
+        queued |= _queued({field: value}, code)
+    words = frozenset(re.findall(r"error_reply\('([A-Z]+)", code))
+    return Text(frozenset(reads), frozenset(writes), frozenset(fills), frozenset(empties), words, frozenset(queued))
+
+
+def _calls(code: str) -> Iterator[list[str]]:
+    """The arguments of every redis.call, also of those inside others."""
+    for call in re.finditer(r"redis\.call\(", code):
+        depth, parts = 0, [""]
+        for letter in code[call.end() :]:
+            if letter in ")}" and depth == 0:
+                break
+            depth += (letter in "({") - (letter in ")}")
+            if letter == "," and depth == 0:
+                parts.append("")
+            else:
+                parts[-1] += letter
+        yield [part.strip() for part in parts]
+
+
+def _fields(arguments: Iterator[str] | list[str]) -> set[str]:
+    found: set[str] = set()
+    for argument in arguments:
+        quoted = re.findall(r"'(\w+)'", argument)
+        if argument in _MEANT:
+            found |= {field.decode() for field in _MEANT[argument]}
+        else:
+            assert quoted, f"which field is {argument}?"
+            found |= set(quoted)
+    return found
+
+
+def _queued(pairs: dict[str, str], code: str) -> set[str]:
+    """What `queued` is set to; a name stands for all the texts it is given."""
+    value = pairs.get("'queued'")
+    if value is None:
+        return set()
+    if value == "name":
+        return set(re.findall(r"= '\w+', \w+, '(\w+)'", code))
+    return {value.strip("'")}
+
+
+def _indexes(script: str, code: str, name: str) -> set[str]:
+    if name in layout.INDEXES:
+        return {name}
+    looped = re.findall(rf"for _, {name} in ipairs\(\{{([\w, ]+)\}}\)", code)
+    found = {index for names in looped for index in names.split(", ")} | _INDEXES_MEANT.get((script, name), set())
+    assert found, f"which index is {name} of {script}.lua?"
+    return found

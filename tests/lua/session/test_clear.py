@@ -1,0 +1,68 @@
+"""clear.lua, raw."""
+
+from __future__ import annotations
+
+import pytest
+from raw_scripts import Scripts
+from redis.exceptions import ResponseError
+
+INDEXES = ("active", "overdue", "leased", "dead", "evictions")
+
+
+async def test_a_session_is_removed_whole_and_its_neighbours_stay(lua: Scripts) -> None:
+    for session_id in ("s", "other"):
+        await lua.append("a", session_id=session_id, token=b"token..1")
+        await lua.raw.rpush(lua.key("originals", session_id), "old")
+        for index in INDEXES:
+            await lua.raw.zadd(lua.key(index), {session_id: 5})
+    before = await lua.everything()
+    assert await lua.run("clear", epoch="1-ab") == 1
+    after = await lua.everything()
+    gone = {lua.key(name) for name in ("messages", "state", "originals")}
+    assert set(before) - set(after) == gone
+    for index in INDEXES:
+        assert await lua.queue(index) == {b"other": 5}
+    assert after[lua.key("state", "other")] == before[lua.key("state", "other")]
+
+
+@pytest.mark.parametrize("epoch", ["-", "2-ab", "1-cd", "1", "1-ab "])
+async def test_another_epoch_removes_nothing(lua: Scripts, epoch: str) -> None:
+    await lua.append("a")
+    before = await lua.everything()
+    assert await lua.run("clear", epoch=epoch) == 0
+    assert await lua.everything() == before
+
+
+async def test_sent_again_it_spares_a_newer_session(lua: Scripts) -> None:
+    await lua.append("a")
+    assert await lua.run("clear", epoch="1-ab") == 1
+    assert await lua.run("clear", epoch="1-ab") == 0
+    await lua.append("b")
+    before = await lua.everything()
+    assert await lua.run("clear", epoch="1-ab") == 0
+    assert await lua.everything() == before
+
+
+async def test_without_a_session_nothing_is_there_to_clear(lua: Scripts) -> None:
+    assert await lua.run("clear", epoch="-") == 0
+    assert await lua.run("clear", epoch="1-ab") == 0
+    assert await lua.everything() == {}
+
+
+@pytest.mark.parametrize("empty", [False, True])
+async def test_what_is_left_of_a_session_without_an_epoch_is_cleared_too(lua: Scripts, empty: bool) -> None:
+    await lua.raw.rpush(lua.key("messages"), "x")
+    await lua.raw.zadd(lua.key("active"), {"s": 1})
+    if empty:
+        await lua.raw.hset(lua.key("state"), "epoch", "")
+    assert await lua.run("clear", epoch="-") == 1
+    assert await lua.everything() == {}
+
+
+async def test_a_state_of_a_foreign_type_is_refused_and_left(lua: Scripts) -> None:
+    await lua.append("a")
+    await lua.raw.set(lua.key("state"), "x")
+    before = await lua.everything()
+    with pytest.raises(ResponseError, match=r"^WRONGTYPE"):
+        await lua.run("clear", epoch="1-ab")
+    assert await lua.everything() == before

@@ -1,0 +1,81 @@
+"""touch.lua, raw."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from raw_scripts import NOW_MS, TIMEOUT_MS, Scripts, counters
+from redis.exceptions import ResponseError
+
+LATER_MS = NOW_MS + 77
+TOUCH: dict[str, Any] = {"now_ms": LATER_MS, "timeout_ms": TIMEOUT_MS}
+
+
+async def test_the_time_starts_again_on_every_key(lua: Scripts) -> None:
+    await lua.append("a")
+    before = await lua.fields()
+    assert await lua.run("touch", **TOUCH) == 1
+    expires_ms = LATER_MS + TIMEOUT_MS + TIMEOUT_MS // 16
+    for name in ("state", "messages"):
+        assert await lua.raw.pexpiretime(lua.key(name)) == expires_ms
+    changed = counters(1, 10, active_ms=LATER_MS, expires_ms=expires_ms)
+    assert await lua.fields() == before | {b"counters": changed}
+    assert await lua.queue("active") == {b"s": LATER_MS}
+
+
+async def test_a_session_without_messages_is_touched_too(lua: Scripts) -> None:
+    await lua.append(sets={"plan": "p"})
+    assert await lua.run("touch", **TOUCH) == 1
+    assert await lua.raw.exists(lua.key("messages")) == 0
+
+
+async def test_a_touched_session_leaves_the_eviction_queue(lua: Scripts) -> None:
+    await lua.append("a")
+    await lua.set_counters(evicting="idle")
+    await lua.raw.zadd(lua.key("evictions"), {"s": 1, "other": 2})
+    await lua.run("touch", **TOUCH)
+    assert await lua.queue("evictions") == {b"other": 2}
+    assert (await lua.fields())[b"counters"].count(b" ") == 5
+
+
+async def test_without_now_ms_the_servers_clock_counts(lua: Scripts) -> None:
+    await lua.append("a")
+    await lua.run("touch", **TOUCH | {"now_ms": "-"})
+    seconds, _ = await lua.raw.time()
+    assert abs((await lua.counters())["active_ms"] - seconds * 1000) < 60_000
+
+
+async def test_no_session_is_left_alone(lua: Scripts) -> None:
+    assert await lua.run("touch", **TOUCH) == 0
+    assert await lua.everything() == {}
+    await lua.raw.hset(lua.key("state"), "foreign", "1")
+    before = await lua.everything()
+    assert await lua.run("touch", **TOUCH) == 0
+    assert await lua.everything() == before
+
+
+@pytest.mark.parametrize("timeout_ms", [1, 15_999, 16_001])
+async def test_a_short_time_has_a_second_more_as_after_an_append(lua: Scripts, timeout_ms: int) -> None:
+    await lua.append("a", timeout_ms=timeout_ms)
+    appended = await lua.counters()
+    await lua.run("touch", **TOUCH | {"timeout_ms": timeout_ms})
+    assert (await lua.counters())["expires_ms"] == appended["expires_ms"] + LATER_MS - NOW_MS
+
+
+@pytest.mark.parametrize("counters", ["", "x", "v1 1 1 10 5", "v1 1 1 10 5 6 7", "v1 1 1 10 5 1e+15", "1 1 10 5 6"])
+async def test_counters_that_are_none_are_refused_and_left(lua: Scripts, counters: str) -> None:
+    await lua.append("a")
+    await lua.raw.hset(lua.key("state"), "counters", counters)
+    before = await lua.everything()
+    with pytest.raises(ResponseError, match=r"^CORRUPT"):
+        await lua.run("touch", **TOUCH)
+    assert await lua.everything() == before
+
+
+async def test_a_state_of_a_foreign_type_is_refused(lua: Scripts) -> None:
+    await lua.raw.set(lua.key("state"), "x")
+    before = await lua.everything()
+    with pytest.raises(ResponseError, match=r"^WRONGTYPE"):
+        await lua.run("touch", **TOUCH)
+    assert await lua.everything() == before

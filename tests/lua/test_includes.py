@@ -1,0 +1,94 @@
+"""The parts that scripts include: their heads, and how they are put in."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from redismem.protocol import scripts
+
+LUA = Path(__file__).parents[2] / "lua"
+PARTS = sorted((LUA / "include").glob("*.lua"))
+_LANGUAGE = "and break do else elseif end false for function if in local nil not or repeat return then true until while"
+_GIVEN = "redis string math tonumber ipairs pairs unpack KEYS ARGV"
+
+
+def made(code: str) -> set[str]:
+    """The locals that a piece of Lua makes, wherever in it."""
+    found = re.findall(r"\blocal (?:function )?([\w,\s]+)", code)
+    found += re.findall(r"\bfor ([\w, ]+?) (?:=|in\b)", code) + re.findall(r"\bfunction ?\w*\(([\w, ]*)\)", code)
+    return {name for names in found for name in re.findall(r"\w+", names)}
+
+
+def reads_and_sets(code: str) -> tuple[set[str], set[str]]:
+    """The locals of others that a piece of Lua reads; and those it changes, or makes for what follows it."""
+    code = re.sub(r"'[^']*'", "''", re.sub(r"--[^\n]*", "", code))
+    target = re.compile(r"^ *([a-z_]\w*(?:, [a-z_]\w*)*) =(?!=)", re.MULTILINE)
+    changed = {name for names in target.findall(code) for name in names.split(", ")}
+    left = set(re.findall(r"\w+", " ".join(re.findall(r"^local (?!function)([\w, ]+)", code, re.MULTILINE))))
+    used = set(re.findall(r"(?<![\w.])[A-Za-z_]\w*", target.sub("", code))) - set(f"{_LANGUAGE} {_GIVEN} _".split())
+    return used - made(code), left | (changed - made(code))
+
+
+def head(part: Path) -> tuple[set[str], set[str]]:
+    (reads,) = re.findall(r"^-- READS(.*)$", part.read_text(), re.MULTILINE)
+    (sets,) = re.findall(r"^-- SETS(.*)$", part.read_text(), re.MULTILINE)
+    return set(reads.split()), set(sets.split())
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.stem)
+def test_a_part_says_which_locals_it_reads_and_sets(part: Path) -> None:
+    assert part.read_text().startswith("-- ")
+    body = re.sub(r"\A(?:--.*\n)*?-- SETS.*\n", "", part.read_text())
+    assert head(part) == reads_and_sets(scripts.included(body, LUA / "include"))
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.stem)
+def test_every_part_is_included(part: Path) -> None:
+    asking = f"--- @include {part.stem}\n"
+    assert any(asking in script.read_text() for script in LUA.rglob("*.lua"))
+
+
+@pytest.mark.parametrize("name", scripts.names())
+def test_what_a_part_reads_was_made_before_it(name: str) -> None:
+    (path,) = (path for path in LUA.rglob(f"{name}.lua") if path.parent.name != "include")
+    before, *rest = re.split(r"^ *--- @include (\w+)\n", path.read_text(), flags=re.MULTILINE)
+    for part, after in zip(rest[::2], rest[1::2], strict=True):
+        file = LUA / "include" / f"{part}.lua"
+        assert head(file)[0] <= made(before), part
+        before += scripts.included(file.read_text(), LUA / "include") + after
+
+
+def test_the_head_of_a_part_can_be_wrong() -> None:
+    part = "local x, y = z, 1\nif x then\n  local w = KEYS[1]\n  old = w\nend\nfor at = 1, 2 do f(v.name, at) end\n"
+    assert reads_and_sets(part) == ({"z", "v", "f"}, {"x", "y", "old"})
+
+
+def test_a_part_is_put_in_without_its_head_and_indented_as_the_line_that_asks(tmp_path: Path) -> None:
+    (tmp_path / "one.lua").write_text("-- What it is.\n-- READS\n-- SETS x\n-- Why.\nlocal x = 1\n\n--- @include two\n")
+    (tmp_path / "two.lua").write_text("-- Another.\n-- READS x\n-- SETS\nx = x + 1\n")
+    script = "if a then\n  --- @include one\nend\n"
+    assert scripts.included(script, tmp_path) == "if a then\n  -- Why.\n  local x = 1\n\n  x = x + 1\nend\n"
+
+
+@pytest.mark.parametrize("name", ["nothing", "../session/append", "", "now x"])
+def test_a_part_that_is_missing_is_told(name: str) -> None:
+    with pytest.raises(FileNotFoundError, match="no such part"):
+        scripts.included(f"return 1\n--- @include {name}\n", LUA / "include")
+
+
+def test_a_part_that_includes_itself_is_no_endless_text(tmp_path: Path) -> None:
+    (tmp_path / "one.lua").write_text("-- Itself.\n-- READS\n-- SETS\n--- @include one\n")
+    with pytest.raises(RecursionError):
+        scripts.included("--- @include one\n", tmp_path)
+
+
+def test_only_scripts_are_scripts() -> None:
+    assert set(scripts.names()) == {path.stem for path in LUA.glob("*/*.lua") if path.parent.name != "include"}
+    assert not set(scripts.names()) & {part.stem for part in PARTS}
+    for name in ("now", "README", "nothing"):
+        with pytest.raises(FileNotFoundError, match=name):
+            scripts.load(name)
+    assert not [name for name in scripts.names() if b"@include" in scripts.load(name).source]

@@ -1,0 +1,261 @@
+"""What is stored is said in five places: redismem/layout.py, the scripts, their heads, lua/README.md, and the decoding.
+
+All say the same. Each rule is shown to fail on a small wrong example, for each side that can be wrong.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from lua.script_text import Text, text
+from script_header import header
+
+from redismem.errors import ServerError
+from redismem.protocol import layout, replies, scripts
+from redismem.protocol.keys import Keys
+
+ROOT = Path(__file__).parents[2]
+DECODING = ("replies", "checking", "keys", "queues", "calls")
+
+
+@dataclass(frozen=True)
+class Said:
+    """All that is held together."""
+
+    fields: dict[str, layout.Field]
+    sources: dict[str, str]
+    readme: str
+    modules: dict[str, str]
+    version: int = layout.LAYOUT_VERSION
+
+    def texts(self) -> dict[str, Text]:
+        return {name: text(name, source) for name, source in self.sources.items()}
+
+    def table(self, head: str) -> list[list[str]]:
+        """The rows of the table of README under this first column."""
+        (found,) = re.findall(rf"^\| {head} \|.*\n\|[-|]+\n((?:\|.*\n?)+)", self.readme, re.MULTILINE)
+        return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in found.splitlines()]
+
+
+def as_it_is() -> Said:
+    modules = {path.stem: path for path in (ROOT / "redismem").rglob("*.py")}
+    return Said(
+        {name.decode(): field for name, field in layout.FIELDS.items()},
+        {name: scripts.load(name).source.decode() for name in scripts.names()},
+        (ROOT / "lua" / "README.md").read_text(),
+        {name: modules[name].read_text() for name in DECODING},
+    )
+
+
+Rule = Callable[[Said], Iterator[str]]
+
+
+def heads(said: Said) -> Iterator[str]:
+    """A head names the fields that its script reads and writes."""
+    for name, found in said.texts().items():
+        head = header(said.sources[name])
+        for verb, claimed, real in (("reads", head.reads, found.reads), ("writes", head.writes, found.writes)):
+            for field in claimed ^ real:
+                yield f"{name}.lua {verb} {field}: {'only its head says so' if field in claimed else 'not in its head'}"
+
+
+def fields(said: Said) -> Iterator[str]:
+    """The layout has each field that a script uses, no other, and knows who writes it."""
+    texts = said.texts()
+    used = {field for found in texts.values() for field in found.reads | found.writes} - {"all"}
+    for name in used ^ said.fields.keys():
+        yield f"{name}: {'not in layout.py' if name in used else 'no script uses it'}"
+    for name in used & said.fields.keys():
+        writers = {script for script, found in texts.items() if name in found.writes}
+        for script in writers ^ said.fields[name].writers:
+            yield f"{name} is {'written by' if script in writers else 'not written by'} {script}.lua"
+
+
+def fields_in_readme(said: Said) -> Iterator[str]:
+    rows = {cells[0].strip("`").partition("<")[0]: cells[1:] for cells in said.table("field")}
+    told = {name: [field.meaning, " ".join(sorted(field.writers))] for name, field in said.fields.items()}
+    for name in rows.keys() | told.keys():
+        if rows.get(name) != told.get(name):
+            yield f"README says of {name} {rows.get(name)}, layout.py {told.get(name)}"
+
+
+def indexes_in_readme(said: Said) -> Iterator[str]:
+    rows = {cells[0].strip("`"): [set(cells[2].split()), set(cells[3].split())] for cells in said.table("index")}
+    texts = said.texts()
+    for name in rows.keys() | set(layout.INDEXES):
+        fills = {script for script, found in texts.items() if name in found.fills}
+        empties = {script for script, found in texts.items() if name in found.empties}
+        if rows.get(name) != [fills, empties]:
+            yield f"README says of {name} {rows.get(name)}, the scripts {[fills, empties]}"
+
+
+def states(said: Said) -> Iterator[str]:
+    """`queued` is a QueueState, each of them is set by a script; indexes come in one order."""
+    found = {state for each in said.texts().values() for state in each.queued}
+    for state in found ^ set(layout.QueueState):
+        yield f"{state} is {'set by a script and no QueueState' if state in found else 'set by no script'}"
+    for name, source in said.sources.items():
+        keys = [key for key in header(source).keys if key in layout.INDEXES]
+        if keys != [index for index in layout.INDEXES if index in keys]:
+            yield f"{name}.lua takes the indexes in another order"
+
+
+def words_in_readme(said: Said) -> Iterator[str]:
+    rows = {cells[0].strip("`"): cells[2] for cells in said.table("word")}
+    used = {word for found in said.texts().values() for word in found.words} | {"WRONGTYPE"}
+    for word in rows.keys() | used:
+        meant = replies.refusal(ServerError(word, f"{word} 7"), "s")
+        kind = type(meant).__name__
+        if word not in used or rows.get(word) != kind:
+            yield f"README says of {word} {rows.get(word)}, replies {kind}; used: {word in used}"
+
+
+def keys_in_readme(said: Said) -> Iterator[str]:
+    keys = Keys("ns", 64)
+    name = next(f"session-{number}" for number in range(10_000) if keys.shard_of(f"session-{number}") == 7)
+    session = keys.session(name)
+    stored = [session.state, session.messages, session.originals, session.corrupt + b":<ms>:<key>", keys.shards_record]
+    stored += [*session.shard.indexes, session.shard.fences]
+    expected = {key.decode().replace(name, "<session>") for key in stored}
+    rows = {cells[0].strip("`") for cells in said.table("key")}
+    for key in rows ^ expected:
+        yield f"{key} is {'in README only' if key in rows else 'not in README'}"
+
+
+def version(said: Said) -> Iterator[str]:
+    """One version, wherever counters are taken apart or put together."""
+    for name, source in said.sources.items():
+        found = {int(number) for number in re.findall(r"'\^?v(\d+) ", source)}
+        found |= {int(number) for number in re.findall(r"version ~= '(\d+)'", source)}
+        if found - {said.version}:
+            yield f"{name}.lua knows layout versions {found}, layout.py {said.version}"
+    for told in re.findall(r"layout is version (\d+)", said.readme) or ["none"]:
+        if told != str(said.version):
+            yield f"README says layout version {told}, layout.py {said.version}"
+
+
+def decoding(said: Said) -> Iterator[str]:
+    """Who decodes has no names of its own for fields, and the layout has those it uses."""
+    for module, source in said.modules.items():
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Constant) and isinstance(node.value, bytes | str):
+                value = node.value.decode("latin-1") if isinstance(node.value, bytes) else node.value
+                if value in said.fields:
+                    yield f"{module}.py:{node.lineno} has a field name of its own, {value}"
+        for name in re.findall(r"\blayout\.([A-Z_]+)\b", source):
+            value = getattr(layout, name, None)
+            if isinstance(value, bytes) and value.decode() not in said.fields:
+                yield f"{module}.py uses {value.decode()}, which is not in layout.py"
+
+
+RULES = (heads, fields, fields_in_readme, indexes_in_readme, states, words_in_readme, keys_in_readme, version, decoding)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_all_say_the_same(rule: Rule) -> None:
+    assert list(rule(as_it_is())) == []
+
+
+def script(name: str, old: str, new: str) -> Callable[[Said], Said]:
+    def change(said: Said) -> Said:
+        assert said.sources[name].count(old) >= 1
+        return replace(said, sources=said.sources | {name: said.sources[name].replace(old, new)})
+
+    return change
+
+
+def readme(old: str, new: str) -> Callable[[Said], Said]:
+    def change(said: Said) -> Said:
+        assert said.readme.count(old) >= 1
+        return replace(said, readme=said.readme.replace(old, new))
+
+    return change
+
+
+def field(name: str, meaning: str | None, writers: str = "") -> Callable[[Said], Said]:
+    """layout.py with this field, or without it."""
+
+    def change(said: Said) -> Said:
+        others = {other: what for other, what in said.fields.items() if other != name}
+        added = {} if meaning is None else {name: layout.Field(meaning, frozenset(writers.split()))}
+        return replace(said, fields=others | added)
+
+    return change
+
+
+def module(name: str, line: str) -> Callable[[Said], Said]:
+    return lambda said: replace(said, modules=said.modules | {name: f"{said.modules[name]}\n{line}\n"})
+
+
+PRUNED = layout.FIELDS[layout.PRUNED].meaning
+WRONG: list[tuple[Rule, Callable[[Said], Said], str]] = [
+    (heads, script("prune", "'pruned', nonce", "'other', nonce"), "prune.lua writes other: not in its head"),
+    (heads, script("prune", "writes counters pruned", "writes counters pruned plan"), "plan: only its head says so"),
+    (heads, script("touch", "'HGET', state, 'counters'", "'HGET', state, 'plan'"), "touch.lua reads plan: not in"),
+    (heads, script("extend", "FIELDS reads fence", "FIELDS reads"), "extend.lua reads fence: not in its head"),
+    (heads, script("append", "change('repeated', 1)", "change('again', 1)"), "append.lua writes again: not in"),
+    (fields, script("prune", "'pruned'", "'other'"), "other: not in layout.py"),
+    (fields, field("unused", "nothing"), "unused: no script uses it"),
+    (fields, field("pruned", None), "pruned: not in layout.py"),
+    (fields, field("pruned", PRUNED, "prune touch"), "pruned is not written by touch.lua"),
+    (fields, field("pruned", PRUNED), "pruned is written by prune.lua"),
+    (fields_in_readme, readme("| `pruned` |", "| `other` |"), "README says of other"),
+    (fields_in_readme, readme("| `pruned` |", "| `other` |"), "README says of pruned None"),
+    (fields_in_readme, field("pruned", "something else", "prune"), "layout.py ['something else', 'prune']"),
+    (fields_in_readme, readme(PRUNED, "something else"), "README says of pruned ['something else'"),
+    (indexes_in_readme, readme("| append sweep touch |", "| append touch |"), "README says of active"),
+    (indexes_in_readme, script("extend", "'ZADD', leased", "'ZADD', dead"), "README says of dead"),
+    (indexes_in_readme, readme("| `dead` |", "| `gone` |"), "README says of gone"),
+    (states, script("requeue", "'queued', 'overdue'", "'queued', 'waiting'"), "waiting is set by a script and no"),
+    (states, script("claim", "'queued', 'leased'", "'queued', 'overdue'"), "leased is set by no script"),
+    (states, script("evict", "--   active\n--   overdue\n", "--   overdue\n--   active\n"), "in another order"),
+    (words_in_readme, script("touch", "'CORRUPT", "'BROKEN"), "README says of BROKEN None"),
+    (words_in_readme, readme("| `FULL` |", "| `FILLED` |"), "README says of FILLED"),
+    (words_in_readme, readme("| UnsupportedFormat |", "| CorruptSession |"), "replies UnsupportedFormat"),
+    (keys_in_readme, readme(":fences`", ":numbers`"), "rm:{ns:07}:numbers is in README only"),
+    (keys_in_readme, readme(":fences`", ":numbers`"), "rm:{ns:07}:fences is not in README"),
+    (version, script("touch", "format('v1 ", "format('v2 "), "touch.lua knows layout versions {1, 2}"),
+    (version, script("page", "version ~= '1'", "version ~= '3'"), "page.lua knows layout versions {1, 3}"),
+    (version, lambda said: replace(said, version=2), "README says layout version 1, layout.py 2"),
+    (decoding, module("replies", 'x = b"committed"'), "has a field name of its own, committed"),
+    (decoding, module("checking", 'x = "dropped_seq"'), "has a field name of its own, dropped_seq"),
+    (decoding, field("fence", None), "checking.py uses fence, which is not in layout.py"),
+]
+
+
+@pytest.mark.parametrize(("rule", "change", "complaint"), WRONG)
+def test_each_rule_can_fail(rule: Rule, change: Callable[[Said], Said], complaint: str) -> None:
+    assert [found for found in rule(change(as_it_is())) if complaint in found]
+
+
+@pytest.mark.parametrize("call", ["'HGET', state, named", "'HSET', state, named, 1", "'ZREM', somewhere, session"])
+def test_a_field_or_index_that_cannot_be_told_is_no_silence(call: str) -> None:
+    with pytest.raises(AssertionError, match="which"):
+        text("touch", f"redis.call({call})")
+
+
+OUTCOMES = {"claim": layout.ClaimOutcome, "commit": layout.CommitOutcome, "release": layout.ReleaseOutcome}
+
+
+@pytest.mark.parametrize("name", OUTCOMES)
+def test_the_outcomes_are_those_of_the_script(name: str) -> None:
+    source = scripts.load(name).source.decode()
+    code = re.sub(r"--[^\n]*", "", source)
+    listed = re.search(r"outcome:? \(?([a-z, ]+)", header(source).reply)
+    assert listed
+    assert set(listed[1].rstrip(", ").split(", ")) == set(OUTCOMES[name])
+    given = set(re.findall(r"(?:return \{?|leave\(|and |or |outcome, [\w, ]+ = )'(\w+)'", code))
+    assert given - {"overdue", "leased", "fence", "queued"} <= set(OUTCOMES[name])
+    assert all(f"'{outcome}'" in code for outcome in OUTCOMES[name])
+
+
+def test_the_ring_is_as_large_as_the_scripts_make_it() -> None:
+    source = scripts.load("append").source.decode()
+    assert f"string.find(ring, name, -{layout.ID_BYTES * layout.IDS_COUNT}, true)" in source
+    assert f"at % {layout.ID_BYTES} ~= 1" in source
+    assert f"#ids == {1 + 5 * layout.ID_BYTES} then" in source

@@ -1,0 +1,97 @@
+"""A session of another layout version: every script that reads its counters leaves it as it is, and says why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from queue_scripts import CLAIM, COMMIT, INDEXES, RELEASE, claimed, over, overdue
+from raw_scripts import NOW_MS, TIMEOUT_MS, Scripts
+from redis.exceptions import ResponseError
+
+from redismem.protocol import scripts
+
+LATER_MS = NOW_MS + 60_000
+RUNS: dict[str, tuple[str, dict[str, Any]]] = {
+    "page": ("page", {"before_seq": "-", "limit": 10, "with_originals": 0}),
+    "prune": ("prune", {"epoch": "1-ab", "first_seq": 1, "count": 1, "tokens": 1, "nonce": "ff"}),
+    "touch": ("touch", {"now_ms": LATER_MS, "timeout_ms": TIMEOUT_MS}),
+    "quarantine": ("quarantine", {"epoch": "1-ab", "timeout_ms": 60_000}),
+    "quarantine, epoch unknown": ("quarantine", {"epoch": "-", "timeout_ms": 60_000}),
+    "claim": ("claim", CLAIM | {"now_ms": LATER_MS}),
+    "commit": ("commit", COMMIT),
+    "requeue": ("requeue", {"now_ms": LATER_MS, "again": 1}),
+    "requeue, dropped": ("requeue", {"now_ms": LATER_MS, "again": 0}),
+    "claim_eviction": ("claim_eviction", {"now_ms": LATER_MS, "lease_ms": 30_000}),
+    "evict": ("evict", {"epoch": "1-ab", "message_count": 6}),
+}
+OTHERS = ["v2 1 6 10 4000000000000 4000001700000 idle", "v2", "v17 {}", "v0 1 6 10 4000000000000 4000001700000"]
+
+
+async def of_another_layout(lua: Scripts, counters: str, what: str = "") -> dict[bytes, tuple[Any, int]]:
+    """A session that the script has work with, but for its layout."""
+    await (overdue if what in ("claim", "append") else claimed)(lua)
+    if what.startswith("requeue"):
+        await lua.run("release", **RELEASE | {"max_attempts": 1})
+    await lua.raw.zadd(lua.key("evictions"), {"s": NOW_MS})
+    await lua.raw.hset(lua.key("state"), "counters", counters)
+    return await lua.everything()
+
+
+@pytest.mark.parametrize("counters", OTHERS)
+@pytest.mark.parametrize("what", RUNS)
+async def test_it_is_refused_by_its_version_and_left_as_it_is(lua: Scripts, what: str, counters: str) -> None:
+    before = await of_another_layout(lua, counters, what)
+    name, arguments = RUNS[what]
+    version = counters.split(maxsplit=1)[0].removeprefix("v")
+    with pytest.raises(ResponseError, match=rf"^LAYOUT {version}$"):
+        await lua.run(name, **arguments)
+    assert await lua.everything() == before
+
+
+@pytest.mark.parametrize("contents", [["7"], []])
+@pytest.mark.parametrize("counters", OTHERS)
+async def test_an_append_is_refused_too(lua: Scripts, contents: list[str], counters: str) -> None:
+    before = await of_another_layout(lua, counters, "append")
+    for fresh in (0, 1):
+        with pytest.raises(ResponseError, match=r"^LAYOUT \d+$"):
+            await lua.append(*contents, fresh=fresh, token=b"token..7", sets={"plan": "p"}, now_ms=LATER_MS)
+    assert await lua.everything() == before
+
+
+@pytest.mark.parametrize("key", ["messages", "originals"])
+async def test_it_is_not_set_aside_though_another_key_has_a_foreign_type(lua: Scripts, key: str) -> None:
+    await of_another_layout(lua, OTHERS[0])
+    await lua.raw.delete(lua.key(key))
+    await lua.raw.set(lua.key(key), "x")
+    before = await lua.everything()
+    with pytest.raises(ResponseError, match=r"^LAYOUT 2$"):
+        await lua.run("quarantine", epoch="-", timeout_ms=60_000)
+    assert await lua.everything() == before
+
+
+async def test_it_keeps_no_other_from_being_looked_after(lua: Scripts) -> None:
+    """The scripts about many sessions leave it alone without a word."""
+    await of_another_layout(lua, OTHERS[0])
+    await lua.raw.zrem(lua.key("leased"), "s")
+    await lua.append("1", session_id="b")
+    await lua.raw.zrem(lua.key("active"), "b")
+    before = await lua.everything()
+    assert await over(lua, "sweep", ["s", "b"], LATER_MS, "s", "b") == [0, 1]
+    assert await over(lua, "queue_eviction", ["s", "b"], LATER_MS, "limit", "s", NOW_MS, "b", NOW_MS) == 1
+    after = await lua.everything()
+    for key in (lua.key(name) for name in ("state", "messages", "overdue", "leased", "dead")):
+        assert after.get(key) == before.get(key)
+    assert await lua.queue("evictions") == {b"s": NOW_MS, b"b": LATER_MS}
+
+
+async def test_clear_goes_by_the_epoch_alone(lua: Scripts) -> None:
+    await of_another_layout(lua, OTHERS[0])
+    assert await lua.run("clear", epoch="1-ab") == 1
+    assert set(await lua.everything()) == {lua.key("fences")}
+    assert [await lua.queue(index) for index in INDEXES] == [{}] * 5
+
+
+def test_every_script_that_takes_counters_apart_is_among_these() -> None:
+    parsing = {name for name in scripts.names() if b"LAYOUT" in scripts.load(name).source.split(b"local ", 1)[1]}
+    assert parsing == {name for name, _ in RUNS.values()} | {"append"}
