@@ -17,7 +17,7 @@ from script_header import header
 
 from redismem import layout, replies, scripts
 from redismem.errors import ServerError
-from redismem.keys import Keys
+from redismem.keys import Keys, ShardKeys
 
 ROOT = Path(__file__).parents[2]
 DECODING = ("replies", "checking", "keys", "queues", "calls")
@@ -252,6 +252,13 @@ def test_the_outcomes_are_those_of_the_script(name: str) -> None:
     given = set(re.findall(r"(?:return \{?|leave\(|and |or |outcome, [\w, ]+ = )'(\w+)'", code))
     assert given - {"overdue", "leased", "fence", "queued"} <= set(OUTCOMES[name])
     assert all(f"'{outcome}'" in code for outcome in OUTCOMES[name])
+
+
+def test_the_keys_of_a_shard_are_the_indexes_in_their_order() -> None:
+    shard = Keys("ns", 1).shards()[0]
+    names = [key.rpartition(b":")[2].decode() for key in shard.indexes]
+    assert names == list(layout.INDEXES)
+    assert ShardKeys.__slots__ == (*layout.INDEXES, "fences")
 
 
 def test_the_ring_is_as_large_as_the_scripts_make_it() -> None:
