@@ -51,12 +51,12 @@ async def test_workers_leave_a_session_of_another_layout_alone(
     await raw.hset(keys.state, "counters", LAYOUT_2)
     await raw.zadd(keys.shard.evictions, {"user-42": 1})
     before = await everything(raw, namespace)
-    worker, eviction = Worker(memory, Trim()), Eviction(memory)
+    worker, eviction = Worker(memory.store, Trim()), Eviction(memory.store)
     assert await worker.drain(FUTURE_MS + 10**9) == 0
     assert worker.outcomes == {"unavailable": 1}
     assert await eviction.enforce(FUTURE_MS + 10**9) == 0
     assert await eviction.sweep(FUTURE_MS + 10**9) == (0, 0)
     assert await everything(raw, namespace) == before
-    assert [found.invariant for found in await check_session(memory, "user-42")] == ["I1"]
+    assert [found.invariant for found in await check_session(memory.store, "user-42")] == ["I1"]
     assert await memory.session("user-42").clear()
-    assert await keys_of(raw, namespace) == {keys.shard.fences, Keys(namespace, 64).shards_record}
+    assert await keys_of(raw, namespace) == {keys.shard.fences, Keys(namespace, 64).record}

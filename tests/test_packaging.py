@@ -24,7 +24,7 @@ LOCK = ROOT / "requirements.lock"
 
 LOAD_ALL = """
 import hashlib, json, redismem
-from redismem import scripts
+from redismem.protocol import scripts
 loaded = {name: hashlib.sha256(scripts.load(name).source).hexdigest() for name in scripts.names()}
 print(json.dumps({"file": redismem.__file__, "loaded": loaded}))
 """

@@ -1,4 +1,4 @@
-"""What is stored is said in five places: redismem/layout.py, the scripts, their heads, lua/README.md, and the decoding.
+"""What is stored is said in five places: protocol/layout.py, the scripts, their heads, lua/README.md, the decoding.
 
 All say the same. Each rule is shown to fail on a small wrong example, for each side that can be wrong.
 """
@@ -17,10 +17,11 @@ from script_header import header
 
 from redismem.errors import ServerError
 from redismem.protocol import layout, replies, scripts
-from redismem.protocol.keys import Keys
+from redismem.protocol.keys import Keys, ShardKeys
 
 ROOT = Path(__file__).parents[2]
-DECODING = ("replies", "checking", "keys", "queues", "calls")
+ROOMS = ("protocol", "inspection")
+DECODING = ("replies", "invariants", "check", "keys", "queue_calls", "session_calls")
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Said:
 
 
 def as_it_is() -> Said:
-    modules = {path.stem: path for path in (ROOT / "redismem").rglob("*.py")}
+    modules = {path.stem: path for room in ROOMS for path in (ROOT / "redismem" / room).glob("*.py")}
     return Said(
         {name.decode(): field for name, field in layout.FIELDS.items()},
         {name: scripts.load(name).source.decode() for name in scripts.names()},
@@ -119,7 +120,7 @@ def keys_in_readme(said: Said) -> Iterator[str]:
     keys = Keys("ns", 64)
     name = next(f"session-{number}" for number in range(10_000) if keys.shard_of(f"session-{number}") == 7)
     session = keys.session(name)
-    stored = [session.state, session.messages, session.originals, session.corrupt + b":<ms>:<key>", keys.shards_record]
+    stored = [session.state, session.messages, session.originals, session.corrupt + b":<ms>:<key>", keys.record]
     stored += [*session.shard.indexes, session.shard.fences]
     expected = {key.decode().replace(name, "<session>") for key in stored}
     rows = {cells[0].strip("`") for cells in said.table("key")}
@@ -223,8 +224,8 @@ WRONG: list[tuple[Rule, Callable[[Said], Said], str]] = [
     (version, script("page", "version ~= '1'", "version ~= '3'"), "page.lua knows layout versions {1, 3}"),
     (version, lambda said: replace(said, version=2), "README says layout version 1, layout.py 2"),
     (decoding, module("replies", 'x = b"committed"'), "has a field name of its own, committed"),
-    (decoding, module("checking", 'x = "dropped_seq"'), "has a field name of its own, dropped_seq"),
-    (decoding, field("fence", None), "checking.py uses fence, which is not in layout.py"),
+    (decoding, module("invariants", 'x = "dropped_seq"'), "has a field name of its own, dropped_seq"),
+    (decoding, field("fence", None), "invariants.py uses fence, which is not in layout.py"),
 ]
 
 
@@ -252,6 +253,13 @@ def test_the_outcomes_are_those_of_the_script(name: str) -> None:
     given = set(re.findall(r"(?:return \{?|leave\(|and |or |outcome, [\w, ]+ = )'(\w+)'", code))
     assert given - {"overdue", "leased", "fence", "queued"} <= set(OUTCOMES[name])
     assert all(f"'{outcome}'" in code for outcome in OUTCOMES[name])
+
+
+def test_the_keys_of_a_shard_are_the_indexes_in_their_order() -> None:
+    shard = Keys("ns", 1).shards()[0]
+    names = [key.rpartition(b":")[2].decode() for key in shard.indexes]
+    assert names == list(layout.INDEXES)
+    assert ShardKeys.__slots__ == (*layout.INDEXES, "fences")
 
 
 def test_the_ring_is_as_large_as_the_scripts_make_it() -> None:

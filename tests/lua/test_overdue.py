@@ -13,6 +13,7 @@ from redismem import Settings
 from redismem.protocol import scripts
 from redismem.protocol.keys import Keys
 from redismem.protocol.queue_calls import QueueCalls
+from redismem.protocol.session_calls import append_limits
 
 LUA = Path(__file__).parents[2] / "lua"
 SCRIPT = """
@@ -55,7 +56,7 @@ def test_lua_and_python_say_the_same_of_any_window(redis_server: RedisServer, ca
     """Asked with the arguments that a claim and an append really give."""
     known, count, tokens = case
     claim = QueueCalls(KEYS, known).claim(1).commands[0][3 + 6 :]
-    appended = known.append_limits.split()
+    appended = append_limits(known).split()
     assert [str(each).encode() for each in claim[4:7]] == appended[1:4]
     with redis.Redis(port=redis_server.port) as client:
         told = client.eval(scripts.included(SCRIPT, LUA / "include"), 0, count, tokens, *claim[4:7])

@@ -49,6 +49,18 @@ async def test_it_is_refused_by_its_version_and_left_as_it_is(lua: Scripts, what
     assert await lua.everything() == before
 
 
+@pytest.mark.parametrize(
+    "counters", ["", "x", "1 6 10 4000000000000 4000001700000 idle", "v1 1 6 10 4000000000000", "v"]
+)
+@pytest.mark.parametrize("what", ["claim", "claim_eviction", "evict"])
+async def test_counters_that_are_none_are_of_no_version(lua: Scripts, what: str, counters: str) -> None:
+    before = await of_another_layout(lua, counters, what)
+    name, arguments = RUNS[what]
+    with pytest.raises(ResponseError, match=r"^CORRUPT counters$"):
+        await lua.run(name, **arguments)
+    assert await lua.everything() == before
+
+
 @pytest.mark.parametrize("contents", [["7"], []])
 @pytest.mark.parametrize("counters", OTHERS)
 async def test_an_append_is_refused_too(lua: Scripts, contents: list[str], counters: str) -> None:
