@@ -244,6 +244,22 @@ async def test_the_sweep_puts_back_what_was_torn(store: Store, namespace: str, r
         assert await Eviction(memory).sweep(T0) == (0, 0)
 
 
+async def test_sweeps_go_on_where_the_last_one_ended(store: Store, namespace: str, raw: Any) -> None:
+    """A shard with more sessions than one look at its index gives."""
+    count = 400
+    async with store.memory(namespace, Settings(shards=1)) as memory:
+        await begin(memory, count)
+        eviction = Eviction(memory)
+        for _ in range(2):  # once through, and from the start again
+            for number in range(count):
+                await raw.hset(memory.keys.session(f"s-{number}").state, "queued", "overdue")
+            mended = 0
+            for _ in range(20):
+                mended += (await eviction.sweep(T0))[1]
+            assert mended == count
+            await raw.delete(memory.keys.session("s-0").shard.overdue)
+
+
 async def test_eviction_ends_when_it_is_told_to(store: Store, namespace: str) -> None:
     async with store.memory(namespace, Settings(shards=1, max_sessions=1)) as memory:
         archive = Archive()

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 from proxy import How, Proxy
 from redis_server import RedisServer
+from transport.lanes import SilentServer, until
 
 from redismem import Memory, Settings, StoreUnavailable
 from redismem.blocking import Memory as BlockingMemory
@@ -80,6 +82,26 @@ async def test_a_broken_connection_fails_its_call_and_no_later_one(how: How, red
 
         await asyncio.to_thread(talk)
         assert proxy.connections_count == 2
+        await lane.aclose()
+
+
+@pytest.mark.parametrize(
+    "words", [b"+OK\r\n", b">2\r\n+a\r\n+b\r\n", b"$1", b"*1\rx", b"?\r\n", b"-ERR who are you\r\n"]
+)
+async def test_what_nobody_asked_for_ends_the_connection(words: bytes) -> None:
+    """Be it a whole reply or the beginning of one."""
+    async with SilentServer() as server:
+        lane = lane_to(server.port)
+        stray = asyncio.create_task(asyncio.to_thread(ask, lane, "a"))
+        await until(lambda: server.received.endswith(b"a\r\n"))
+        server.say(b"$1\r\na\r\n" + words)
+        with pytest.raises(ConnectionLost, match=r"OutOfStep|ProtocolError"):
+            await stray
+        later = asyncio.create_task(asyncio.to_thread(ask, lane, "b"))
+        await until(lambda: server.received.endswith(b"b\r\n"))
+        assert len(server.connections) == 2
+        server.say(b"$1\r\nb\r\n")
+        await later
         await lane.aclose()
 
 
@@ -225,6 +247,28 @@ def test_a_closed_lane_takes_no_more(redis_server: RedisServer) -> None:
     finish(lane.aclose())
     with pytest.raises(RuntimeError, match="closed"):
         lane.run([("PING",)], 5).send(None)
+
+
+async def test_calls_that_end_after_the_lane_was_closed_leave_no_socket_open(
+    redis_server: RedisServer, namespace: str
+) -> None:
+    lane = BlockingLane.from_url(f"{redis_server.url}?client_name={namespace}", max_connections=4)
+
+    def wait() -> list[Any]:
+        return finish(lane.run([("BLPOP", namespace, 0)], 60))  # type: ignore[no-any-return]
+
+    with redis.Redis(port=redis_server.port) as admin:
+
+        def connected() -> list[dict[str, str]]:
+            return [client for client in admin.client_list() if client["name"] == namespace]
+
+        waiting = [asyncio.create_task(asyncio.to_thread(wait)) for _ in range(3)]
+        await until(lambda: [client["cmd"] for client in connected()] == ["blpop"] * 3)
+        await lane.aclose()
+        admin.rpush(namespace, 1, 2, 3)
+        answers = await asyncio.gather(*waiting)
+        assert sorted(value for ((_, value),) in answers) == [b"1", b"2", b"3"], "they are answered all the same"
+        await until(lambda: not connected())
 
 
 def test_the_memory_says_that_the_store_is_away(namespace: str) -> None:

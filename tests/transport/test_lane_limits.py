@@ -72,6 +72,36 @@ async def test_a_stalled_connection_is_given_up_and_its_calls_sent_again(
         assert proxy.connections_count == 2
 
 
+class Ahead(asyncio.SelectorEventLoop):
+    """An event loop whose clock a test puts forward."""
+
+    ahead_s = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead_s
+
+
+def test_a_connection_is_stalled_where_nothing_is_answered_not_where_something_always_waits() -> None:
+    async def turns(loop: Ahead) -> None:
+        async with SilentServer() as server, lane_to(server.port, stall_s=1_000) as lane:
+            calls = [asyncio.ensure_future(lane.run([("ECHO", "0")], 100_000))]
+            for at in range(5):
+                calls.append(asyncio.ensure_future(lane.run([("ECHO", f"{at + 1}")], 100_000)))
+                await until(lambda at=at: server.received.count(b"ECHO") == at + 2)
+                loop.ahead_s += 600
+                server.say(b"$1\r\n%d\r\n" % at)
+                assert await calls[at] == [b"%d" % at]
+            assert len(server.connections) == 1
+            loop.ahead_s += 1_001
+            with pytest.raises(ConnectionLost, match="StalledConnection"):
+                await calls[-1]
+
+    with asyncio.Runner(loop_factory=Ahead) as runner:
+        loop = runner.get_loop()
+        assert isinstance(loop, Ahead)
+        runner.run(turns(loop))
+
+
 async def test_no_more_calls_are_on_their_way_than_allowed_and_others_wait_in_line() -> None:
     async with SilentServer() as server, lane_to(server.port, max_calls_count=4, stall_s=20) as lane:
         calls = [asyncio.ensure_future(lane.run([("ECHO", f"{at:03}")], 20)) for at in range(100)]
