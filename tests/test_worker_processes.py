@@ -17,6 +17,7 @@ import pytest
 import swarm
 from checks import until
 from redis_server import RedisServer
+from swarm import PRODUCERS
 from writers import Echo
 
 from redismem import Memory
@@ -24,7 +25,7 @@ from redismem.context import Context
 from redismem.queues import members
 from redismem.worker import Worker
 
-WORKERS, PRODUCERS, ROUNDS = 4, 3, 50
+WORKERS, ROUNDS = 4, 50
 NAMESPACE = "swarm"
 
 
