@@ -27,6 +27,7 @@ from redismem.worker import Worker
 
 WORKERS, ROUNDS = 4, 50
 NAMESPACE = "swarm"
+pytestmark = pytest.mark.timeout(600)
 
 
 class Swarm:
