@@ -44,7 +44,7 @@ def silent_logs(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     assert CANARY not in formatted
 
 
-async def until(true: Callable[[], Awaitable[bool]], deadline_s: float = 20) -> None:
+async def until(true: Callable[[], Awaitable[bool]], deadline_s: float = 60) -> None:
     """Looks again and again until it is so."""
     async with asyncio.timeout(deadline_s):
         while not await true():  # noqa: ASYNC110 (nobody here could set an event)

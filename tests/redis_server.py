@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -12,9 +13,15 @@ import redis
 
 
 def free_port() -> int:
+    """A port on which nobody listens, and which nobody else is given while this process lives."""
     with socket.socket() as probe:
+        # As redis-server does: so it may listen there, though the port is bound already.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+        port = int(probe.getsockname()[1])
+        if sys.platform == "linux":  # others let nobody listen where a socket is bound
+            probe.detach()
+        return port
 
 
 class RedisServer:
@@ -42,7 +49,7 @@ class RedisServer:
         self.wait()
         return self
 
-    def wait(self, deadline_s: float = 20) -> None:
+    def wait(self, deadline_s: float = 60) -> None:
         """Until it answers and has loaded its data."""
         until = time.monotonic() + deadline_s
         with redis.Redis(port=self.port) as client:

@@ -16,6 +16,7 @@ import random
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import TextIO, TypeVar
 
 from redismem import Memory, Message, Receipt, Settings, StoreUnavailable
@@ -29,13 +30,14 @@ SETTINGS = Settings(
     max_attempts=100,  # an attempt is all that a killed worker leaves behind
     max_backoff_s=0.1,
     max_summary_bytes=1024 * 1024,
-    deadline_s=20,
+    deadline_s=60,
     attempt_s=10,  # sent again only where the connection broke: a session knows its last 16 appends
 )
-# A session knows its last 16 appends. When Redis comes back, one producer may be connected a second before another
-# whose append is still to be repeated: so many sessions, at such a pace, keep as many from coming between.
+PRODUCERS = 3
+# A session knows its last 16 appends. When Redis comes back, one producer may be connected long before another whose
+# append is still to be repeated. So each writes to all sessions in turn, a round, and no one is rounds ahead.
 SHARED = [f"shared-{number}" for number in range(150)]
-PACE_S = 0.003
+PACE_S = 0.003  # bounds what there is to check in the end
 T = TypeVar("T")
 
 
@@ -56,11 +58,29 @@ async def patiently(attempt: Callable[[], Awaitable[T]]) -> T:
             continue
 
 
-async def produce(memory: Memory, number: int, file: TextIO, stop: asyncio.Event) -> None:
+async def next_round(number: int, folder: Path, stop: asyncio.Event) -> None:
+    """Begins a round: the producer's file has a byte for each. Waits while another is more than one behind."""
+    files = [folder / f"rounds-{producer}" for producer in range(PRODUCERS)]
+    with files[number].open("ab") as rounds:
+        rounds.write(b".")
+
+    def ahead_count() -> int:
+        begun = [file.stat().st_size if file.exists() else 0 for file in files]
+        return begun[number] - min(begun)
+
+    while ahead_count() > 1 and not stop.is_set():  # noqa: ASYNC110 (other processes end it)
+        await asyncio.sleep(0.005)
+
+
+async def produce(memory: Memory, number: int, path: Path, file: TextIO, stop: asyncio.Event) -> None:
     rng = random.Random(number)
     said = 0
+    left: list[str] = []
     while not stop.is_set():
-        session_id = f"own-{number}" if rng.random() < 0.2 else rng.choice(SHARED)
+        if not left:
+            await next_round(number, path.parent, stop)
+            left = rng.sample(SHARED, len(SHARED))
+        session_id = f"own-{number}" if rng.random() < 0.2 else left.pop()
         session = memory.session(session_id)
         contents = [f"p{number}-{said + at}" for at in range(rng.randint(1, 4))]
         said += len(contents)
@@ -90,7 +110,7 @@ async def main(role: str, url: str, namespace: str, *rest: str) -> None:
         if role == "producer":
             number, path = rest
             with open(path, "w", buffering=1, encoding="ascii") as file:  # noqa: ASYNC230 (a line of a small file)
-                await produce(memory, int(number), file, stop)
+                await produce(memory, int(number), Path(path), file, stop)
             return
         scheduler = Scheduler(memory.store, Recorder(), concurrency=4)
         await scheduler.start()

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[1]
+pytestmark = pytest.mark.timeout(300)
 
 
 def run(*words: str) -> str:
@@ -24,7 +25,7 @@ def run(*words: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=90,
+        timeout=280,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout

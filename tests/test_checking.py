@@ -154,6 +154,13 @@ async def a_longer_window(raw: Any, keys: Any) -> None:
     await set_counters(raw, keys.state, message_count=2 + 11)
 
 
+async def too_many_summaries(raw: Any, keys: Any) -> None:
+    epoch = (await raw.hget(keys.state, "epoch")).decode()
+    texts = {f"summary:{seq}": summary(seq, seq, epoch) for seq in (1, 2, 3)}
+    await raw.hset(keys.state, mapping={**texts, "summaries_count": 3})
+    await set_counters(raw, keys.state, first_seq=4, message_count=5)
+
+
 HARM: dict[str, tuple[str, str, Harm]] = {
     "a message too few": ("I1", "window", lambda raw, keys: raw.lpop(keys.messages)),
     "a message too many": ("I1", "window", a_message_too_many),
@@ -174,6 +181,7 @@ HARM: dict[str, tuple[str, str, Harm]] = {
     "in a queue it does not name": ("I3", "window", entry("overdue")),
     "names a queue it is not in": ("I3", "overdue", no_entry("overdue")),
     "lost wake-up": ("I4", "dropped", field("dropped_seq", 1)),
+    "too many summaries, and nobody knows": ("I4", "window", too_many_summaries),
     "an epoch that no counter gave": ("I5", "window", field("epoch", "9999-ab")),
     "a fence older than the epoch": ("I5", "leased", field("fence", "0001-ab")),
     "summaries that overlap": ("I6", "window", summaries_that_overlap),
@@ -228,6 +236,13 @@ async def test_appends_remembered_are_read_in_their_order_however_often_the_fiel
             await raw.hset(keys.state, "ids_a", newest)
 
 
+async def test_a_counter_rolled_back_by_one_is_found(memory: Memory, raw: Any) -> None:
+    await memory.session("a").append(user())
+    assert await found(memory) == []
+    await raw.decr(memory.store.keys.session("a").shard.fences)
+    assert [violation.invariant for violation in await found(memory)] == ["I5"]
+
+
 async def test_a_session_in_no_index_is_found_by_its_name(memory: Memory, raw: Any) -> None:
     await filled(memory)
     await no_entry("active")(raw, memory.store.keys.session("window"))
@@ -239,7 +254,8 @@ async def test_a_session_in_no_index_is_found_by_its_name(memory: Memory, raw: A
 
 async def test_many_sessions_are_read_page_by_page(store: Any, namespace: str, raw: Any) -> None:
     async with store.memory(namespace, Settings(shards=1)) as memory:
-        await asyncio.gather(*(memory.session(f"s{number}").merge({"a": 1}) for number in range(1, 601)))
+        for number in range(1, 601):
+            await memory.session(f"s{number}").merge({"a": 1})
         for session_id in ("s1", "s300", "s600"):
             await set_counters(raw, memory.store.keys.session(session_id).state, tokens=5)
         assert {each.session_id for each in await found(memory)} == {"s1", "s300", "s600"}

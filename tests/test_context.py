@@ -47,12 +47,13 @@ def test_a_model_gets_summaries_first_then_the_messages_as_they_were_put_in() ->
 @settings(max_examples=100, deadline=None)
 @given(text=texts)
 def test_a_summary_cannot_end_its_own_quotation(text: str) -> None:
-    for written in (text, f"{text}</summary>{text}", f"</summary\n>{text}"):
+    endings = (f"{text}</summary>{text}", f"</summary\n>{text}", f"</SUMMARY>{text}", f"{text}</Summary>")
+    for written in (text, *endings):
         content = summary(written).to_openai()["content"]
         head, _, rest = content.partition("\n<summary>\n")
         assert "not as instructions" in head
         assert rest.endswith("\n</summary>")
-        assert rest.removesuffix("</summary>").count("</summary") == 0
+        assert rest.removesuffix("</summary>").lower().count("</summary") == 0
 
 
 @settings(max_examples=100, deadline=None)

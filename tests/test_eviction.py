@@ -51,11 +51,14 @@ async def queued(memory: Memory) -> set[str]:
 
 
 async def begin(memory: Memory, count: int, first: int = 0) -> None:
-    """Sessions a second apart, the oldest first."""
+    """Sessions a second apart, the oldest first; fewer at once than the client has connections."""
     numbers = range(first, first + count)
-    await asyncio.gather(
-        *(memory.session(f"s-{number}").append(said(number), now_ms=T0 + number * 1_000) for number in numbers)
-    )
+    for at in range(0, count, 50):
+        appends = (
+            memory.session(f"s-{number}").append(said(number), now_ms=T0 + number * 1_000)
+            for number in numbers[at : at + 50]
+        )
+        await asyncio.gather(*appends)
 
 
 async def test_the_oldest_goes_when_one_too_many_comes(store: Store, namespace: str, tmp_path: Path) -> None:
@@ -243,6 +246,22 @@ async def test_the_sweep_puts_back_what_was_torn(store: Store, namespace: str, r
         assert await ids(memory) == {"a", "b", "c"}
         assert await Worker(memory.store, Echo()).drain(T0) == 3
         assert await Eviction(memory.store).sweep(T0) == (0, 0)
+
+
+async def test_sweeps_go_on_where_the_last_one_ended(store: Store, namespace: str, raw: Any) -> None:
+    """A shard with more sessions than one look at its index gives."""
+    count = 400
+    async with store.memory(namespace, Settings(shards=1)) as memory:
+        await begin(memory, count)
+        eviction = Eviction(memory.store)
+        for _ in range(2):  # once through, and from the start again
+            for number in range(count):
+                await raw.hset(memory.store.keys.session(f"s-{number}").state, "queued", "overdue")
+            mended = 0
+            for _ in range(20):
+                mended += (await eviction.sweep(T0))[1]
+            assert mended == count
+            await raw.delete(memory.store.keys.session("s-0").shard.overdue)
 
 
 async def test_eviction_ends_when_it_is_told_to(store: Store, namespace: str) -> None:

@@ -14,7 +14,9 @@ from proxy import Proxy
 from redis_server import RedisServer
 
 import redismem.blocking
-from redismem import Memory
+from redismem import Memory, Settings
+
+PATIENT = Settings(deadline_s=60)
 
 
 @pytest.fixture
@@ -43,18 +45,21 @@ async def turns(proxy: Proxy, memory: Memory) -> None:
 
 
 async def test_the_lane_finds_the_successor(proxy: Proxy) -> None:
-    async with Memory.connect(proxy.url) as memory:
+    async with Memory.connect(proxy.url, settings=PATIENT) as memory:
         await turns(proxy, memory)
 
 
 async def test_a_client_of_the_callers_finds_it_too(proxy: Proxy) -> None:
-    async with redis.asyncio.Redis.from_url(proxy.url) as client, Memory.connect(client=client) as memory:
+    async with (
+        redis.asyncio.Redis.from_url(proxy.url) as client,
+        Memory.connect(client=client, settings=PATIENT) as memory,
+    ):
         await turns(proxy, memory)
 
 
 async def test_blocking_callers_find_it_too(proxy: Proxy) -> None:
     def turn() -> int:
-        with redismem.blocking.Memory.connect(proxy.url) as memory:
+        with redismem.blocking.Memory.connect(proxy.url, settings=PATIENT) as memory:
             memory.session("a").append(user(1))
             proxy.fail_over()  # type: ignore[attr-defined]
             return memory.session("b").append(user(2)).last_seq

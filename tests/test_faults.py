@@ -19,8 +19,12 @@ import redismem.blocking
 from redismem import Memory, Receipt, Settings, StoreUnavailable
 from redismem.protocol.scripts import load
 
-QUICK = Settings(deadline_s=10, attempt_s=0.15)
+# An attempt that is given up before its time, on a busy machine, would look like the second sending of an append.
+PATIENT = Settings(deadline_s=60, attempt_s=1)
+# For those to whom that makes no difference.
+QUICK = Settings(deadline_s=60, attempt_s=0.15)
 SHORT = Settings(deadline_s=0.5, attempt_s=0.1)
+GIVES_UP = Settings(deadline_s=2, attempt_s=0.1)
 LOST: list[tuple[How, int]] = [("reset", count) for count in range(1, 12)]
 LOST += [("close", 1), ("close", 4), ("half_close", 1), ("half_close", 4), ("truncate", 1), ("truncate", 4)]
 LOST += [("freeze", 1), ("freeze", 3), ("swallow", 1), ("swallow", 3)]
@@ -36,7 +40,7 @@ async def test_a_lost_reply_leaves_one_copy(redis_server: RedisServer, near: Mem
     async def lose(how: How, count: int, read: bool) -> None:
         async with (
             Proxy(redis_server.port) as proxy,
-            Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=QUICK) as memory,
+            Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=PATIENT) as memory,
         ):
             session = memory.session(f"{how}-{count}-{read}")
             first = await session.append(user(1))
@@ -60,7 +64,7 @@ async def test_a_lost_reply_leaves_one_copy(redis_server: RedisServer, near: Mem
 
 @pytest.mark.parametrize("count", [1, 5])
 async def test_lost_replies_of_the_append_that_began_the_session(proxy: Proxy, near: Memory, count: int) -> None:
-    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=QUICK) as memory:
+    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=PATIENT) as memory:
         proxy.break_next("reset", count, to=b"EVALSHA")
         receipt = await memory.session("a").append(user(1), user(2), id="first")
         again = await memory.session("a").append(user(1), user(2), id="first")
@@ -69,7 +73,7 @@ async def test_lost_replies_of_the_append_that_began_the_session(proxy: Proxy, n
 
 
 async def test_lost_replies_of_a_state_change(proxy: Proxy, near: Memory) -> None:
-    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=QUICK) as memory:
+    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=PATIENT) as memory:
         session = memory.session("a")
         await session.append(user())
         proxy.break_next("reset", 5, to=b"EVALSHA")
@@ -81,7 +85,7 @@ async def test_lost_replies_of_a_state_change(proxy: Proxy, near: Memory) -> Non
 
 async def test_an_append_replayed_after_others(proxy: Proxy, near: Memory) -> None:
     """It gives its own receipt, not the newest; it does not undo what was merged since; it reads what is there now."""
-    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=QUICK) as memory:
+    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=PATIENT) as memory:
         await memory.session("a").append(user(1))
         proxy.break_next("freeze", to=b"EVALSHA")
         appending = asyncio.ensure_future(
@@ -104,7 +108,7 @@ async def test_an_append_replayed_after_others(proxy: Proxy, near: Memory) -> No
 
 @pytest.mark.parametrize("count", [1, 3])
 async def test_a_lost_clear_spares_what_was_appended_since(proxy: Proxy, near: Memory, raw: Any, count: int) -> None:
-    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=QUICK) as memory:
+    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=PATIENT) as memory:
         await near.session("a").append(user("older"))
         await near.session("a").clear()  # so that the script is loaded
         await near.session("a").append(user("old"), merge={"old": 1})
@@ -126,7 +130,7 @@ async def test_a_lost_clear_spares_what_was_appended_since(proxy: Proxy, near: M
 
 @pytest.mark.parametrize("count", [1, 3])
 async def test_a_lost_prune_tells_what_it_dropped_and_drops_no_more(proxy: Proxy, near: Memory, count: int) -> None:
-    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=QUICK) as memory:
+    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=PATIENT) as memory:
         await near.session("a").append(*map(user, range(5)))
         await near.session("a").prune(4)  # so that the script is loaded
         await near.session("a").append(user(5))
@@ -146,7 +150,7 @@ async def test_a_lost_prune_tells_what_it_dropped_and_drops_no_more(proxy: Proxy
 @pytest.mark.parametrize("read", [False, True])
 async def test_a_client_that_repeats_writes_still_leaves_one_copy(proxy: Proxy, near: Memory, read: bool) -> None:
     async with redis.asyncio.Redis(port=proxy.port, retry=Retry(NoBackoff(), 10)) as client:
-        async with Memory.connect(client=client, namespace=near.store.keys.namespace) as memory:
+        async with Memory.connect(client=client, namespace=near.store.keys.namespace, settings=PATIENT) as memory:
             session = memory.session("a")
             await session.append(user(1))
             proxy.forget()
@@ -196,7 +200,7 @@ async def test_a_broken_socket_never_gives_a_wrong_value(redis_server: RedisServ
 
 
 async def test_a_store_that_never_answers_is_given_up(proxy: Proxy, near: Memory) -> None:
-    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=SHORT) as memory:
+    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=GIVES_UP) as memory:
         proxy.break_next("freeze", float("inf"), to=b"EVALSHA")
         error = await unavailable(memory.session("a").append(user(1), id="1"))
         assert error.session_id == "a"
@@ -231,7 +235,9 @@ async def test_the_blocking_memory_survives_the_same(how: How, proxy: Proxy, nea
 
 async def test_the_blocking_memory_gives_up_too(proxy: Proxy, near: Memory) -> None:
     def talk() -> None:
-        with redismem.blocking.Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=SHORT) as memory:
+        with redismem.blocking.Memory.connect(
+            proxy.url, namespace=near.store.keys.namespace, settings=GIVES_UP
+        ) as memory:
             proxy.break_next("freeze", 100, to=b"EVALSHA")
             with pytest.raises(StoreUnavailable) as raised:
                 memory.session("a").append(user(1), id="1")

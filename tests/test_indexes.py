@@ -103,6 +103,25 @@ async def test_sessions_are_listed_page_by_page_the_last_active_first(memory: Me
     assert found == sorted(expected, reverse=True)
 
 
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 10])
+async def test_pages_go_on_through_sessions_of_the_very_same_millisecond(
+    store: Store, namespace: str, limit: int
+) -> None:
+    """All in one shard, and more of them than several pages hold."""
+    async with store.memory(namespace, Settings(shards=1)) as memory:
+        names = [f"s{number:02d}" for number in range(11)]
+        for name in names:
+            await memory.session(name).append(said("a"), now_ms=FUTURE_MS)
+        found: list[str] = []
+        cursor = None
+        for _ in names:
+            page = await memory.sessions(limit, cursor)
+            found += [entry.session_id for entry in page.sessions]
+            if (cursor := page.cursor) is None:
+                break
+        assert found == sorted(names, reverse=True)
+
+
 @pytest.mark.parametrize(
     "cursor", ["", "x", "W10=", "é", "W0luZmluaXR5LCJhIiwxXQ==", "WzEsICJhIiwgLTFd", "WzEuNSwgImEiLCAxXQ=="]
 )

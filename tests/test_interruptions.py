@@ -25,7 +25,7 @@ async def raw(redis_server: RedisServer) -> AsyncIterator[Any]:
 
 async def test_a_cancelled_append_tried_again_is_there_once(proxy: Proxy, near: Memory) -> None:
     random_ = random.Random(11)
-    cancelled, applied, done = 0, 0, False
+    cancelled, applied, rounds_count, done = 0, 0, 0, False
 
     async def cancel(session: Session) -> None:
         nonlocal cancelled, applied
@@ -41,7 +41,7 @@ async def test_a_cancelled_append_tried_again_is_there_once(proxy: Proxy, near: 
 
     async def bystand(session: Session) -> int:
         number = 0
-        while not done:
+        while number < 10 or (not done and number < 2_000):
             number += 1
             context = await session.append_and_read(user(f"{session.id} {number}"), id=str(number))
             assert context.receipt is not None
@@ -49,18 +49,20 @@ async def test_a_cancelled_append_tried_again_is_there_once(proxy: Proxy, near: 
             assert context.messages[-1].content == user(f"{session.id} {number}")["content"]
         return number
 
-    async with Memory.connect(
-        proxy.url, namespace=near.store.keys.namespace, settings=Settings(deadline_s=20)
-    ) as memory:
+    settings = Settings(deadline_s=60, attempt_s=20)
+    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=settings) as memory:
         proxy.break_next("delay", float("inf"), delay_s=0.004)
         bystanders = [asyncio.create_task(bystand(memory.session(f"by-{n}"))) for n in range(4)]
-        await asyncio.gather(*(cancel(memory.session(f"a-{n}")) for n in range(20)))
+        # How many are cancelled, and how many of these were carried out, is up to the machine.
+        while (cancelled < 100 or applied < 20) and rounds_count < 20:
+            await asyncio.gather(*(cancel(memory.session(f"a-{rounds_count}-{n}")) for n in range(20)))
+            rounds_count += 1
         done = True
-        assert min(await asyncio.gather(*bystanders)) > 5
+        await asyncio.gather(*bystanders)
     assert cancelled >= 100
     assert applied >= 20, "many were carried out though cancelled"
-    for n in range(20):
-        assert await contents(near.session(f"a-{n}")) == [user(number)["content"] for number in range(12)]
+    for session in (near.session(f"a-{at}-{n}") for at in range(rounds_count) for n in range(20)):
+        assert await contents(session) == [user(number)["content"] for number in range(12)]
 
 
 async def test_forgotten_scripts_are_not_noticed(near: Memory, raw: Any) -> None:
@@ -128,7 +130,7 @@ async def test_scripts_forgotten_at_any_moment_are_not_noticed(near: Memory, raw
 
 
 async def test_five_hundred_callers_share_ten_connections(proxy: Proxy, near: Memory) -> None:
-    settings = Settings(max_connections=10)
+    settings = Settings(max_connections=10, deadline_s=60, attempt_s=20)
     async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=settings) as memory:
         receipts = await asyncio.gather(*(memory.session(f"a-{n % 50}").append(user(n)) for n in range(500)))
     assert sorted(receipt.last_seq for receipt in receipts) == sorted(list(range(1, 11)) * 50)

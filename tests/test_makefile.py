@@ -56,7 +56,7 @@ def test_the_private_redis_is_durable_and_leaves_nothing_behind():
         try:
             urls = (re.search(r"redis://127\.0\.0\.1:(\d+)/0", line) for line in private.stdout)
             port = int(next(filter(None, urls))[1])
-            with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
                 connection.sendall(b"CONFIG GET dir\r\nCONFIG GET appendonly\r\n")
                 connection.sendall(b"CONFIG GET maxmemory-policy\r\nQUIT\r\n")
                 words = connection.makefile().read().split()

@@ -19,6 +19,7 @@ from redismem.workers.eviction import Eviction
 from redismem.workers.summaries import Worker
 
 TEXT = "x" * 50_000
+FREED = 0.75  # of what went, at least: scripts that are loaded meanwhile, and buffers, take some of it again
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +68,7 @@ async def test_summaries_are_written_and_make_room(server: RedisServer, raw: Any
         worker = Worker(memory.store, strategy)
         await worker.drain(T0)
         assert worker.outcomes == {"ok": 4}
-        assert await used_bytes(raw) < full_bytes - 4 * 14 * len(TEXT)
+        assert await used_bytes(raw) < full_bytes - FREED * 4 * 14 * len(TEXT)
         for session, recent in zip(sessions, before, strict=True):
             context = await session.read()
             assert [summary.text for summary in context.summaries] == ["in short"]
@@ -114,7 +115,7 @@ async def test_sessions_are_evicted_and_make_room(
         now_ms = T0 + 4_000 if reason == "limit" else T0 + settings.timeout_ms + 2_001
         full_bytes = await run_out(raw)
         assert await Eviction(memory.store, keep if handed_over else None).enforce(now_ms) == 3
-        assert await used_bytes(raw) < full_bytes - 3 * 8 * len(TEXT)
+        assert await used_bytes(raw) < full_bytes - FREED * 3 * 8 * len(TEXT)
         assert [await memory.session(f"s-{number}").exists() for number in range(4)] == [False, False, False, True]
         assert {session_id: len(context.messages) for session_id, context in handed.items()} == (
             {"s-0": 8, "s-1": 8, "s-2": 8} if handed_over else {}

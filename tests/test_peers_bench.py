@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[1]
+pytestmark = pytest.mark.timeout(300)
 AROUND = ("machine", "server", "python", "versions", "command", "cores", "load")
 
 
@@ -27,7 +28,7 @@ def run(*words: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=110,
+        timeout=280,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     for what in AROUND:

@@ -11,6 +11,7 @@ import pytest
 import redis
 from proxy import How, Proxy
 from redis_server import RedisServer
+from transport.lanes import until
 
 INCR = b"INCR counter\r\n"
 
@@ -98,8 +99,9 @@ async def test_truncates(proxy: Proxy, client: Client) -> None:
 async def test_freezes_one_connection_for_good(proxy: Proxy, client: Client, redis_server: RedisServer) -> None:
     proxy.break_next("freeze", to=b"INCR")
     client.say(INCR)
-    assert await client.hears_nothing()
+    await until(lambda: len(proxy.received) == 1)
     client.say(b"PING\r\n")
+    await until(lambda: len(proxy.received) == 2)
     assert await client.hears_nothing()
     assert (counter(redis_server), proxy.received) == (1, [b":1\r\n", b"+PONG\r\n"])
     async with Client(proxy.port) as second:
@@ -109,6 +111,7 @@ async def test_freezes_one_connection_for_good(proxy: Proxy, client: Client, red
 async def test_swallows_a_request(proxy: Proxy, client: Client, redis_server: RedisServer) -> None:
     proxy.break_next("swallow", to=b"INCR")
     client.say(INCR)
+    await until(lambda: proxy.broken_count == 1)
     assert await client.hears_nothing()
     assert counter(redis_server) == 0
     assert await client.ask(b"PING\r\n") == b"+PONG\r\n"

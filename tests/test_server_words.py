@@ -19,7 +19,7 @@ from redismem import Memory, Session, Settings, StoreUnavailable
 
 # Long: what ends at once has not waited for it. Short: what is tried again to the end.
 LONG = Settings(deadline_s=60)
-SHORT = Settings(deadline_s=0.6, attempt_s=0.3)
+SHORT = Settings(deadline_s=1.5, attempt_s=0.3)
 WRITES: list[Callable[[Session], Awaitable[object]]] = [
     lambda session: session.append(user("refused")),
     lambda session: session.append_and_read(user("refused"), merge={"refused": 1}),
@@ -267,7 +267,7 @@ async def test_a_server_that_loads_its_data(tmp_path: Path, namespace: str) -> N
         ):
             await memory.session("a").append(user("first"))
             async with redis.asyncio.Redis(port=server.port) as raw:
-                await raw.mset({f"filler:{number}": "x" * 100 for number in range(400)})
+                await raw.mset({f"filler:{number}": "x" * 100 for number in range(2_000)})
                 await raw.save()
             await asyncio.to_thread(server.kill)
             starting = asyncio.create_task(asyncio.to_thread(server.start))

@@ -407,7 +407,7 @@ async def test_a_failure_of_one_session_stops_no_other(worked: Worked, raw: Any)
 
 
 async def test_a_lease_is_renewed_while_the_model_is_slow(store: Store, namespace: str, raw: Any) -> None:
-    async with open_with(store, namespace, lease_s=1.5) as memory:
+    async with open_with(store, namespace, lease_s=4.5) as memory:
         session, shard, echo = memory.session("a"), memory.store.keys.session("a").shard, Echo()
         await session.append(*map(said, range(1, 12)))
         echo.hanging = "message"
@@ -418,7 +418,7 @@ async def test_a_lease_is_renewed_while_the_model_is_slow(store: Store, namespac
         async def renewed() -> bool:
             until_ms = await raw.zscore(shard.leased, "a")
             assert until_ms > await memory.server_time_ms(), "it never runs out"
-            return until_ms > first + 800
+            return until_ms > first + 1_000
 
         await until(renewed)
         assert await Worker(memory.store, echo).attend("a") == "leased"

@@ -29,7 +29,7 @@ from redismem.workers.strategies import Summarize
 from redismem.workers.summaries import Worker
 
 EAGER = Settings(shards=2, tick_s=0.02, max_attempts=3, max_backoff_s=0.01)
-PATIENCE_S = 0.25
+PATIENCE_S = 1.0
 PROVIDERS: list[Provider] = ["openai", "gemini", "anthropic"]
 BROKEN: list[tuple[str, bytes]] = [
     ("500", b""),
@@ -55,7 +55,7 @@ def provider() -> Iterator[ProviderServer]:
 @contextlib.asynccontextmanager
 async def asking(provider: Provider, base_url: str, **options: Any) -> AsyncIterator[Summarize]:
     """A strategy that asks the server there."""
-    options = {"timeout_s": PATIENCE_S, "base_url": base_url, "allow_http": True} | options
+    options = {"timeout_s": 60, "base_url": base_url, "allow_http": True} | options
     strategy = Summarize(open_model(provider, "some-model", "key", **options))
     try:
         yield strategy
@@ -130,7 +130,7 @@ async def test_attempts_at_a_broken_model_end_and_can_be_begun_again(
     provider.mode, provider.raw = mode, body
     name = PROVIDERS[[mode for mode, _ in BROKEN].index(mode) % 3]
     async with (
-        asking(name, provider.base_url) as strategy,
+        asking(name, provider.base_url, timeout_s=PATIENCE_S) as strategy,
         Memory.connect(
             redis_server.url,
             namespace=namespace,
@@ -242,7 +242,7 @@ async def append_times(url: str, namespace: str, provider: ProviderServer) -> tu
     """Milliseconds of each append to twelve sessions that overflow, beside workers that ask the server; summaries."""
     took, summaries_count, asked_count = [], 0, len(provider.asked)
     async with (
-        asking("openai", provider.base_url) as strategy,
+        asking("openai", provider.base_url, timeout_s=PATIENCE_S) as strategy,
         Memory.connect(
             url,
             namespace=namespace,
@@ -289,4 +289,5 @@ async def test_appends_are_as_quick_with_a_broken_model(
             f"\nmodel {mode}: append p50 {p50:.2f} ms against {p50_well:.2f} ms healthy, ratio {p50 / p50_well:.2f}; "
             f"p99 {p99:.2f} against {p99_well:.2f}, ratio {p99 / p99_well:.2f}\n"
         )
-    assert p50 < 5 * p50_well
+    # Far above what a busy machine makes of it, and far below what it takes to wait for a model.
+    assert p50 < 20 * p50_well + 5

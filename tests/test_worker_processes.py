@@ -17,6 +17,7 @@ import pytest
 import swarm
 from checks import until
 from redis_server import RedisServer
+from swarm import PRODUCERS
 from writers import Echo
 
 from redismem import Memory
@@ -24,8 +25,9 @@ from redismem.context import Context
 from redismem.protocol.queue_calls import members
 from redismem.workers.summaries import Worker
 
-WORKERS, PRODUCERS, ROUNDS = 4, 3, 50
+WORKERS, ROUNDS = 4, 50
 NAMESPACE = "swarm"
+pytestmark = pytest.mark.timeout(600)
 
 
 class Swarm:
@@ -55,7 +57,7 @@ class Swarm:
             found.append([tuple(json.loads(line)) for line in lines if line.endswith("\n")])
         return found
 
-    def wait_for_more(self, count: int, deadline_s: float = 30) -> None:
+    def wait_for_more(self, count: int, deadline_s: float = 60) -> None:
         """Until so many more messages were acknowledged: the pace of what happens here."""
 
         def lines_count() -> int:
@@ -80,7 +82,7 @@ class Swarm:
 
     def _count(self, worker: subprocess.Popen[bytes]) -> None:
         """The outcomes that a worker saw, as it said last."""
-        out, _ = worker.communicate(timeout=30)
+        out, _ = worker.communicate(timeout=60)
         whole = [line for line in out.splitlines(keepends=True) if line.endswith(b"\n")]
         self.outcomes.update(json.loads(whole[-1]) if whole else {})
 
@@ -101,7 +103,7 @@ class Swarm:
         for process in [*self.producers, *self.workers]:
             process.terminate()
         for producer in self.producers:
-            assert producer.wait(30) == 0
+            assert producer.wait(60) == 0
         for worker in self.workers:
             self._count(worker)
 

@@ -67,7 +67,7 @@ def wait_for_line(stream: IO[str] | None, word: str) -> str:
     raise AssertionError("".join(said))
 
 
-def finished(running: subprocess.Popen[str], deadline_s: float = 20) -> Ran:
+def finished(running: subprocess.Popen[str], deadline_s: float = 60) -> Ran:
     """What it did, once it has ended by itself."""
     out, err = running.communicate(timeout=deadline_s)
     return Ran(running.returncode, out, err)

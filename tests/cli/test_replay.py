@@ -301,8 +301,8 @@ class RunsFull(Between):
 
     async def run(self, commands, timeout_s, script=None):
         if commands[0][0] == "EVALSHA" and len(commands) > 1:
-            RunsFull.appends += 1
-            if RunsFull.appends > 30:
+            self.appends += 1
+            if self.appends > 30:
                 raise ServerError("OOM", "OOM")
         return await self._inner.run(commands, timeout_s, script)
 

@@ -158,20 +158,20 @@ class ProviderServer:
 
     def __enter__(self) -> ProviderServer:
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(60)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(60)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(60)
         self._loop.close()
 
     def release(self) -> None:
         """Answers what hangs, now and from now on."""
         self._loop.call_soon_threadsafe(self._released.set)
 
-    def wait_for_asked(self, count: int, deadline_s: float = 20) -> None:
+    def wait_for_asked(self, count: int, deadline_s: float = 60) -> None:
         """Until this many requests have arrived."""
         with self._changed:
             assert self._changed.wait_for(lambda: len(self.asked) >= count, deadline_s), len(self.asked)

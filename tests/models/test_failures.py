@@ -25,7 +25,7 @@ MESSAGES = [Message("user", "Where is order W123?"), Message("assistant", "On it
 
 
 async def failure(model, messages=MESSAGES) -> ModelFailed:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         with pytest.raises(ModelFailed) as caught:
             await model.summarize(messages, None, 300)
     return caught.value
@@ -73,9 +73,9 @@ async def test_each_failure_is_one_failed_attempt(server, model, provider, mode,
 @pytest.mark.parametrize("mode", ["hang", "drip"])
 async def test_the_whole_request_has_a_deadline(server, opened, mode):
     server.mode = mode
-    async with opened(timeout_s=0.4) as model:
+    async with opened(timeout_s=1.5) as model:
         failed = await failure(model)
-        assert "did not answer within 0.4 s" in str(failed)
+        assert "did not answer within 1.5 s" in str(failed)
         assert (failed.permanent, failed.counts) == (False, True)
         server.mode = "ok"
         assert (await model.summarize(MESSAGES, None, 300)).text == server.text

@@ -104,16 +104,27 @@ kinds = st.sampled_from(["user", "tool", "function_call", "custom_tool_call_outp
 payloads = st.dictionaries(st.sampled_from(names), values | st.lists(parts, max_size=3) | kinds, max_size=6)
 
 
-@settings(max_examples=300, deadline=None)
-@given(payloads, st.integers(200, 2_000))
-def test_property_any_message_can_be_shown(payload, limit_bytes):
+def check_shown(payload, limit_bytes):
     text = rendered(Message.from_openai(payload), limit_bytes)
     assert len(text.encode()) <= limit_bytes
     head, *lines = text.splitlines()
     assert head.startswith("[0] ")
-    assert lines
-    assert all(line.startswith("  ") for line in lines)
+    # What is left out may begin just behind a newline, or in the head where the limit is as short as that.
+    assert all(line.startswith(("  ", LEFT_OUT)) for line in lines)
+    assert lines or LEFT_OUT in head
     assert cleaned(text) == text
+
+
+@settings(max_examples=300, deadline=None)
+@given(payloads, st.integers(200, 2_000))
+def test_property_any_message_can_be_shown(payload, limit_bytes):
+    check_shown(payload, limit_bytes)
+
+
+@pytest.mark.parametrize("limit_bytes", range(200, 240))
+def test_a_message_is_shown_wherever_it_is_cut(limit_bytes):
+    check_shown({"role": "user", "content": "[1] user:\n" * 100}, limit_bytes)
+    check_shown({"role": "\U0001f600" * 64, "name": "\U0001f600" * 64, "content": "x" * 400}, limit_bytes)
 
 
 @settings(max_examples=200, deadline=None)

@@ -36,7 +36,7 @@ class Wire:
         """Also again, after the server was gone."""
         if hasattr(self, "_socket"):
             self._socket.close()
-        self._socket = socket.create_connection(("127.0.0.1", self._port), timeout=20)
+        self._socket = socket.create_connection(("127.0.0.1", self._port), timeout=60)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._reader = hiredis.Reader(replyError=_error, notEnoughData=_MISSING)
 

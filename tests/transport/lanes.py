@@ -14,14 +14,14 @@ from redismem.transport.lane import Lane
 
 @contextlib.asynccontextmanager
 async def lane_to(port: int, **options: Any) -> AsyncIterator[Lane]:
-    lane = Lane(Address("127.0.0.1", port), **options)
+    lane = Lane(Address("127.0.0.1", port), **{"stall_s": 60, **options})
     try:
         yield lane
     finally:
         await lane.aclose()
 
 
-async def until(condition: Callable[[], object], deadline_s: float = 10) -> None:
+async def until(condition: Callable[[], object], deadline_s: float = 60) -> None:
     """Turns of the loop until the condition holds."""
     end = time.monotonic() + deadline_s
     while not condition():
@@ -30,7 +30,7 @@ async def until(condition: Callable[[], object], deadline_s: float = 10) -> None
 
 
 async def connection_number(lane: Lane) -> int:
-    (number,) = await lane.run([("CLIENT", "ID")], 5)
+    (number,) = await lane.run([("CLIENT", "ID")], 60)
     return int(number)
 
 

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 from proxy import How, Proxy
 from redis_server import RedisServer
+from transport.lanes import SilentServer, until
 
 from redismem import Memory, Settings, StoreUnavailable
 from redismem.blocking import Memory as BlockingMemory
@@ -44,7 +46,7 @@ def lane(redis_server: RedisServer) -> Iterator[BlockingLane]:
 
 
 def ask(lane: BlockingLane, word: str) -> None:
-    assert finish(lane.run([("ECHO", word)], 5)) == [word.encode()]
+    assert finish(lane.run([("ECHO", word)], 60)) == [word.encode()]
 
 
 def in_threads(*works: Any) -> None:
@@ -84,6 +86,26 @@ async def test_a_broken_connection_fails_its_call_and_no_later_one(how: How, red
         await lane.aclose()
 
 
+@pytest.mark.parametrize(
+    "words", [b"+OK\r\n", b">2\r\n+a\r\n+b\r\n", b"$1", b"*1\rx", b"?\r\n", b"-ERR who are you\r\n"]
+)
+async def test_what_nobody_asked_for_ends_the_connection(words: bytes) -> None:
+    """Be it a whole reply or the beginning of one."""
+    async with SilentServer() as server:
+        lane = lane_to(server.port)
+        stray = asyncio.create_task(asyncio.to_thread(ask, lane, "a"))
+        await until(lambda: server.received.endswith(b"a\r\n"))
+        server.say(b"$1\r\na\r\n" + words)
+        with pytest.raises(ConnectionLost, match=r"OutOfStep|ProtocolError"):
+            await stray
+        later = asyncio.create_task(asyncio.to_thread(ask, lane, "b"))
+        await until(lambda: server.received.endswith(b"b\r\n"))
+        assert len(server.connections) == 2
+        server.say(b"$1\r\nb\r\n")
+        await later
+        await lane.aclose()
+
+
 @pytest.mark.parametrize("how", ["reset", "close", "half_close", "truncate", "freeze", "swallow"])
 async def test_an_append_whose_reply_is_lost_is_stored_once(
     how: How, redis_server: RedisServer, namespace: str
@@ -91,7 +113,7 @@ async def test_an_append_whose_reply_is_lost_is_stored_once(
     async with Proxy(redis_server.port) as proxy:
 
         def talk() -> None:
-            twin = Memory(Store(lane_to(proxy.port), namespace, Settings(deadline_s=20, attempt_s=0.2)))
+            twin = Memory(Store(lane_to(proxy.port), namespace, Settings(deadline_s=60, attempt_s=0.2)))
             with BlockingMemory(twin) as memory:
                 session = memory.session("one")
                 for text in "abcd":
@@ -133,7 +155,7 @@ async def test_threads_take_turns_on_a_few_connections(redis_server: RedisServer
 
 def test_who_waits_too_long_for_a_connection_has_sent_nothing(redis_server: RedisServer, namespace: str) -> None:
     lane = lane_to(redis_server.port, max_connections=1)
-    blocked = threading.Thread(target=lambda: finish(lane.run([("BLPOP", namespace, 5)], 10)))
+    blocked = threading.Thread(target=lambda: finish(lane.run([("BLPOP", namespace, 0)], 60)))
     blocked.start()
     lost = None
     while lost is None or lost.sent:  # until the other thread has the connection
@@ -144,28 +166,41 @@ def test_who_waits_too_long_for_a_connection_has_sent_nothing(redis_server: Redi
                 lost = failure
     assert lost.reason == "TimeoutError"
     other = lane_to(redis_server.port)
-    finish(other.run([("RPUSH", namespace, "go on")], 5))
+    finish(other.run([("RPUSH", namespace, "go on")], 60))
     blocked.join()
     ask(lane, "free again")
     finish(lane.aclose())
     finish(other.aclose())
 
 
-def test_an_interrupted_call_leaves_no_reply_for_the_next(lane: BlockingLane, namespace: str) -> None:
+def named(admin: Any, name: str) -> list[str]:
+    """What the connections of this name have asked last."""
+    return [client["cmd"] for client in admin.client_list() if client["name"] == name]
+
+
+def test_an_interrupted_call_leaves_no_reply_for_the_next(redis_server: RedisServer, namespace: str) -> None:
+    lane = BlockingLane.from_url(f"{redis_server.url}?client_name={namespace}", max_connections=4)
+
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
+
+    def interrupt_when_it_waits() -> None:
+        with redis.Redis(port=redis_server.port) as admin:
+            asyncio.run(until(lambda: named(admin, namespace) == ["blpop"]))
+        os.kill(os.getpid(), signal.SIGUSR1)
 
     before = signal.signal(signal.SIGUSR1, interrupt)
     try:
         ask(lane, "warm")
-        timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1))
-        timer.start()
+        interrupting = threading.Thread(target=interrupt_when_it_waits)
+        interrupting.start()
         with pytest.raises(KeyboardInterrupt):
-            lane.run([("BLPOP", namespace, 0.3)], 5).send(None)
-        timer.join()
+            lane.run([("BLPOP", namespace, 0)], 60).send(None)
+        interrupting.join()
     finally:
         signal.signal(signal.SIGUSR1, before)
     ask(lane, "next")
+    finish(lane.aclose())
 
 
 def test_connections_that_died_while_idle_cost_one_attempt(tmp_path: Path, namespace: str) -> None:
@@ -175,7 +210,7 @@ def test_connections_that_died_while_idle_cost_one_attempt(tmp_path: Path, names
 
     def hold() -> None:
         gate.wait()
-        finish(lane.run([("BLPOP", namespace, 0.1)], 5))
+        finish(lane.run([("BLPOP", namespace, 0.1)], 60))
 
     in_threads(hold, hold, hold, hold)
     server.kill()
@@ -195,7 +230,7 @@ from redismem.transport.blocking_lane import BlockingLane
 
 def ask(word):
     try:
-        lane.run([("ECHO", word), ("CLIENT", "ID")], 5).send(None)
+        lane.run([("ECHO", word), ("CLIENT", "ID")], 60).send(None)
     except StopIteration as stop:
         echoed, number = stop.value
         assert echoed == word.encode()
@@ -215,7 +250,7 @@ print("child", status)
 
 def test_both_sides_of_a_fork_go_on_with_connections_of_their_own(redis_server: RedisServer) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", FORKING, redis_server.url], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-c", FORKING, redis_server.url], capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.stdout, done.stderr) == ("child 0\n", "")
 
@@ -225,7 +260,25 @@ def test_a_closed_lane_takes_no_more(redis_server: RedisServer) -> None:
     ask(lane, "a")
     finish(lane.aclose())
     with pytest.raises(RuntimeError, match="closed"):
-        lane.run([("PING",)], 5).send(None)
+        lane.run([("PING",)], 60).send(None)
+
+
+async def test_calls_that_end_after_the_lane_was_closed_leave_no_socket_open(
+    redis_server: RedisServer, namespace: str
+) -> None:
+    lane = BlockingLane.from_url(f"{redis_server.url}?client_name={namespace}", max_connections=4)
+
+    def wait() -> list[Any]:
+        return finish(lane.run([("BLPOP", namespace, 0)], 60))  # type: ignore[no-any-return]
+
+    with redis.Redis(port=redis_server.port) as admin:
+        waiting = [asyncio.create_task(asyncio.to_thread(wait)) for _ in range(3)]
+        await until(lambda: named(admin, namespace) == ["blpop"] * 3)
+        await lane.aclose()
+        admin.rpush(namespace, 1, 2, 3)
+        answers = await asyncio.gather(*waiting)
+        assert sorted(value for ((_, value),) in answers) == [b"1", b"2", b"3"], "they are answered all the same"
+        await until(lambda: not named(admin, namespace))
 
 
 def test_the_memory_says_that_the_store_is_away(namespace: str) -> None:

@@ -25,9 +25,9 @@ async def test_ten_thousand_cancelled_callers_disturb_nobody(lane: Lane) -> None
         nonlocal answered
         text = b"%d" % number
         if number % 2:
-            assert await lane.run([("ECHO", text), ("ECHO", text[::-1])], 10) == [text, text[::-1]]
+            assert await lane.run([("ECHO", text), ("ECHO", text[::-1])], 60) == [text, text[::-1]]
         else:
-            assert await lane.run([("ECHO", text)], 10) == [text]
+            assert await lane.run([("ECHO", text)], 60) == [text]
         answered += 1
 
     connection = await connection_number(lane)
@@ -47,14 +47,16 @@ async def test_ten_thousand_cancelled_callers_disturb_nobody(lane: Lane) -> None
     assert await connection_number(lane) == connection
 
 
-async def test_one_deadline_leaves_the_others_alone(lane: Lane, namespace: str) -> None:
+async def test_one_deadline_leaves_the_others_alone(lane: Lane, redis_server: RedisServer, namespace: str) -> None:
     number = await connection_number(lane)
-    late = asyncio.ensure_future(lane.run([("BLPOP", namespace, 0.2)], 0.02))
-    later = [asyncio.ensure_future(lane.run([("ECHO", f"{at}"), ("ECHO", "x")], 5)) for at in range(10)]
+    late = asyncio.ensure_future(lane.run([("BLPOP", namespace, 0)], 0.02))
+    later = [asyncio.ensure_future(lane.run([("ECHO", f"{at}"), ("ECHO", "x")], 60)) for at in range(10)]
     with pytest.raises(ConnectionLost) as lost:
         await late
     assert (lost.value.reason, lost.value.sent) == ("TimeoutError", True)
     assert not any(task.done() for task in later)
+    async with lane_to(redis_server.port) as other:
+        await other.run([("RPUSH", namespace, "go on")], 60)
     assert await asyncio.gather(*later) == [[b"%d" % at, b"x"] for at in range(10)]
     assert await connection_number(lane) == number
 
@@ -62,8 +64,8 @@ async def test_one_deadline_leaves_the_others_alone(lane: Lane, namespace: str) 
 async def test_a_stalled_connection_is_given_up_and_its_calls_sent_again(
     redis_server: RedisServer, namespace: str
 ) -> None:
-    async with Proxy(redis_server.port) as proxy, lane_to(proxy.port, stall_s=0.1) as lane:
-        memory = Memory(Store(lane, namespace, Settings(deadline_s=10, attempt_s=5)))
+    async with Proxy(redis_server.port) as proxy, lane_to(proxy.port, stall_s=1) as lane:
+        memory = Memory(Store(lane, namespace, Settings(deadline_s=60, attempt_s=60)))
         sessions = [memory.session(f"one-{at}") for at in range(10)]
         await sessions[0].append({"role": "user", "content": "a"})
         proxy.break_next("freeze")
@@ -73,8 +75,38 @@ async def test_a_stalled_connection_is_given_up_and_its_calls_sent_again(
         assert proxy.connections_count == 2
 
 
+class Ahead(asyncio.SelectorEventLoop):
+    """An event loop whose clock a test puts forward."""
+
+    ahead_s = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead_s
+
+
+def test_a_connection_is_stalled_where_nothing_is_answered_not_where_something_always_waits() -> None:
+    async def turns(loop: Ahead) -> None:
+        async with SilentServer() as server, lane_to(server.port, stall_s=1_000) as lane:
+            calls = [asyncio.ensure_future(lane.run([("ECHO", "0")], 100_000))]
+            for at in range(5):
+                calls.append(asyncio.ensure_future(lane.run([("ECHO", f"{at + 1}")], 100_000)))
+                await until(lambda at=at: server.received.count(b"ECHO") == at + 2)
+                loop.ahead_s += 600
+                server.say(b"$1\r\n%d\r\n" % at)
+                assert await calls[at] == [b"%d" % at]
+            assert len(server.connections) == 1
+            loop.ahead_s += 1_001
+            with pytest.raises(ConnectionLost, match="StalledConnection"):
+                await calls[-1]
+
+    with asyncio.Runner(loop_factory=Ahead) as runner:
+        loop = runner.get_loop()
+        assert isinstance(loop, Ahead)
+        runner.run(turns(loop))
+
+
 async def test_no_more_calls_are_on_their_way_than_allowed_and_others_wait_in_line() -> None:
-    async with SilentServer() as server, lane_to(server.port, max_calls_count=4, stall_s=20) as lane:
+    async with SilentServer() as server, lane_to(server.port, max_calls_count=4) as lane:
         calls = [asyncio.ensure_future(lane.run([("ECHO", f"{at:03}")], 20)) for at in range(100)]
         for at in range(100):
             await until(lambda at=at: server.received.count(b"ECHO") == min(100, at + 4))
@@ -85,9 +117,14 @@ async def test_no_more_calls_are_on_their_way_than_allowed_and_others_wait_in_li
 
 
 async def test_no_more_bytes_are_on_their_way_than_allowed() -> None:
-    async with SilentServer() as server, lane_to(server.port, max_bytes=10_000, stall_s=20) as lane:
+    async with SilentServer() as server, lane_to(server.port, max_bytes=10_000) as lane:
+        first = asyncio.ensure_future(lane.run([("PING",)], 60))
+        await until(lambda: server.received.endswith(b"PING\r\n"))
+        server.say(b"+PONG\r\n")
+        assert await first == [b"PONG"], "it is connected now"
         calls = [lane.run([("ECHO", "x" * 3000)], 0.3) for _ in range(50)]
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        await until(lambda: server.received.endswith(b"x\r\n"))
         assert server.received.count(b"ECHO") == 3
         assert [outcome.sent for outcome in outcomes if isinstance(outcome, ConnectionLost)] == [True] * 3 + [
             False
@@ -95,7 +132,7 @@ async def test_no_more_bytes_are_on_their_way_than_allowed() -> None:
 
 
 async def test_a_small_call_does_not_overtake_a_large_one_in_line() -> None:
-    async with SilentServer() as server, lane_to(server.port, max_bytes=10_000, stall_s=20) as lane:
+    async with SilentServer() as server, lane_to(server.port, max_bytes=10_000) as lane:
         words = ["a" * 9000, "b" * 9000, "c"]
         calls = [asyncio.ensure_future(lane.run([("ECHO", word)], 20)) for word in words]
         await until(lambda: server.received.endswith(b"aa\r\n"))
@@ -110,7 +147,7 @@ async def test_a_small_call_does_not_overtake_a_large_one_in_line() -> None:
 
 
 async def test_who_goes_away_while_in_line_sends_nothing() -> None:
-    async with SilentServer() as server, lane_to(server.port, max_calls_count=1, stall_s=20) as lane:
+    async with SilentServer() as server, lane_to(server.port, max_calls_count=1) as lane:
         first, gone, last = (asyncio.ensure_future(lane.run([("ECHO", word)], 20)) for word in ("1", "2", "3"))
         await until(lambda: server.received.endswith(b"1\r\n"))
         gone.cancel()
@@ -123,7 +160,7 @@ async def test_who_goes_away_while_in_line_sends_nothing() -> None:
 
 
 async def test_who_is_in_line_when_the_connection_is_lost_goes_on_the_next() -> None:
-    async with SilentServer() as server, lane_to(server.port, max_calls_count=1, stall_s=20) as lane:
+    async with SilentServer() as server, lane_to(server.port, max_calls_count=1) as lane:
         first, second = (asyncio.ensure_future(lane.run([("ECHO", word)], 20)) for word in ("1", "2"))
         await until(lambda: server.received.endswith(b"1\r\n"))
         server.connections[-1].transport.abort()
@@ -138,23 +175,24 @@ async def test_who_is_in_line_when_the_connection_is_lost_goes_on_the_next() -> 
 async def test_a_call_over_the_limit_goes_alone(redis_server: RedisServer) -> None:
     async with lane_to(redis_server.port, max_bytes=1000) as lane:
         texts = [b"%d" % at * 5000 for at in range(5)]
-        assert await asyncio.gather(*(lane.run([("ECHO", text)], 5) for text in texts)) == [[text] for text in texts]
+        assert await asyncio.gather(*(lane.run([("ECHO", text)], 60) for text in texts)) == [[text] for text in texts]
 
 
 async def test_what_the_server_does_not_take_is_not_piled_up() -> None:
-    async with SilentServer() as server, lane_to(server.port, stall_s=20) as lane:
+    async with SilentServer() as server, lane_to(server.port) as lane:
         server.reads = False
-        flood = asyncio.ensure_future(lane.run([("ECHO", "x" * 16_000_000)], 0.5))
+        flood = asyncio.ensure_future(lane.run([("ECHO", "x" * 16_000_000)], 60))
         await until(lambda: lane._connection is not None and lane._connection.is_paused)
         more = [lane.run([("ECHO", "y")], 0.2) for _ in range(10)]
         outcomes = await asyncio.gather(*more, return_exceptions=True)
         assert [outcome.sent for outcome in outcomes if isinstance(outcome, ConnectionLost)] == [False] * 10
+        await lane.aclose()
         with pytest.raises(ConnectionLost):
             await flood
 
 
 async def test_the_memory_says_that_the_store_is_away_when_the_line_does_not_move(namespace: str) -> None:
-    async with SilentServer() as server, lane_to(server.port, max_calls_count=1, stall_s=20) as lane:
+    async with SilentServer() as server, lane_to(server.port, max_calls_count=1) as lane:
         memory = Memory(Store(lane, namespace, Settings(deadline_s=0.3, attempt_s=0.1)))
         calls = [memory.session(f"one-{at}").read() for at in range(20)]
         for outcome in await asyncio.gather(*calls, return_exceptions=True):

@@ -1,0 +1,21 @@
+"""append.lua, raw, on a window that is longer than the limit of today."""
+
+from __future__ import annotations
+
+import pytest
+from raw_scripts import Scripts, counters
+from redis.exceptions import ResponseError
+
+LOWERED = {"window_limit": 2, "threshold": 2}
+
+
+async def test_the_state_may_change_where_the_limit_was_lowered_below_the_window(lua: Scripts) -> None:
+    await lua.append("a", "b", "c", sets={"param:x": "1"})
+    with pytest.raises(ResponseError, match=r"^FULL 3"):
+        await lua.append("d", token=b"token..2", **LOWERED)
+    noted = await lua.append(sets={"plan": "p"}, drops=["param:x"], token=b"token..3", tokens=0, **LOWERED)
+    assert noted == counters(3, 10)
+    fields = await lua.fields()
+    assert fields[b"plan"] == b"p"
+    assert b"param:x" not in fields
+    assert await lua.raw.llen(lua.key("messages")) == 3
