@@ -40,7 +40,7 @@ CONTROL = "control_us"
 MOST_SESSIONS_RATIO, MOST_MESSAGES_RATIO = 1.15, 1.10
 _FILL_PIECE, _FILL_BATCH = 5_000, 500
 # The benchmark prunes by itself: nothing is to wait for a worker.
-SETTINGS = Settings(strategy="none", timeout_s=86_400)
+SETTINGS = Settings(strategy="none", idle_timeout_s=86_400)
 
 
 class Side:

@@ -79,7 +79,7 @@ def over_lane(url: str, namespace: str, settings: Settings | None = None) -> Mem
 
 def over_redis_py(url: str, namespace: str, concurrency: int) -> Memory:
     settings = Settings()
-    transport = RedisPy.from_url(url, max_connections=concurrency, attempt_s=settings.attempt_s)
+    transport = RedisPy.from_url(url, max_connections=concurrency, reply_timeout_s=settings.reply_timeout_s)
     return Memory(Store(transport, namespace, settings))
 
 

@@ -45,7 +45,7 @@ class State:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Summary:
-    """A text that stands for the messages `first_seq` to `last_seq`. `start`, `end`, `created` are milliseconds.
+    """A text that stands for the messages `first_seq` to `last_seq`. `start_ms`, `end_ms`, `created_ms` are since 1970.
 
     `message_ids` names those messages; of a summary of summaries, the summaries it replaced.
     """
@@ -54,11 +54,11 @@ class Summary:
     text: str
     first_seq: int
     last_seq: int
-    start: int
-    end: int
+    start_ms: int
+    end_ms: int
     model: str
     tokens: int
-    created: int
+    created_ms: int
     message_ids: tuple[str, ...]
 
     def __repr__(self) -> str:
@@ -77,7 +77,7 @@ class Summary:
     def to_openai(self) -> dict[str, str]:
         """The summary quoted as data in a user message: what a transcript made a model write gives no orders."""
         start, end = (
-            datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds") for ms in (self.start, self.end)
+            datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds") for ms in (self.start_ms, self.end_ms)
         )
         text = re.sub(r"<(?=\s*/?\s*summary\b)", r"<\\", self.text, flags=re.IGNORECASE)
         return {

@@ -129,7 +129,7 @@ class Memory:
         return await self.store.server_time_ms()
 
     async def _alive_since_ms(self, now_ms: int | None) -> int:
-        return (await self.server_time_ms() if now_ms is None else now_ms) - self.settings.timeout_ms
+        return (await self.server_time_ms() if now_ms is None else now_ms) - self.settings.idle_timeout_ms
 
 
 def _workers(store: Store, wanted: bool | Callable[[Store], Workers]) -> Workers | None:

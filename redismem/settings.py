@@ -63,7 +63,7 @@ class Settings(BaseSettings):
     recent_limit: Annotated[int, Field(ge=1, le=10_000)] = Field(
         6, description="newest messages that stay verbatim; at most the threshold, and by default not more than it"
     )
-    timeout_s: Annotated[float, Field(ge=0.001, le=10 * 365 * 86_400)] = Field(
+    idle_timeout_s: Annotated[float, Field(ge=0.001, le=10 * 365 * 86_400)] = Field(
         86_400, description="seconds without activity after which a session may be removed"
     )
     strategy: Literal["summarize", "trim", "none"] = Field(
@@ -129,9 +129,9 @@ class Settings(BaseSettings):
     )
     max_params_count: Annotated[int, Field(ge=1, le=10_000)] = Field(256, description="params a session may hold")
     deadline_s: Annotated[float, Field(ge=0.01, le=600)] = Field(
-        5, description="seconds a call may take, all its attempts together"
+        5, description="seconds a call may take, however often it is sent"
     )
-    attempt_s: Annotated[float, Field(ge=0.01, le=600)] = Field(1, description="seconds one attempt may take")
+    reply_timeout_s: Annotated[float, Field(ge=0.01, le=600)] = Field(1, description="seconds to wait for a reply before a call is sent again")
     max_connections: Annotated[int, Field(ge=1, le=10_000)] = Field(
         64, description="connections of one blocking Memory; further calls wait for one"
     )
@@ -158,8 +158,8 @@ class Settings(BaseSettings):
         return self
 
     @property
-    def timeout_ms(self) -> int:
-        return int(self.timeout_s * 1000)
+    def idle_timeout_ms(self) -> int:
+        return int(self.idle_timeout_s * 1000)
 
     @property
     def overdue_count(self) -> int:

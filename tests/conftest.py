@@ -108,6 +108,6 @@ async def proxy(redis_server: RedisServer) -> AsyncIterator[Proxy]:
 @pytest.fixture
 async def near(redis_server: RedisServer, namespace: str) -> AsyncIterator[Memory]:
     """A memory on that server that nothing stands before."""
-    settings = Settings(deadline_s=60, attempt_s=20)
+    settings = Settings(deadline_s=60, reply_timeout_s=20)
     async with Memory.connect(redis_server.url, namespace=namespace, settings=settings) as memory:
         yield memory

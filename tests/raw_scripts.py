@@ -16,7 +16,7 @@ TIMEOUT_MS = 1_600_000
 EXPIRES_MS = NOW_MS + TIMEOUT_MS + TIMEOUT_MS // 16
 
 LIMITS = {
-    "timeout_ms": TIMEOUT_MS,
+    "idle_timeout_ms": TIMEOUT_MS,
     "threshold": 5,
     "token_limit": "-",
     "recent_limit": 3,

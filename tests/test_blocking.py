@@ -156,7 +156,7 @@ def test_a_url_is_a_real_redis(redis_server: Any, namespace: str) -> None:
 
 
 def test_a_redis_that_is_not_there_is_said_in_time() -> None:
-    settings = Settings(deadline_s=0.05, attempt_s=0.05)
+    settings = Settings(deadline_s=0.05, reply_timeout_s=0.05)
     with pytest.raises(StoreUnavailable):
         blocking.Memory.connect("redis://127.0.0.1:1/0", settings=settings).ping()
 

@@ -21,8 +21,8 @@ def context(count: int, recent_limit: int = 6, summaries: list[Summary] | None =
 
 def summary(text: str = "They met.", **changes: Any) -> Summary:
     values: dict[str, Any] = {
-        "id": "i", "text": text, "first_seq": 1, "last_seq": 4, "start": 0, "end": 60_000,
-        "model": "m", "tokens": 9, "created": 70_000, "message_ids": ("1-a:1", "1-a:4"),
+        "id": "i", "text": text, "first_seq": 1, "last_seq": 4, "start_ms": 0, "end_ms": 60_000,
+        "model": "m", "tokens": 9, "created_ms": 70_000, "message_ids": ("1-a:1", "1-a:4"),
     }  # fmt: skip
     return Summary(**values | changes)
 

@@ -68,7 +68,7 @@ async def test_the_least_recently_active_of_a_hundred_thousand_go(
     shuffled = random.Random(7).sample(range(COUNT), COUNT)
     active_ms = [T0 + place for place in shuffled]
     with redis.Redis(port=server.port) as client:
-        settings = Settings(max_sessions=LIMIT, deadline_s=60, attempt_s=20)
+        settings = Settings(max_sessions=LIMIT, deadline_s=60, reply_timeout_s=20)
         lane = Recorder(Address("127.0.0.1", server.port), stall_s=60)
         async with Memory(Store(lane, namespace, settings)) as memory:
             begin_all(client, memory, active_ms)

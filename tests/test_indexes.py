@@ -34,7 +34,7 @@ async def test_a_session_is_overdue_exactly_when_its_window_is_over_the_threshol
 
 
 async def test_all_keys_of_a_session_expire_together(raw: Any, store: Store, namespace: str, keys: SessionKeys) -> None:
-    async with store.memory(namespace, Settings(timeout_s=1000)) as memory:
+    async with store.memory(namespace, Settings(idle_timeout_s=1000)) as memory:
         session = memory.session("user-42")
         expected = 0
         for at in (0, 10_000, 62_500, 62_501, 100_000, 900_000):
@@ -66,7 +66,7 @@ async def test_touch_makes_a_session_active(session: Session, memory: Memory) ->
 
 async def test_count_is_of_the_live_sessions_of_the_namespace(store: Store, namespace: str) -> None:
     async with (
-        store.memory(namespace, Settings(timeout_s=100)) as memory,
+        store.memory(namespace, Settings(idle_timeout_s=100)) as memory,
         store.memory(namespace + "x") as other,
     ):
         assert await memory.count() == 0

@@ -49,7 +49,7 @@ async def test_a_cancelled_append_tried_again_is_there_once(proxy: Proxy, near: 
             assert context.messages[-1].content == user(f"{session.id} {number}")["content"]
         return number
 
-    settings = Settings(deadline_s=60, attempt_s=20)
+    settings = Settings(deadline_s=60, reply_timeout_s=20)
     async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=settings) as memory:
         proxy.break_next("delay", float("inf"), delay_s=0.004)
         bystanders = [asyncio.create_task(bystand(memory.session(f"by-{n}"))) for n in range(4)]
@@ -130,7 +130,7 @@ async def test_scripts_forgotten_at_any_moment_are_not_noticed(near: Memory, raw
 
 
 async def test_five_hundred_callers_share_ten_connections(proxy: Proxy, near: Memory) -> None:
-    settings = Settings(max_connections=10, deadline_s=60, attempt_s=20)
+    settings = Settings(max_connections=10, deadline_s=60, reply_timeout_s=20)
     async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=settings) as memory:
         receipts = await asyncio.gather(*(memory.session(f"a-{n % 50}").append(user(n)) for n in range(500)))
     assert sorted(receipt.last_seq for receipt in receipts) == sorted(list(range(1, 11)) * 50)

@@ -19,7 +19,7 @@ TIMEOUT_MS = 160_000
 THRESHOLD = 6
 WINDOW_LIMIT = 25
 SETTINGS = Settings(
-    shards=1, threshold=THRESHOLD, recent_limit=4, timeout_s=TIMEOUT_MS / 1000, max_window_count=WINDOW_LIMIT
+    shards=1, threshold=THRESHOLD, recent_limit=4, idle_timeout_s=TIMEOUT_MS / 1000, max_window_count=WINDOW_LIMIT
 )
 PAST_MS = 1_000_000
 _numbers = itertools.count(1)

@@ -112,7 +112,7 @@ async def test_sessions_are_evicted_and_make_room(
     async with Memory.connect(server.url, namespace=namespace, settings=settings) as memory:
         for number in range(4):
             await fill(memory.session(f"s-{number}"), 8, text=TEXT, now_ms=T0 + number * 1_000)
-        now_ms = T0 + 4_000 if reason == "limit" else T0 + settings.timeout_ms + 2_001
+        now_ms = T0 + 4_000 if reason == "limit" else T0 + settings.idle_timeout_ms + 2_001
         full_bytes = await run_out(raw)
         assert await Eviction(memory.store, keep if handed_over else None).enforce(now_ms) == 3
         assert await used_bytes(raw) < full_bytes - FREED * 3 * 8 * len(TEXT)

@@ -219,7 +219,7 @@ async def test_every_live_session_is_listed_once_and_counted(
     store: Store, namespace: str, activity: list[int], limit: int, since: int
 ) -> None:
     now_ms = 4_000_000_000_000
-    async with store.memory(f"{namespace}-{next(_numbers)}", Settings(shards=4, timeout_s=100)) as memory:
+    async with store.memory(f"{namespace}-{next(_numbers)}", Settings(shards=4, idle_timeout_s=100)) as memory:
         for number, second in enumerate(activity):
             await memory.session(f"s{number}").append({"role": "user"}, now_ms=now_ms + second * 1000)
         at = now_ms + 100_000 + since * 1000

@@ -21,7 +21,7 @@ from redismem.protocol.scripts import Script
 from redismem.transport.redis_py import BlockingRedisPy, RedisPy
 
 # What is sent again, because it took long, is counted too.
-PATIENT = Settings(deadline_s=60, attempt_s=20)
+PATIENT = Settings(deadline_s=60, reply_timeout_s=20)
 Operation = Callable[[Any], Awaitable[object]]
 OPERATIONS: list[tuple[str, int, Operation]] = [
     ("append_and_read", 1, lambda session: session.append_and_read(user(), merge={"a": 1}, waiting="b", id="x")),
@@ -83,8 +83,8 @@ COMMANDS = [(("INCR", "retries:a"),), (("INCR", "retries:a"), ("INCR", "retries:
 @pytest.mark.parametrize("commands", COMMANDS, ids=["one", "several"])
 @pytest.mark.parametrize("way", ["run", "run_independent"])
 async def test_redis_py_sends_once_what_we_send_once(way: str, commands: Any, proxy: Proxy) -> None:
-    carrier = RedisPy.from_url(proxy.url, max_connections=2, attempt_s=60)
-    blocking = BlockingRedisPy.from_url(proxy.url, max_connections=2, attempt_s=60)
+    carrier = RedisPy.from_url(proxy.url, max_connections=2, reply_timeout_s=60)
+    blocking = BlockingRedisPy.from_url(proxy.url, max_connections=2, reply_timeout_s=60)
     proxy.break_next("reset", 100, to=b"INCR")
     with pytest.raises(ConnectionLost):
         await getattr(carrier, way)(commands, 60)
@@ -102,7 +102,7 @@ async def test_redis_py_sends_once_what_we_send_once(way: str, commands: Any, pr
 
 async def test_redis_py_loads_once_what_we_load_once(proxy: Proxy) -> None:
     script = Script("one", b"return 1", b"e" * 40)
-    carrier = RedisPy.from_url(proxy.url, max_connections=2, attempt_s=60)
+    carrier = RedisPy.from_url(proxy.url, max_connections=2, reply_timeout_s=60)
     proxy.break_next("reset", 100, to=b"LOAD")
     with pytest.raises(ConnectionLost):
         await carrier.run([evalsha(script, (), ())], 60, script)

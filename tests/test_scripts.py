@@ -108,7 +108,7 @@ SETTINGS = Settings(
     threshold=1234,
     threshold_tokens=98_765,
     recent_limit=5,
-    timeout_s=56.789,
+    idle_timeout_s=56.789,
     max_window_count=4321,
     max_params_count=777,
     max_value_bytes=99,
@@ -135,7 +135,7 @@ def listed(**values: int) -> Callable[[object], bool]:
 
     def check(given: object) -> bool:
         text = given.decode() if isinstance(given, bytes) else str(given)
-        name = "limits" if "timeout_ms" in values else "request"
+        name = "limits" if "idle_timeout_ms" in values else "request"
         return list(values) == inside(name) and text == " ".join(map(str, values.values()))
 
     return check
@@ -165,7 +165,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
         {
             "session": b"user-42",
             "limits": listed(
-                timeout_ms=56_789,
+                idle_timeout_ms=56_789,
                 threshold=1234,
                 token_limit=98_765,
                 recent_limit=5,
@@ -183,10 +183,10 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
         lambda: CALLS.prune("9-ab", numbered(5), 1),
         {"epoch": "9-ab", "first_seq": 5, "count": 2, "tokens": 110, "nonce": hexadecimal},
     ),
-    "touch": (lambda: CALLS.touch(NOW_MS), {"session": b"user-42", "now_ms": NOW_MS, "timeout_ms": 56_789}),
+    "touch": (lambda: CALLS.touch(NOW_MS), {"session": b"user-42", "now_ms": NOW_MS, "idle_timeout_ms": 56_789}),
     "quarantine": (
         lambda: CALLS.quarantine("9-ab", NOW_MS),
-        {"session": b"user-42", "epoch": "9-ab", "timeout_ms": 56_789},
+        {"session": b"user-42", "epoch": "9-ab", "idle_timeout_ms": 56_789},
     ),
 }
 

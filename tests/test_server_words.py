@@ -19,7 +19,7 @@ from redismem import Memory, Session, Settings, StoreUnavailable
 
 # Long: what ends at once has not waited for it. Short: what is tried again to the end.
 LONG = Settings(deadline_s=60)
-SHORT = Settings(deadline_s=1.5, attempt_s=0.3)
+SHORT = Settings(deadline_s=1.5, reply_timeout_s=0.3)
 WRITES: list[Callable[[Session], Awaitable[object]]] = [
     lambda session: session.append(user("refused")),
     lambda session: session.append_and_read(user("refused"), merge={"refused": 1}),

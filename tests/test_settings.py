@@ -34,9 +34,9 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 def test_the_defaults_are_those_that_are_promised() -> None:
     made = Settings()
-    promised = {"threshold": 10, "recent_limit": 6, "timeout_s": 86_400, "max_sessions": 1_000, "shards": 64}
+    promised = {"threshold": 10, "recent_limit": 6, "idle_timeout_s": 86_400, "max_sessions": 1_000, "shards": 64}
     assert {name: getattr(made, name) for name in promised} == promised
-    assert (made.url, made.timeout_ms) == (None, 86_400_000)
+    assert (made.url, made.idle_timeout_ms) == (None, 86_400_000)
 
 
 @pytest.mark.parametrize("name", NUMBERS)
@@ -93,9 +93,9 @@ def test_usable_values_come_from_the_environment_and_code_goes_first(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("REDISMEM_THRESHOLD", " 20 ")
-    monkeypatch.setenv("REDISMEM_TIMEOUT_S", "1.5")
+    monkeypatch.setenv("REDISMEM_IDLE_TIMEOUT_S", "1.5")
     monkeypatch.setenv("REDISMEM_URL", "redis://127.0.0.1:1/0")
-    assert (Settings().threshold, Settings().timeout_ms, Settings().url) == (20, 1500, "redis://127.0.0.1:1/0")
+    assert (Settings().threshold, Settings().idle_timeout_ms, Settings().url) == (20, 1500, "redis://127.0.0.1:1/0")
     assert Settings(threshold=30).threshold == 30
     assert warnings_of(caplog) == []
 
@@ -141,10 +141,10 @@ def test_a_recent_limit_over_the_threshold_falls_back_too(
         {"recent_limit": 0},
         {"recent_limit": 11},
         {"threshold": 5, "recent_limit": 6},
-        {"timeout_s": 0},
-        {"timeout_s": -1},
-        {"timeout_s": float("nan")},
-        {"timeout_s": float("inf")},
+        {"idle_timeout_s": 0},
+        {"idle_timeout_s": -1},
+        {"idle_timeout_s": float("nan")},
+        {"idle_timeout_s": float("inf")},
         {"shards": 0},
         {"shards": 4097},
         {"max_batch_count": 1001},

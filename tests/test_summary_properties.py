@@ -229,8 +229,8 @@ async def test_summary_structure(opened: Opened, told: list[str], limit: int, to
         for summary in context.summaries:
             assert summary.first_seq == next_seq <= summary.last_seq < context.first_seq
             next_seq = summary.last_seq + 1
-            assert T0 + summary.first_seq - 1 == summary.start <= summary.end == T0 + summary.last_seq - 1
-            assert summary.end <= summary.created <= T0 + len(told)
+            assert T0 + summary.first_seq - 1 == summary.start_ms <= summary.end_ms == T0 + summary.last_seq - 1
+            assert summary.end_ms <= summary.created_ms <= T0 + len(told)
             assert (summary.model, summary.text in told) == ("some-model", True)
             assert summary.tokens > 0
             whole = tuple(f"{context.epoch}:{seq}" for seq in range(summary.first_seq, summary.last_seq + 1))
@@ -284,30 +284,30 @@ async def test_fresh_session(opened: Opened, counts: list[int], params: dict[str
 
 
 @HUNDRED
-@given(idle_s=ages, timeout_s=st.integers(31, 60))
-async def test_inactive_marked(opened: Opened, raw: Any, idle_s: list[int], timeout_s: int) -> None:
-    async with opened(timeout_s=timeout_s) as memory:
+@given(idle_s=ages, idle_timeout_s=st.integers(31, 60))
+async def test_inactive_marked(opened: Opened, raw: Any, idle_s: list[int], idle_timeout_s: int) -> None:
+    async with opened(idle_timeout_s=idle_timeout_s) as memory:
         names = await begin(memory, [T0 - age * 1_000 for age in idle_s])
-        inactive = {name for name, age in zip(names, idle_s, strict=True) if age > timeout_s}
+        inactive = {name for name, age in zip(names, idle_s, strict=True) if age > idle_timeout_s}
         assert await Eviction(memory.store).choose_idle(T0) == len(inactive)
         assert await listed(memory, "evictions") == inactive
         for name in names:
             marked = counters(await raw.hget(memory.store.keys.session(name).state, "counters")).evicting
             assert marked == ("idle" if name in inactive else None)
-        assert await memory.count(T0) == sum(age < timeout_s for age in idle_s)
+        assert await memory.count(T0) == sum(age < idle_timeout_s for age in idle_s)
 
 
 @HUNDRED
-@given(idle_s=ages, timeout_s=st.integers(31, 60))
-async def test_cleanup_removes_idle_and_leaves_active(opened: Opened, idle_s: list[int], timeout_s: int) -> None:
-    async with opened(timeout_s=timeout_s) as memory:
+@given(idle_s=ages, idle_timeout_s=st.integers(31, 60))
+async def test_cleanup_removes_idle_and_leaves_active(opened: Opened, idle_s: list[int], idle_timeout_s: int) -> None:
+    async with opened(idle_timeout_s=idle_timeout_s) as memory:
         handed = []
 
         async def on_evict(session_id: str, context: Context) -> None:
             handed.append((session_id, len(context.messages)))
 
         names = await begin(memory, [T0 - age * 1_000 for age in idle_s])
-        active = {name for name, age in zip(names, idle_s, strict=True) if age <= timeout_s}
+        active = {name for name, age in zip(names, idle_s, strict=True) if age <= idle_timeout_s}
         assert await Eviction(memory.store, on_evict).enforce(T0) == len(names) - len(active)
         assert await listed(memory, "active") == active
         assert sorted(handed) == sorted((name, 1) for name in names if name not in active)
@@ -341,7 +341,7 @@ async def test_activity_tracked(opened: Opened, steps: list[tuple[int, str]]) ->
             assert last_ms - 1_000 < known.active_ms <= last_ms, "within a second, by those who talk and no others"
             (entry,) = (await memory.sessions(now_ms=now_ms)).sessions
             assert entry.active_ms == known.active_ms
-            assert known.expires_ms >= last_ms + memory.settings.timeout_ms - 1_000
+            assert known.expires_ms >= last_ms + memory.settings.idle_timeout_ms - 1_000
 
 
 @HUNDRED
@@ -500,7 +500,7 @@ def test_defaults_on_bad_configuration(bad: dict[str, str], caplog: pytest.LogCa
     assert found == Settings()
     for name in bad:
         assert any(f"REDISMEM_{name.upper()} " in record.getMessage() for record in caplog.records)
-    assert math.isfinite(found.timeout_s)
+    assert math.isfinite(found.idle_timeout_s)
     for name in bad:
         with pytest.raises(redismem.InvalidSettings):
             Settings(**{name: "x"})

@@ -165,7 +165,7 @@ async def test_too_many_summaries_become_one(worked: Worked) -> None:
     assert [summary.id for summary in others] == ids[3:]
     assert folded.message_ids == tuple(ids[:3])
     assert folded.text == "\n\n".join(texts[:3])
-    assert (folded.start, folded.end) == (T0, T0)
+    assert (folded.start_ms, folded.end_ms) == (T0, T0)
     assert echo.seen[-1] == [], "a fold covers no messages"
     assert (await session.info()).summaries_count == 3
     assert (await session.info()).queued is None
@@ -210,7 +210,7 @@ async def test_a_range_of_time_holds_every_message(worked: Worked) -> None:
     await session.append(Message("user", "from an import", timestamp=early), *map(said, range(12, 18)), now_ms=T0 + 7)
     await worker.drain(T0 + 7)
     (summary,) = (await session.read()).summaries
-    assert (summary.last_seq, summary.start, summary.end) == (11, int(early.timestamp() * 1000), T0)
+    assert (summary.last_seq, summary.start_ms, summary.end_ms) == (11, int(early.timestamp() * 1000), T0)
 
 
 async def test_kept_originals_can_be_read_page_by_page(store: Store, namespace: str) -> None:

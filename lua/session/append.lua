@@ -16,7 +16,7 @@
 --   fences
 -- ARGV
 --   session
---   limits   timeout_ms threshold token_limit recent_limit window_limit params_limit: one argument, as each costs time
+--   limits   idle_timeout_ms threshold token_limit recent_limit window_limit params_limit: one argument, as each costs time
 --   request  fresh message_count set_count tokens expect now_ms: likewise
 --   token    8 bytes name this append, 8 make a new epoch unique; then messages, set_count fields and values, drops
 -- FIELDS reads counters epoch ids_a ids_b ids_c ids_d repeated queued param:
@@ -26,7 +26,7 @@
 -- ERROR CONFLICT last_seq · FULL window_count · PARAMS params_count · CORRUPT · LAYOUT version
 local messages, state, active, overdue, leased, dead, evictions, fences = unpack(KEYS)
 local session, limits, request, token = unpack(ARGV, 1, 4)
-local timeout_ms, threshold, token_limit, recent_limit, window_limit, params_limit =
+local idle_timeout_ms, threshold, token_limit, recent_limit, window_limit, params_limit =
   string.match(limits, '(%d+) (%d+) (%S+) (%d+) (%d+) (%d+)')
 local fresh, message_count, set_count, tokens, expect, now_ms =
   string.match(request, '(%d) (%d+) (%d+) (%d+) (%S+) (%S+)')

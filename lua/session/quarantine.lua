@@ -16,13 +16,13 @@
 -- ARGV
 --   session
 --   epoch       that the caller could not decode, - where it saw none
---   timeout_ms  the time to live of what had none
+--   idle_timeout_ms  the time to live of what had none
 -- FIELDS reads epoch counters
 -- REPLY the number of keys set aside, 0 where another caller did it already
 -- ERROR LAYOUT version
 local messages, state, originals, corrupt_messages, corrupt_state, corrupt_originals,
   active, overdue, leased, dead, evictions = unpack(KEYS)
-local session, epoch, timeout_ms = unpack(ARGV)
+local session, epoch, idle_timeout_ms = unpack(ARGV)
 local function kind(key) return redis.call('TYPE', key).ok end
 local function is_foreign(key, expected) return kind(key) ~= 'none' and kind(key) ~= expected end
 local is_broken = is_foreign(state, 'hash') or is_foreign(messages, 'list') or is_foreign(originals, 'list')
@@ -38,7 +38,7 @@ local moved = 0
 for key, aside in pairs({[messages] = corrupt_messages, [state] = corrupt_state, [originals] = corrupt_originals}) do
   if kind(key) ~= 'none' then
     redis.call('RENAME', key, aside)
-    if redis.call('PTTL', aside) < 0 then redis.call('PEXPIRE', aside, timeout_ms) end
+    if redis.call('PTTL', aside) < 0 then redis.call('PEXPIRE', aside, idle_timeout_ms) end
     moved = moved + 1
   end
 end

@@ -77,7 +77,7 @@ def show(out: Console, context: Context, info: SessionInfo, now_ms: int, where: 
 
 def _provenance(summary: Summary) -> str:
     """What it stands for, and who wrote it."""
-    start, end = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (summary.start, summary.end))
+    start, end = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (summary.start_ms, summary.end_ms))
     until = f"{end:%H:%M:%S}" if start.date() == end.date() else f"{end:%Y-%m-%d %H:%M:%S}"
     count = summary.last_seq - summary.first_seq + 1
     of = f"of {plural(count, 'message')}, {start:%Y-%m-%d %H:%M:%S} to {until} UTC"

@@ -108,7 +108,7 @@ async def _shards(store: Store) -> Finding:
 
 
 async def _expiry(store: Store) -> Finding:
-    since_ms = await store.server_time_ms() - store.settings.timeout_ms
+    since_ms = await store.server_time_ms() - store.settings.idle_timeout_ms
     page = await store.run(namespace_calls.page(store.keys, SAMPLE_COUNT, None, since_ms))
     return rules.expiry([await store.run(_sampled(store, entry.session_id)) for entry in page.sessions])
 

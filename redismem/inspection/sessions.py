@@ -32,7 +32,7 @@ class Listing:
 async def list_sessions(store: Store, limit: int, cursor: str | None = None) -> Listing:
     """Raises ValueError for a cursor that no page gave, StoreUnavailable."""
     now_ms = await store.server_time_ms()
-    since_ms = now_ms - store.settings.timeout_ms
+    since_ms = now_ms - store.settings.idle_timeout_ms
     page = await store.run(namespace_calls.page(store.keys, limit, cursor, since_ms))
     count = await store.run(namespace_calls.count(store.keys, since_ms))
     infos = await infos_of(store, page.sessions)

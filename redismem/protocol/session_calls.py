@@ -41,7 +41,9 @@ class AppendOptions(StateChanges, total=False):
 def append_limits(settings: Settings) -> bytes:
     """What every append of a memory tells its script: six numbers in one argument, as each argument costs time."""
     numbers = (settings.recent_limit, settings.max_window_count, settings.max_params_count)
-    return " ".join(map(str, (settings.timeout_ms, settings.overdue_count, settings.overdue_tokens, *numbers))).encode()
+    return " ".join(
+        map(str, (settings.idle_timeout_ms, settings.overdue_count, settings.overdue_tokens, *numbers))
+    ).encode()
 
 
 def _resent(commands: tuple[Command, ...]) -> tuple[Command, ...]:
@@ -265,7 +267,7 @@ class SessionCalls:
         command = evalsha(
             script,
             (keys.messages, keys.state, shard.active, shard.evictions),
-            (keys.session, layout.NONE if now_ms is None else now_ms, self.settings.timeout_ms),
+            (keys.session, layout.NONE if now_ms is None else now_ms, self.settings.idle_timeout_ms),
         )
         return Call(keys.session_id, (command,), bool, script)
 
@@ -277,6 +279,6 @@ class SessionCalls:
         command = evalsha(
             script,
             (keys.messages, keys.state, keys.originals, *aside, *shard.indexes),
-            (keys.session, epoch or layout.NONE, self.settings.timeout_ms),
+            (keys.session, epoch or layout.NONE, self.settings.idle_timeout_ms),
         )
         return Call(keys.session_id, (command,), int, script)

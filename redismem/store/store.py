@@ -31,7 +31,7 @@ class Store:
         self.keys = Keys(namespace, settings.shards)
         self.transport = transport
         self._is_agreed = False
-        self._reply_timeout_s = min(settings.attempt_s, settings.deadline_s)
+        self._reply_timeout_s = min(settings.reply_timeout_s, settings.deadline_s)
 
     async def open(self) -> None:
         """Looks whether Redis answers and the namespace is laid out as this release and the settings say.

@@ -15,7 +15,7 @@ _Make = Callable[[str, Settings], Transport]
 def _lane(url: str, settings: Settings) -> Transport:
     from redismem.transport.lane import Lane
 
-    return Lane.from_url(url, attempt_s=min(settings.attempt_s, settings.deadline_s))
+    return Lane.from_url(url, reply_timeout_s=min(settings.reply_timeout_s, settings.deadline_s))
 
 
 def _blocking_lane(url: str, settings: Settings) -> Transport:

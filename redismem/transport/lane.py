@@ -61,9 +61,9 @@ class Lane:
         self._alarm_at = math.inf
 
     @classmethod
-    def from_url(cls, url: str, *, attempt_s: float) -> Lane:
+    def from_url(cls, url: str, *, reply_timeout_s: float) -> Lane:
         """Raises InvalidSettings for a URL that cannot be used."""
-        return cls(Address.from_url(url), stall_s=attempt_s)
+        return cls(Address.from_url(url), stall_s=reply_timeout_s)
 
     def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> Awaitable[list[Any]]:
         if len(commands) == 1:

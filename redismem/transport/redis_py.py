@@ -73,12 +73,12 @@ def _loading(script: Script) -> Command:
 _LOST = (redis.exceptions.RedisError, OSError, TimeoutError, AttributeError, TypeError)
 
 
-def _options(max_connections: int, attempt_s: float, retry: Any) -> dict[str, Any]:
+def _options(max_connections: int, reply_timeout_s: float, retry: Any) -> dict[str, Any]:
     return {
         "max_connections": max_connections,
-        "timeout": attempt_s,
-        "socket_timeout": attempt_s,
-        "socket_connect_timeout": attempt_s,
+        "timeout": reply_timeout_s,
+        "socket_timeout": reply_timeout_s,
+        "socket_connect_timeout": reply_timeout_s,
         "socket_keepalive": True,
         # redis-py would repeat writes whose reply was lost, without an id.
         "retry": retry,
@@ -104,9 +104,9 @@ class RedisPy:
         self.repeats = not owned
 
     @classmethod
-    def from_url(cls, url: str, *, max_connections: int, attempt_s: float) -> RedisPy:
+    def from_url(cls, url: str, *, max_connections: int, reply_timeout_s: float) -> RedisPy:
         """A client of our own. Raises InvalidSettings for a URL that redis-py does not understand."""
-        options = _options(max_connections, attempt_s, redis.asyncio.retry.Retry(NoBackoff(), 0))
+        options = _options(max_connections, reply_timeout_s, redis.asyncio.retry.Retry(NoBackoff(), 0))
         try:
             pool = redis.asyncio.BlockingConnectionPool.from_url(url, **options)
         except ValueError:  # its text repeats parts of the URL, which may hold a password
@@ -179,9 +179,9 @@ class BlockingRedisPy:
         self.repeats = not owned
 
     @classmethod
-    def from_url(cls, url: str, *, max_connections: int, attempt_s: float) -> BlockingRedisPy:
+    def from_url(cls, url: str, *, max_connections: int, reply_timeout_s: float) -> BlockingRedisPy:
         """As RedisPy.from_url."""
-        options = _options(max_connections, attempt_s, Retry(NoBackoff(), 0))
+        options = _options(max_connections, reply_timeout_s, Retry(NoBackoff(), 0))
         try:
             pool = redis.BlockingConnectionPool.from_url(url, **options)
         except ValueError:  # its text repeats parts of the URL, which may hold a password
@@ -189,7 +189,7 @@ class BlockingRedisPy:
         return cls(redis.Redis(connection_pool=pool), owned=True)
 
     async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:
-        del timeout_s  # the socket's own timeout, attempt_s, bounds each read
+        del timeout_s  # the socket's own timeout, reply_timeout_s, bounds each read
         try:
             answers = self._sent(commands)
             if script is not None and _word(answers) == "NOSCRIPT":

@@ -76,7 +76,7 @@ class Eviction:
     async def choose_idle(self, now_ms: int | None = None) -> int:
         """Puts sessions past their timeout on the queue."""
         time_ms = now_ms if now_ms is not None else await self._store.server_time_ms()
-        below_ms = time_ms - self._store.settings.timeout_ms
+        below_ms = time_ms - self._store.settings.idle_timeout_ms
         shards = await self._store.run(queue_calls.oldest(self._store.keys, _CHUNK_COUNT, below_ms))
         return await self._choose([entry for shard in shards for entry in shard], EvictionReason.IDLE, now_ms)
 

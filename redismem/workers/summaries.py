@@ -234,7 +234,7 @@ def _summary(job: Job, todo: Plan, draft: Draft, max_bytes: int) -> Summary:
     if todo.folded:
         first, last = todo.folded[0], todo.folded[-1]
         first_seq, last_seq = first.first_seq, last.last_seq
-        times = [time_ms for summary in todo.folded for time_ms in (summary.start, summary.end)]
+        times = [time_ms for summary in todo.folded for time_ms in (summary.start_ms, summary.end_ms)]
         message_ids = tuple(summary.id for summary in todo.folded)
     else:
         first_seq, last_seq = todo.covered[0].seq, todo.covered[-1].seq
@@ -245,10 +245,10 @@ def _summary(job: Job, todo: Plan, draft: Draft, max_bytes: int) -> Summary:
         text=text,
         first_seq=first_seq,
         last_seq=last_seq,
-        start=min(times),
-        end=max(times),
+        start_ms=min(times),
+        end_ms=max(times),
         model=draft.model,
         tokens=size // 4 + 4,
-        created=job.now_ms,
+        created_ms=job.now_ms,
         message_ids=message_ids,
     )

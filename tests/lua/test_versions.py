@@ -15,9 +15,9 @@ LATER_MS = NOW_MS + 60_000
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "page": ("page", {"before_seq": "-", "limit": 10, "with_originals": 0}),
     "prune": ("prune", {"epoch": "1-ab", "first_seq": 1, "count": 1, "tokens": 1, "nonce": "ff"}),
-    "touch": ("touch", {"now_ms": LATER_MS, "timeout_ms": TIMEOUT_MS}),
-    "quarantine": ("quarantine", {"epoch": "1-ab", "timeout_ms": 60_000}),
-    "quarantine, epoch unknown": ("quarantine", {"epoch": "-", "timeout_ms": 60_000}),
+    "touch": ("touch", {"now_ms": LATER_MS, "idle_timeout_ms": TIMEOUT_MS}),
+    "quarantine": ("quarantine", {"epoch": "1-ab", "idle_timeout_ms": 60_000}),
+    "quarantine, epoch unknown": ("quarantine", {"epoch": "-", "idle_timeout_ms": 60_000}),
     "claim": ("claim", CLAIM | {"now_ms": LATER_MS}),
     "commit": ("commit", COMMIT),
     "requeue": ("requeue", {"now_ms": LATER_MS, "again": 1}),
@@ -78,7 +78,7 @@ async def test_it_is_not_set_aside_though_another_key_has_a_foreign_type(lua: Sc
     await lua.raw.set(lua.key(key), "x")
     before = await lua.everything()
     with pytest.raises(ResponseError, match=r"^LAYOUT 2$"):
-        await lua.run("quarantine", epoch="-", timeout_ms=60_000)
+        await lua.run("quarantine", epoch="-", idle_timeout_ms=60_000)
     assert await lua.everything() == before
 
 

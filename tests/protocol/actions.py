@@ -28,7 +28,7 @@ from redismem.protocol.session_calls import SessionCalls
 from redismem.store.store import Store
 
 SETTINGS = Settings(
-    shards=1, threshold=4, recent_limit=2, summaries_limit=2, max_attempts=3, max_window_count=12, timeout_s=3600
+    shards=1, threshold=4, recent_limit=2, summaries_limit=2, max_attempts=3, max_window_count=12, idle_timeout_s=3600
 )
 KEEPING = SETTINGS.model_copy(update={"keep_originals": True})
 LEASE_MS = int(SETTINGS.lease_s * 1000)

@@ -99,7 +99,7 @@ class Shard:
             self._queue(name, "overdue", now)
         if created or now - told.active_ms >= 1000:
             told.active_ms = self.indexes["active"][name] = now
-            if told.expires_ms - now < self.settings.timeout_ms + 1000:
+            if told.expires_ms - now < self.settings.idle_timeout_ms + 1000:
                 told.expires_ms = self._expires_ms(now)
         self._untouch(name)
 
@@ -128,7 +128,7 @@ class Shard:
         return True
 
     def _expires_ms(self, now: int) -> int:
-        return now + self.settings.timeout_ms + max(1000, self.settings.timeout_ms // 16)
+        return now + self.settings.idle_timeout_ms + max(1000, self.settings.idle_timeout_ms // 16)
 
     def _untouch(self, name: str) -> None:
         told = self.sessions[name]

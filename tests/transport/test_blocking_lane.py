@@ -113,7 +113,7 @@ async def test_an_append_whose_reply_is_lost_is_stored_once(
     async with Proxy(redis_server.port) as proxy:
 
         def talk() -> None:
-            twin = Memory(Store(lane_to(proxy.port), namespace, Settings(deadline_s=60, attempt_s=0.2)))
+            twin = Memory(Store(lane_to(proxy.port), namespace, Settings(deadline_s=60, reply_timeout_s=0.2)))
             with BlockingMemory(twin) as memory:
                 session = memory.session("one")
                 for text in "abcd":
@@ -284,4 +284,4 @@ async def test_calls_that_end_after_the_lane_was_closed_leave_no_socket_open(
 def test_the_memory_says_that_the_store_is_away(namespace: str) -> None:
     lane = lane_to(1)
     with pytest.raises(StoreUnavailable):
-        BlockingMemory(Memory(Store(lane, namespace, Settings(deadline_s=0.1, attempt_s=0.1)))).ping()
+        BlockingMemory(Memory(Store(lane, namespace, Settings(deadline_s=0.1, reply_timeout_s=0.1)))).ping()

@@ -28,10 +28,12 @@ from redismem.transport.lane import Lane
 from redismem.transport.redis_py import BlockingRedisPy, RedisPy
 
 OVER_A_SOCKET: dict[str, Callable[[str, float], Transport]] = {
-    "redis-py": lambda url, attempt_s: RedisPy.from_url(url, max_connections=16, attempt_s=attempt_s),
-    "redis-py blocking": lambda url, attempt_s: BlockingRedisPy.from_url(url, max_connections=16, attempt_s=attempt_s),
-    "lane": lambda url, attempt_s: Lane.from_url(url, attempt_s=attempt_s),
-    "lane RESP3": lambda url, attempt_s: Lane.from_url(f"{url}?protocol=3", attempt_s=attempt_s),
+    "redis-py": lambda url, reply_timeout_s: RedisPy.from_url(url, max_connections=16, reply_timeout_s=reply_timeout_s),
+    "redis-py blocking": lambda url, reply_timeout_s: BlockingRedisPy.from_url(
+        url, max_connections=16, reply_timeout_s=reply_timeout_s
+    ),
+    "lane": lambda url, reply_timeout_s: Lane.from_url(url, reply_timeout_s=reply_timeout_s),
+    "lane RESP3": lambda url, reply_timeout_s: Lane.from_url(f"{url}?protocol=3", reply_timeout_s=reply_timeout_s),
     "lane blocking": lambda url, _: BlockingLane.from_url(url, max_connections=16),
     "lane blocking RESP3": lambda url, _: BlockingLane.from_url(f"{url}?protocol=3", max_connections=16),
 }
@@ -43,8 +45,8 @@ ALL = [*OVER_A_SOCKET, *EMBEDDED]
 
 
 @contextlib.asynccontextmanager
-async def to(name: str, url: str, attempt_s: float = 60) -> AsyncIterator[Transport]:
-    transport = OVER_A_SOCKET[name](url, attempt_s) if name in OVER_A_SOCKET else EMBEDDED[name]()
+async def to(name: str, url: str, reply_timeout_s: float = 60) -> AsyncIterator[Transport]:
+    transport = OVER_A_SOCKET[name](url, reply_timeout_s) if name in OVER_A_SOCKET else EMBEDDED[name]()
     try:
         yield transport
     finally:
@@ -221,7 +223,7 @@ def test_each_of_many_threads_has_its_own_reply(name: str, redis_server: RedisSe
 
 
 async def test_a_memory_lives_on_it(transport: Transport, namespace: str) -> None:
-    memory = Memory(Store(transport, namespace, Settings(deadline_s=60, attempt_s=60)))
+    memory = Memory(Store(transport, namespace, Settings(deadline_s=60, reply_timeout_s=60)))
     session = memory.session("one")
     receipt = await session.append({"role": "user", "content": "a"}, merge={"x": [1]}, id="first")
     again = await session.append({"role": "user", "content": "a"}, merge={"x": [1]}, id="first")
@@ -246,6 +248,6 @@ def test_only_a_client_of_the_callers_may_send_a_command_twice() -> None:
 @pytest.mark.parametrize("name", OVER_A_SOCKET)
 async def test_a_memory_says_when_its_store_is_away(name: str, namespace: str) -> None:
     async with to(name, f"redis://127.0.0.1:{free_port()}/0") as transport:
-        memory = Memory(Store(transport, namespace, Settings(deadline_s=0.2, attempt_s=0.1)))
+        memory = Memory(Store(transport, namespace, Settings(deadline_s=0.2, reply_timeout_s=0.1)))
         with pytest.raises(StoreUnavailable):
             await memory.session("one").append({"role": "user", "content": "a"})

@@ -37,7 +37,7 @@ async def test_what_nobody_asked_for_ends_the_connection(words: bytes) -> None:
 async def test_a_push_among_the_replies_ends_the_connection(redis_server: RedisServer, namespace: str) -> None:
     async with (
         lane_to(redis_server.port) as other,
-        contextlib.aclosing(Lane.from_url(f"{redis_server.url}?protocol=3", attempt_s=60)) as lane,
+        contextlib.aclosing(Lane.from_url(f"{redis_server.url}?protocol=3", reply_timeout_s=60)) as lane,
     ):
         number = await connection_number(lane)
         await lane.run_independent([("CLIENT", "TRACKING", "ON"), ("GET", namespace)], 60)
@@ -51,7 +51,7 @@ async def test_a_push_among_the_replies_ends_the_connection(redis_server: RedisS
 async def test_whoever_waits_for_a_connection_given_up_on_purpose_is_late_not_lost() -> None:
     async with (
         SilentServer() as server,
-        contextlib.aclosing(Lane.from_url(f"redis://127.0.0.1:{server.port}/1", attempt_s=60)) as lane,
+        contextlib.aclosing(Lane.from_url(f"redis://127.0.0.1:{server.port}/1", reply_timeout_s=60)) as lane,
     ):
         asked = asyncio.ensure_future(lane.run([("PING",)], 60))
         for sent, answer in ((b"SELECT", b"+OK\r\n"), (b"PING", b"-READONLY it is a replica now\r\n")):
@@ -125,7 +125,7 @@ async def test_nothing_is_lost_or_doubled_through_a_hundred_reconnects(
                 del written[at][:-10]
 
     async with redis.asyncio.Redis(port=redis_server.port) as admin:
-        lane = Lane.from_url(f"{redis_server.url}?client_name={namespace}", attempt_s=20)
+        lane = Lane.from_url(f"{redis_server.url}?client_name={namespace}", reply_timeout_s=20)
         async with Memory(Store(lane, namespace, Settings(deadline_s=60, threshold=1000))) as memory:
             writers = [asyncio.create_task(write(at)) for at in written]
             while killed < 100 and not any(writer.done() for writer in writers):
@@ -198,7 +198,7 @@ async def test_a_call_is_one_write_and_so_are_all_that_come_after_it_in_the_same
 
 
 async def test_a_closed_lane_ends_its_calls_and_takes_no_more(redis_server: RedisServer, namespace: str) -> None:
-    lane = Lane.from_url(redis_server.url, attempt_s=60)
+    lane = Lane.from_url(redis_server.url, reply_timeout_s=60)
     waiting = asyncio.ensure_future(lane.run([("BLPOP", namespace, 0)], 60))
     await until(lambda: lane._connection is not None and lane._connection.sent)
     await lane.aclose()
@@ -211,7 +211,7 @@ async def test_a_closed_lane_ends_its_calls_and_takes_no_more(redis_server: Redi
 
 async def test_a_lane_that_is_closed_while_it_connects_leaves_nothing_behind() -> None:
     async with SilentServer() as server:
-        lane = Lane.from_url(f"redis://:secret@127.0.0.1:{server.port}/1", attempt_s=60)
+        lane = Lane.from_url(f"redis://:secret@127.0.0.1:{server.port}/1", reply_timeout_s=60)
         waiting = asyncio.ensure_future(lane.run([("PING",)], 60))
         await until(lambda: b"AUTH" in server.received and b"SELECT" in server.received)
         assert b"PING" not in server.received
@@ -245,7 +245,7 @@ async def test_another_event_loop_is_refused_while_the_first_one_runs(lane: Lane
 
 
 def test_a_lane_goes_on_in_a_new_loop_once_the_first_one_is_closed(redis_server: RedisServer) -> None:
-    lane = Lane.from_url(redis_server.url, attempt_s=60)
+    lane = Lane.from_url(redis_server.url, reply_timeout_s=60)
 
     async def ask() -> None:
         assert await lane.run([("PING",)], 60) == [b"PONG"]

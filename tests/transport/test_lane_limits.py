@@ -65,7 +65,7 @@ async def test_a_stalled_connection_is_given_up_and_its_calls_sent_again(
     redis_server: RedisServer, namespace: str
 ) -> None:
     async with Proxy(redis_server.port) as proxy, lane_to(proxy.port, stall_s=1) as lane:
-        memory = Memory(Store(lane, namespace, Settings(deadline_s=60, attempt_s=60)))
+        memory = Memory(Store(lane, namespace, Settings(deadline_s=60, reply_timeout_s=60)))
         sessions = [memory.session(f"one-{at}") for at in range(10)]
         await sessions[0].append({"role": "user", "content": "a"})
         proxy.break_next("freeze")
@@ -193,7 +193,7 @@ async def test_what_the_server_does_not_take_is_not_piled_up() -> None:
 
 async def test_the_memory_says_that_the_store_is_away_when_the_line_does_not_move(namespace: str) -> None:
     async with SilentServer() as server, lane_to(server.port, max_calls_count=1) as lane:
-        memory = Memory(Store(lane, namespace, Settings(deadline_s=0.3, attempt_s=0.1)))
+        memory = Memory(Store(lane, namespace, Settings(deadline_s=0.3, reply_timeout_s=0.1)))
         calls = [memory.session(f"one-{at}").read() for at in range(20)]
         for outcome in await asyncio.gather(*calls, return_exceptions=True):
             assert isinstance(outcome, StoreUnavailable)

@@ -129,7 +129,7 @@ class Expected:
         rules = {
             "the originals differ": same([each.to_openai() for each in originals], self.messages),
             "the summary names other messages": newest.message_ids == tuple(str(each.id) for each in stands_for),
-            "the summary has other times": bool(times) and (newest.start, newest.end) == (min(times), max(times)),
+            "the summary has other times": bool(times) and (newest.start_ms, newest.end_ms) == (min(times), max(times)),
             "the summary is not quoted, with its range": quoted["role"] == "user"
             and f"{newest.first_seq} to {newest.last_seq}" in content
             and content.endswith(f"<summary>\n{newest.text}\n</summary>"),

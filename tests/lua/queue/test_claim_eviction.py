@@ -43,7 +43,7 @@ async def test_a_session_touched_since_has_left_the_queue(lua: Scripts, how: str
     if how == "append":
         await lua.append("2", token=b"token..2")
     else:
-        await lua.run("touch", now_ms=LATER_MS, timeout_ms=TIMEOUT_MS)
+        await lua.run("touch", now_ms=LATER_MS, idle_timeout_ms=TIMEOUT_MS)
     assert await queues(lua) == {}
     assert await lua.run("claim_eviction", **CLAIM_EVICTION) == 0
 

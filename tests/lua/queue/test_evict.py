@@ -42,7 +42,7 @@ async def test_a_session_that_is_not_as_it_was_stays(lua: Scripts, since: str) -
     if since.startswith("append"):
         await lua.append("3", token=b"token..2", now_ms=LATER_MS)
     elif since == "touch":
-        await lua.run("touch", now_ms=LATER_MS, timeout_ms=TIMEOUT_MS)
+        await lua.run("touch", now_ms=LATER_MS, idle_timeout_ms=TIMEOUT_MS)
     elif since == "state":
         await lua.append(sets={"plan": "p"}, now_ms=LATER_MS)
     elif since == "another life":

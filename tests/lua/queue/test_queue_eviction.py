@@ -21,7 +21,7 @@ async def test_a_session_that_nobody_touched_since_is_chosen_once(lua: Scripts) 
 
 async def test_a_session_touched_since_is_left(lua: Scripts) -> None:
     await lua.append("1")
-    await lua.run("touch", now_ms=NOW_MS + 1, timeout_ms=60_000)
+    await lua.run("touch", now_ms=NOW_MS + 1, idle_timeout_ms=60_000)
     before = await lua.everything()
     assert await over(lua, "queue_eviction", ["s"], LATER_MS, "idle", "s", NOW_MS) == 0
     assert await lua.everything() == before

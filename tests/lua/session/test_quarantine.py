@@ -9,7 +9,7 @@ from raw_scripts import EXPIRES_MS, Scripts
 
 INDEXES = ("active", "overdue", "leased", "dead", "evictions")
 KEYS = ("messages", "state", "originals")
-ASIDE: dict[str, Any] = {"epoch": "-", "timeout_ms": 60_000}
+ASIDE: dict[str, Any] = {"epoch": "-", "idle_timeout_ms": 60_000}
 
 
 async def broken(lua: Scripts, commands: list[tuple[Any, ...]]) -> dict[bytes, tuple[Any, int]]:
