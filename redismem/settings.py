@@ -131,7 +131,9 @@ class Settings(BaseSettings):
     deadline_s: Annotated[float, Field(ge=0.01, le=600)] = Field(
         5, description="seconds a call may take, however often it is sent"
     )
-    reply_timeout_s: Annotated[float, Field(ge=0.01, le=600)] = Field(1, description="seconds to wait for a reply before a call is sent again")
+    reply_timeout_s: Annotated[float, Field(ge=0.01, le=600)] = Field(
+        1, description="seconds to wait for a reply before a call is sent again"
+    )
     max_connections: Annotated[int, Field(ge=1, le=10_000)] = Field(
         64, description="connections of one blocking Memory; further calls wait for one"
     )
