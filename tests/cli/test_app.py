@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from redis_server import free_port
+from support.redis_server import free_port
 
 from redismem.cli.place import safe_url
 

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from models.provider_server import ProviderServer
+from support.provider_server import ProviderServer
 
 import redismem.blocking
 from redismem.protocol.ids import session_hash

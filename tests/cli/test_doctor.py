@@ -2,7 +2,7 @@
 
 import pytest
 import redis
-from redis_server import RedisServer, free_port
+from support.redis_server import RedisServer, free_port
 
 import redismem.blocking
 from redismem.cli.doctor import words_of

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 import redis
-from cli.running import finished, started
+from support.commands import finished, started
 
 import redismem.blocking
 from redismem import Settings

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 import redis
-from redis_server import RedisServer
+from support.redis_server import RedisServer
 
 import redismem.blocking
 from redismem import Summary

@@ -5,8 +5,8 @@ import signal
 import time
 
 import pytest
-from cli.running import Between, finished, started, wait_for_line
-from models.provider_server import ProviderServer
+from support.commands import Between, finished, started, wait_for_line
+from support.provider_server import ProviderServer
 
 import redismem.blocking
 from redismem.protocol.ids import session_hash

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from models.provider_server import HUGE_BYTES, ProviderServer, in_s
+from support.provider_server import HUGE_BYTES, ProviderServer, in_s
 
 from redismem.errors import ModelFailed
 from redismem.messages import Message

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from models.provider_server import system_of, told
+from support.provider_server import system_of, told
 
 from redismem.errors import ModelFailed
 from redismem.messages import Message

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from models.provider_server import gemini_answer, told
+from support.provider_server import gemini_answer, told
 
 from redismem.errors import InvalidSettings, ModelFailed
 from redismem.messages import Message

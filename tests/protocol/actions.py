@@ -14,7 +14,7 @@ import pytest
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 from protocol.told import INDEXES, Claim, Shard, Told
 from protocol.wire import Wire, finished
-from redis_server import RedisServer
+from support.redis_server import RedisServer
 
 from redismem import Settings, TooLarge
 from redismem.context import Summary

@@ -13,7 +13,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from protocol.machine import Machine
 from protocol.mutants import MUTANTS, Mutant, seeded
 from protocol.tour import tour
-from redis_server import RedisServer
+from support.redis_server import RedisServer
 
 from redismem import RedismemError
 from redismem.errors import ScriptFailed

@@ -14,7 +14,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from protocol.actions import volume
 from protocol.machine import Machine
 from protocol.tour import tour
-from redis_server import RedisServer
+from support.redis_server import RedisServer
 
 SECONDS = float(os.environ.get("MODEL_SECONDS", "0"))
 SEED = int(os.environ.get("MODEL_SEED", random.SystemRandom().randrange(1_000_000)))
