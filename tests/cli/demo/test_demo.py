@@ -2,6 +2,7 @@
 
 import json
 from importlib.resources import files
+from typing import Any
 
 import pytest
 import redis
@@ -12,7 +13,7 @@ from redismem.protocol import replies
 from redismem.protocol.scripts import load
 
 
-def test_the_demo_shows_the_conversation_and_is_sure_of_itself(command, where):
+def test_the_demo_shows_the_conversation_and_is_sure_of_itself(command: Any, where: Any) -> None:
     ran = command("demo", *where)
     assert (ran.code, ran.err) == (0, "")
     assert max(map(len, ran.out.splitlines())) <= 80
@@ -38,7 +39,7 @@ def test_the_demo_shows_the_conversation_and_is_sure_of_itself(command, where):
     assert ("REDISMEM_URL" in ran.out) == (not where)
 
 
-def test_the_bundled_conversation_has_what_a_newcomer_should_see():
+def test_the_bundled_conversation_has_what_a_newcomer_should_see() -> None:
     rows = [json.loads(line) for line in (files("redismem.cli.demo") / "demo.jsonl").read_text("utf-8").splitlines()]
     messages = [message for row in rows for message in row["messages"]]
     assert len(messages) > 10
@@ -48,7 +49,7 @@ def test_the_bundled_conversation_has_what_a_newcomer_should_see():
     assert len({row["id"] for row in rows}) == len(rows)
 
 
-def test_the_document_of_the_demo(command, where):
+def test_the_document_of_the_demo(command: Any, where: Any) -> None:
     ran = command("demo", "--json", *where)
     document = ran.document
     assert (ran.code, document["good"]) == (0, True)
@@ -66,7 +67,7 @@ def test_the_document_of_the_demo(command, where):
     assert len(document["checks"]) == 4
 
 
-def test_what_was_pending_becomes_a_summary_that_is_quoted_to_the_model(command, where):
+def test_what_was_pending_becomes_a_summary_that_is_quoted_to_the_model(command: Any, where: Any) -> None:
     turns = command("demo", "--json", *where).document["turns"]
     assert [turn["turn"] for turn in turns if turn["drained"]] == [8, 15]
     for turn, ranges in ((turns[7], [[1, 6]]), (turns[14], [[1, 6], [7, 14]])):
@@ -86,35 +87,35 @@ def test_what_was_pending_becomes_a_summary_that_is_quoted_to_the_model(command,
     assert all(turn["summaries"] == [[1, 6]] for turn in turns[8:])
 
 
-def test_settings_of_the_environment_do_not_change_the_story(command, monkeypatch):
+def test_settings_of_the_environment_do_not_change_the_story(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REDISMEM_STRATEGY", "none")
     monkeypatch.setenv("REDISMEM_MODEL_PROVIDER", "openai")
     monkeypatch.setenv("REDISMEM_SUMMARIES_LIMIT", "1")
     assert command("demo", "--json").document["good"]
 
 
-def test_the_demo_leaves_no_session_behind(command, redis_server, namespace):
+def test_the_demo_leaves_no_session_behind(command: Any, redis_server: Any, namespace: str) -> None:
     assert command("demo", "--url", redis_server.url, "--namespace", namespace).code == 0
     with redis.Redis.from_url(redis_server.url) as raw:
         left = set(raw.scan_iter(match=f"rm:{{{namespace}*"))
     assert {name.rpartition(b":")[2] for name in left} == {b"namespace", b"fences"}
 
 
-def test_the_demo_as_a_process_of_its_own(tmp_path):
+def test_the_demo_as_a_process_of_its_own(tmp_path: Any) -> None:
     ran = spawn("demo", cwd=tmp_path)
     assert (ran.code, ran.err) == (0, "")
     assert "All 15 turns checked" in ran.out
     assert spawn("demo", "--json").document["good"]
 
 
-def test_the_demo_on_a_terminal_that_knows_ascii_only():
+def test_the_demo_on_a_terminal_that_knows_ascii_only() -> None:
     ran = spawn("demo", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.isascii()
 
 
 class SwapsMessages(Between):
-    async def passed(self, commands, answers):
+    async def passed(self, commands: Any, answers: Any) -> Any:
         for command, answer in zip(commands, answers, strict=True):
             if command[0] == "LRANGE" and len(answer) > 1:
                 answer[0], answer[1] = answer[1], answer[0]
@@ -122,14 +123,14 @@ class SwapsMessages(Between):
 
 
 class ForgetsToClear(Between):
-    async def passed(self, commands, answers):
+    async def passed(self, commands: Any, answers: Any) -> Any:
         return [1 if command[0] == "EXISTS" else answer for command, answer in zip(commands, answers, strict=True)]
 
 
 class AddsOne(Between):
     """Stores one more message with each append."""
 
-    async def run(self, commands, timeout_s, script=None):
+    async def run(self, commands: Any, timeout_s: Any, script: Any = None) -> Any:
         answers = await self._inner.run(commands, timeout_s, script)
         for command in commands:
             sessions = [word.decode() for word in command if isinstance(word, bytes) and word.startswith(b"demo-")]
@@ -143,7 +144,7 @@ class MisplacesInQueue(Between):
 
     elsewhere = None
 
-    async def passed(self, commands, answers):
+    async def passed(self, commands: Any, answers: Any) -> Any:
         if [command[0] for command in commands] == ["HGETALL"]:
             fields = replies.fields(answers[0])
             if fields.pop(b"queued", None) and self.elsewhere:
@@ -159,7 +160,7 @@ class SaysItIsLeased(MisplacesInQueue):
 class PutsAllInLine(Between):
     """Every session waits for a summary."""
 
-    async def passed(self, commands, answers):
+    async def passed(self, commands: Any, answers: Any) -> Any:
         if [command[0] for command in commands] == ["HGETALL"]:
             return [replies.fields(answers[0]) | {b"queued": b"overdue"}]
         return answers
@@ -170,7 +171,7 @@ class NeedsTwoTrips(Between):
 
     lost = 0
 
-    async def run(self, commands, timeout_s, script=None):
+    async def run(self, commands: Any, timeout_s: Any, script: Any = None) -> Any:
         if commands[0][0] == "EVALSHA":
             self.lost += 1
             if self.lost % 2:
@@ -181,7 +182,7 @@ class NeedsTwoTrips(Between):
 class LosesOneOriginal(Between):
     """Pages of messages come without their second one."""
 
-    async def passed(self, commands, answers):
+    async def passed(self, commands: Any, answers: Any) -> Any:
         page = load("page").sha
         with_originals = commands[0][0] == "EVALSHA" and commands[0][1] == page and commands[0][-1] == 1
         if with_originals and isinstance(answers[0], list) and answers[0]:  # a server that is new says NOSCRIPT first
@@ -193,7 +194,7 @@ class LosesOneOriginal(Between):
 class CommitsNothing(Between):
     """A worker that is always too late."""
 
-    async def run(self, commands, timeout_s, script=None):
+    async def run(self, commands: Any, timeout_s: Any, script: Any = None) -> Any:
         if commands[0][0] == "EVALSHA" and commands[0][1] == load("commit").sha:
             return [b"fenced"]
         return await self._inner.run(commands, timeout_s, script)
@@ -213,7 +214,9 @@ class CommitsNothing(Between):
         (PutsAllInLine, "the queue differ"),
     ],
 )
-def test_the_demo_fails_where_the_memory_is_wrong(command, intercept, where, namespace, fault, said):
+def test_the_demo_fails_where_the_memory_is_wrong(
+    command: Any, intercept: Any, where: Any, namespace: str, fault: Any, said: Any
+) -> None:
     intercept(fault)
     ran = command("demo", "--namespace", namespace, *where)
     assert ran.code == 1

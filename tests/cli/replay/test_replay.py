@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -38,7 +39,7 @@ def chat(session_id: str, messages: list = CHAT) -> dict:
 
 
 @pytest.fixture
-def file(tmp_path):
+def file(tmp_path: Path) -> Any:
     return write(tmp_path / "chats.jsonl", *(chat(f"chat-{number}") for number in range(20)))
 
 
@@ -48,7 +49,7 @@ def namespace_keys(url: str, namespace: str) -> set[bytes]:
 
 
 @pytest.mark.skipif(not AIRLINE.exists(), reason="the airline conversations are not on this machine")
-def test_a_hundred_real_conversations_come_back_identical(command, where):
+def test_a_hundred_real_conversations_come_back_identical(command: Any, where: Any) -> None:
     ran = command("replay", AIRLINE, "--concurrency", 64, "--json", *where)
     found = ran.document
     assert (ran.code, ran.err) == (0, "")
@@ -63,7 +64,7 @@ def test_a_hundred_real_conversations_come_back_identical(command, where):
         assert found["stored_to_raw"] <= 1.5
 
 
-def test_the_report_for_people(command, where, file):
+def test_the_report_for_people(command: Any, where: Any, file: Any) -> None:
     ran = command("replay", file, *where)
     assert (ran.code, ran.err) == (0, "")
     assert max(map(len, ran.out.splitlines())) <= 80
@@ -75,12 +76,12 @@ def test_the_report_for_people(command, where, file):
     assert "identical: all 140 messages" in ran.out
 
 
-def test_a_turn_is_cut_behind_each_user_message(command, where, file):
+def test_a_turn_is_cut_behind_each_user_message(command: Any, where: Any, file: Any) -> None:
     found = command("replay", file, "--json", *where).document
     assert (found["sessions"], found["messages"], found["turns"]) == (20, 140, 60)
 
 
-def test_bad_lines_are_named_and_skipped(command, where, tmp_path):
+def test_bad_lines_are_named_and_skipped(command: Any, where: Any, tmp_path: Path) -> None:
     long = [{"role": "user", "content": "x" * 2_000_000}]
     rows = [
         chat("good-1"),
@@ -107,7 +108,9 @@ def test_bad_lines_are_named_and_skipped(command, where, tmp_path):
     assert "xxx" not in ran.err
 
 
-def test_a_transcript_longer_than_the_window_may_be_is_skipped_whole(command, monkeypatch, redis_server, tmp_path):
+def test_a_transcript_longer_than_the_window_may_be_is_skipped_whole(
+    command: Any, monkeypatch: pytest.MonkeyPatch, redis_server: Any, tmp_path: Path
+) -> None:
     monkeypatch.setenv("REDISMEM_MAX_WINDOW_COUNT", "10")
     file = write(tmp_path / "chats.jsonl", chat("long", CHAT * 2), chat("short"))
     ran = command("replay", file, "--json", "--url", redis_server.url, "--namespace", "test-long")
@@ -117,27 +120,33 @@ def test_a_transcript_longer_than_the_window_may_be_is_skipped_whole(command, mo
     assert not any(b"long" in key.rpartition(b":")[2] for key in left)
 
 
-def test_a_long_turn_is_sent_in_several_batches(command, monkeypatch, where, tmp_path):
+def test_a_long_turn_is_sent_in_several_batches(
+    command: Any, monkeypatch: pytest.MonkeyPatch, where: Any, tmp_path: Path
+) -> None:
     monkeypatch.setenv("REDISMEM_MAX_BATCH_COUNT", "3")
     file = write(tmp_path / "chats.jsonl", chat("a", [{"role": "assistant", "content": str(n)} for n in range(10)]))
     found = command("replay", file, "--json", *where).document
     assert (found["turns"], found["good"]) == (4, True)
 
 
-def test_an_empty_file_is_not_a_success(command, tmp_path):
+def test_an_empty_file_is_not_a_success(command: Any, tmp_path: Path) -> None:
     ran = command("replay", write(tmp_path / "empty.jsonl", b"\n"))
     assert ran.code == 1
     assert "nothing was replayed" in ran.out
 
 
-def test_the_same_file_again_and_nothing_left(command, here, file, redis_server, namespace):
+def test_the_same_file_again_and_nothing_left(
+    command: Any, here: Any, file: Any, redis_server: Any, namespace: str
+) -> None:
     for _ in range(2):
         assert command("replay", file, *here).code == 0
     left = namespace_keys(redis_server.url, namespace)
     assert {key.rpartition(b":")[2] for key in left} == {b"namespace", b"fences"}
 
 
-def test_sessions_that_exist_are_left_alone_unless_told_otherwise(command, here, file, redis_server, namespace):
+def test_sessions_that_exist_are_left_alone_unless_told_otherwise(
+    command: Any, here: Any, file: Any, redis_server: Any, namespace: str
+) -> None:
     with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
         memory.session("chat-3").append({"role": "user", "content": "alive"}, merge={"a": 1})
         memory.session("chat-4").merge({"b": 2})
@@ -154,7 +163,9 @@ def test_sessions_that_exist_are_left_alone_unless_told_otherwise(command, here,
         assert [message.to_openai() for message in memory.session("chat-3").messages()] == CHAT
 
 
-def test_the_bytes_are_those_that_redis_names(command, here, file, redis_server, namespace):
+def test_the_bytes_are_those_that_redis_names(
+    command: Any, here: Any, file: Any, redis_server: Any, namespace: str
+) -> None:
     found = command("replay", file, "--json", "--keep", "--no-summaries", *here).document
     with redis.Redis.from_url(redis_server.url) as raw:
         keys = [
@@ -169,8 +180,8 @@ def test_the_bytes_are_those_that_redis_names(command, here, file, redis_server,
 class Changes(Between):
     """Gives back a message that was not put in: 1.0 became 1."""
 
-    async def passed(self, commands, answers):
-        def changed(answer):
+    async def passed(self, commands: Any, answers: Any) -> Any:
+        def changed(answer: Any) -> Any:
             if isinstance(answer, bytes):
                 return answer.replace(b"\xcb\x3f\xf0" + bytes(6), b"\xd3" + bytes(7) + b"\x01")
             return [changed(each) for each in answer] if isinstance(answer, list) else answer
@@ -178,7 +189,9 @@ class Changes(Between):
         return changed(answers)
 
 
-def test_what_does_not_come_back_identical_is_found_and_kept(command, intercept, here, tmp_path, redis_server):
+def test_what_does_not_come_back_identical_is_found_and_kept(
+    command: Any, intercept: Any, here: Any, tmp_path: Path, redis_server: Any
+) -> None:
     messages = [{"role": "user", "content": "a", "n": 1.0}]
     file = write(tmp_path / "chats.jsonl", chat("same"), chat("changed", messages))
     intercept(Changes)
@@ -194,12 +207,14 @@ LONG = [*CHAT * 3, *({"role": "user", "content": f"Order {n}, please."} for n in
 
 
 @pytest.fixture
-def long_file(tmp_path):
+def long_file(tmp_path: Path) -> Any:
     """Ten conversations that need a summary, and one that does not."""
     return write(tmp_path / "long.jsonl", *(chat(f"long-{n}", LONG) for n in range(10)), chat("short"))
 
 
-def test_a_replay_ends_with_summaries_and_every_message_is_still_there(command, where, long_file):
+def test_a_replay_ends_with_summaries_and_every_message_is_still_there(
+    command: Any, where: Any, long_file: Any
+) -> None:
     ran = command("replay", long_file, "--json", *where)
     found = ran.document
     assert (ran.code, ran.err, found["good"]) == (0, "", True)
@@ -210,7 +225,9 @@ def test_a_replay_ends_with_summaries_and_every_message_is_still_there(command, 
     assert re.search(r"summaries +10 +of 240 messages", command("replay", long_file, *where).out)
 
 
-def test_what_a_replay_leaves_is_summarised_and_sound(command, here, long_file, redis_server, namespace):
+def test_what_a_replay_leaves_is_summarised_and_sound(
+    command: Any, here: Any, long_file: Any, redis_server: Any, namespace: str
+) -> None:
     assert command("replay", long_file, "--keep", *here).code == 0
     checked = command("check", "--json", *here).document
     assert (checked["sessions_count"], checked["good"]) == (11, True)
@@ -222,14 +239,18 @@ def test_what_a_replay_leaves_is_summarised_and_sound(command, here, long_file, 
         assert [each.to_openai() for each in originals] == LONG
 
 
-def test_without_summaries_the_sessions_stay_as_they_are(command, here, long_file, redis_server, namespace):
+def test_without_summaries_the_sessions_stay_as_they_are(
+    command: Any, here: Any, long_file: Any, redis_server: Any, namespace: str
+) -> None:
     found = command("replay", long_file, "--keep", "--no-summaries", "--json", *here).document
     assert (found["summaries"], found["covered_messages"], found["good"]) == (0, 0, True)
     with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
         assert memory.session("long-3").info().queued == "overdue"
 
 
-def test_only_sessions_of_the_file_are_summarised(command, here, long_file, redis_server, namespace):
+def test_only_sessions_of_the_file_are_summarised(
+    command: Any, here: Any, long_file: Any, redis_server: Any, namespace: str
+) -> None:
     with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
         memory.session("other").append(*LONG)
         assert command("replay", long_file, *here).code == 0
@@ -239,7 +260,7 @@ def test_only_sessions_of_the_file_are_summarised(command, here, long_file, redi
 class MiscountsTokens(Between):
     """What is stored of the third conversation does not add up."""
 
-    async def passed(self, commands, answers):
+    async def passed(self, commands: Any, answers: Any) -> Any:
         if commands[0][0] == "EVALSHA" and commands[0][1] == load("commit").sha and b"long-3" in commands[0]:
             state = self.memory.store.keys.session("long-3").state
             counters = await self.memory.store.run(Call(None, (("HGET", state, "counters"),), bytes.split))
@@ -248,7 +269,9 @@ class MiscountsTokens(Between):
         return answers
 
 
-def test_a_session_that_breaks_an_invariant_is_reported_and_kept(command, intercept, here, long_file, redis_server):
+def test_a_session_that_breaks_an_invariant_is_reported_and_kept(
+    command: Any, intercept: Any, here: Any, long_file: Any, redis_server: Any
+) -> None:
     intercept(MiscountsTokens)
     ran = command("replay", long_file, "--json", *here)
     assert (ran.code, ran.document["violations"]) == (1, 1)
@@ -261,13 +284,15 @@ def test_a_session_that_breaks_an_invariant_is_reported_and_kept(command, interc
 class CommitsLate(Between):
     """A worker whose lease was taken over."""
 
-    async def run(self, commands, timeout_s, script=None):
+    async def run(self, commands: Any, timeout_s: Any, script: Any = None) -> Any:
         if commands[0][0] == "EVALSHA" and commands[0][1] == load("commit").sha and b"long-3" in commands[0]:
             return [b"fenced"]
         return await self._inner.run(commands, timeout_s, script)
 
 
-def test_a_summary_that_was_not_made_is_reported(command, intercept, where, namespace, long_file):
+def test_a_summary_that_was_not_made_is_reported(
+    command: Any, intercept: Any, where: Any, namespace: str, long_file: Any
+) -> None:
     intercept(CommitsLate)
     ran = command("replay", long_file, "--json", "--namespace", namespace, *where)
     assert (ran.code, ran.document["summaries"]) == (1, 9)
@@ -278,14 +303,16 @@ def test_a_summary_that_was_not_made_is_reported(command, intercept, where, name
 class WritesToo(Between):
     """Somebody else writes to a session between the turns of a replay."""
 
-    async def run(self, commands, timeout_s, script=None):
+    async def run(self, commands: Any, timeout_s: Any, script: Any = None) -> Any:
         answers = await self._inner.run(commands, timeout_s, script)
         if len(commands) > 1 and b"chat-3" in commands[0] and isinstance(answers[0], list) and answers[0][3] == 1:
             await self.memory.session("chat-3").append({"role": "user", "content": "me too"})
         return answers
 
 
-def test_a_session_that_somebody_else_writes_to_is_left_as_it_is(command, intercept, here, file, redis_server):
+def test_a_session_that_somebody_else_writes_to_is_left_as_it_is(
+    command: Any, intercept: Any, here: Any, file: Any, redis_server: Any
+) -> None:
     intercept(WritesToo)
     ran = command("replay", file, "--json", *here)
     assert (ran.code, ran.document["sessions"]) == (1, 19)
@@ -299,7 +326,7 @@ class RunsFull(Between):
 
     appends = 0
 
-    async def run(self, commands, timeout_s, script=None):
+    async def run(self, commands: Any, timeout_s: Any, script: Any = None) -> Any:
         if commands[0][0] == "EVALSHA" and len(commands) > 1:
             self.appends += 1
             if self.appends > 30:
@@ -307,7 +334,9 @@ class RunsFull(Between):
         return await self._inner.run(commands, timeout_s, script)
 
 
-def test_a_server_that_stops_taking_writes_ends_it_and_leaves_nothing(command, intercept, here, file, redis_server):
+def test_a_server_that_stops_taking_writes_ends_it_and_leaves_nothing(
+    command: Any, intercept: Any, here: Any, file: Any, redis_server: Any
+) -> None:
     intercept(RunsFull)
     ran = command("replay", file, "--concurrency", 4, *here)
     assert ran.code == 1
@@ -330,7 +359,9 @@ MESSAGES = st.lists(
 
 @given(chats=st.lists(MESSAGES, min_size=1, max_size=4))
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_whatever_json_is_in_a_transcript_comes_back_identical(command, where, tmp_path, chats):
+def test_whatever_json_is_in_a_transcript_comes_back_identical(
+    command: Any, where: Any, tmp_path: Path, chats: Any
+) -> None:
     file = write(tmp_path / "chats.jsonl", *(chat(f"chat-{n}", messages) for n, messages in enumerate(chats)))
     options = ("--replace", "--concurrency", 2, "--namespace", "test-any-json")
     ran = command("replay", file, "--json", *options, *where)
