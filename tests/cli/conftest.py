@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from support.commands import Between, Ran
+from support.stores import PATIENCE
 
 from redismem import Memory, Settings
 from redismem.cli import main, place
@@ -17,6 +18,8 @@ from redismem.store.store import Store
 def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
     """Runs a command line in here, 80 columns wide."""
     monkeypatch.setenv("COLUMNS", "80")
+    for name, seconds in PATIENCE.items():
+        monkeypatch.setenv(f"REDISMEM_{name.upper()}", str(seconds))
     for name in ("NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
 

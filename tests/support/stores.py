@@ -8,6 +8,16 @@ from typing import Any
 
 from redismem import Memory, Settings
 
+# What is sent again, because the machine is busy and a reply is late, would be counted and remembered as such.
+PATIENCE = {"deadline_s": 60.0, "reply_timeout_s": 20.0}
+
+
+def patient(settings: Settings | None) -> Settings:
+    """The settings, with time for a busy machine; what a test has set itself stays."""
+    given = settings or Settings()
+    defaults = {name: field.default for name, field in Settings.model_fields.items()}
+    return given.model_copy(update={name: s for name, s in PATIENCE.items() if getattr(given, name) == defaults[name]})
+
 
 class Store:
     """A place to keep sessions, and the raw client that looks into it behind the memory's back."""
@@ -24,6 +34,6 @@ class Store:
         """A memory on the store, over a client of its own."""
         async with (
             self.client() as client,
-            Memory.connect(client=client, namespace=namespace, settings=settings, **options) as memory,
+            Memory.connect(client=client, namespace=namespace, settings=patient(settings), **options) as memory,
         ):
             yield memory
