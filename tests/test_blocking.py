@@ -13,6 +13,7 @@ import redis
 
 import redismem
 from redismem import InvalidSettings, SessionNotFound, Settings, StoreUnavailable, blocking
+from redismem.transport.redis_py import RedisPy
 
 RENAMED = {"aclose": "close", "__aenter__": "__enter__", "__aexit__": "__exit__"}
 # Of Memory: what only its own parts and its workers use.
@@ -32,8 +33,10 @@ def test_the_names_are_the_same(name: str) -> None:
     assert set(surface(getattr(blocking, name))) == set(surface(getattr(redismem, name)))
 
 
-def plain(value: Any) -> Callable[..., Any] | None:
-    return getattr(value, "__func__", value) if not isinstance(value, property) else value.fget
+def plain(value: Any) -> Callable[..., Any]:
+    function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+    assert callable(function)
+    return function
 
 
 @pytest.mark.parametrize("kind", ["Memory", "Session"])
@@ -50,7 +53,7 @@ def test_parameters_defaults_and_explanations_are_the_same(kind: str) -> None:
             (each.name, each.kind, each.default) for each in theirs
         ], name
         if name not in ("connect", "__enter__", "__exit__"):
-            assert plain(mine[name]).__doc__ == plain(other[name]).__doc__  # type: ignore[union-attr]
+            assert plain(mine[name]).__doc__ == plain(other[name]).__doc__
         assert type(mine[name]) is type(other[name])
 
 
@@ -119,7 +122,9 @@ def test_every_method_works(memory: blocking.Memory) -> None:
 def test_it_sets_a_broken_session_aside_too(memory: blocking.Memory) -> None:
     session = memory.session("s")
     session.append({"role": "user", "content": "old"})
-    memory._twin.store.transport._client.set(session._twin._calls.keys.state, "x")
+    transport = memory._twin.store.transport
+    assert isinstance(transport, RedisPy)
+    transport._client.set(session._twin._calls.keys.state, "x")
     assert session.append({"role": "user", "content": "current"}).created
     assert [message.content for message in session.read().messages] == ["current"]
 

@@ -234,6 +234,9 @@ class Sessions(RuleBasedStateMachine):
 
     # What must hold.
 
+    def expires_ms(self, key: bytes) -> int:
+        return int(self.client.pexpiretime(key.decode()))
+
     @invariant()
     def the_sessions_are_as_the_model_says(self) -> None:
         for name in ("one", "two"):
@@ -258,15 +261,16 @@ class Sessions(RuleBasedStateMachine):
             assert known.window_tokens == sum(message.tokens for message in context.messages)
             assert (known.active_ms, known.expires_ms) == (model.active_ms, model.expires_ms)
             assert known.queued == ("overdue" if model.queued else None)
-            assert self.client.pexpiretime(keys.state) == model.expires_ms
-            assert self.client.pexpiretime(keys.messages) == (model.expires_ms if model.messages else -2)
+            assert self.expires_ms(keys.state) == model.expires_ms
+            assert self.expires_ms(keys.messages) == (model.expires_ms if model.messages else -2)
 
     @invariant()
     def the_indexes_are_as_the_model_says(self) -> None:
         shard = self.memory.store.keys.session("one").shard
 
         def index(key: bytes) -> dict[str, int]:
-            return {member.decode(): int(score) for member, score in self.client.zrange(key, 0, -1, withscores=True)}
+            entries: Any = self.client.zrange(key, 0, -1, withscores=True)
+            return {member.decode(): int(score) for member, score in entries}
 
         assert index(shard.active) == self.active
         assert index(shard.overdue) == self.overdue

@@ -14,6 +14,7 @@ from redismem.context import Summary
 from redismem.inspection import check, invariants
 from redismem.models import Draft
 from redismem.protocol import queue_calls
+from redismem.protocol.layout import EvictionReason
 from redismem.protocol.queue_calls import Job, QueueCalls
 from redismem.store.store import Store
 from redismem.workers.summaries import Worker
@@ -73,7 +74,8 @@ async def filled(memory: Memory) -> None:
                 await memory.store.run(calls.requeue(again=False))
     keys = memory.store.keys.session("chosen")
     active_ms = (await memory.session("chosen").info()).active_ms
-    assert await memory.store.run(queue_calls.queue_eviction(keys.shard, [(keys, active_ms)], "limit", None)) == 1
+    choose = queue_calls.queue_eviction(keys.shard, [(keys, active_ms)], EvictionReason.LIMIT, None)
+    assert await memory.store.run(choose) == 1
 
 
 async def test_nothing_is_found_in_what_is_whole_and_nothing_is_written(memory: Memory, raw: Any) -> None:

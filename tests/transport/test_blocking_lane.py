@@ -210,7 +210,7 @@ def test_connections_that_died_while_idle_cost_one_attempt(tmp_path: Path, names
 
     def hold() -> None:
         gate.wait()
-        finish(lane.run([("BLPOP", namespace, 0.1)], 60))
+        finish(lane.run([("BLPOP", namespace, "0.1")], 60))
 
     in_threads(hold, hold, hold, hold)
     server.kill()

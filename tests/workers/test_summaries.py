@@ -416,9 +416,9 @@ async def test_a_lease_is_renewed_while_the_model_is_slow(store: Store, namespac
         first = await raw.zscore(shard.leased, "a")
 
         async def renewed() -> bool:
-            until_ms = await raw.zscore(shard.leased, "a")
+            until_ms: float = await raw.zscore(shard.leased, "a")
             assert until_ms > await memory.server_time_ms(), "it never runs out"
-            return until_ms > first + 1_000
+            return bool(until_ms > first + 1_000)
 
         await until(renewed)
         assert await Worker(memory.store, echo).attend("a") == "leased"

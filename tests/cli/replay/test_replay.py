@@ -18,7 +18,7 @@ from redismem.protocol.scripts import load
 
 AIRLINE = Path(__file__).parents[4] / "shared" / "data" / "airline.jsonl"
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1.0'}}
-CHAT = [
+CHAT: list[dict[str, Any]] = [
     {"role": "system", "content": "Be brief."},
     {"role": "user", "content": "Hello"},
     {"role": "assistant", "content": None, "tool_calls": [CALL]},
@@ -34,7 +34,7 @@ def write(path: Path, *rows: object) -> Path:
     return path
 
 
-def chat(session_id: str, messages: list = CHAT) -> dict:
+def chat(session_id: str, messages: list[dict[str, Any]] = CHAT) -> dict[str, Any]:
     return {"session_id": session_id, "messages": messages}
 
 
@@ -203,7 +203,7 @@ def test_what_does_not_come_back_identical_is_found_and_kept(
     assert {key.rpartition(b":")[2] for key in kept} == {b"namespace", b"fences", b"active", b"changed"}
 
 
-LONG = [*CHAT * 3, *({"role": "user", "content": f"Order {n}, please."} for n in range(9))]
+LONG: list[dict[str, Any]] = [*CHAT * 3, *({"role": "user", "content": f"Order {n}, please."} for n in range(9))]
 
 
 @pytest.fixture

@@ -191,7 +191,7 @@ async def test_no_session_expires_before_its_time(lua: Scripts, idle_timeout_ms:
         assert await lua.raw.pexpiretime(lua.key("messages")) == noted["expires_ms"]
 
 
-REFUSED = {
+REFUSED: dict[str, dict[str, Any]] = {
     "CONFLICT 2": {"expect": "1"},
     "CONFLICT 2 ": {"expect": "0"},
     "FULL 2": {"window_limit": 2, "threshold": 2},
@@ -365,7 +365,7 @@ async def test_a_session_that_expired_before_it_was_written_is_gone_whole(lua: S
 
 
 async def test_too_many_tokens_make_a_session_overdue_but_never_for_its_recent_messages(lua: Scripts) -> None:
-    limits = {"token_limit": 25, "recent_limit": 3, "threshold": 100}
+    limits: dict[str, Any] = {"token_limit": 25, "recent_limit": 3, "threshold": 100}
     for number in range(3):
         await lua.append("m", token=b"token..%d" % number, tokens=10, **limits)
     assert await lua.queue("overdue") == {}
