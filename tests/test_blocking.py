@@ -68,9 +68,8 @@ def memory(request: pytest.FixtureRequest, namespace: str) -> Iterator[blocking.
         yield memory
 
 
-def exercise(memory: blocking.Memory) -> Iterator[str]:
-    """Uses every method once at least, and names it."""
-    session = memory.session("user-42")
+def converse(memory: blocking.Memory, session: blocking.Session) -> Iterator[str]:
+    """Writes and reads messages, and names each method it used."""
     assert session.id == "user-42"
     yield from ("session", "id")
     assert memory.ping() is True
@@ -90,6 +89,10 @@ def exercise(memory: blocking.Memory) -> Iterator[str]:
     assert [message.content for message in session.read(limit=1).messages] == ["two"]
     assert session.touch() is True
     yield from ("messages", "read", "touch")
+
+
+def change_state(session: blocking.Session) -> Iterator[str]:
+    """Changes and reads the state, and names each method it used."""
     session.merge({"y": [2.0]})
     session.set_waiting(None)
     session.set_last_intent("buy")
@@ -100,6 +103,10 @@ def exercise(memory: blocking.Memory) -> Iterator[str]:
     assert (session.params(), session.waiting(), session.last_intent()) == ({"y": [2.0]}, None, "buy")
     assert (session.last_result(), session.plan(), session.state().plan) == ({"ok": True}, ["a", "b"], ["a", "b"])
     yield from ("params", "waiting", "last_intent", "last_result", "plan", "state")
+
+
+def look_and_end(memory: blocking.Memory, session: blocking.Session) -> Iterator[str]:
+    """Counts, lists, prunes, clears and closes, and names each method it used."""
     assert session.info().total_messages == 2
     assert session.telemetry() == {"history_count": 2, "params_keys": ["y"], "waiting_for_param": None}
     assert memory.count() == 1
@@ -114,7 +121,8 @@ def exercise(memory: blocking.Memory) -> Iterator[str]:
 
 
 def test_every_method_works(memory: blocking.Memory) -> None:
-    used = set(exercise(memory))
+    session = memory.session("user-42")
+    used = {*converse(memory, session), *change_state(session), *look_and_end(memory, session)}
     everything = set(surface(blocking.Memory)) | set(surface(blocking.Session))
     assert used == everything - {"connect", "__enter__", "__exit__"}
 
