@@ -13,7 +13,7 @@ import redis
 
 import redismem
 from redismem import InvalidSettings, SessionNotFound, Settings, StoreUnavailable, blocking
-from redismem.transport.redis_py import RedisPy
+from redismem.transport.redis_py import BlockingRedisPy
 
 RENAMED = {"aclose": "close", "__aenter__": "__enter__", "__aexit__": "__exit__"}
 # Of Memory: what only its own parts and its workers use.
@@ -131,7 +131,7 @@ def test_it_sets_a_broken_session_aside_too(memory: blocking.Memory) -> None:
     session = memory.session("s")
     session.append({"role": "user", "content": "old"})
     transport = memory._twin.store.transport
-    assert isinstance(transport, RedisPy)
+    assert isinstance(transport, BlockingRedisPy)
     transport._client.set(session._twin._calls.keys.state, "x")
     assert session.append({"role": "user", "content": "current"}).created
     assert [message.content for message in session.read().messages] == ["current"]

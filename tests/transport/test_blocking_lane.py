@@ -269,7 +269,8 @@ async def test_calls_that_end_after_the_lane_was_closed_leave_no_socket_open(
     lane = BlockingLane.from_url(f"{redis_server.url}?client_name={namespace}", max_connections=4)
 
     def wait() -> list[Any]:
-        return finish(lane.run([("BLPOP", namespace, 0)], 60))  # type: ignore[no-any-return]
+        answers: list[Any] = finish(lane.run([("BLPOP", namespace, 0)], 60))
+        return answers
 
     with redis.Redis(port=redis_server.port) as admin:
         waiting = [asyncio.create_task(asyncio.to_thread(wait)) for _ in range(3)]
