@@ -13,6 +13,7 @@ import redis
 
 import redismem
 from redismem import InvalidSettings, SessionNotFound, Settings, StoreUnavailable, blocking
+from redismem.transport.redis_py import BlockingRedisPy
 
 RENAMED = {"aclose": "close", "__aenter__": "__enter__", "__aexit__": "__exit__"}
 # Of Memory: what only its own parts and its workers use.
@@ -32,8 +33,10 @@ def test_the_names_are_the_same(name: str) -> None:
     assert set(surface(getattr(blocking, name))) == set(surface(getattr(redismem, name)))
 
 
-def plain(value: Any) -> Callable[..., Any] | None:
-    return getattr(value, "__func__", value) if not isinstance(value, property) else value.fget
+def plain(value: Any) -> Callable[..., Any]:
+    function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+    assert callable(function)
+    return function
 
 
 @pytest.mark.parametrize("kind", ["Memory", "Session"])
@@ -50,7 +53,7 @@ def test_parameters_defaults_and_explanations_are_the_same(kind: str) -> None:
             (each.name, each.kind, each.default) for each in theirs
         ], name
         if name not in ("connect", "__enter__", "__exit__"):
-            assert plain(mine[name]).__doc__ == plain(other[name]).__doc__  # type: ignore[union-attr]
+            assert plain(mine[name]).__doc__ == plain(other[name]).__doc__
         assert type(mine[name]) is type(other[name])
 
 
@@ -65,9 +68,8 @@ def memory(request: pytest.FixtureRequest, namespace: str) -> Iterator[blocking.
         yield memory
 
 
-def exercise(memory: blocking.Memory) -> Iterator[str]:
-    """Uses every method once at least, and names it."""
-    session = memory.session("user-42")
+def converse(memory: blocking.Memory, session: blocking.Session) -> Iterator[str]:
+    """Writes and reads messages, and names each method it used."""
     assert session.id == "user-42"
     yield from ("session", "id")
     assert memory.ping() is True
@@ -87,6 +89,10 @@ def exercise(memory: blocking.Memory) -> Iterator[str]:
     assert [message.content for message in session.read(limit=1).messages] == ["two"]
     assert session.touch() is True
     yield from ("messages", "read", "touch")
+
+
+def change_state(session: blocking.Session) -> Iterator[str]:
+    """Changes and reads the state, and names each method it used."""
     session.merge({"y": [2.0]})
     session.set_waiting(None)
     session.set_last_intent("buy")
@@ -97,6 +103,10 @@ def exercise(memory: blocking.Memory) -> Iterator[str]:
     assert (session.params(), session.waiting(), session.last_intent()) == ({"y": [2.0]}, None, "buy")
     assert (session.last_result(), session.plan(), session.state().plan) == ({"ok": True}, ["a", "b"], ["a", "b"])
     yield from ("params", "waiting", "last_intent", "last_result", "plan", "state")
+
+
+def look_and_end(memory: blocking.Memory, session: blocking.Session) -> Iterator[str]:
+    """Counts, lists, prunes, clears and closes, and names each method it used."""
     assert session.info().total_messages == 2
     assert session.telemetry() == {"history_count": 2, "params_keys": ["y"], "waiting_for_param": None}
     assert memory.count() == 1
@@ -111,7 +121,8 @@ def exercise(memory: blocking.Memory) -> Iterator[str]:
 
 
 def test_every_method_works(memory: blocking.Memory) -> None:
-    used = set(exercise(memory))
+    session = memory.session("user-42")
+    used = {*converse(memory, session), *change_state(session), *look_and_end(memory, session)}
     everything = set(surface(blocking.Memory)) | set(surface(blocking.Session))
     assert used == everything - {"connect", "__enter__", "__exit__"}
 
@@ -119,7 +130,9 @@ def test_every_method_works(memory: blocking.Memory) -> None:
 def test_it_sets_a_broken_session_aside_too(memory: blocking.Memory) -> None:
     session = memory.session("s")
     session.append({"role": "user", "content": "old"})
-    memory._twin.store.transport._client.set(session._twin._calls.keys.state, "x")
+    transport = memory._twin.store.transport
+    assert isinstance(transport, BlockingRedisPy)
+    transport._client.set(session._twin._calls.keys.state, "x")
     assert session.append({"role": "user", "content": "current"}).created
     assert [message.content for message in session.read().messages] == ["current"]
 

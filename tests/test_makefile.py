@@ -28,9 +28,9 @@ def fresh(tmp_path: Path) -> Any:
 
 def test_make_alone_lists_every_target_for_people() -> None:
     done = make()
-    targets = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1].split()
+    (targets,) = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert done.returncode == 0
-    assert set(re.findall(r"^  make (\S+) +\S", done.stdout, re.MULTILINE)) == set(targets) - {"have-redis"}
+    assert set(re.findall(r"^  make (\S+) +\S", done.stdout, re.MULTILINE)) == set(targets.split()) - {"have-redis"}
 
 
 def test_an_old_python_is_refused_with_a_remedy(fresh: Any) -> None:
@@ -54,6 +54,7 @@ def test_a_missing_python_is_named(fresh: Any) -> None:
 def test_the_private_redis_is_durable_and_leaves_nothing_behind() -> None:
     program = [sys.executable, str(ROOT / ".ci" / "redis_server.py"), "run"]
     with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as private:
+        assert private.stdout is not None
         try:
             urls = (re.search(r"redis://127\.0\.0\.1:(\d+)/0", line) for line in private.stdout)
             port = int(next(filter(None, urls))[1])

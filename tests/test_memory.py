@@ -115,6 +115,7 @@ async def test_an_unknown_session_stays_unknown(raw: Any, session: Session, name
     if isinstance(answer, type):
         with pytest.raises(answer) as refused:
             await call(session)
+        assert isinstance(refused.value, SessionNotFound | Conflict)
         assert refused.value.session_id == "user-42"
     else:
         assert await call(session) == answer
@@ -183,14 +184,15 @@ async def test_prune_keeps_the_newest_and_whole_tool_calls(session: Session) -> 
 async def test_a_prune_that_meets_appends_drops_no_more_than_it_saw(memory: Memory) -> None:
     session = memory.session("s")
     await session.append(*[said(number) for number in range(20)])
-    results = await asyncio.gather(
-        session.prune(5), *(memory.session("s").append(said(number)) for number in range(20, 30)), session.prune(5)
-    )
+    first = asyncio.ensure_future(session.prune(5))
+    appends = [asyncio.ensure_future(memory.session("s").append(said(number))) for number in range(20, 30)]
+    last = asyncio.ensure_future(session.prune(5))
+    await asyncio.gather(first, *appends, last)
     context = await session.read()
     kept = len(context.messages)
     assert [message.seq for message in context.messages] == list(range(31 - kept, 31))
     assert len(set(contents(context.messages))) == kept >= 5
-    assert results[0] + results[-1] == 30 - kept
+    assert first.result() + last.result() == 30 - kept
 
 
 async def test_a_namespace_keeps_its_number_of_shards(store: Store, namespace: str) -> None:

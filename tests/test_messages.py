@@ -150,7 +150,8 @@ def test_depth_is_limited_so_that_what_is_stored_can_be_read_from_deep_inside_a_
 
 
 def test_absent_null_empty_text_and_empty_list_are_four_things() -> None:
-    four = [{"role": "user"} | rest for rest in ({}, {"content": None}, {"content": ""}, {"content": []})]
+    rests: list[dict[str, Any]] = [{}, {"content": None}, {"content": ""}, {"content": []}]
+    four = [{"role": "user"} | rest for rest in rests]
     back = [stored(payload) for payload in four]
     assert [message.to_openai() for message in back] == four
     assert ["content" in message for message in back] == [False, True, True, True]

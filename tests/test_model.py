@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -12,12 +11,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from support.redis_server import RedisServer
+from support.session_model import THRESHOLD, TIMEOUT_MS, WINDOW_LIMIT, PlainSession, PlainSessions
 
 from redismem import Conflict, InvalidMessage, Receipt, SessionNotFound, Settings, TooLarge, blocking
 
-TIMEOUT_MS = 160_000
-THRESHOLD = 6
-WINDOW_LIMIT = 25
 SETTINGS = Settings(
     shards=1, threshold=THRESHOLD, recent_limit=4, idle_timeout_s=TIMEOUT_MS / 1000, max_window_count=WINDOW_LIMIT
 )
@@ -31,19 +28,8 @@ merges = st.none() | st.dictionaries(names, st.integers() | st.text(max_size=3),
 steps_ms = st.sampled_from([0, 1, 999, 1000, 5_000, TIMEOUT_MS // 16, TIMEOUT_MS // 16 + 1, TIMEOUT_MS - 1])
 
 
-@dataclass
-class Model:
-    """What a session is, as plain as it can be said."""
-
-    messages: list[Any] = field(default_factory=list)
-    first_seq: int = 1
-    total: int = 0
-    params: dict[str, Any] = field(default_factory=dict)
-    waiting: str | None = None
-    appends: list[tuple[str | None, Receipt]] = field(default_factory=list)
-    queued: bool = False
-    active_ms: int = 0
-    expires_ms: int = 0
+def numbers_of(receipt: Receipt) -> tuple[Any, ...]:
+    return receipt.first_seq, receipt.last_seq, receipt.total, receipt.created
 
 
 class Sessions(RuleBasedStateMachine):
@@ -54,57 +40,9 @@ class Sessions(RuleBasedStateMachine):
         self.namespace = f"model-{next(_numbers)}"
         self.memory = blocking.Memory.connect(client=self.client, namespace=self.namespace, settings=SETTINGS)
         self.now_ms = 4_000_000_000_000
-        self.live: dict[str, Model] = {}
-        self.active: dict[str, int] = {}
-        self.overdue: dict[str, int] = {}
+        self.plain = PlainSessions()
         self.epochs: list[str] = []
-        self.texts = itertools.count(1)
         self.ids = itertools.count(1)
-
-    # What the model does when something is written.
-
-    def _written(self, name: str, now_ms: int) -> Model:
-        """The session, made where it is missing, with its time and activity as the write leaves them."""
-        created = name not in self.live
-        model = self.live.setdefault(name, Model())
-        if created:
-            self.overdue.pop(name, None)
-            # A new session takes a few that must have expired by now out of the indexes.
-            for expired in [other for other, active_ms in self.active.items() if active_ms <= now_ms - 2 * TIMEOUT_MS]:
-                del self.active[expired]
-                self.overdue.pop(expired, None)
-        if created or now_ms - model.active_ms >= 1000:
-            model.active_ms = self.active[name] = now_ms
-            if model.expires_ms - now_ms < TIMEOUT_MS + 1000:
-                model.expires_ms = now_ms + TIMEOUT_MS + TIMEOUT_MS // 16
-        return model
-
-    def _changed(self, name: str, model: Model, now_ms: int, merge: dict[str, Any] | None, waiting: Any) -> None:
-        model.params |= merge or {}
-        if waiting is not ...:
-            model.waiting = waiting
-        if len(model.messages) > THRESHOLD and not model.queued:
-            model.queued = True
-            self.overdue[name] = now_ms
-
-    def _append(self, name: str, count: int, now_ms: int, id: str | None, **what: Any) -> tuple[list[Any], Receipt]:
-        """What is to be appended, and the receipt that is due."""
-        contents = [f"text {next(self.texts)}" for _ in range(count)]
-        created = name not in self.live
-        model = self._written(name, now_ms)
-        model.messages += contents
-        receipt = Receipt(model.total + 1, model.total + count, model.total + count, created, False)
-        model.total += count
-        model.appends = [*model.appends, (id, receipt)][-16:]
-        self._changed(name, model, now_ms, what.get("merge"), what.get("waiting", ...))
-        return [{"role": "user", "content": content} for content in contents], receipt
-
-    def _full(self, name: str, count: int) -> bool:
-        return name in self.live and len(self.live[name].messages) + count > WINDOW_LIMIT
-
-    @staticmethod
-    def _numbers_of(receipt: Receipt) -> tuple[Any, ...]:
-        return receipt.first_seq, receipt.last_seq, receipt.total, receipt.created
 
     # What happens.
 
@@ -118,29 +56,32 @@ class Sessions(RuleBasedStateMachine):
     )  # fmt: skip
     def append(self, name: str, count: int, named: bool, merge: Any, waits: Any, expects: bool, reads: bool) -> None:
         session = self.memory.session(name)
-        if self._full(name, count):
+        if self.plain.full(name, count):
             with pytest.raises(TooLarge):
                 session.append(*[{"role": "user"}] * count, now_ms=self.now_ms, merge=merge)
             return
         what: dict[str, Any] = {"id": f"turn-{next(self.ids)}" if named else None}
-        expected = self.live[name].total if name in self.live else 0
+        expected = self.plain.live[name].total if name in self.plain.live else 0
         change = {"merge": merge} | ({} if waits is ... else {"waiting": waits})
-        messages, due = self._append(name, count, self.now_ms, what["id"], **change)
+        messages, due = self.plain.append(name, count, self.now_ms, what["id"], **change)
         what |= change | {"now_ms": self.now_ms, "expect": expected if expects else None}
         if reads:
             context = session.append_and_read(*messages, **what)
             assert context.receipt is not None
             receipt = context.receipt
-            assert [message.content for message in context.messages] == self.live[name].messages
-            assert (context.state.params, context.total_messages) == (self.live[name].params, self.live[name].total)
+            assert [message.content for message in context.messages] == self.plain.live[name].messages
+            assert (context.state.params, context.total_messages) == (
+                self.plain.live[name].params,
+                self.plain.live[name].total,
+            )
         else:
             receipt = session.append(*messages, **what)
-        assert self._numbers_of(receipt) == self._numbers_of(due)
+        assert numbers_of(receipt) == numbers_of(due)
         assert not receipt.duplicate
 
     @rule(name=sessions, back=st.integers(0, 15), reads=st.booleans())
     def replay(self, name: str, back: int, reads: bool) -> None:
-        known = [(id, due) for id, due in self.live[name].appends if id] if name in self.live else []
+        known = [(id, due) for id, due in self.plain.live[name].appends if id] if name in self.plain.live else []
         if not known:
             return
         id, due = known[-1 - back % len(known)]
@@ -152,12 +93,12 @@ class Sessions(RuleBasedStateMachine):
             receipt = context.receipt
         else:
             receipt = session.append({"role": "user", "content": "not this"}, **what)
-        assert self._numbers_of(receipt) == self._numbers_of(due)
+        assert numbers_of(receipt) == numbers_of(due)
         assert receipt.duplicate
 
     @rule(name=sessions, wrong=st.integers(1, 3))
     def expect_another(self, name: str, wrong: int) -> None:
-        total = self.live[name].total if name in self.live else 0
+        total = self.plain.live[name].total if name in self.plain.live else 0
         with pytest.raises(Conflict) as conflict:
             self.memory.session(name).append({"role": "user"}, expect=total + wrong, now_ms=self.now_ms)
         assert conflict.value.last_seq == total
@@ -170,26 +111,26 @@ class Sessions(RuleBasedStateMachine):
     @rule(name=sessions, count=counts)
     def append_long_ago(self, name: str, count: int) -> None:
         """By a clock so old that a session created by it has expired before it is there."""
-        if self._full(name, count):
+        if self.plain.full(name, count):
             return
-        messages, due = self._append(name, count, PAST_MS, None)
+        messages, due = self.plain.append(name, count, PAST_MS, None)
         receipt = self.memory.session(name).append(*messages, now_ms=PAST_MS)
-        assert self._numbers_of(receipt) == self._numbers_of(due)
+        assert numbers_of(receipt) == numbers_of(due)
         if due.created:
-            del self.live[name]
+            del self.plain.live[name]
 
     @rule(name=sessions, merge=merges, waits=names | st.none())
     def update(self, name: str, merge: Any, waits: Any) -> None:
-        self._changed(name, self._written(name, self.now_ms), self.now_ms, merge, waits)
+        self.plain.changed(name, self.plain.written(name, self.now_ms), self.now_ms, merge, waits)
         self.memory.session(name).update(merge=merge, waiting=waits, now_ms=self.now_ms)
 
     @rule(name=sessions, kept=st.integers(0, 12))
     def prune(self, name: str, kept: int) -> None:
-        if name not in self.live:
+        if name not in self.plain.live:
             with pytest.raises(SessionNotFound):
                 self.memory.session(name).prune(kept)
             return
-        model = self.live[name]
+        model = self.plain.live[name]
         dropped = max(0, len(model.messages) - kept)
         model.messages = model.messages[dropped:]
         model.first_seq += dropped
@@ -197,35 +138,35 @@ class Sessions(RuleBasedStateMachine):
 
     @rule(name=sessions)
     def clear(self, name: str) -> None:
-        assert self.memory.session(name).clear() is (name in self.live)
-        self.live.pop(name, None)
+        assert self.memory.session(name).clear() is (name in self.plain.live)
+        self.plain.live.pop(name, None)
         # Those of an expired session too.
-        self.active.pop(name, None)
-        self.overdue.pop(name, None)
+        self.plain.active.pop(name, None)
+        self.plain.overdue.pop(name, None)
 
     @rule(name=sessions)
     def expire(self, name: str) -> None:
-        if self.live.pop(name, None):
+        if self.plain.live.pop(name, None):
             keys = self.memory.store.keys.session(name)
             for key in (keys.state, keys.messages):
                 self.client.pexpireat(key, 1)
 
     @rule(name=sessions)
     def touch(self, name: str) -> None:
-        assert self.memory.session(name).touch(now_ms=self.now_ms) is (name in self.live)
-        if name in self.live:
-            model = self.live[name]
-            model.active_ms = self.active[name] = self.now_ms
+        assert self.memory.session(name).touch(now_ms=self.now_ms) is (name in self.plain.live)
+        if name in self.plain.live:
+            model = self.plain.live[name]
+            model.active_ms = self.plain.active[name] = self.now_ms
             model.expires_ms = self.now_ms + TIMEOUT_MS + TIMEOUT_MS // 16
 
     @rule(name=sessions, limit=st.integers(0, 12), before=st.none() | st.integers(-1, 40))
     def read_a_part(self, name: str, limit: int, before: int | None) -> None:
-        model = self.live.get(name, Model())
+        model = self.plain.live.get(name, PlainSession())
         seqs = [seq for seq in range(model.first_seq, model.total + 1) if before is None or seq < before]
         expected = seqs[max(0, len(seqs) - limit) :]
         session = self.memory.session(name)
         assert [message.seq for message in session.read(limit=limit, before=before).messages] == expected
-        if name in self.live:
+        if name in self.plain.live:
             assert [message.seq for message in session.messages(limit=limit, before=before)] == expected
 
     @rule()
@@ -234,16 +175,19 @@ class Sessions(RuleBasedStateMachine):
 
     # What must hold.
 
+    def expires_ms(self, key: bytes) -> int:
+        return int(self.client.pexpiretime(key.decode()))
+
     @invariant()
     def the_sessions_are_as_the_model_says(self) -> None:
         for name in ("one", "two"):
             session = self.memory.session(name)
             keys = self.memory.store.keys.session(name)
-            if name not in self.live:
+            if name not in self.plain.live:
                 assert self.client.exists(keys.state, keys.messages, keys.originals) == 0
                 assert session.read().epoch == ""
                 continue
-            model = self.live[name]
+            model = self.plain.live[name]
             context, known = session.read(), session.info()
             assert [message.content for message in context.messages] == model.messages
             assert [message.seq for message in context.messages] == list(range(model.first_seq, model.total + 1))
@@ -258,25 +202,26 @@ class Sessions(RuleBasedStateMachine):
             assert known.window_tokens == sum(message.tokens for message in context.messages)
             assert (known.active_ms, known.expires_ms) == (model.active_ms, model.expires_ms)
             assert known.queued == ("overdue" if model.queued else None)
-            assert self.client.pexpiretime(keys.state) == model.expires_ms
-            assert self.client.pexpiretime(keys.messages) == (model.expires_ms if model.messages else -2)
+            assert self.expires_ms(keys.state) == model.expires_ms
+            assert self.expires_ms(keys.messages) == (model.expires_ms if model.messages else -2)
 
     @invariant()
     def the_indexes_are_as_the_model_says(self) -> None:
         shard = self.memory.store.keys.session("one").shard
 
         def index(key: bytes) -> dict[str, int]:
-            return {member.decode(): int(score) for member, score in self.client.zrange(key, 0, -1, withscores=True)}
+            entries: Any = self.client.zrange(key, 0, -1, withscores=True)
+            return {member.decode(): int(score) for member, score in entries}
 
-        assert index(shard.active) == self.active
-        assert index(shard.overdue) == self.overdue
+        assert index(shard.active) == self.plain.active
+        assert index(shard.overdue) == self.plain.overdue
         assert self.client.exists(shard.leased, shard.dead, shard.evictions) == 0
-        counted = sum(active_ms > self.now_ms - TIMEOUT_MS for active_ms in self.active.values())
+        counted = sum(active_ms > self.now_ms - TIMEOUT_MS for active_ms in self.plain.active.values())
         assert self.memory.count(now_ms=self.now_ms) == counted
 
     @invariant()
     def an_epoch_is_used_once(self) -> None:
-        for name in self.live:
+        for name in self.plain.live:
             epoch = self.memory.session(name).info().epoch
             if epoch in self.epochs:
                 assert epoch in self.epochs[-2:]
@@ -284,7 +229,7 @@ class Sessions(RuleBasedStateMachine):
             self.epochs.append(epoch)
 
     def teardown(self) -> None:
-        for name in list(self.live):
+        for name in list(self.plain.live):
             self.clear(name)
         left = {key.rpartition(b":")[2] for key in self.client.scan_iter(f"rm:{{{self.namespace}[:}}]*", count=10_000)}
         assert left <= {b"active", b"overdue", b"fences", b"namespace"}

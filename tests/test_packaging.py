@@ -143,4 +143,6 @@ def test_the_lock_holds_what_the_project_asks_for() -> None:
     asked += project["project"]["optional-dependencies"]["fast"]
     pins = {canonicalize_name(each.name): next(iter(each.specifier)).version for each, _ in locked()}
     for requirement in map(Requirement, asked):
-        assert pins.get(canonicalize_name(requirement.name)) in requirement.specifier, "run: make lock"
+        pin = pins.get(canonicalize_name(requirement.name))
+        assert pin is not None, "run: make lock"
+        assert pin in requirement.specifier, "run: make lock"

@@ -15,7 +15,7 @@ from redismem.blocking import Memory as BlockingMemory
 from redismem.errors import RedismemError
 
 DEFAULTS = Settings.model_construct()
-NUMBERS = {
+NUMBERS: dict[str, tuple[Any, Any, Any]] = {
     name: (
         field.annotation,
         next(part.ge for part in field.metadata if isinstance(part, annotated_types.Ge)),

@@ -57,7 +57,7 @@ def function(call_id: Any) -> dict[str, Any]:
     return {"role": "assistant", "content": None, "tool_calls": [{"id": call_id, "function": {"name": "f"}}]}
 
 
-CALL_AND_RESULT = {
+CALL_AND_RESULT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "chat": (function("c1"), {"role": "tool", "tool_call_id": "c1", "content": "x"}),
     "old function": (
         {"role": "assistant", "function_call": {"name": "f", "arguments": "{}"}},

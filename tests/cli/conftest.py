@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 from support.commands import Between, Ran
+from support.redis_server import RedisServer
 from support.stores import PATIENCE
 
 from redismem import Memory, Settings
 from redismem.cli import main, place
 from redismem.store.store import Store
+from redismem.transport.connect import connect
 
 
 @pytest.fixture
@@ -41,7 +43,7 @@ def where(request: pytest.FixtureRequest) -> list[str]:
 
 
 @pytest.fixture
-def here(redis_server: Any, namespace: str) -> list[str]:
+def here(redis_server: RedisServer, namespace: str) -> list[str]:
     """The options that name the real Redis and a namespace of this test's own."""
     return ["--url", redis_server.url, "--namespace", namespace]
 
@@ -49,7 +51,6 @@ def here(redis_server: Any, namespace: str) -> list[str]:
 @pytest.fixture
 def intercept(monkeypatch: pytest.MonkeyPatch, namespace: str) -> Callable[[type[Between]], None]:
     """Puts a Between in front of the transport of every memory that a command connects."""
-    connect = place.connect_transport
 
     def install(kind: type[Between]) -> None:
         def connected(url: str | None, client: Any, settings: Settings) -> Any:

@@ -1,20 +1,20 @@
 """check: sound sessions pass, each kind of damage is found and named, and nothing is written."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import redis
 
-import redismem.blocking
-from redismem import Settings
+from redismem import Settings, blocking
 
 SECRET = "the text of a message"
 
 
 @pytest.fixture
 def memory(redis_server: Any, namespace: str) -> Any:
-    with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace, settings=Settings(shards=4)) as memory:
+    with blocking.Memory.connect(redis_server.url, namespace=namespace, settings=Settings(shards=4)) as memory:
         yield memory
 
 
@@ -55,9 +55,9 @@ def one_token_more(raw: Any, state: Any) -> None:
     raw.hset(state, "counters", b" ".join((version, first_seq, message_count, b"%d" % (int(tokens) + 1), *others)))
 
 
-def spoil(raw: Any, memory: Any, what: Any) -> Any:
+def spoil(raw: redis.Redis, memory: blocking.Memory, what: str) -> None:
     keys = memory.store.keys.session("old-7")
-    return {
+    damages: dict[str, Callable[[], object]] = {
         "I1": lambda: raw.rpop(keys.messages),
         "I3": lambda: raw.zadd(keys.shard.dead, {"old-7": 1}),
         "I4": lambda: (
@@ -68,7 +68,8 @@ def spoil(raw: Any, memory: Any, what: Any) -> Any:
         "I8": lambda: raw.persist(keys.messages),
         "I10": lambda: one_token_more(raw, keys.state),
         "I12": lambda: raw.zrem(keys.shard.active, "old-7"),
-    }[what]()
+    }
+    damages[what]()
 
 
 @pytest.mark.parametrize("rule", ["I1", "I3", "I4", "I7", "I8", "I10", "I12"])

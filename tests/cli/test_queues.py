@@ -37,9 +37,9 @@ def raw(redis_server: Any) -> Any:
         yield raw
 
 
-def now_ms(raw: Any) -> int:
+def now_ms(raw: redis.Redis) -> int:
     seconds, micros = raw.time()
-    return seconds * 1000 + micros // 1000
+    return int(seconds) * 1000 + int(micros) // 1000
 
 
 @pytest.fixture
@@ -136,6 +136,7 @@ def test_watch_in_a_pipe_is_a_line_a_look(command: Any, filled: Any, here: Any) 
 
 def test_watch_sees_what_changes_and_ends_when_told(memory: Any, raw: Any, here: Any) -> None:
     with started("watch", "--every-s", "0.05", "--json", *here) as running:
+        assert running.stdout is not None
         first = json.loads(running.stdout.readline())
         assert first["sessions"] == 0
         for number in range(20):

@@ -59,7 +59,8 @@ def test_sessions_page_by_page_the_last_active_first(command: Any, memory: Any, 
     server_ms = int(raw.time()[0]) * 1000
     for number in range(25):
         memory.session(f"s-{number:02}").append({"role": "user", "content": SECRET}, now_ms=server_ms - 60_000 + number)
-    found, cursor = [], None
+    found: list[dict[str, Any]] = []
+    cursor = None
     while not found or cursor:
         more = ("--cursor", cursor) if cursor else ()
         page = command("sessions", "--json", "--limit", 10, *more, *here).document

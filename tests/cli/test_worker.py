@@ -166,6 +166,7 @@ def test_an_error_of_one_session_is_logged_by_its_kind(command: Any, intercept: 
 
 def test_a_worker_that_runs_summarises_what_comes_and_ends_when_told(memory: Any, here: Any) -> None:
     with started("worker", "--json", *here, REDISMEM_TICK_S="0.05") as running:
+        assert running.stderr is not None
         first = json.loads(running.stderr.readline())
         assert "started on redis://" in first["message"]
         for name in ("a", "b"):
@@ -228,7 +229,7 @@ def test_a_second_signal_ends_it_at_once_and_the_lease_runs_out(
         wait_for_line(running.stderr, "told to stop")
         running.send_signal(signal.SIGTERM)
         assert running.wait(60) == -signal.SIGTERM
-    written = []
+    written: list[int] = []
 
     def all_written() -> bool:
         written.append(command("worker", "--once", "--json", *here).document["summaries_count"])
@@ -255,7 +256,7 @@ def test_a_frozen_worker_holds_nobody_up(
     with started("worker", *here, **environment) as frozen:
         model.wait_for_asked(len(overdue))
         frozen.send_signal(signal.SIGSTOP)
-        written = []
+        written: list[int] = []
 
         def all_written() -> bool:
             written.append(command("worker", "--once", "--json", *here).document["summaries_count"])

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from support.checks import CANARY, user
+from support.damage import HARM, no_entry
 from support.stored import everything, set_counters
 
 from redismem import Memory, Settings
-from redismem.context import Summary
 from redismem.inspection import check, invariants
 from redismem.models import Draft
 from redismem.protocol import queue_calls
+from redismem.protocol.layout import EvictionReason
 from redismem.protocol.queue_calls import Job, QueueCalls
 from redismem.store.store import Store
 from redismem.workers.summaries import Worker
 
-CANARY = "canary-77aa"
 SETTINGS = Settings(shards=2, threshold=4, recent_limit=2, summaries_limit=2, max_window_count=10, max_attempts=3)
-
-
-def user(text: object = "") -> dict[str, Any]:
-    return {"role": "user", "content": f"{CANARY} {text}"}
 
 
 class Telling:
@@ -73,7 +70,8 @@ async def filled(memory: Memory) -> None:
                 await memory.store.run(calls.requeue(again=False))
     keys = memory.store.keys.session("chosen")
     active_ms = (await memory.session("chosen").info()).active_ms
-    assert await memory.store.run(queue_calls.queue_eviction(keys.shard, [(keys, active_ms)], "limit", None)) == 1
+    choose = queue_calls.queue_eviction(keys.shard, [(keys, active_ms)], EvictionReason.LIMIT, None)
+    assert await memory.store.run(choose) == 1
 
 
 async def test_nothing_is_found_in_what_is_whole_and_nothing_is_written(memory: Memory, raw: Any) -> None:
@@ -91,114 +89,6 @@ async def test_a_session_that_has_expired_is_no_violation(memory: Memory, raw: A
         keys = memory.store.keys.session(session_id)
         await raw.delete(keys.state, keys.messages)
     assert await found(memory) == []
-
-
-Harm = Callable[[Any, Any], Awaitable[Any]]
-
-
-def field(name: str, value: object) -> Harm:
-    return lambda raw, keys: raw.hset(keys.state, name, value)
-
-
-def counter(name: str, value: object) -> Harm:
-    return lambda raw, keys: set_counters(raw, keys.state, **{name: value})
-
-
-def lost(name: str) -> Harm:
-    return lambda raw, keys: raw.hdel(keys.state, name)
-
-
-def entry(index: str, score: int = 1) -> Harm:
-    return lambda raw, keys: raw.zadd(getattr(keys.shard, index), {keys.session: score})
-
-
-def no_entry(index: str) -> Harm:
-    return lambda raw, keys: raw.zrem(getattr(keys.shard, index), keys.session)
-
-
-def summary(first_seq: int, last_seq: int, epoch: str) -> bytes:
-    return Summary(f"{epoch}:1", CANARY, first_seq, last_seq, 1, 2, "m", 3, 4, ()).encode()
-
-
-async def summaries_that_overlap(raw: Any, keys: Any) -> None:
-    epoch = (await raw.hget(keys.state, "epoch")).decode()
-    await raw.delete(keys.messages)
-    texts = {"summary:1": summary(1, 2, epoch), "summary:2": summary(2, 2, epoch), "summaries_count": 2}
-    await raw.hset(keys.state, mapping=texts)
-    await set_counters(raw, keys.state, first_seq=3, tokens=0)
-
-
-async def a_summary_beyond_the_window(raw: Any, keys: Any) -> None:
-    epoch = (await raw.hget(keys.state, "epoch")).decode()
-    await raw.hset(keys.state, mapping={"summary:1": summary(1, 3, epoch), "summaries_count": 1})
-
-
-async def a_summary_of_another_epoch(raw: Any, keys: Any) -> None:
-    await raw.lpop(keys.messages)
-    await raw.hset(keys.state, mapping={"summary:1": summary(1, 1, "9-zz"), "summaries_count": 1})
-    await set_counters(raw, keys.state, first_seq=2, tokens=0)
-
-
-async def an_append_remembered_twice(raw: Any, keys: Any) -> None:
-    ids = await raw.hget(keys.state, "ids_a")
-    await raw.hset(keys.state, "ids_a", ids + ids[1:11])
-
-
-async def a_message_too_many(raw: Any, keys: Any) -> None:
-    await raw.rpush(keys.messages, await raw.lindex(keys.messages, 0))
-
-
-async def a_longer_window(raw: Any, keys: Any) -> None:
-    for _ in range(11):
-        await a_message_too_many(raw, keys)
-    await set_counters(raw, keys.state, message_count=2 + 11)
-
-
-async def too_many_summaries(raw: Any, keys: Any) -> None:
-    epoch = (await raw.hget(keys.state, "epoch")).decode()
-    texts = {f"summary:{seq}": summary(seq, seq, epoch) for seq in (1, 2, 3)}
-    await raw.hset(keys.state, mapping={**texts, "summaries_count": 3})
-    await set_counters(raw, keys.state, first_seq=4, message_count=5)
-
-
-HARM: dict[str, tuple[str, str, Harm]] = {
-    "a message too few": ("I1", "window", lambda raw, keys: raw.lpop(keys.messages)),
-    "a message too many": ("I1", "window", a_message_too_many),
-    "a message that is none": ("I1", "window", lambda raw, keys: raw.lset(keys.messages, 0, CANARY)),
-    "no messages": ("I1", "window", lambda raw, keys: raw.delete(keys.messages)),
-    "no state": ("I1", "window", lambda raw, keys: raw.delete(keys.state)),
-    "no epoch": ("I1", "window", lost("epoch")),
-    "no counters": ("I1", "window", lost("counters")),
-    "no number": ("I1", "window", counter("first_seq", CANARY)),
-    "a count that is no number": ("I1", "overdue", field("attempts", CANARY)),
-    "a state of a foreign type": ("I1", "window", lambda raw, keys: raw.set(keys.state, CANARY)),
-    "messages of a foreign type": ("I1", "window", lambda raw, keys: raw.set(keys.messages, CANARY)),
-    "an append remembered twice": ("I2", "window", an_append_remembered_twice),
-    "more remembered than appended": ("I2", "window", field("ids_a", b"b12345678\x7f\xff")),
-    "remembered in no order": ("I2", "window", field("ids_a", b"x")),
-    "half an append remembered": ("I2", "window", field("ids_c", b"12345")),
-    "in two queues": ("I3", "overdue", entry("dead")),
-    "in a queue it does not name": ("I3", "window", entry("overdue")),
-    "names a queue it is not in": ("I3", "overdue", no_entry("overdue")),
-    "lost wake-up": ("I4", "dropped", field("dropped_seq", 1)),
-    "too many summaries, and nobody knows": ("I4", "window", too_many_summaries),
-    "an epoch that no counter gave": ("I5", "window", field("epoch", "9999-ab")),
-    "a fence older than the epoch": ("I5", "leased", field("fence", "0001-ab")),
-    "summaries that overlap": ("I6", "window", summaries_that_overlap),
-    "a summary beyond the window": ("I6", "window", a_summary_beyond_the_window),
-    "a summary of another epoch": ("I7", "window", a_summary_of_another_epoch),
-    "summaries miscounted": ("I7", "summarised", field("summaries_count", 7)),
-    "messages expire later": ("I8", "window", lambda raw, keys: raw.pexpire(keys.messages, 99_999)),
-    "messages never expire": ("I8", "window", lambda raw, keys: raw.persist(keys.messages)),
-    "the window over its limit": ("I9", "window", a_longer_window),
-    "tokens": ("I10", "window", counter("tokens", 1)),
-    "too many attempts": ("I11", "backoff", field("attempts", 4)),
-    "a lease without a fence": ("I11", "leased", lost("fence")),
-    "a fence without a lease": ("I11", "overdue", field("fence", "999-ab")),
-    "listed at another time": ("I12", "window", entry("active")),
-    "chosen and not noted": ("I12", "window", entry("evictions")),
-    "noted and not chosen": ("I12", "window", counter("evicting", "idle")),
-}
 
 
 @pytest.mark.parametrize("harm", HARM)

@@ -149,9 +149,9 @@ def decoding(said: Said) -> Iterator[str]:
                 if value in said.fields:
                     yield f"{module}.py:{node.lineno} has a field name of its own, {value}"
         for name in re.findall(r"\blayout\.([A-Z_]+)\b", source):
-            value = getattr(layout, name, None)
-            if isinstance(value, bytes) and value.decode() not in said.fields:
-                yield f"{module}.py uses {value.decode()}, which is not in layout.py"
+            field = getattr(layout, name, None)
+            if isinstance(field, bytes) and field.decode() not in said.fields:
+                yield f"{module}.py uses {field.decode()}, which is not in layout.py"
 
 
 RULES = (heads, fields, fields_in_readme, indexes_in_readme, states, words_in_readme, keys_in_readme, version, decoding)

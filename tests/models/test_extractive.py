@@ -124,7 +124,12 @@ def test_languages(said: Any, kept: Any) -> None:
 
 
 def test_no_message_is_too_odd() -> None:
-    odd = [{}, {"role": "user"}, {"content": 4}, {"role": None, "content": [None, 5, {"type": 7}, {"x": 1}, []]}]
+    odd: list[dict[str, Any]] = [
+        {},
+        {"role": "user"},
+        {"content": 4},
+        {"role": None, "content": [None, 5, {"type": 7}, {"x": 1}, []]},
+    ]
     for payload in odd:
         assert summarized([Message.from_openai(payload)]).text.strip()
     with pytest.raises(ValueError, match="nothing to summarise"):
@@ -153,7 +158,7 @@ def test_its_draft_names_it() -> None:
     assert repr(draft) == "<Draft by extractive in=0 out=0>"
 
 
-contents = (
+contents: st.SearchStrategy[Any] = (
     st.text(max_size=200) | st.none() | st.lists(st.builds(dict, type=st.just("text"), text=st.text(max_size=50)))
 )
 roles = st.sampled_from(["user", "assistant", "tool", "system"])
@@ -194,8 +199,8 @@ def test_property_every_number_that_fits_half_the_room_is_kept(said: Any, max_to
 @EXAMPLES
 @given(st.lists(st.lists(order_ids, min_size=1, max_size=3), min_size=1, max_size=5))
 def test_property_numbers_survive_being_folded_again_and_again(turns: Any) -> None:
-    previous = None
+    previous = ""
     for ids in turns:
         messages = [Message("user", f"Please look at {number}, will you?") for number in ids]
-        previous = summarized(messages, previous, 150).text
+        previous = summarized(messages, previous or None, 150).text
     assert [number for ids in turns for number in ids if number not in previous] == []

@@ -172,6 +172,7 @@ async def test_what_the_provider_asks_for_is_handed_on(
 async def test_retry_after_as_a_date(server: Any, model: Any) -> None:
     server.mode, server.headers = "429", {"retry-after": in_s(60)}
     failed = await failure(model)
+    assert failed.retry_after_s is not None
     assert 0 < failed.retry_after_s <= 60
     assert failed.counts is False
 

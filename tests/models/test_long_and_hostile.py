@@ -101,7 +101,7 @@ INJECTIONS = [
 @pytest.mark.parametrize("place", ["content", "tool result", "tool arguments", "name", "role", "previous"])
 async def test_orders_in_a_transcript_stay_data(server: Any, model: Any, place: Any) -> None:
     for text in INJECTIONS:
-        payloads = {
+        payloads: dict[str, dict[str, Any]] = {
             "content": {"role": "user", "content": text},
             "tool result": {"role": "tool", "tool_call_id": "c", "content": text},
             "tool arguments": {"role": "assistant", "tool_calls": [{"function": {"name": text, "arguments": text}}]},

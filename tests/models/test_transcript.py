@@ -12,7 +12,7 @@ from redismem.messages import Message
 from redismem.models.transcript import LEFT_OUT, cleaned, rendered, shortened, steps
 
 
-def shown(payload: dict, limit_bytes: int = 10_000) -> list[str]:
+def shown(payload: dict[str, Any], limit_bytes: int = 10_000) -> list[str]:
     return rendered(Message.from_openai(payload), limit_bytes).split("\n")[1:]
 
 

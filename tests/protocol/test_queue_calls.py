@@ -14,6 +14,7 @@ from redismem.messages import Message
 from redismem.protocol import queue_calls, scripts
 from redismem.protocol.call import Call
 from redismem.protocol.keys import Keys
+from redismem.protocol.layout import EvictionReason
 from redismem.protocol.queue_calls import Job, QueueCalls
 from redismem.settings import Settings
 
@@ -110,7 +111,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any]], dict[str, Any]]] = {
     ),
     "evict": (lambda: CALLS.evict("7-e", 40), {"session": b"user-42", "epoch": "7-e", "message_count": 40}),
     "queue_eviction": (
-        lambda: queue_calls.queue_eviction(SHARD, [(SESSION, 55), (SESSION, 66)], "limit", NOW_MS),
+        lambda: queue_calls.queue_eviction(SHARD, [(SESSION, 55), (SESSION, 66)], EvictionReason.LIMIT, NOW_MS),
         {"now_ms": NOW_MS, "reason": "limit"},
     ),
     "sweep": (lambda: queue_calls.sweep(SHARD, [SESSION, SESSION], NOW_MS), {"now_ms": NOW_MS}),

@@ -126,6 +126,7 @@ def hexadecimal(value: object) -> bool:
 
 def inside(name: str) -> list[str]:
     """The names that the header of append.lua lists in one of its arguments."""
+    line: str
     (line,) = re.findall(rf"^--   {name} +([a-z_ ]+):", SOURCES["append"], re.MULTILINE)
     return line.split()
 
@@ -219,7 +220,9 @@ def test_behind_the_arguments_of_an_append_stand_messages_fields_and_drops() -> 
     _, _, count, *rest = CALLS.append(MESSAGES, id="my-id", expect=17, now_ms=NOW_MS, **CHANGES).commands[0]
     tail = rest[int(count) + len(header(SOURCES["append"]).arguments) :]
     elements, changes = tail[:3], tail[3:]
-    assert all(content.encode() in element for content, element in zip(CONTENTS, elements, strict=True))
+    for content, element in zip(CONTENTS, elements, strict=True):
+        assert isinstance(element, bytes)
+        assert content.encode() in element
     assert changes == [b"param:order", b"\xa3O-1", b"waiting", b"\xa4size", b"plan"]
 
 

@@ -31,7 +31,7 @@ async def test_a_cancelled_append_tried_again_is_there_once(proxy: Proxy, near: 
         nonlocal cancelled, applied
         for number in range(12):
             call = session.append_and_read if number % 2 else session.append
-            task = asyncio.create_task(call(user(number), id=str(number)))  # type: ignore[operator]
+            task = asyncio.create_task(call(user(number), id=str(number)))
             await asyncio.wait([task], timeout=random_.uniform(0, 0.012))
             cancelled += task.cancel()
             await asyncio.wait([task])

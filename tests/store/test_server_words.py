@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from redismem import Memory, Session, Settings, StoreUnavailable
 # Long: what ends at once has not waited for it. Short: what is tried again to the end.
 LONG = Settings(deadline_s=60)
 SHORT = Settings(deadline_s=1.5, reply_timeout_s=0.3)
-WRITES: list[Callable[[Session], Awaitable[object]]] = [
+WRITES: list[Callable[[Session], Coroutine[Any, Any, object]]] = [
     lambda session: session.append(user("refused")),
     lambda session: session.append_and_read(user("refused"), merge={"refused": 1}),
     lambda session: session.merge({"refused": 1}),
@@ -163,7 +163,8 @@ async def test_disk_that_takes_nothing(server: RedisServer, proxy: Proxy, raw: A
                 await raw.bgsave()
 
                 async def failed() -> bool:
-                    return (await raw.info("persistence"))["rdb_last_bgsave_status"] == "err"
+                    persistence: dict[str, Any] = await raw.info("persistence")
+                    return bool(persistence["rdb_last_bgsave_status"] == "err")
 
                 await until(failed)
                 await refused_at_once(proxy, raw, session, namespace, "MISCONF")
@@ -210,7 +211,7 @@ async def busy(raw: Any) -> AsyncIterator[None]:
         try:
             yield
         finally:
-            await other.execute_command("SCRIPT KILL")
+            await other.script_kill()
             with contextlib.suppress(redis.exceptions.ResponseError):
                 await looping
 
@@ -245,7 +246,7 @@ async def test_passes_when_the_server_is_ready_again(word: str, proxy: Proxy, ra
         await session.append(user("first"))
         async with PASSING[word](raw):
             proxy.forget()
-            calls = [asyncio.create_task(write(session)) for write in WRITES]  # type: ignore[arg-type]
+            calls = [asyncio.create_task(write(session)) for write in WRITES]
 
             async def all_refused() -> bool:
                 return sum(f"-{word}".encode() in chunk for chunk in proxy.received) > 3

@@ -48,8 +48,8 @@ def spawn(*words: object, cwd: Path | None = None, **environment: str) -> Ran:
 def started(*words: object, **environment: str) -> Iterator[subprocess.Popen[str]]:
     """A command that runs beside the test; it is killed where the test did not end it."""
     command = [sys.executable, "-m", "redismem", *map(str, words)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, env=os.environ | environment, text=True, **pipes) as running:
+    environ, pipe = os.environ | environment, subprocess.PIPE
+    with subprocess.Popen(command, env=environ, text=True, stdout=pipe, stderr=pipe) as running:
         try:
             yield running
         finally:

@@ -42,6 +42,10 @@ class SilentServer:
         self.connections: list[asyncio.StreamWriter] = []
         self.reads = True
 
+    def heard(self, word: bytes, count: int) -> bool:
+        """Whether it was told this word so many times, no more and no less."""
+        return self.received.count(word) == count
+
     async def __aenter__(self) -> SilentServer:
         self._listener = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=1)
         self.port = int(self._listener.sockets[0].getsockname()[1])

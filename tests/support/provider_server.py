@@ -57,9 +57,9 @@ def system_of(asked: Asked) -> str:
     """The system text of a request."""
     if asked.provider == "openai":
         return "\n".join(turn["content"] for turn in asked.body["messages"] if turn["role"] == "system")
-    return (
-        asked.body["system"] if asked.provider == "anthropic" else asked.body["systemInstruction"]["parts"][0]["text"]
-    )
+    if asked.provider == "anthropic":
+        return str(asked.body["system"])
+    return str(asked.body["systemInstruction"]["parts"][0]["text"])
 
 
 def openai_answer(text: Any, **changes: Any) -> dict[str, Any]:

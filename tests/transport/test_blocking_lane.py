@@ -210,7 +210,7 @@ def test_connections_that_died_while_idle_cost_one_attempt(tmp_path: Path, names
 
     def hold() -> None:
         gate.wait()
-        finish(lane.run([("BLPOP", namespace, 0.1)], 60))
+        finish(lane.run([("BLPOP", namespace, "0.1")], 60))
 
     in_threads(hold, hold, hold, hold)
     server.kill()
@@ -269,7 +269,8 @@ async def test_calls_that_end_after_the_lane_was_closed_leave_no_socket_open(
     lane = BlockingLane.from_url(f"{redis_server.url}?client_name={namespace}", max_connections=4)
 
     def wait() -> list[Any]:
-        return finish(lane.run([("BLPOP", namespace, 0)], 60))  # type: ignore[no-any-return]
+        answers: list[Any] = finish(lane.run([("BLPOP", namespace, 0)], 60))
+        return answers
 
     with redis.Redis(port=redis_server.port) as admin:
         waiting = [asyncio.create_task(asyncio.to_thread(wait)) for _ in range(3)]

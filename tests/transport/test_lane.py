@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import threading
+from functools import partial
 from typing import Any
 
 import pytest
@@ -55,7 +56,7 @@ async def test_whoever_waits_for_a_connection_given_up_on_purpose_is_late_not_lo
     ):
         asked = asyncio.ensure_future(lane.run([("PING",)], 60))
         for sent, answer in ((b"SELECT", b"+OK\r\n"), (b"PING", b"-READONLY it is a replica now\r\n")):
-            await until(lambda sent=sent: sent in server.received)
+            await until(partial(server.heard, sent, 1))
             server.say(answer)
         assert [error.word for error in await asked] == ["READONLY"]
         with pytest.raises(ConnectionLost) as late:
@@ -124,13 +125,15 @@ async def test_nothing_is_lost_or_doubled_through_a_hundred_reconnects(
                 await session.prune(10)
                 del written[at][:-10]
 
+    def went_on(before: int) -> bool:
+        return acknowledged > before + 24 or any(writer.done() for writer in writers)
+
     async with redis.asyncio.Redis(port=redis_server.port) as admin:
         lane = Lane.from_url(f"{redis_server.url}?client_name={namespace}", reply_timeout_s=20)
         async with Memory(Store(lane, namespace, Settings(deadline_s=60, threshold=1000))) as memory:
             writers = [asyncio.create_task(write(at)) for at in written]
             while killed < 100 and not any(writer.done() for writer in writers):
-                before = acknowledged
-                await until(lambda before=before: acknowledged > before + 24 or any(w.done() for w in writers))
+                await until(partial(went_on, acknowledged))
                 for client in await admin.client_list():
                     if client["name"] == namespace:
                         killed += await admin.client_kill_filter(_id=client["id"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from functools import partial
 
 import pytest
 from support.lanes import SilentServer, connection_number, lane_to, until
@@ -90,7 +91,7 @@ def test_a_connection_is_stalled_where_nothing_is_answered_not_where_something_a
             calls = [asyncio.ensure_future(lane.run([("ECHO", "0")], 100_000))]
             for at in range(5):
                 calls.append(asyncio.ensure_future(lane.run([("ECHO", f"{at + 1}")], 100_000)))
-                await until(lambda at=at: server.received.count(b"ECHO") == at + 2)
+                await until(partial(server.heard, b"ECHO", at + 2))
                 loop.ahead_s += 600
                 server.say(b"$1\r\n%d\r\n" % at)
                 assert await calls[at] == [b"%d" % at]
@@ -109,7 +110,7 @@ async def test_no_more_calls_are_on_their_way_than_allowed_and_others_wait_in_li
     async with SilentServer() as server, lane_to(server.port, max_calls_count=4) as lane:
         calls = [asyncio.ensure_future(lane.run([("ECHO", f"{at:03}")], 20)) for at in range(100)]
         for at in range(100):
-            await until(lambda at=at: server.received.count(b"ECHO") == min(100, at + 4))
+            await until(partial(server.heard, b"ECHO", min(100, at + 4)))
             server.say(b"$3\r\n%03d\r\n" % at)
             assert await calls[at] == [b"%03d" % at]
         order = [int(word) for word in server.received.split(b"\r\n")[4::5]]

@@ -53,10 +53,10 @@ def provider() -> Iterator[ProviderServer]:
 
 
 @contextlib.asynccontextmanager
-async def asking(provider: Provider, base_url: str, **options: Any) -> AsyncIterator[Summarize]:
+async def asking(provider: Provider, base_url: str, timeout_s: float = 60) -> AsyncIterator[Summarize]:
     """A strategy that asks the server there."""
-    options = {"timeout_s": 60, "base_url": base_url, "allow_http": True} | options
-    strategy = Summarize(open_model(provider, "some-model", "key", **options))
+    model = open_model(provider, "some-model", "key", base_url=base_url, allow_http=True, timeout_s=timeout_s)
+    strategy = Summarize(model)
     try:
         yield strategy
     finally:

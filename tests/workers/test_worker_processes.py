@@ -182,17 +182,33 @@ def check_whole(context: Context, expected: dict[int, str]) -> None:
     assert len(expected) == context.last_seq
 
 
+def expected_of_all(ledgers: list[list[tuple[str, int, str]]]) -> dict[str, dict[int, str]]:
+    """The same of all producers, who may share a session."""
+    expected: dict[str, dict[int, str]] = {}
+    for ledger in ledgers:
+        for session_id, told in expected_of(ledger).items():
+            assert not expected.get(session_id, {}).keys() & told.keys(), "no place was given twice"
+            expected.setdefault(session_id, {}).update(told)
+    return expected
+
+
+async def check_no_lease_is_left(memory: Memory) -> None:
+    """A lease of a session's namesake would hide the session from the workers."""
+    for number in range(PRODUCERS):
+        session = memory.session(f"own-{number}")
+        await session.append(*({"role": "user", "content": f"last-{at}"} for at in range(11)))
+        echo = Echo()
+        assert await Worker(memory.store, echo).attend(session.id) == "ok"
+        assert echo.seen
+
+
 async def test_workers_die_and_nothing_is_lost(
     running: Swarm, server: RedisServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     torment(running, server)
     running.finish()
-    expected: dict[str, dict[int, str]] = {}
     ledgers = running.acked()
-    for ledger in ledgers:
-        for session_id, told in expected_of(ledger).items():
-            assert not expected.get(session_id, {}).keys() & told.keys(), "no place was given twice"
-            expected.setdefault(session_id, {}).update(told)
+    expected = expected_of_all(ledgers)
     summaries_count = 0
     async with Memory.connect(server.url, namespace=NAMESPACE, settings=swarm.SETTINGS) as memory:
         worker = Worker(memory.store, swarm.Recorder())
@@ -209,13 +225,7 @@ async def test_workers_die_and_nothing_is_lost(
             check_whole(context, told)
             assert len(context.messages) <= memory.settings.threshold, "no session was forgotten"
             summaries_count += len(context.summaries)
-        # A lease of a session's namesake would hide the session from the workers.
-        for number in range(PRODUCERS):
-            session = memory.session(f"own-{number}")
-            await session.append(*({"role": "user", "content": f"last-{at}"} for at in range(11)))
-            echo = Echo()
-            assert await Worker(memory.store, echo).attend(session.id) == "ok"
-            assert echo.seen
+        await check_no_lease_is_left(memory)
     commits = [told for ledger in ledgers for _, seq, told in ledger if seq == 0]
     assert running.done.total() == ROUNDS
     assert running.outcomes["ok"] > 0, "the workers worked meanwhile"

@@ -142,7 +142,7 @@ class AddsOne(Between):
 class MisplacesInQueue(Between):
     """What waits for a summary is said to be elsewhere: in no queue, or in another."""
 
-    elsewhere = None
+    elsewhere: bytes | None = None
 
     async def passed(self, commands: Any, answers: Any) -> Any:
         if [command[0] for command in commands] == ["HGETALL"]:

@@ -22,7 +22,7 @@ async def test_an_overdue_session_is_leased_with_a_new_fence(lua: Scripts) -> No
 async def test_a_lease_that_ran_out_is_taken_over(lua: Scripts) -> None:
     await claimed(lua)
     before = await lua.everything()
-    later = {"now_ms": NOW_MS + LEASE_MS - 1}
+    later: dict[str, Any] = {"now_ms": NOW_MS + LEASE_MS - 1}
     assert await lua.run("claim", **CLAIM | later) == [b"leased", b"", 0, NOW_MS + LEASE_MS - 1]
     assert await lua.everything() == before
     later = {"now_ms": NOW_MS + LEASE_MS, "nonce": "ef"}

@@ -23,7 +23,7 @@ async def broken(lua: Scripts, commands: list[tuple[Any, ...]]) -> dict[bytes, t
     return await lua.everything()
 
 
-BROKEN: dict[str, list[tuple[Any, ...]]] = {
+COMMANDS: dict[str, list[tuple[Any, ...]]] = {
     "state is a string": [("DEL", "state"), ("SET", "state", "x")],
     "messages are a string": [("DEL", "messages"), ("SET", "messages", "x")],
     "originals are a hash": [("DEL", "originals"), ("HSET", "originals", "x", "y")],
@@ -32,7 +32,8 @@ BROKEN: dict[str, list[tuple[Any, ...]]] = {
     "no state": [("DEL", "state")],
     "an epoch that is none": [("HSET", "state", "epoch", b"\xff\xfe")],
     "an empty epoch": [("HSET", "state", "epoch", "")],
-} | {
+}
+BROKEN = COMMANDS | {
     f"counters are {counters!r}": [("HSET", "state", "counters", counters)]
     for counters in (
         "",

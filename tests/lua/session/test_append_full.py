@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from redis.exceptions import ResponseError
 from support.raw_scripts import Scripts, counters
 
-LOWERED = {"window_limit": 2, "threshold": 2}
+LOWERED: dict[str, Any] = {"window_limit": 2, "threshold": 2}
 
 
 async def test_the_state_may_change_where_the_limit_was_lowered_below_the_window(lua: Scripts) -> None:

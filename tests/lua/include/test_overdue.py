@@ -15,7 +15,7 @@ from redismem.protocol.keys import Keys
 from redismem.protocol.queue_calls import QueueCalls
 from redismem.protocol.session_calls import append_limits
 
-LUA = Path(__file__).parents[2] / "lua"
+LUA = Path(__file__).parents[3] / "lua"
 SCRIPT = """
 local window_count, window_tokens, threshold, token_limit, recent_limit = unpack(ARGV)
 window_count = tonumber(window_count)

@@ -1,0 +1,82 @@
+"""Replays over a store that changes, refuses or is written to by others: said so, and nothing is hidden."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from support.commands import Between
+from support.transcripts import chat, namespace_keys, write
+
+from redismem.errors import ServerError
+
+
+class Changes(Between):
+    """Gives back a message that was not put in: 1.0 became 1."""
+
+    async def passed(self, commands: Any, answers: Any) -> Any:
+        def changed(answer: Any) -> Any:
+            if isinstance(answer, bytes):
+                return answer.replace(b"\xcb\x3f\xf0" + bytes(6), b"\xd3" + bytes(7) + b"\x01")
+            return [changed(each) for each in answer] if isinstance(answer, list) else answer
+
+        return changed(answers)
+
+
+def test_what_does_not_come_back_identical_is_found_and_kept(
+    command: Any, intercept: Any, here: Any, tmp_path: Path, redis_server: Any
+) -> None:
+    messages = [{"role": "user", "content": "a", "n": 1.0}]
+    file = write(tmp_path / "chats.jsonl", chat("same"), chat("changed", messages))
+    intercept(Changes)
+    ran = command("replay", file, *here)
+    assert ran.code == 1
+    assert "line 2: session changed: message 1 is not what the file says" in ran.err
+    assert "7 of 8 messages identical" in ran.out
+    kept = namespace_keys(redis_server.url, here[-1])
+    assert {key.rpartition(b":")[2] for key in kept} == {b"namespace", b"fences", b"active", b"changed"}
+
+
+class WritesToo(Between):
+    """Somebody else writes to a session between the turns of a replay."""
+
+    async def run(self, commands: Any, timeout_s: Any, script: Any = None) -> Any:
+        answers = await self._inner.run(commands, timeout_s, script)
+        if len(commands) > 1 and b"chat-3" in commands[0] and isinstance(answers[0], list) and answers[0][3] == 1:
+            await self.memory.session("chat-3").append({"role": "user", "content": "me too"})
+        return answers
+
+
+def test_a_session_that_somebody_else_writes_to_is_left_as_it_is(
+    command: Any, intercept: Any, here: Any, file: Any, redis_server: Any
+) -> None:
+    intercept(WritesToo)
+    ran = command("replay", file, "--json", *here)
+    assert (ran.code, ran.document["sessions"]) == (1, 19)
+    assert "line 4: session chat-3: somebody else writes to it" in ran.err
+    left = namespace_keys(redis_server.url, here[-1])
+    assert sum(key.endswith(b":chat-3") for key in left) == 2
+
+
+class RunsFull(Between):
+    """A server that has no more memory after a while."""
+
+    appends = 0
+
+    async def run(self, commands: Any, timeout_s: Any, script: Any = None) -> Any:
+        if commands[0][0] == "EVALSHA" and len(commands) > 1:
+            self.appends += 1
+            if self.appends > 30:
+                raise ServerError("OOM", "OOM")
+        return await self._inner.run(commands, timeout_s, script)
+
+
+def test_a_server_that_stops_taking_writes_ends_it_and_leaves_nothing(
+    command: Any, intercept: Any, here: Any, file: Any, redis_server: Any
+) -> None:
+    intercept(RunsFull)
+    ran = command("replay", file, "--concurrency", 4, *here)
+    assert ran.code == 1
+    assert "OOM" in ran.complaint
+    left = namespace_keys(redis_server.url, here[-1])
+    assert {key.rpartition(b":")[2] for key in left} == {b"namespace", b"fences"}

@@ -1,0 +1,103 @@
+"""append.lua, raw: an append that is sent again is known by its token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.raw_scripts import NOW_MS, Scripts, counters
+
+
+def is_new(reply: Any) -> bool:
+    """Whether the messages were written, and not known before."""
+    return isinstance(reply, bytes) or (len(reply) == 5 and reply[4] == 0)
+
+
+async def test_a_token_known_gives_the_first_reply_and_writes_nothing(lua: Scripts) -> None:
+    await lua.append("a", "b", token=b"token..1")
+    await lua.append("c", token=b"token..2")
+    before = await lua.everything()
+    again = await lua.append("x", "y", token=b"token..1", sets={"plan": "p"}, expect="99", now_ms=NOW_MS + 10**7)
+    assert again == [counters(3, 20), 1, 2, 1, 1]
+    assert await lua.append("x", token=b"token..2") == [counters(3, 20), 3, 3, 0, 1]
+    assert await lua.everything() == before
+
+
+@pytest.mark.parametrize("sizes", [[1] * 20, [20] * 1 + [1] * 19, [3, 1, 4, 1, 5, 9, 2, 6] * 3, [1000] * 17])
+async def test_the_last_sixteen_appends_are_known_whatever_their_sizes(lua: Scripts, sizes: list[int]) -> None:
+    limits: dict[str, Any] = {"window_limit": 10**6, "threshold": 10**6}
+    for number, size in enumerate(sizes):
+        await lua.append(*["m"] * size, token=b"%08d" % number, **limits)
+    before = await lua.everything()
+    noted = counters(sum(sizes), 10 * len(sizes))
+    for number in range(len(sizes) - 16, len(sizes)):
+        first_seq, last_seq = sum(sizes[:number]) + 1, sum(sizes[: number + 1])
+        again = await lua.append("other", token=b"%08d" % number, **limits)
+        assert again == [noted, first_seq, last_seq, int(number == 0), 1]
+    assert await lua.everything() == before
+    forgotten = await lua.append("m", token=b"%08d" % (len(sizes) - 17), **limits)
+    assert forgotten == counters(sum(sizes) + 1, 10 * len(sizes) + 10)
+
+
+async def test_a_token_is_found_at_its_own_place_only(lua: Scripts) -> None:
+    """Between two entries, and across them, stand the same bytes."""
+    await lua.append("a", token=b"AAAAAAAA")
+    await lua.append("b", token=b"BBBBBBBB")
+    across = b"AAAA\x80\x01BBBB"
+    for start in range(1, 3):
+        assert is_new(await lua.append("c", token=across[start : start + 8]))
+    inside = b"\x80\x01BBBBBB"
+    assert is_new(await lua.append("d", token=inside))
+    assert not is_new(await lua.append("x", token=inside))
+
+
+async def test_a_token_may_hold_any_bytes(lua: Scripts) -> None:
+    tokens = [bytes([byte] * 8) for byte in (0, 10, 13, 37, 42, 46, 91, 128, 255)]
+    for token in tokens:
+        assert is_new(await lua.append("a", token=token))
+    for number, token in enumerate(tokens, 1):
+        assert (await lua.append("a", token=token))[1:] == [number, number, int(number == 1), 1]
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(sizes=st.lists(st.integers(1, 300), min_size=21, max_size=45))
+async def test_the_last_sixteen_are_known_however_often_the_fields_have_gone_round(
+    lua: Scripts, sizes: list[int]
+) -> None:
+    await lua.raw.delete(*(lua.key(name) for name in ("messages", "state", "active", "overdue")))
+    limits: dict[str, Any] = {"window_limit": 10**6, "threshold": 10**6, "tokens": 0}
+    last_seq, seqs = 0, []
+    for number, size in enumerate(sizes):
+        await lua.append(*["m"] * size, token=b"%08d" % number, fresh=number % 2, **limits)
+        seqs.append([last_seq + 1, last_seq + size])
+        last_seq += size
+        for back in range(min(16, number + 1)) if number > 18 else ():
+            again = await lua.append("x", token=b"%08d" % (number - back), **limits)
+            assert again == [counters(last_seq, 0), *seqs[number - back], int(number == back), 1]
+    fields = await lua.fields()
+    assert all(len(value) <= 51 for name, value in fields.items() if name.startswith(b"ids_"))
+
+
+async def test_a_fresh_append_does_not_look_whether_it_was_made_before(lua: Scripts) -> None:
+    await lua.append("a", fresh=1)
+    assert await lua.append("b", fresh=1) == counters(2, 20)
+    assert (await lua.append("c", fresh=0))[1:] == [1, 1, 1, 1]
+
+
+async def test_the_first_sending_of_an_append_may_arrive_after_the_second(lua: Scripts) -> None:
+    await lua.append("a", fresh=1)
+    assert await lua.append("b", token=b"token..2", fresh=2) == counters(2, 20)
+    for number in range(15):
+        assert is_new(await lua.append("c", token=b"%08d" % number, fresh=1))
+    before = await lua.everything()
+    assert (await lua.append("b", token=b"token..2", fresh=1))[1:] == [2, 2, 0, 1]
+    assert await lua.everything() == before
+
+
+async def test_an_append_that_was_sent_again_and_is_known_leaves_no_trace(lua: Scripts) -> None:
+    await lua.append("a", fresh=1)
+    before = await lua.everything()
+    assert (await lua.append("a", fresh=2))[1:] == [1, 1, 1, 1]
+    assert await lua.everything() == before

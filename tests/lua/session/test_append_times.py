@@ -1,0 +1,82 @@
+"""append.lua, raw: the clock, activity, and when a session expires."""
+
+from __future__ import annotations
+
+import pytest
+from support.raw_scripts import EXPIRES_MS, NOW_MS, TIMEOUT_MS, Scripts, counters
+
+
+async def test_without_now_ms_the_servers_clock_counts(lua: Scripts) -> None:
+    seconds, microseconds = await lua.raw.time()
+    before = seconds * 1000 + microseconds // 1000
+    await lua.append("a", now_ms="-")
+    active_ms = (await lua.counters())["active_ms"]
+    assert before <= active_ms < before + 60_000
+    assert await lua.raw.pexpiretime(lua.key("state")) == active_ms + TIMEOUT_MS + TIMEOUT_MS // 16
+    assert (await lua.raw.lrange(lua.key("messages"), 0, -1))[0][-8:] == active_ms.to_bytes(8, "big")
+
+
+async def test_times_far_away_stay_exact(lua: Scripts) -> None:
+    far_ms = 2 * 10**14 + 1
+    await lua.append("a")
+    expected = counters(2, 20, active_ms=far_ms, expires_ms=far_ms + TIMEOUT_MS + TIMEOUT_MS // 16)
+    assert await lua.append("b", token=b"token..2", now_ms=far_ms) == expected
+
+
+@pytest.mark.parametrize("idle_timeout_ms", [1, 900, 15_999, 16_000, 16_001, 1_000_000])
+async def test_no_session_expires_before_its_time(lua: Scripts, idle_timeout_ms: int) -> None:
+    """Within a second neither activity nor expiry is looked at; the margin is larger."""
+    now_ms = NOW_MS
+    await lua.append("m", idle_timeout_ms=idle_timeout_ms)
+    for number, step_ms in enumerate((999, 1, 998, 3, 500, 999, 1000, 1001, 5000, 999)):
+        now_ms += step_ms
+        await lua.append("m", token=b"%08d" % number, idle_timeout_ms=idle_timeout_ms, now_ms=now_ms)
+        noted = await lua.counters()
+        assert noted["expires_ms"] > now_ms + idle_timeout_ms
+        assert await lua.raw.pexpiretime(lua.key("state")) == noted["expires_ms"]
+        assert await lua.raw.pexpiretime(lua.key("messages")) == noted["expires_ms"]
+
+
+@pytest.mark.parametrize(("later_ms", "moved"), [(0, False), (999, False), (1000, True), (-5000, False)])
+async def test_activity_is_noted_once_a_second_and_never_backwards(lua: Scripts, later_ms: int, moved: bool) -> None:
+    await lua.append("a")
+    await lua.append("b", token=b"token..2", now_ms=NOW_MS + later_ms)
+    expected = NOW_MS + later_ms * moved
+    assert await lua.queue("active") == {b"s": expected}
+    assert (await lua.counters())["active_ms"] == expected
+
+
+@pytest.mark.parametrize(
+    ("later_ms", "moved"),
+    [(0, False), (TIMEOUT_MS // 16 - 1000, False), (TIMEOUT_MS // 16 - 999, True), (TIMEOUT_MS, True)],
+)
+async def test_the_time_to_live_starts_again_once_it_has_aged(lua: Scripts, later_ms: int, moved: bool) -> None:
+    await lua.append("a")
+    await lua.append("b", token=b"token..2", now_ms=NOW_MS + later_ms)
+    expected = EXPIRES_MS + later_ms * moved
+    assert await lua.raw.pexpiretime(lua.key("state")) == expected
+    assert await lua.raw.pexpiretime(lua.key("messages")) == expected
+    assert (await lua.counters())["expires_ms"] == expected
+    assert expected >= NOW_MS + later_ms + TIMEOUT_MS
+
+
+@pytest.mark.parametrize("now_ms", [NOW_MS, NOW_MS + 1, 2**53 - 1, 1])
+async def test_the_stamp_is_the_time_to_the_millisecond(lua: Scripts, now_ms: int) -> None:
+    await lua.append("a", now_ms=NOW_MS)
+    await lua.append("b", token=b"token..2", now_ms=now_ms)
+    assert (await lua.raw.lindex(lua.key("messages"), 1))[-9:] == b"\xcf" + now_ms.to_bytes(8, "big")
+
+
+async def test_the_first_append_is_noted_whatever_the_time(lua: Scripts) -> None:
+    await lua.append("a", now_ms=500, idle_timeout_ms=NOW_MS)
+    expires_ms = 500 + NOW_MS + NOW_MS // 16
+    assert (await lua.fields())[b"counters"] == counters(1, 10, active_ms=500, expires_ms=expires_ms)
+    assert await lua.queue("active") == {b"s": 500}
+    assert await lua.raw.pexpiretime(lua.key("messages")) == await lua.raw.pexpiretime(lua.key("state")) == expires_ms
+
+
+async def test_a_session_that_expired_before_it_was_written_is_gone_whole(lua: Scripts) -> None:
+    await lua.append("a", now_ms=1_000)
+    assert await lua.raw.exists(lua.key("state"), lua.key("messages")) == 0
+    assert (await lua.append("b", nonce="cd"))[1:] == [1, 1, 1, 0]
+    assert (await lua.fields())[b"epoch"] == b"2-cd"

@@ -1,0 +1,77 @@
+"""What the properties of the workers share: strategies of examples, and looking at what came of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from redismem import Memory, Session
+from redismem.context import Context
+from redismem.errors import ModelFailed
+from redismem.protocol.queue_calls import members
+from support.writers import T0, said
+
+HUNDRED = settings(
+    max_examples=100,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+Opened = Callable[..., AbstractAsyncContextManager[Memory]]
+texts = st.text(max_size=12)
+values = st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(allow_nan=False) | texts
+payloads = st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant"]), "content": texts})
+batches = st.lists(st.integers(1, 9), min_size=1, max_size=8)
+bounds = st.tuples(st.integers(1, 12), st.integers(1, 12)).map(
+    lambda pair: {"threshold": max(pair), "recent_limit": min(pair)}
+)
+ages = st.lists(st.integers(0, 60), min_size=1, max_size=8)
+failures = st.sampled_from(
+    [
+        ModelFailed("500"),
+        ModelFailed("429", counts=False, retry_after_s=1),
+        ModelFailed("401", permanent=True),
+        TimeoutError(),
+        ValueError("of a strategy's own"),
+        RecursionError(),
+    ]
+)
+
+
+async def append(session: Session, counts: list[int], now_ms: int = T0) -> None:
+    """Batches of messages that say their own seq."""
+    seq = 0
+    for count in counts:
+        await session.append(*(said(seq + at) for at in range(1, count + 1)), now_ms=now_ms)
+        seq += count
+
+
+def covered(context: Context) -> list[int]:
+    """The seqs in summaries and window together, in order."""
+    seqs = [seq for summary in context.summaries for seq in range(summary.first_seq, summary.last_seq + 1)]
+    return seqs + [message.seq for message in context.messages]
+
+
+async def stored_of(raw: Any, session: Session, memory: Memory) -> list[Any]:
+    """All that is stored of a session, and its place in every index of its shard."""
+    keys = memory.store.keys.session(session.id)
+    shard = keys.shard
+    state = await raw.hgetall(keys.state)
+    lists = [await raw.lrange(key, 0, -1) for key in (keys.messages, keys.originals)]
+    indexes = (shard.active, shard.overdue, shard.leased, shard.dead, shard.evictions)
+    return [state, *lists, *[await raw.zscore(index, session.id) for index in indexes]]
+
+
+async def begin(memory: Memory, active_ms: list[int]) -> list[str]:
+    """Sessions last active at these times."""
+    names = [f"s-{number}" for number in range(len(active_ms))]
+    for name, at_ms in zip(names, active_ms, strict=True):
+        await memory.session(name).append(said(1), now_ms=at_ms)
+    return names
+
+
+async def listed(memory: Memory, queue: str) -> set[str]:
+    return {entry.session_id for entry in await memory.store.run(members(memory.store.keys, queue, 1_000))}

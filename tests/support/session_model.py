@@ -1,0 +1,77 @@
+"""A plain model of sessions: what appends, changes and time make of them, as plain as it can be said."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import Any
+
+from redismem import Receipt
+
+TIMEOUT_MS = 160_000
+THRESHOLD = 6
+WINDOW_LIMIT = 25
+
+
+@dataclass
+class PlainSession:
+    """What a session is, as plain as it can be said."""
+
+    messages: list[Any] = field(default_factory=list)
+    first_seq: int = 1
+    total: int = 0
+    params: dict[str, Any] = field(default_factory=dict)
+    waiting: str | None = None
+    appends: list[tuple[str | None, Receipt]] = field(default_factory=list)
+    queued: bool = False
+    active_ms: int = 0
+    expires_ms: int = 0
+
+
+class PlainSessions:
+    """The sessions of one shard, and its indexes."""
+
+    def __init__(self) -> None:
+        self.live: dict[str, PlainSession] = {}
+        self.active: dict[str, int] = {}
+        self.overdue: dict[str, int] = {}
+        self._texts = itertools.count(1)
+
+    def written(self, name: str, now_ms: int) -> PlainSession:
+        """The session, made where it is missing, with its time and activity as the write leaves them."""
+        created = name not in self.live
+        model = self.live.setdefault(name, PlainSession())
+        if created:
+            self.overdue.pop(name, None)
+            # A new session takes a few that must have expired by now out of the indexes.
+            for expired in [other for other, active_ms in self.active.items() if active_ms <= now_ms - 2 * TIMEOUT_MS]:
+                del self.active[expired]
+                self.overdue.pop(expired, None)
+        if created or now_ms - model.active_ms >= 1000:
+            model.active_ms = self.active[name] = now_ms
+            if model.expires_ms - now_ms < TIMEOUT_MS + 1000:
+                model.expires_ms = now_ms + TIMEOUT_MS + TIMEOUT_MS // 16
+        return model
+
+    def changed(self, name: str, model: PlainSession, now_ms: int, merge: dict[str, Any] | None, waiting: Any) -> None:
+        model.params |= merge or {}
+        if waiting is not ...:
+            model.waiting = waiting
+        if len(model.messages) > THRESHOLD and not model.queued:
+            model.queued = True
+            self.overdue[name] = now_ms
+
+    def append(self, name: str, count: int, now_ms: int, id: str | None, **what: Any) -> tuple[list[Any], Receipt]:
+        """What is to be appended, and the receipt that is due."""
+        contents = [f"text {next(self._texts)}" for _ in range(count)]
+        created = name not in self.live
+        model = self.written(name, now_ms)
+        model.messages += contents
+        receipt = Receipt(model.total + 1, model.total + count, model.total + count, created, False)
+        model.total += count
+        model.appends = [*model.appends, (id, receipt)][-16:]
+        self.changed(name, model, now_ms, what.get("merge"), what.get("waiting", ...))
+        return [{"role": "user", "content": content} for content in contents], receipt
+
+    def full(self, name: str, count: int) -> bool:
+        return name in self.live and len(self.live[name].messages) + count > WINDOW_LIMIT

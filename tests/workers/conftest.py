@@ -1,0 +1,46 @@
+"""A memory with its strategy and its worker; and the real server, with a namespace for each example."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import pytest
+import redis.asyncio
+from support.examples import Opened
+from support.redis_server import RedisServer
+from support.stores import Store
+from support.worked import FEW, Worked
+from support.writers import Echo
+
+from redismem import Memory, Settings
+from redismem.workers.summaries import Worker
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+async def worked(store: Store, namespace: str) -> AsyncIterator[Worked]:
+    async with store.memory(namespace, FEW) as memory:
+        echo = Echo()
+        yield memory, echo, Worker(memory.store, echo)
+
+
+@pytest.fixture
+async def client(redis_server: RedisServer) -> AsyncIterator[redis.asyncio.Redis]:
+    """A client of the real server, for tests that do not run on both stores."""
+    async with redis.asyncio.Redis(port=redis_server.port) as client:
+        yield client
+
+
+@pytest.fixture
+def opened(client: redis.asyncio.Redis, namespace: str) -> Opened:
+    """Opens a memory on the real server with a namespace of its own, once an example."""
+
+    def open_it(**changed: Any) -> AbstractAsyncContextManager[Memory]:
+        name = f"{namespace}-{next(_numbers)}"
+        return Memory.connect(client=client, namespace=name, settings=Settings(shards=2, **changed))
+
+    return open_it

@@ -1,0 +1,175 @@
+"""What holds of sessions and summaries whatever fails: one property a test, on a real server."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from support.examples import (
+    HUNDRED,
+    Opened,
+    append,
+    batches,
+    covered,
+    failures,
+    stored_of,
+)
+from support.writers import T0, Echo, said
+
+import redismem
+from redismem import Settings
+from redismem.errors import RedismemError
+from redismem.models import Draft
+from redismem.workers.summaries import Worker
+
+
+@HUNDRED
+@given(counts=batches, errors=st.lists(failures, min_size=1, max_size=7))
+async def test_degradation_keeps_originals(opened: Opened, counts: list[int], errors: list[Exception]) -> None:
+    async with opened(threshold=3, recent_limit=2) as memory:
+        session, echo = memory.session("a"), Echo()
+        await append(session, [4, *counts])
+        before = await session.messages()
+        echo.failures.extend(errors)
+        worker = Worker(memory.store, echo)
+        for at in range(len(errors)):
+            await worker.drain(T0 + at * 10**6)
+            if echo.failures:
+                assert await session.messages() == before
+        assert len(echo.seen) <= len(errors)
+        if (await session.info()).queued == "dead":
+            assert await session.messages() == before
+        await session.append(said(99), now_ms=T0)
+        assert (await session.messages())[-1].content == said(99)["content"]
+
+
+@HUNDRED
+@given(errors=st.lists(st.none() | failures, min_size=2, max_size=6))
+async def test_error_continuation(opened: Opened, errors: list[Exception | None]) -> None:
+    class Failing(Echo):
+        """Fails for the sessions that have an error."""
+
+        async def compact(self, messages: Any, previous: str | None) -> Draft | None:
+            error = errors[int(messages[0].content.split("-")[0])]
+            if error is not None:
+                raise error
+            return await super().compact(messages, previous)
+
+    async with opened(threshold=3, recent_limit=2) as memory:
+        worker = Worker(memory.store, Failing())
+        for number in range(len(errors)):
+            await memory.session(f"s-{number}").append(
+                *({"role": "user", "content": f"{number}-"} for _ in range(4)), now_ms=T0
+            )
+        assert await worker.drain(T0) == errors.count(None)
+        for number, error in enumerate(errors):
+            context = await memory.session(f"s-{number}").read()
+            assert len(context.summaries) == (1 if error is None else 0)
+            assert covered(context) == [1, 2, 3, 4]
+
+
+refused: list[dict[str, Any]] = [
+    {"messages": []},
+    {"messages": [{"role": "user", "content": {1, 2}}]},
+    {"messages": [said(1), "no dict"]},
+    {"messages": [said(1)], "expect": 1_000_000},
+    {"messages": [{"role": "user", "content": "x" * 2_000}]},
+    {"messages": [said(1)] * 30},
+    {"messages": [said(1)], "merge": {"": 1}},
+    {"messages": [said(1)], "merge": {f"p{at}": 1 for at in range(50)}},
+]
+
+
+@HUNDRED
+@given(steps=st.lists(st.sampled_from([*refused, "append", "drain", "forget"]), min_size=1, max_size=12))
+async def test_operation_resilience(opened: Opened, client: Any, steps: list[Any]) -> None:
+    limits = {"max_message_bytes": 1_000, "max_batch_count": 20, "max_params_count": 10, "max_window_count": 500}
+    async with opened(keep_originals=True, **limits) as memory:
+        session, worker = memory.session("a"), Worker(memory.store, Echo())
+        await session.append(said(1), now_ms=T0)
+        total = 1
+        for step in steps:
+            before = await stored_of(client, session, memory)
+            if step == "drain":
+                await worker.drain(T0)
+            elif step == "forget":
+                await client.script_flush()
+            elif step == "append":
+                await session.append(*map(said, range(total + 1, total + 6)), now_ms=T0)
+                total += 5
+            else:
+                arguments = {key: value for key, value in step.items() if key != "messages"}
+                with pytest.raises(RedismemError):
+                    await session.append(*step["messages"], now_ms=T0, **arguments)
+                assert await stored_of(client, session, memory) == before, "a refusal changes nothing"
+            found = await session.messages(include_originals=True)
+            assert [message.content for message in found] == [said(seq)["content"] for seq in range(1, total + 1)]
+
+
+@HUNDRED
+@given(
+    where=st.sampled_from(["element", "number", "epoch", "summary", "lost", "type"]),
+    junk=st.binary(min_size=1, max_size=8).filter(lambda junk: not junk.isdigit()),
+    by_worker=st.booleans(),
+)
+@example(where="summary", junk=b"\x93", by_worker=True)
+async def test_corrupt_session_recovers(opened: Opened, client: Any, where: str, junk: bytes, by_worker: bool) -> None:
+    async with opened() as memory:
+        session, keys, worker = memory.session("a"), memory.store.keys.session("a"), Worker(memory.store, Echo())
+        await append(session, [12])
+        await append(memory.session("b"), [12])
+        match where:
+            case "element":
+                await client.lset(keys.messages, 3, b"\xc1" + junk)
+            case "number":
+                await client.hset(keys.state, "counters", junk)
+            case "epoch":
+                await client.hdel(keys.state, "epoch")
+            case "summary":
+                await client.hset(keys.state, "summary:1", b"\xc1" + junk)
+            case "lost":
+                await client.lpop(keys.messages, 2)
+            case "type":
+                await client.delete(keys.messages)
+                await client.set(keys.messages, junk)
+        if by_worker:
+            await worker.drain(T0)
+        context = await session.append_and_read(said(1, "afresh"), now_ms=T0)
+        assert [message.to_openai() for message in context.messages] == [said(1, "afresh")]
+        assert (context.summaries, context.total_messages) == ([], 1)
+        await append(session, [11])
+        assert await worker.drain(T0) + by_worker == 2, "this session and the other one"
+        assert covered(await session.read()) == list(range(1, 13))
+        aside = [key async for key in client.scan_iter(match=keys.corrupt + b":*", count=100_000)]
+        assert aside, "what it was can be looked at"
+
+
+NUMBERS = {name: field.default for name, field in Settings.model_fields.items() if type(field.default) in (int, float)}
+
+KEEPING: dict[str, Any] = {
+    "max_sessions": 1_000_000_000,
+    "idle_timeout_s": 10 * 365 * 86_400,
+    "originals_timeout_s": 10 * 365 * 86_400,
+}
+unusable = st.sampled_from(["", "x", "-1", "1e400", "nan", "0x10", "10,5", "None", str(10**30), "\u0661x"])
+
+
+@HUNDRED
+@given(bad=st.dictionaries(st.sampled_from(sorted(NUMBERS)), unusable, min_size=1, max_size=4))
+def test_defaults_on_bad_configuration(bad: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
+    caplog.clear()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in bad.items():
+            patch.setenv(f"REDISMEM_{name.upper()}", value)
+        found = Settings()
+    # What may be removed is kept; for all else the default holds.
+    assert found == Settings(**{name: kept for name, kept in KEEPING.items() if name in bad})
+    for name in bad:
+        assert any(f"REDISMEM_{name.upper()} " in record.getMessage() for record in caplog.records)
+    assert math.isfinite(found.idle_timeout_s)
+    for name in bad:
+        with pytest.raises(redismem.InvalidSettings):
+            Settings(**{name: "x"})

@@ -1,0 +1,137 @@
+"""While a model writes: leases that last, run out or are given back, and what becomes of the session meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from support.checks import until
+from support.stores import Store
+from support.worked import Worked, open_with, ranges, seqs
+from support.writers import T0, Echo, fill, said
+
+from redismem import Session
+from redismem.workers.summaries import Worker
+
+
+async def test_a_slow_session_keeps_no_other_waiting(worked: Worked) -> None:
+    memory, echo, worker = worked
+    names = [f"quick-{number}" for number in range(30)]
+    for name in ("slow", *names[:10]):
+        await fill(memory.session(name), 11, name)
+    echo.hanging = "slow"
+    first = asyncio.create_task(worker.drain(T0))
+    await echo.started.wait()
+    for name in names[10:]:
+        await fill(memory.session(name), 11, name)
+    assert await worker.drain(T0) == 20, "a second drain passes over what the first one waits for"
+    for name in names:
+        await until_ranges(memory.session(name), [(1, 5)])
+    assert not first.done()
+    assert await worker.attend("slow", T0) == "busy"
+    echo.gate.set()
+    assert await first == 11
+    assert await ranges(memory.session("slow")) == [(1, 5)]
+
+
+async def until_ranges(session: Session, expected: list[tuple[int, int]]) -> None:
+    async def reached() -> bool:
+        return await ranges(session) == expected
+
+    await until(reached)
+
+
+async def test_a_lease_is_renewed_while_the_model_is_slow(store: Store, namespace: str, raw: Any) -> None:
+    async with open_with(store, namespace, lease_s=4.5) as memory:
+        session, shard, echo = memory.session("a"), memory.store.keys.session("a").shard, Echo()
+        await session.append(*map(said, range(1, 12)))
+        echo.hanging = "message"
+        drain = asyncio.create_task(Worker(memory.store, echo).drain())
+        await echo.started.wait()
+        first = await raw.zscore(shard.leased, "a")
+
+        async def renewed() -> bool:
+            until_ms: float = await raw.zscore(shard.leased, "a")
+            assert until_ms > await memory.server_time_ms(), "it never runs out"
+            return bool(until_ms > first + 1_000)
+
+        await until(renewed)
+        assert await Worker(memory.store, echo).attend("a") == "leased"
+        echo.gate.set()
+        assert await drain == 1
+        assert echo.seen == [[1, 2, 3, 4, 5]]
+
+
+async def test_a_worker_that_lost_its_lease_changes_nothing(worked: Worked) -> None:
+    memory, slow, worker = worked
+    session, quick = memory.session("a"), Echo()
+    await fill(session, 11)
+    slow.hanging = "message"
+    late = asyncio.create_task(worker.drain(T0))
+    await slow.started.wait()
+    assert await Worker(memory.store, quick).drain(T0) == 0, "leased"
+    assert await Worker(memory.store, quick).drain(T0 + 30_000) == 1, "after the lease"
+    committed = await session.read()
+    slow.gate.set()
+    assert await late == 0
+    assert worker.outcomes == {"fenced": 1}
+    assert await session.read() == committed
+
+
+async def test_the_lease_of_an_expired_session_hides_no_namesake(worked: Worked, raw: Any) -> None:
+    memory, echo, worker = worked
+    session, keys = memory.session("a"), memory.store.keys.session("a")
+    await fill(session, 11, "old")
+    echo.hanging = "old"
+    late = asyncio.create_task(worker.drain(T0))
+    await echo.started.wait()
+    await raw.delete(keys.state, keys.messages)  # as when they expire
+    await fill(session, 11, "new")
+    assert await raw.zscore(keys.shard.leased, "a") is None
+    assert await Worker(memory.store, Echo()).drain(T0) == 1
+    committed = await session.read()
+    echo.gate.set()
+    assert await late == 0
+    assert worker.outcomes == {"gone": 1}
+    assert await session.read() == committed
+    assert "old" not in committed.summaries[0].text
+
+
+async def test_a_prune_in_between_wins(worked: Worked) -> None:
+    memory, echo, worker = worked
+    session = memory.session("a")
+    await fill(session, 20)
+    echo.hanging = "message"
+    drain = asyncio.create_task(worker.drain(T0))
+    await echo.started.wait()
+    assert await session.prune(12) == 8
+    echo.gate.set()
+    await drain
+    assert worker.outcomes["stale"] == 1
+    assert await worker.drain(T0) == 1
+    assert await ranges(session) == [(9, 14)]
+    assert await seqs(session) == list(range(15, 21))
+
+
+async def test_a_cancelled_drain_gives_its_sessions_back(worked: Worked) -> None:
+    memory, echo, worker = worked
+    await fill(memory.session("a"), 11)
+    echo.hanging = "message"
+    drain = asyncio.create_task(worker.drain(T0))
+    await echo.started.wait()
+    drain.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await drain
+    assert (await memory.session("a").info()).queued == "overdue"
+    echo.gate.set()
+    assert await Worker(memory.store, echo).drain(T0) == 1, "at once, without waiting for the lease"
+
+
+async def test_no_claims_after_stop(worked: Worked) -> None:
+    memory, echo, worker = worked
+    await fill(memory.session("a"), 11)
+    worker.stop()
+    assert await worker.drain(T0) == 0
+    assert await worker.attend("a", T0) == "stopping"
+    assert echo.seen == []
