@@ -1,17 +1,24 @@
-"""What users and workers do to sessions, in any order and as late as they like."""
+"""The queue protocol, played by chance: what users and workers do, in any order and as late as they like, and what
+
+happens to the store itself, which loses keys, is killed, or replaced by one that lags behind.
+"""
 
 from __future__ import annotations
 
+import copy
 from typing import TypeVar
 
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
-from protocol.actions import LEASE_MS, NAMES, SETTINGS, Actions
 
+from model_check import scenes, work_scenes
+from model_check.comparison import NAMES
+from model_check.steps import LEASE_MS, SETTINGS, Steps, volume
+from model_check.work_scenes import Scene
 from redismem import TooLarge
 from redismem.protocol import queue_calls
-from redismem.protocol.queue_calls import QueueCalls
+from redismem.protocol.layout import EvictionReason
 from redismem.workers.summaries import plan
 
 T = TypeVar("T")
@@ -20,10 +27,13 @@ places = st.integers(0, 20)
 
 
 def newest(found: list[T], place: int) -> T:
+    """The newest of them at place 0, the one before at 1, and round again."""
     return found[-1 - place % len(found)]
 
 
-class Turns(Actions):
+class Machine(Steps):
+    """Each rule can be called too: the scenes are made of them."""
+
     # The user's side.
 
     @rule(name=names)
@@ -34,11 +44,11 @@ class Turns(Actions):
     def append_batch(self, name: str, count: int) -> None:
         self.append_as(name, count, f"id {next(self.numbers)}")
 
-    @precondition(lambda self: self.shard.sessions)
+    @precondition(lambda self: self.model.sessions)
     @rule(name=names, place=places)
     def append_duplicate(self, name: str, place: int) -> None:
-        told = self.shard.sessions.get(name)
-        ids = [] if told is None else [id for id, _ in told.appends if id.startswith("id ")]
+        session = self.model.sessions.get(name)
+        ids = [] if session is None else [id for id, _ in session.appends if id.startswith("id ")]
         if ids:
             self.append_as(name, 2, newest(ids, place))
 
@@ -48,7 +58,7 @@ class Turns(Actions):
         payloads, contents = self.messages(1)
         call, id = self.calls[name].append(payloads, now_ms=self.now), f"no id {next(self.numbers)}"
         for sent in (call.again(), call):
-            expected = self.shard.append(name, id, next(self.numbers), contents, self.now)
+            expected = self.model.append(name, id, next(self.numbers), contents, self.now)
             if expected is None:
                 with pytest.raises(TooLarge):
                     self.run_call(sent)
@@ -61,18 +71,18 @@ class Turns(Actions):
     def change_state(self, name: str, value: int) -> None:
         calls = self.calls[name]
         self.run_call(calls.update(self.now, merge={f"p{value % 2}": value}))
-        self.shard.write(name, next(self.numbers), [], {f"p{value % 2}": value}, self.now)
+        self.model.write(name, next(self.numbers), [], {f"p{value % 2}": value}, self.now)
 
     @rule(name=names)
     def touch(self, name: str) -> None:
-        self.same("touch", self.run_call(self.calls[name].touch(self.now)), self.shard.touch(name, self.now))
+        self.same("touch", self.run_call(self.calls[name].touch(self.now)), self.model.touch(name, self.now))
 
-    @precondition(lambda self: self.shard.sessions)
+    @precondition(lambda self: self.model.sessions)
     @rule(name=names)
     def look(self, name: str) -> None:
         found = self.run_call(self.calls[name].window())
         if found is not None:
-            self.views.append((name, self.shard.sessions[name].life, *found))
+            self.views.append((name, self.model.sessions[name].life, *found))
 
     @precondition(lambda self: self.views)
     @rule(place=places, keep=st.integers(0, 4), again=st.booleans())
@@ -82,30 +92,30 @@ class Turns(Actions):
         if call is not None:
             dropped = self.run_call(call)
             first_seq = window[0].seq
-            self.same(f"prune {dropped > 0}", dropped, self.shard.prune(name, life, first_seq, len(window) - keep))
+            self.same(f"prune {dropped > 0}", dropped, self.model.prune(name, life, first_seq, len(window) - keep))
             if again:
-                told = self.shard.sessions.get(name)
-                same = dropped > 0 and told is not None and told.life == life
+                session = self.model.sessions.get(name)
+                same = dropped > 0 and session is not None and session.life == life
                 self.same("prune, repeated", self.run_call(call), dropped if same else 0)
 
-    @precondition(lambda self: self.shard.sessions)
+    @precondition(lambda self: self.model.sessions)
     @rule(name=names, keep=st.integers(0, 5), again=st.booleans())
     def prune(self, name: str, keep: int, again: bool) -> None:
         self.look(name)
-        if name in self.shard.sessions:
+        if name in self.model.sessions:
             self.prune_as_seen(0, keep, again)
 
     @rule(name=names)
     def clear(self, name: str) -> None:
-        told = self.shard.sessions.get(name)
-        cleared = self.run_call(self.calls[name].clear("" if told is None else told.epoch))
-        self.same("clear", cleared, self.shard.remove(name, None if told is None else told.life))
+        session = self.model.sessions.get(name)
+        cleared = self.run_call(self.calls[name].clear("" if session is None else session.epoch))
+        self.same("clear", cleared, self.model.remove(name, None if session is None else session.life))
 
     @precondition(lambda self: self.views)
     @rule(place=places)
     def clear_late(self, place: int) -> None:
         name, life, epoch, _ = newest(self.views, place)
-        self.same("late clear", self.run_call(self.calls[name].clear(epoch)), self.shard.remove(name, life))
+        self.same("late clear", self.run_call(self.calls[name].clear(epoch)), self.model.remove(name, life))
 
     # The workers' side.
 
@@ -115,9 +125,9 @@ class Turns(Actions):
 
     @rule()
     def peek(self) -> None:
-        indexes = self.shard.indexes
+        indexes = self.model.indexes
         due = [name for queue in ("overdue", "leased") for name, at in indexes[queue].items() if at <= self.now]
-        found = self.run_call(queue_calls.due(self.memory.store.keys.shards(), self.now, 20))
+        found = self.run_call(queue_calls.due(self.store.keys.shards(), self.now, 20))
         self.same("peek", sorted(found), sorted(due))
 
     @rule(name=names)
@@ -126,7 +136,7 @@ class Turns(Actions):
 
     @rule(name=names)
     def claims_overdue(self, name: str) -> None:
-        self.overdue(name)
+        self.make_overdue(name)
         self.claim(name)
 
     @rule(name=names, keep=st.booleans(), more=st.integers(0, 4))
@@ -149,8 +159,8 @@ class Turns(Actions):
     @rule(place=places)
     def extend(self, place: int) -> None:
         claim = newest(self.claims, place)
-        call = QueueCalls(self.memory.store.keys.session(claim.name), SETTINGS).extend(claim.job.fence, self.now)
-        self.same("extend", self.run_call(call), self.shard.extend(claim, self.now))
+        call = self.queue_calls[claim.name].extend(claim.job.fence, self.now)
+        self.same("extend", self.run_call(call), self.model.extend(claim, self.now))
 
     @precondition(lambda self: self.claims)
     @rule(place=places, count=st.integers(1, 12), keep=st.booleans(), more=st.integers(0, 4), again=st.booleans())
@@ -174,65 +184,113 @@ class Turns(Actions):
     @precondition(lambda self: self.claims)
     @rule(place=places, backoff_ms=st.sampled_from([0, 700, 300_000]), counts=st.booleans(), dead=st.integers(0, 4))
     def release(self, place: int, backoff_ms: int, counts: bool, dead: int) -> None:
-        self.release_as(newest(self.claims, place), backoff_ms, counts, dead == 4)
+        self.give_back(newest(self.claims, place), backoff_ms, counts, dead == 4)
 
     @rule(name=names, again=st.booleans())
     def requeue(self, name: str, again: bool) -> None:
-        call = QueueCalls(self.memory.store.keys.session(name), SETTINGS).requeue(again=again, now_ms=self.now)
-        self.same("requeue", self.run_call(call), self.shard.requeue(name, again, self.now))
+        call = self.queue_calls[name].requeue(again=again, now_ms=self.now)
+        self.same("requeue", self.run_call(call), self.model.requeue(name, again, self.now))
 
     # Eviction.
 
     @rule()
     def observe(self) -> None:
-        (found,) = self.run_call(queue_calls.oldest(self.memory.store.keys, 10))
-        self.seen = [(entry.session_id, entry.active_ms) for entry in found]
-        assert sorted(self.seen) == sorted(self.shard.indexes["active"].items())
+        (found,) = self.run_call(queue_calls.oldest(self.store.keys, 10))
+        self.observed = [(entry.session_id, entry.active_ms) for entry in found]
+        assert sorted(self.observed) == sorted(self.model.indexes["active"].items())
 
-    @precondition(lambda self: self.seen)
+    @precondition(lambda self: self.observed)
     @rule(count=st.integers(1, 3), reason=st.sampled_from(["idle", "limit"]))
     def queue_eviction(self, count: int, reason: str) -> None:
-        (shard,) = self.memory.store.keys.shards()
-        seen = self.seen[:count]
-        chosen = [(self.memory.store.keys.session(name), active_ms) for name, active_ms in seen]
-        found = self.run_call(queue_calls.queue_eviction(shard, chosen, reason, self.now))
-        self.same(f"queue_eviction {found > 0}", found, self.shard.queue_eviction(seen, reason, self.now))
+        (shard,) = self.store.keys.shards()
+        seen = self.observed[:count]
+        chosen = [(self.store.keys.session(name), active_ms) for name, active_ms in seen]
+        found = self.run_call(queue_calls.queue_eviction(shard, chosen, EvictionReason(reason), self.now))
+        self.same(f"queue_eviction {found > 0}", found, self.model.queue_eviction(seen, reason, self.now))
 
-    @precondition(lambda self: self.shard.indexes["evictions"])
+    @precondition(lambda self: self.model.indexes["evictions"])
     @rule(name=names)
     def claim_eviction(self, name: str) -> None:
-        held = self.run_call(QueueCalls(self.memory.store.keys.session(name), SETTINGS).claim_eviction(self.now))
-        self.same("claim_eviction", held, self.shard.claim_eviction(name, self.now))
+        held = self.run_call(self.queue_calls[name].claim_eviction(self.now))
+        self.same("claim_eviction", held, self.model.claim_eviction(name, self.now))
         if held:
-            told = self.shard.sessions[name]
-            self.in_hand.append((name, told.life, told.epoch, told.total))
+            session = self.model.sessions[name]
+            self.in_hand.append((name, session.life, session.epoch, session.total))
 
     @precondition(lambda self: self.in_hand)
     @rule(place=places)
     def evict(self, place: int) -> None:
         name, life, epoch, total = newest(self.in_hand, place)
-        call = QueueCalls(self.memory.store.keys.session(name), SETTINGS).evict(epoch, total)
-        self.same("evict", self.run_call(call), self.shard.evict(name, life, total))
+        call = self.queue_calls[name].evict(epoch, total)
+        self.same("evict", self.run_call(call), self.model.evict(name, life, total))
 
-    @precondition(lambda self: self.shard.sessions)
-    @rule(name=names, touched=st.sampled_from(["", "append", "state", "touch", "recreate"]), when=st.integers(0, 2))
-    def evicted_unless_touched(self, name: str, touched: str, when: int) -> None:
-        """Observed, chosen, taken in hand, evicted: touched in between or not."""
-        touch = {
-            "append": self.append,
-            "state": lambda name: self.change_state(name, 1),
-            "touch": self.touch,
-            "recreate": lambda name: (self.clear(name), self.append(name)),
-        }.get(touched, lambda _: None)
-        self.pass_time(1000)
-        self.observe()
-        for at, step in enumerate((lambda: self.queue_eviction(3, "limit"), lambda: self.claim_eviction(name))):
-            if when == at:
-                touch(name)
-            if self.seen:
-                step()
-        if when == 2:
-            touch(name)
-        self.claim_eviction(name)
-        if self.in_hand:
-            self.evict(0)
+    # The store itself.
+
+    @rule(some=st.sets(names, min_size=1))
+    def sweep(self, some: set[str]) -> None:
+        (shard,) = self.store.keys.shards()
+        swept = sorted(some)
+        call = queue_calls.sweep(shard, [self.store.keys.session(name) for name in swept], self.now)
+        self.same("sweep", self.run_call(call), self.model.sweep(swept, self.now))
+
+    @rule(name=names)
+    def expire(self, name: str) -> None:
+        self.vanish(name)
+
+    @rule()
+    def remember(self) -> None:
+        keys = self.send(("KEYS", "*"))[0]
+        stored = [(key, *self.send(("PEXPIRETIME", key), ("DUMP", key))) for key in keys]
+        self.snapshot = (stored, copy.deepcopy(self.model), self.fence_count)
+
+    @precondition(lambda self: self.snapshot is not None)
+    @rule()
+    def roll_back(self) -> None:
+        """A replica that had not got the latest is promoted: what the clients know is ahead of what is stored."""
+        assert self.snapshot is not None
+        stored, model, self.fence_count = self.snapshot
+        self.send(("FLUSHALL",))
+        for key, expires_ms, dump in stored:
+            assert self.send(("RESTORE", key, max(0, expires_ms), dump, "ABSTTL")) == [b"OK"]
+        self.model = copy.deepcopy(model)
+        self.pass_time(0)
+
+    @rule()
+    def scripts_forgotten(self) -> None:
+        self.send(("SCRIPT", "FLUSH"))
+
+    @precondition(lambda self: self.restarts_left)
+    @rule(really=st.booleans())
+    def killed(self, really: bool) -> None:
+        if really and self.restarts_left:
+            self.restarts_left -= 1
+            volume["restarts"] += 1
+            self.server.kill()
+            self.server.start()
+            self.connect()
+
+    # Whole scenes, where chance alone would take too long to get there.
+
+    @rule(name=names, scene=st.sampled_from(scenes.USERS))
+    def scene_of_users(self, name: str, scene: Scene) -> None:
+        scene(self, name)
+
+    @rule(name=names, scene=st.sampled_from(work_scenes.LEASES))
+    def scene_of_leases(self, name: str, scene: Scene) -> None:
+        scene(self, name)
+
+    @rule(name=names, scene=st.sampled_from(work_scenes.DEAD))
+    def scene_of_dead(self, name: str, scene: Scene) -> None:
+        scene(self, name)
+
+    @rule(name=names, scene=st.sampled_from(work_scenes.ORIGINALS))
+    def scene_of_originals(self, name: str, scene: Scene) -> None:
+        scene(self, name)
+
+    @rule(name=names, scene=st.sampled_from(scenes.EVICTIONS))
+    def scene_of_evictions(self, name: str, scene: Scene) -> None:
+        scene(self, name)
+
+    @rule(name=names, scene=st.sampled_from(scenes.LOSSES))
+    def scene_of_losses(self, name: str, scene: Scene) -> None:
+        scene(self, name)
