@@ -44,7 +44,7 @@ def _blocking(method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]]) -> Ca
 
 
 class Memory:
-    """As `redismem.Memory`, without await: `with Memory.connect(...) as memory`."""
+    """The same as `redismem.Memory`, without await: `with Memory.connect(...) as memory`."""
 
     def __init__(self, twin: memory.Memory) -> None:
         self._twin = twin
@@ -61,7 +61,7 @@ class Memory:
         client: Any = None,
         count_tokens: TokenCounter | None = None,
     ) -> Memory:
-        """As `redismem.Memory.connect`; `client` is a `redis.Redis`."""
+        """The same as `redismem.Memory.connect`; `client` is a `redis.Redis`."""
         settings = settings or Settings()
         store = Store(connect_blocking(url or settings.url, client, settings), namespace, settings)
         return cls(memory.Memory(store, count_tokens))
@@ -87,7 +87,7 @@ class Memory:
 
 
 class Session:
-    """As `redismem.Session`, without await."""
+    """The same as `redismem.Session`, without await."""
 
     __slots__ = ("_twin",)
 
@@ -96,6 +96,7 @@ class Session:
 
     @property
     def id(self) -> str:
+        """The session's id, as it was given."""
         return self._twin.id
 
     append = _blocking(session.Session.append)

@@ -66,7 +66,7 @@ class WrongShards(RedismemError):
 
 
 class CorruptSession(RedismemError):
-    """The stored bytes of a session cannot be read. `epoch` is the one that was seen, "" where none was."""
+    """The stored bytes of a session cannot be read. `epoch` is the one that was seen, "" if none was."""
 
     def __init__(self, text: str, session_id: str | None = None, epoch: str = "") -> None:
         super().__init__(text, session_id)
@@ -80,7 +80,7 @@ class UnsupportedFormat(RedismemError):
 class StoreUnavailable(RedismemError):
     """Redis did not carry out the call in time. `reason` is the server's word, or what happened to the connection.
 
-    Where the connection was lost the call may have been carried out: repeat an append with the same id.
+    If the connection was lost the call may have been carried out: repeat an append with the same id.
     """
 
     def __init__(self, text: str, session_id: str | None = None, reason: str = "") -> None:
@@ -92,7 +92,7 @@ class ModelFailed(RedismemError):
     """An attempt at a model gave no usable text. The text names the provider and a status, never a message or key.
 
     `retry_after_s`: how long the provider asks to wait, or None. `permanent`: the same request will be refused again
-    until somebody changes the configuration or the transcript. `counts`: False where the provider only asked to wait,
+    until somebody changes the configuration or the transcript. `counts`: False if the provider only asked to wait,
     so that the attempt is not one of the few that a session has.
     """
 

@@ -57,7 +57,7 @@ def narrowed(context: Context, limit: int | None, before: int | datetime | None,
 class Reading:
     """Reads the newest `limit` messages before a seq or moment, a page at a time, newest page first.
 
-    Where the session is cleared meanwhile, what was read of it before is given.
+    If the session is cleared meanwhile, what was read of it before is given.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Reading:
         self._finished = False
 
     def next(self) -> Call[tuple[str, list[Message]] | None] | None:
-        """The call for the next page; None where all is read."""
+        """The call for the next page; None if all is read."""
         if self._finished:
             return None
         self._asked = PAGE_COUNT
@@ -84,7 +84,7 @@ class Reading:
         return self._calls.page(self._asked, self._next_seq, self._include_originals)
 
     def take(self, page: tuple[str, list[Message]] | None) -> None:
-        """Raises SessionNotFound where there never was a page."""
+        """Raises SessionNotFound if there never was a page."""
         if page is None and self._epoch is None:
             raise SessionNotFound("there is no such session", self._calls.keys.session_id)
         epoch, messages = page or ("", [])
@@ -100,5 +100,6 @@ class Reading:
         self._finished = len(messages) < self._asked or (self._limit is not None and self._count >= self._limit)
 
     def messages(self) -> list[Message]:
+        """What was read, oldest first."""
         found = [message for page in reversed(self._pages) for message in page]
         return found if self._limit is None else found[max(0, len(found) - self._limit) :]

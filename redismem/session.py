@@ -39,6 +39,7 @@ class Session:
 
     @property
     def id(self) -> str:
+        """The session's id, as it was given."""
         return self._calls.keys.session_id
 
     async def append(self, *messages: Message | dict[str, Any], **options: Unpack[AppendOptions]) -> Receipt:
@@ -98,7 +99,7 @@ class Session:
         return reading.messages()
 
     async def clear(self, missing_ok: bool = True) -> bool:
-        """Removes everything of the session. False where there was none; raises SessionNotFound unless `missing_ok`."""
+        """Removes everything of the session. False if there was none; raises SessionNotFound unless `missing_ok`."""
         epoch = await self._run(self._calls.epoch())
         # A session that was seen and is gone counts as cleared: the first reply may have been lost.
         cleared = await self._run(self._calls.clear(epoch)) or epoch != ""
@@ -109,7 +110,7 @@ class Session:
     async def prune(self, max_messages: int) -> int:
         """Drops the oldest messages for good, but for the newest `max_messages`. Gives how many were dropped.
 
-        More are kept where a tool call would lose its result. Summaries and state stay. Raises SessionNotFound.
+        More are kept if a tool call would lose its result. Summaries and state stay. Raises SessionNotFound.
         """
         check(max_messages)
         while True:
@@ -124,10 +125,14 @@ class Session:
                 return dropped
 
     async def exists(self) -> bool:
+        """Whether there is such a session."""
         return await self._run(self._calls.exists())
 
     async def touch(self, now_ms: int | None = None) -> bool:
-        """Makes the session active now, as an append does. False where there is none."""
+        """Makes the session active now, as an append does. False if there is none.
+
+        `now_ms`: milliseconds, instead of the server's clock.
+        """
         return await self._run(self._calls.touch(now_ms))
 
     async def info(self) -> SessionInfo:
@@ -146,39 +151,50 @@ class Session:
         return await self._run(self._calls.state())
 
     async def params(self) -> dict[str, Any]:
+        """All params by their names: empty for an unknown session."""
         return (await self.state()).params
 
     async def waiting(self) -> str | None:
-        """The name of the param that the agent waits for."""
+        """The name of the param that the agent waits for; None if it waits for none."""
         return (await self.state()).waiting_for_param
 
     async def last_intent(self) -> Any:
+        """What was set as the last intent; None if nothing was."""
         return (await self.state()).last_intent
 
     async def last_result(self) -> Any:
+        """What was set as the last result; None if nothing was."""
         return (await self.state()).last_result
 
     async def plan(self) -> Any:
+        """What was set as the plan; None if nothing was."""
         return (await self.state()).plan
 
     async def update(self, *, now_ms: int | None = None, **changes: Unpack[StateChanges]) -> None:
-        """Several changes of the state at once. Creates a missing session. Raises InvalidState, TooLarge."""
+        """Several changes of the state at once: `merge`, `waiting`, `last_intent`, `last_result`, `plan`.
+
+        Creates a missing session. `now_ms`: milliseconds, instead of the server's clock. Raises InvalidState, TooLarge.
+        """
         await self._run(self._calls.update(now_ms, **changes))
 
     async def merge(self, params: Mapping[str, Any]) -> None:
-        """Sets these params and leaves the others; a param set to UNSET is removed."""
+        """Sets these params and leaves the others; a param set to UNSET is removed. Raises InvalidState, TooLarge."""
         await self.update(merge=params)
 
     async def set_waiting(self, name: str | None) -> None:
+        """Notes which param the agent waits for; None: it waits for none. Raises InvalidState, TooLarge."""
         await self.update(waiting=name)
 
     async def set_last_intent(self, value: Any) -> None:
+        """Any JSON value; None removes it. Raises InvalidState, TooLarge."""
         await self.update(last_intent=value)
 
     async def set_last_result(self, value: Any) -> None:
+        """Any JSON value; None removes it. Raises InvalidState, TooLarge."""
         await self.update(last_result=value)
 
     async def set_plan(self, value: Any) -> None:
+        """Any JSON value; None removes it. Raises InvalidState, TooLarge."""
         await self.update(plan=value)
 
     def _run(self, call: Call[T]) -> Coroutine[Any, Any, T]:

@@ -161,13 +161,14 @@ class Settings(BaseSettings):
 
     @property
     def idle_timeout_ms(self) -> int:
+        """`idle_timeout_s` in milliseconds."""
         return int(self.idle_timeout_s * 1000)
 
     @property
     def overdue_count(self) -> int:
-        """A window with more messages is overdue: never, where nothing is to become of the older ones.
+        """A window with more messages is overdue: never, if nothing is to become of the older ones.
 
-        Within max_window_count: append.lua looks at that limit only where a window is overdue.
+        Within max_window_count: append.lua looks at that limit only if a window is overdue.
         """
         return self.max_window_count if self.strategy == "none" else min(self.threshold, self.max_window_count)
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import fakeredis
 import pytest
 import redis.asyncio
-from proxy import Proxy
-from redis_server import RedisServer
+from support.proxy import Proxy
+from support.redis_server import RedisServer
+from support.stores import Store
 
 from redismem import Memory, Session, Settings
 from redismem.protocol.keys import Keys, SessionKeys
@@ -40,26 +40,6 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServ
 @pytest.fixture
 def namespace() -> str:
     return f"test-{os.getpid()}-{next(_numbers)}"
-
-
-class Store:
-    """A place to keep sessions, and the raw client that looks into it behind the memory's back."""
-
-    def __init__(self, make_client: Callable[[], Any]) -> None:
-        self._make_client = make_client
-
-    def client(self) -> Any:
-        """A raw redis.asyncio client on the store. Close it."""
-        return self._make_client()
-
-    @contextlib.asynccontextmanager
-    async def memory(self, namespace: str, settings: Settings | None = None, **options: Any) -> AsyncIterator[Memory]:
-        """A memory on the store, over a client of its own."""
-        async with (
-            self.client() as client,
-            Memory.connect(client=client, namespace=namespace, settings=settings, **options) as memory,
-        ):
-            yield memory
 
 
 @pytest.fixture(params=["real", "embedded"])

@@ -8,6 +8,7 @@ import graphlib
 import sys
 from importlib.util import resolve_name
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -177,7 +178,7 @@ CHECKS = (check_rooms, check_arrows, check_doors, check_environment, check_print
 
 
 @pytest.mark.parametrize("check", CHECKS)
-def test_the_package_keeps_its_rooms(check):
+def test_the_package_keeps_its_rooms(check: Any) -> None:
     found = check(ROOT / "redismem")
     assert not found, "\n".join(found)
 
@@ -210,7 +211,7 @@ def test_the_package_keeps_its_rooms(check):
         (check_length, "../lua/session/read.lua", "-- header\n" + "local x = 1\n" * 61, "61 lines, 60 are allowed"),
     ],
 )
-def test_each_check_can_fail(tmp_path, check, file, source, complaint):
+def test_each_check_can_fail(tmp_path: Path, check: Any, file: Any, source: Any, complaint: Any) -> None:
     def write(file: str, source: str) -> None:
         path = tmp_path / "redismem" / file
         path.parent.mkdir(parents=True, exist_ok=True)

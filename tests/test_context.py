@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from json_values import texts
+from support.json_values import texts
 
 from redismem.context import Context, State, Summary
 from redismem.messages import Message

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from conftest import Store
-from conversations import FUTURE_MS, contents, said
+from support.conversations import FUTURE_MS, contents, said
+from support.stores import Store
 
 from redismem import (
     Memory,

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,21 +19,21 @@ def make(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture
-def fresh(tmp_path):
+def fresh(tmp_path: Path) -> Any:
     """A place where nothing is installed yet, so that a target can fail without harm."""
     for name in ("Makefile", "pyproject.toml", "requirements.lock"):
         shutil.copy(ROOT / name, tmp_path)
     return tmp_path
 
 
-def test_make_alone_lists_every_target_for_people():
+def test_make_alone_lists_every_target_for_people() -> None:
     done = make()
     targets = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1].split()
     assert done.returncode == 0
     assert set(re.findall(r"^  make (\S+) +\S", done.stdout, re.MULTILINE)) == set(targets) - {"have-redis"}
 
 
-def test_an_old_python_is_refused_with_a_remedy(fresh):
+def test_an_old_python_is_refused_with_a_remedy(fresh: Any) -> None:
     old = fresh / "python3.9"
     old.write_text('#!/bin/sh\n[ "$1" = -V ] && echo Python 3.9.1\nexit 1\n')
     old.chmod(0o755)
@@ -43,14 +44,14 @@ def test_an_old_python_is_refused_with_a_remedy(fresh):
     assert not (fresh / ".venv").exists()
 
 
-def test_a_missing_python_is_named(fresh):
+def test_a_missing_python_is_named(fresh: Any) -> None:
     done = make("setup", "PYTHON=no-such-python", cwd=fresh)
     assert done.returncode != 0
     assert "There is no no-such-python here" in done.stderr
 
 
 @pytest.mark.skipif(shutil.which("redis-server") is None, reason="needs redis-server")
-def test_the_private_redis_is_durable_and_leaves_nothing_behind():
+def test_the_private_redis_is_durable_and_leaves_nothing_behind() -> None:
     program = [sys.executable, str(ROOT / ".ci" / "redis_server.py"), "run"]
     with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as private:
         try:

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from conftest import Store
-from conversations import contents, said
-from stored import keys_of, keys_with
+from support.conversations import contents, said
+from support.stored import keys_of, keys_with
+from support.stores import Store
 
 from redismem import (
     Conflict,

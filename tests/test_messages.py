@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 from hypothesis import example, given, settings
-from json_values import messages, same, texts, values
+from support.json_values import messages, same, texts, values
 
 from redismem.errors import InvalidMessage, InvalidState, UnsupportedFormat
 from redismem.messages import Message, decode_messages, encode_message

@@ -11,7 +11,7 @@ import redis
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
-from redis_server import RedisServer
+from support.redis_server import RedisServer
 
 from redismem import Conflict, InvalidMessage, Receipt, SessionNotFound, Settings, TooLarge, blocking
 

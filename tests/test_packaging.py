@@ -10,6 +10,7 @@ import sysconfig
 import tomllib
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
@@ -73,23 +74,23 @@ def lua_in_wheel(wheel: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory: Any) -> Any:
     return tmp_path_factory.mktemp("packaging")
 
 
 @pytest.fixture(scope="module")
-def built(folder):
+def built(folder: Any) -> Any:
     """The wheel and the sdist, built from the checkout."""
     return build(ROOT, folder / "dist", "wheel", "sdist")
 
 
 @pytest.fixture(scope="module")
-def installed(folder, built):
+def installed(folder: Any, built: Any) -> Any:
     """The Python of an environment with the wheel in it."""
     return install(folder / "wheel-env", built[0])
 
 
-def test_the_wheel_carries_every_script_and_the_type_marker(built):
+def test_the_wheel_carries_every_script_and_the_type_marker(built: Any) -> None:
     assert {"lua/session/append.lua", "lua/include/now.lua"} <= set(LUA)
     assert lua_in_wheel(built[0]) == LUA
     with zipfile.ZipFile(built[0]) as archive:
@@ -97,7 +98,7 @@ def test_the_wheel_carries_every_script_and_the_type_marker(built):
         assert {name.split("/")[0] for name in archive.namelist()} == {"redismem", "redismem-0.1.0.dist-info"}
 
 
-def test_the_sdist_builds_the_same_wheel(built, folder):
+def test_the_sdist_builds_the_same_wheel(built: Any, folder: Any) -> None:
     (folder / "sdist").mkdir()
     run("tar", "-xzf", built[1], cwd=folder / "sdist")
     (source,) = (folder / "sdist").iterdir()
@@ -107,16 +108,16 @@ def test_the_sdist_builds_the_same_wheel(built, folder):
     assert wheel.read_bytes() == built[0].read_bytes()
 
 
-def test_an_installed_wheel_loads_every_script(installed, folder):
+def test_an_installed_wheel_loads_every_script(installed: Any, folder: Any) -> None:
     assert_loads_every_script(installed, folder / "wheel-env", cwd=folder)
 
 
-def test_an_installed_wheel_runs_the_demo(installed, folder):
+def test_an_installed_wheel_runs_the_demo(installed: Any, folder: Any) -> None:
     assert run(installed.with_name("redismem"), "demo", cwd=folder)
     assert run(installed, "-m", "redismem", "demo", cwd=folder)
 
 
-def test_an_editable_install_loads_every_script(folder):
+def test_an_editable_install_loads_every_script(folder: Any) -> None:
     python = install(folder / "editable-env", "--editable", ROOT)
     assert_loads_every_script(python, ROOT / "redismem", cwd=folder)
 
@@ -128,7 +129,7 @@ def locked() -> list[tuple[Requirement, list[str]]]:
     return [(Requirement(entry[0]), entry[1:]) for entry in entries]
 
 
-def test_the_lock_pins_everything_by_hash_and_names_no_address():
+def test_the_lock_pins_everything_by_hash_and_names_no_address() -> None:
     assert "://" not in LOCK.read_text()
     for requirement, hashes in locked():
         assert re.fullmatch(r"==[^*,]+", str(requirement.specifier)), requirement
@@ -136,7 +137,7 @@ def test_the_lock_pins_everything_by_hash_and_names_no_address():
         assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", value.strip()) for value in hashes), requirement
 
 
-def test_the_lock_holds_what_the_project_asks_for():
+def test_the_lock_holds_what_the_project_asks_for() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     asked = project["project"]["dependencies"] + project["dependency-groups"]["dev"]
     asked += project["project"]["optional-dependencies"]["fast"]

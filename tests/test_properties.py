@@ -7,12 +7,12 @@ import itertools
 from typing import Any
 
 import pytest
-from conftest import Store
-from conversations import Conversation, closed, conversations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from json_values import messages, same, texts, values
-from stored import everything, keys_with
+from support.conversations import Conversation, closed, conversations
+from support.json_values import messages, same, texts, values
+from support.stored import everything, keys_with
+from support.stores import Store
 
 from redismem import UNSET, InvalidMessage, InvalidState, Memory, Settings
 

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from conversations import Conversation, closed, conversations
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.conversations import Conversation, closed, conversations
 
 from redismem.context import Context, State, Summary
 from redismem.messages import Message

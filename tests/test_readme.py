@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from redis_server import RedisServer
+from support.redis_server import RedisServer
 
 from redismem import Settings
 from redismem.blocking import Memory

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from conftest import Store
-from conversations import FUTURE_MS, contents, said
-from stored import set_counters
+from support.conversations import FUTURE_MS, contents, said
+from support.stored import set_counters
+from support.stores import Store
 
 from redismem import (
     Session,

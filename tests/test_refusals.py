@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from conftest import Store
-from conversations import said
-from stored import everything
+from support.conversations import said
+from support.stored import everything
+from support.stores import Store
 
 from redismem import (
     UNSET,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from conversations import FUTURE_MS, said
-from stored import everything
+from support.conversations import FUTURE_MS, said
+from support.stored import everything
 
 from redismem import (
     UNSET,

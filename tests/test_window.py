@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from conversations import Conversation, closed, conversations
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.conversations import Conversation, closed, conversations
 
 from redismem.messages import Message
 from redismem.window import cut_after, cut_before, links, newest_within

@@ -5,7 +5,7 @@ local nonce = string.gsub(string.sub(token, 9), '.', function(byte) return strin
 change('epoch', redis.call('INCR', fences) .. '-' .. nonce) -- [epoch]
 -- A session of this name may have expired in a queue: its entries must not shadow the new one.
 for _, queue in ipairs({overdue, leased, dead, evictions}) do redis.call('ZREM', queue, session) end -- [unqueued]
--- Where no worker sweeps, each new session takes a few that have long expired out of the indexes.
+-- If no worker sweeps, each new session takes a few that have long expired out of the indexes.
 local expired = redis.call('ZRANGEBYSCORE', active, '-inf', now - 2 * idle_timeout_ms, 'LIMIT', 0, 8)
 if #expired > 0 then
   for _, index in ipairs({active, overdue, leased, dead, evictions}) do redis.call('ZREM', index, unpack(expired)) end

@@ -1,4 +1,4 @@
--- Whether a window is too long: it has more messages than the threshold; or more tokens than the limit, where there is
+-- Whether a window is too long: it has more messages than the threshold; or more tokens than the limit, if there is
 -- one, and more messages than those that stay as they are. `Settings.is_overdue` says the same.
 -- READS window_count window_tokens threshold token_limit recent_limit
 -- SETS is_overdue

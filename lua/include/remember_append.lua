@@ -1,5 +1,5 @@
 -- Puts the append into the ring of append ids. Ten bytes an append, oldest first: its token, then its message count,
--- the top bit set where it created the session. The newest five stand in ids_a, behind the letter of the field they go
+-- the top bit set if it created the session. The newest five stand in ids_a, behind the letter of the field they go
 -- to when full, over the oldest five: so an append writes one field, and the last 16 are there. A value over 64 bytes
 -- would make the hash several times as large.
 -- READS ids token message_count fresh repeated created change

@@ -54,7 +54,7 @@ if attempts >= tonumber(max_attempts) then -- [attempts left]
   redis.call('HDEL', state, 'fence') -- [end of the fence]
   return {'dead', '', attempts, now}
 end
--- The removal first: once it has written, a script may go on where memory is short.
+-- The removal first: once it has written, a script may go on when memory is short.
 redis.call('ZREM', overdue, session) -- [off the queue]
 local fence = redis.call('INCR', fences) .. '-' .. nonce -- [fence]
 redis.call('ZADD', leased, now + lease_ms, session) -- [lease]

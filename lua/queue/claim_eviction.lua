@@ -16,7 +16,7 @@ local due = redis.call('ZSCORE', evictions, session)
 if not due or tonumber(due) > now then return 0 end -- [due]
 local counters = redis.call('HGET', state, 'counters') or 'v1 1 0 0 0 0'
 --- @include counters
--- A removal first: once it has written, a script may go on where memory is short.
+-- A removal first: once it has written, a script may go on when memory is short.
 redis.call('ZREM', evictions, session)
 -- The reason stands behind the counters until somebody touches the session.
 if evicting == '' then return 0 end -- [touched since]

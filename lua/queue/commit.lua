@@ -44,7 +44,7 @@ for _, field in ipairs(folded) do
   if redis.call('HEXISTS', state, field) == 0 then return 'stale' end
 end
 --- @include now
--- A removal first: once it has written, a script may go on where memory is short, and this one makes room.
+-- A removal first: once it has written, a script may go on when memory is short, and this one makes room.
 redis.call('ZREM', leased, session) -- [end of the lease]
 if count > 0 then
   -- Originals of an earlier epoch do not belong here, and without new ones the old would leave a gap.

@@ -14,7 +14,7 @@ local state, leased = unpack(KEYS)
 local session, now_ms, fence, lease_ms = unpack(ARGV)
 if redis.call('HGET', state, 'fence') ~= fence then return 0 end -- [fence]
 --- @include now
--- A removal first: once it has written, a script may go on where memory is short.
+-- A removal first: once it has written, a script may go on when memory is short.
 redis.call('ZREM', leased, session)
 redis.call('ZADD', leased, now + lease_ms, session) -- [lease]
 return 1

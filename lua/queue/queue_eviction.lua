@@ -23,9 +23,9 @@ for number, state in ipairs(states) do
   if kind == 'hash' then
     local counters = redis.call('HGET', state, 'counters') or ''
     --- @include parsed
-    -- Where a reason stands behind them already, it is on the queue.
+    -- If a reason stands behind them already, it is on the queue.
     if active_ms == seen_ms and evicting == '' then -- [not touched since]
-      -- A removal first: once it has written, a script may go on where memory is short, and an eviction makes room.
+      -- A removal first: once it has written, a script may go on when memory is short, and an eviction makes room.
       redis.call('ZREM', evictions, session)
       redis.call('ZADD', evictions, now, session)
       counters = counters .. ' ' .. reason

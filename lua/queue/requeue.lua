@@ -16,7 +16,7 @@ local session, now_ms, again = unpack(ARGV)
 local queued, counters = unpack(redis.call('HMGET', state, 'queued', 'counters'))
 counters = counters or ''
 --- @include layout
--- The removal first: once it has written, a script may go on where memory is short.
+-- The removal first: once it has written, a script may go on when memory is short.
 local listed = redis.call('ZREM', dead, session) -- [off the list]
 if queued ~= 'dead' then return listed end -- [dead]
 if again == '1' then

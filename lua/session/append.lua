@@ -1,8 +1,8 @@
 -- Appends messages and changes state fields: all or nothing, and once for a token.
--- A call without messages only changes the state; either creates the session where it is missing.
+-- A call without messages only changes the state; either creates the session if it is missing.
 -- A window of more messages than threshold (at most window_limit, which no window exceeds) is overdue for a summary; so
 -- is one of more tokens than token_limit (- for none) and more messages than recent_limit.
--- fresh: 1 where this append cannot have been made before, 0 where it may have been; 2 where it is sent again, and the
+-- fresh: 1 if this append cannot have been made before, 0 if it may have been; 2 if it is sent again, and the
 -- first one may still be on its way. tokens: of all these messages. expect: the last seq the caller saw, or -.
 -- now_ms: - for the server's clock.
 -- KEYS
@@ -21,8 +21,8 @@
 --   token    8 bytes name this append, 8 make a new epoch unique; then messages, set_count fields and values, drops
 -- FIELDS reads counters epoch ids_a ids_b ids_c ids_d repeated queued param:
 --   writes counters epoch ids_a ids_b ids_c ids_d repeated queued param: waiting last_intent last_result plan
--- REPLY counters; where the append created the session, or was made before: counters first_seq last_seq created
---   duplicate; where the window is not as long as the counters say, and nothing is written: counters epoch window_count
+-- REPLY counters; if the append created the session, or was made before: counters first_seq last_seq created
+--   duplicate; if the window is not as long as the counters say, and nothing is written: counters epoch window_count
 -- ERROR CONFLICT last_seq · FULL window_count · PARAMS params_count · CORRUPT · LAYOUT version
 local messages, state, active, overdue, leased, dead, evictions, fences = unpack(KEYS)
 local session, limits, request, token = unpack(ARGV, 1, 4)
@@ -39,7 +39,7 @@ local created = not counters
 if created and redis.call('EXISTS', messages, state) > 0 then return redis.error_reply('CORRUPT no counters') end
 counters, ids = counters or 'v1 1 0 0 0 0', ids or 'b'
 --- @include counters
--- Where one was sent again, what seems fresh may be the first sending of it, overtaken by the second.
+-- If one was sent again, what seems fresh may be the first sending of it, overtaken by the second.
 if message_count > 0 and (fresh ~= '1' or repeated) then -- [made before]
   --- @include known_append
 end
@@ -56,7 +56,7 @@ end
 --- @include changes
 local function change(field, value) changes[#changes + 1], changes[#changes + 2] = field, value end
 -- From here on only writes, the messages last. A crash may cut the server's log within them, and later starts then
--- carry out the first ones and, where it was sent again, this append as well: all but the messages is set, not added.
+-- carry out the first ones and, if it was sent again, this append as well: all but the messages is set, not added.
 local elements = {}
 if message_count > 0 then
   --- @include stamp

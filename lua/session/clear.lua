@@ -10,7 +10,7 @@
 --   evictions
 -- ARGV
 --   session
---   epoch    - where the caller saw none
+--   epoch    - if the caller saw none
 -- FIELDS reads epoch
 -- REPLY 1 removed, 0 not there any more
 -- ERROR

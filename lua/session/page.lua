@@ -8,7 +8,7 @@
 --   limit
 --   with_originals  1 or 0
 -- FIELDS reads counters epoch with_originals
--- REPLY epoch start_seq, then the messages; nothing at all where there is no session
+-- REPLY epoch start_seq, then the messages; nothing at all if there is no session
 -- ERROR CORRUPT · LAYOUT version
 local messages, state, originals = unpack(KEYS)
 local before_seq, limit, with_originals = unpack(ARGV)

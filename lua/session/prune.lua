@@ -23,8 +23,8 @@ counters = counters or ''
 if window_first_seq ~= first_seq then return 0 end -- [the window]
 if redis.call('LLEN', messages) < tonumber(count) then return 0 end
 local left_tokens = math.max(0, window_tokens - tokens) -- [tokens]
--- A removal first: once it has written, a script may go on where memory is short. The messages last: all else does no
--- harm twice, as where a crash has cut the server's log within these writes.
+-- A removal first: once it has written, a script may go on when memory is short. The messages last: all else does no
+-- harm twice, as when a crash has cut the server's log within these writes.
 redis.call('DEL', originals) -- [originals]
 counters = string.format('v1 %d %s %d %s %s%s',
   first_seq + count, total, left_tokens, active_ms, expires_ms, evicting) -- [chosen]

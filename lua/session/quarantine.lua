@@ -15,10 +15,10 @@
 --   evictions
 -- ARGV
 --   session
---   epoch       that the caller could not decode, - where it saw none
+--   epoch       that the caller could not decode, - if it saw none
 --   idle_timeout_ms  the time to live of what had none
 -- FIELDS reads epoch counters
--- REPLY the number of keys set aside, 0 where another caller did it already
+-- REPLY the number of keys set aside, 0 if another caller did it already
 -- ERROR LAYOUT version
 local messages, state, originals, corrupt_messages, corrupt_state, corrupt_originals,
   active, overdue, leased, dead, evictions = unpack(KEYS)

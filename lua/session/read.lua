@@ -1,9 +1,9 @@
--- Reads the state and messages of the window: where memory has run out, the server refuses the transaction of a read.
+-- Reads the state and messages of the window: when memory has run out, the server refuses the transaction of a read.
 -- KEYS
 --   messages
 --   state
 -- ARGV
---   first  place of the first message, from the end where negative
+--   first  place of the first message, from the end if negative
 --   last
 -- FIELDS reads all
 -- REPLY state, field and value in turns; messages

@@ -102,7 +102,7 @@ def _result(command: Callable[..., Any], bound: inspect.BoundArguments) -> int:
 
 
 def _run_loop(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """On uvloop where it is installed."""
+    """On uvloop if it is installed."""
     try:
         new_loop = importlib.import_module("uvloop").new_event_loop
     except ImportError:

@@ -167,7 +167,7 @@ async def _once(
 async def _unless(
     stopping: asyncio.Event, stop_s: float, worker: Worker | None, eviction: Eviction
 ) -> tuple[int, int] | None:
-    """Summaries written and sessions evicted; None where it was told to stop before the end."""
+    """Summaries written and sessions evicted; None if it was told to stop before the end."""
 
     async def work() -> tuple[int, int]:
         written = 0 if worker is None else await worker.drain()

@@ -21,7 +21,7 @@ _TOGETHER_COUNT = 16
 
 
 def stored(keys: SessionKeys) -> Call[Stored]:
-    """Raises CorruptSession where a key has a foreign type."""
+    """Raises CorruptSession if a key has a foreign type."""
     shard = keys.shard
     commands: tuple[Command, ...] = (
         ("HGETALL", keys.state),

@@ -31,6 +31,8 @@ _FENCE = re.compile(r"([1-9][0-9]*)-[0-9a-f]+")
 
 
 class Violation(NamedTuple):
+    """One invariant that does not hold, of one session: what was seen, in words without any text or value of it."""
+
     session_id: str
     invariant: str
     text: str
@@ -50,11 +52,12 @@ class Stored:
     fences: int
 
     def text(self, field: bytes) -> str | None:
+        """What stands in a field; None if the field is missing."""
         value = self.fields.get(field)
         return None if value is None else value.decode("utf-8", "replace")
 
     def number(self, field: bytes) -> int:
-        """Of a field that is known to hold one; 0 where it is missing."""
+        """The number in a field that is known to hold one; 0 if the field is missing."""
         return int(self.fields.get(field, b"0"))
 
 

@@ -45,7 +45,7 @@ def _usage(keys: Sequence[bytes]) -> Call[int]:
 
 
 def _index_share(keys: Keys, in_shard: dict[int, int]) -> Call[int]:
-    """Of each shard's activity index and queue the part that these sessions' entries are."""
+    """The share that these sessions' entries have in their shards' activity index and queue, in bytes."""
     commands: list[Command] = []
     for shard in in_shard:
         names = keys.shards()[shard]

@@ -46,5 +46,5 @@ def append_token(append_id: object) -> bytes:
 
 
 def nonce() -> bytes:
-    """16 hexadecimal digits that make a fence unique even where a failover rolled the counter back."""
+    """16 hexadecimal digits that make a fence unique even when a failover rolled the counter back."""
     return os.urandom(8).hex().encode()

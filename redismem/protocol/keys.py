@@ -28,7 +28,7 @@ class ShardKeys:
 
     @property
     def indexes(self) -> tuple[bytes, ...]:
-        """Those that name sessions, in the order in which the scripts take them."""
+        """The keys that name sessions, in the order in which the scripts take them."""
         return tuple(getattr(self, index) for index in INDEXES)
 
 
@@ -74,9 +74,11 @@ class Keys:
         return f"rm:{{{self.namespace}:{shard:02d}}}"
 
     def shard_of(self, session_id: str) -> int:
+        """The number of the shard that a session lives under."""
         return binascii.crc_hqx(session_id.encode(), 0) % self.shard_count
 
     def shards(self) -> tuple[ShardKeys, ...]:
+        """The keys of every shard, by its number."""
         return self._shards
 
     def session(self, session_id: str) -> SessionKeys:

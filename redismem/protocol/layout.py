@@ -145,6 +145,7 @@ class Counters(NamedTuple):
 
     @property
     def window_count(self) -> int:
+        """Messages in the window."""
         return self.message_count - self.first_seq + 1
 
 
@@ -182,6 +183,7 @@ def _unreadable(field: bytes) -> Undecodable | UnsupportedFormat:
 
 
 def unsupported(version: str, session_id: str | None = None) -> UnsupportedFormat:
+    """The error for a session of another layout version than this release's."""
     text = f"the session has layout version {version}, this release knows {LAYOUT_VERSION}"
     return UnsupportedFormat(text, session_id)
 
@@ -194,6 +196,8 @@ _TOKEN_BYTES = 8
 
 
 class AppendId(NamedTuple):
+    """An append that the session remembers."""
+
     token: bytes
     message_count: int
 

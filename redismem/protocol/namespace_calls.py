@@ -20,6 +20,7 @@ _FOREIGN_CURSOR = "this cursor was not given by sessions()"
 
 
 def ping() -> Call[bool]:
+    """Whether the server answers."""
     return Call(None, (("PING",),), bool)
 
 
@@ -60,6 +61,7 @@ def recorded_shards(keys: Keys) -> Call[int | None]:
 
 
 def server_time_ms() -> Call[int]:
+    """The server's clock in milliseconds."""
     return Call(None, (("TIME",),), lambda time: int(time[0]) * 1000 + int(time[1]) // 1000)
 
 
@@ -103,7 +105,7 @@ def page(keys: Keys, limit: int, cursor: str | None, since_ms: int) -> Call[Sess
 
 
 def entries(answer: Any) -> Iterator[SessionEntry]:
-    """Of ZREVRANGEBYSCORE WITHSCORES: pairs with RESP3, a flat list with RESP2."""
+    """The entries that a WITHSCORES was answered with: pairs with RESP3, a flat list with RESP2."""
     flat = (
         answer if not answer or not isinstance(answer[0], list | tuple) else [item for pair in answer for item in pair]
     )

@@ -1,7 +1,7 @@
 """Calls of the workers: claim, extend, commit, release; queue_eviction, claim_eviction, evict; sweep. No I/O.
 
 The protocol, and what each check is for, stands in the scripts' headers. Leases decide only who works; the fence,
-checked where something is written, decides what counts.
+checked when something is written, decides what counts.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def due_evictions(shards: Sequence[ShardKeys], now_ms: int, limit: int) -> Call[
 
 
 def depths(keys: Keys) -> Call[list[dict[str, Depth]]]:
-    """Of every shard: queue → Depth. Counts the active index too."""
+    """The depth of each queue, and of the active index, in every shard."""
     names = layout.INDEXES
     commands = tuple(
         command

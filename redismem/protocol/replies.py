@@ -47,7 +47,7 @@ def refusal(error: ServerError, session_id: str | None) -> RedismemError | None:
 
 
 def receipt(session_id: str, sent_count: int, reply: Any) -> Receipt:
-    """Of the append script. Raises CorruptSession where the window is not as long as the state says."""
+    """What the append script answered. Raises CorruptSession if the window is not as long as the state says."""
     if type(reply) is bytes:
         return _plain_receipt(sent_count, *bounds(reply))
     expected = counters(reply[0]).window_count
@@ -63,12 +63,12 @@ def receipt(session_id: str, sent_count: int, reply: Any) -> Receipt:
 
 
 def _plain_receipt(sent_count: int, window_first_seq: int, total: int) -> Receipt:
-    """Of messages that were new, to a session that was there."""
+    """The receipt of messages that were new, to a session that was there."""
     return Receipt(total - sent_count + 1, total, total, False, False, total - window_first_seq + 1)
 
 
 def fields(reply: Any) -> dict[bytes, bytes]:
-    """Of HGETALL: a mapping with RESP3, a flat list with RESP2."""
+    """The fields that HGETALL answered: a mapping with RESP3, a flat list with RESP2."""
     if isinstance(reply, dict):
         return reply
     return {reply[at]: reply[at + 1] for at in range(0, len(reply), 2)}
@@ -81,7 +81,10 @@ def context(
     elements: Sequence[bytes],
     limit: int | None = None,
 ) -> Context:
-    """Of the state and the newest `limit` elements of the window. Raises CorruptSession, UnsupportedFormat."""
+    """A context made of the state and the newest `limit` elements of the window.
+
+    Raises CorruptSession, UnsupportedFormat.
+    """
     if not stored and not elements:
         return Context(session_id, [], [], State(), 0, 1, 0, "", recent_limit)
     epoch = ""
@@ -152,7 +155,7 @@ def summaries(stored: Mapping[bytes, bytes]) -> list[Summary]:
 
 
 def info(session_id: str, stored: Mapping[bytes, bytes]) -> SessionInfo | None:
-    """Of the state; None where there is no session. Raises CorruptSession, UnsupportedFormat."""
+    """The numbers of a session; None if there is none. Raises CorruptSession, UnsupportedFormat."""
     if not stored:
         return None
     try:
@@ -188,7 +191,7 @@ def telemetry(known: SessionInfo | None) -> dict[str, Any]:
 
 
 def page(session_id: str, reply: Sequence[Any]) -> tuple[str, list[Message]] | None:
-    """(epoch, messages) of the page script; None where there is no session."""
+    """The epoch and the messages that the page script gave; None if there is no session."""
     if not reply:
         return None
     epoch, start_seq, *elements = reply

@@ -32,7 +32,7 @@ class Script:
 def folder() -> Traversable:
     """Where the scripts lie: inside the package when installed from a wheel, beside it in a checkout.
 
-    Raises FileNotFoundError where they are in neither place (a broken package).
+    Raises FileNotFoundError if they are in neither place (a broken package).
     """
     packaged = resources.files("redismem") / "lua"
     if packaged.is_dir():

@@ -170,7 +170,7 @@ class SessionCalls:
     def read(self, limit: int | None = None, *, by_script: bool = False) -> Call[Context]:
         """The state, and the window or its newest `limit` messages; without regard for tool calls.
 
-        `by_script`: slower, but answered where memory has run out; a transaction is not, by Redis 7.0.
+        `by_script`: slower, but answered when memory has run out; a transaction is not, by Redis 7.0.
         """
         keys, settings = self.keys, self.settings
 
@@ -201,6 +201,7 @@ class SessionCalls:
         return Call(keys.session_id, (command,), lambda reply: replies.page(keys.session_id, reply), script)
 
     def state(self) -> Call[State]:
+        """All of the state: empty if there is no session."""
         keys = self.keys
 
         def decode(stored: Any) -> State:
@@ -214,7 +215,7 @@ class SessionCalls:
         return Call(keys.session_id, (("HGETALL", keys.state),), decode)
 
     def info(self) -> Call[SessionInfo | None]:
-        """None where there is no session."""
+        """None if there is no session."""
         keys = self.keys
         return Call(
             keys.session_id,
@@ -223,7 +224,7 @@ class SessionCalls:
         )
 
     def epoch(self) -> Call[str]:
-        """The epoch, "" where there is no session."""
+        """The epoch, "" if there is no session."""
         return Call(
             self.keys.session_id,
             (("HGET", self.keys.state, layout.EPOCH),),
@@ -231,6 +232,7 @@ class SessionCalls:
         )
 
     def exists(self) -> Call[bool]:
+        """Whether there is such a session."""
         return Call(self.keys.session_id, (("HEXISTS", self.keys.state, layout.COUNTERS),), bool)
 
     def clear(self, epoch: str) -> Call[bool]:
@@ -243,11 +245,11 @@ class SessionCalls:
         return Call(keys.session_id, (command,), bool, script)
 
     def window(self) -> Call[tuple[str, list[Message]] | None]:
-        """All messages of the window, with the epoch; a script, so it is answered where memory has run out."""
+        """All messages of the window, with the epoch; a script, so it is answered when memory has run out."""
         return self.page(_MOST)
 
     def prune(self, epoch: str, window: Sequence[Message], max_messages: int) -> Call[int] | None:
-        """Drops the oldest of this window: how many, 0 where it has changed since. None: there is nothing to drop."""
+        """Drops the oldest of this window: how many, 0 if it has changed since. None: there is nothing to drop."""
         keys = self.keys
         script = scripts.load("prune")
         dropped = window[: cut_before(window, max(0, len(window) - max_messages))]
@@ -262,6 +264,7 @@ class SessionCalls:
         return Call(keys.session_id, (command,), lambda reply: len(dropped) if reply else 0, script)
 
     def touch(self, now_ms: int | None = None) -> Call[bool]:
+        """Makes the session active now; False if there is none."""
         keys, shard = self.keys, self.keys.shard
         script = scripts.load("touch")
         command = evalsha(

@@ -69,7 +69,7 @@ def _given(outcome: wire.Outcome) -> list[Any]:
 
 
 def _left_s(until: float) -> float:
-    """Raises TimeoutError where nothing is left."""
+    """Raises TimeoutError if nothing is left."""
     left_s = until - time.monotonic()
     if left_s <= 0:
         raise TimeoutError
@@ -173,7 +173,7 @@ class BlockingLane:
             connection.close()
             if not isinstance(failure, _LOST):
                 raise
-            self._close_idle()  # where one connection has died, the idle ones often have too
+            self._close_idle()  # when one connection has died, the idle ones often have too
             return ConnectionLost(type(failure).__name__)
         self._idle.append(connection)
         if self._is_closed:

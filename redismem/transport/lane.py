@@ -35,7 +35,7 @@ class Lane:
     """A transport to one node. Connects when there is something to send, and belongs to the event loop it is used on.
 
     At most `max_calls_count` calls and `max_bytes` of them are on their way; others wait in line, each until its own
-    time is over. Where no call is answered for `stall_s`, the connection is given up.
+    time is over. If no call is answered for `stall_s`, the connection is given up.
     """
 
     repeats = False
@@ -181,7 +181,7 @@ class Lane:
             self._set_alarm(max(wake_at, now + _ALARM_STEP_S))
 
     def _want_connection(self) -> None:
-        """Starts to connect where there is a line and no connection."""
+        """Starts to connect if there is a line and no connection."""
         is_connecting = self._connector is not None and not self._connector.done()
         if self._line and self._connection is None and not is_connecting and self._loop is not None:
             self._connector = self._loop.create_task(self._connect())

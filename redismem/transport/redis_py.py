@@ -68,7 +68,7 @@ def _loading(script: Script) -> Command:
     return ("SCRIPT LOAD", script.source)
 
 
-# What redis-py raises where the outcome is unknown. AttributeError and TypeError come out of its cluster client while
+# What redis-py raises when the outcome is unknown. AttributeError and TypeError come out of its cluster client while
 # slots move.
 _LOST = (redis.exceptions.RedisError, OSError, TimeoutError, AttributeError, TypeError)
 
@@ -180,7 +180,7 @@ class BlockingRedisPy:
 
     @classmethod
     def from_url(cls, url: str, *, max_connections: int, reply_timeout_s: float) -> BlockingRedisPy:
-        """As RedisPy.from_url."""
+        """The same as RedisPy.from_url."""
         options = _options(max_connections, reply_timeout_s, Retry(NoBackoff(), 0))
         try:
             pool = redis.BlockingConnectionPool.from_url(url, **options)
@@ -229,7 +229,7 @@ class BlockingRedisPy:
         return failure
 
     def _disconnect(self) -> None:
-        """As RedisPy does."""
+        """The same as RedisPy does."""
         pool = getattr(self._client, "connection_pool", None)
         if pool is not None:
             pool.disconnect(inuse_connections=False)

@@ -19,7 +19,7 @@ from redismem.protocol.scripts import Script
 Outcome = list[Any] | ServerError | ConnectionLost
 
 NOTHING = object()
-"""What a reader gives where no whole reply has come yet. (Its own default is False, which is also a RESP3 reply.)"""
+"""What a reader gives if no whole reply has come yet. (Its own default is False, which is also a RESP3 reply.)"""
 
 # hiredis' own types know only commands of one word.
 _pack_words: Callable[[Command], bytes] = hiredis.pack_command  # type: ignore[assignment]
@@ -53,7 +53,7 @@ def transaction(commands: Sequence[Command]) -> bytes:
 
 
 def _pack(command: Command) -> bytes:
-    """As hiredis packs it; of a script's call, only what stands behind the keys is packed anew."""
+    """The bytes that hiredis makes of it; of a script's call, only what stands behind the keys is packed anew."""
     if type(command) is Fixed:
         return _packed_fixed(command)
     if command[0] != "EVALSHA":

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from cli.running import Between, Ran
+from support.commands import Between, Ran
 
 from redismem import Memory, Settings
 from redismem.cli import main, place

@@ -5,9 +5,10 @@ import pty
 import re
 import subprocess
 import sys
+from typing import Any
 
 import pytest
-from redis_server import free_port
+from support.redis_server import free_port
 
 from redismem.cli.place import safe_url
 
@@ -15,7 +16,7 @@ COMMANDS = ("demo", "replay", "sessions", "show", "clear", "worker", "queues", "
 WITH_OPTIONS = [[name] for name in COMMANDS if name != "dead"] + [["dead", name] for name in ("list", "retry", "drop")]
 
 
-def test_the_first_help_lists_every_command(command):
+def test_the_first_help_lists_every_command(command: Any) -> None:
     for words in ([], ["--help"], ["-h"]):
         ran = command(*words)
         assert (ran.code, ran.err) == (0, "")
@@ -23,7 +24,7 @@ def test_the_first_help_lists_every_command(command):
         assert "REDISMEM_URL" in ran.out
 
 
-def test_the_help_of_dead_lists_its_commands(command):
+def test_the_help_of_dead_lists_its_commands(command: Any) -> None:
     for words in (["dead"], ["dead", "--help"]):
         ran = command(*words)
         assert (ran.code, ran.err) == (0, "")
@@ -31,26 +32,26 @@ def test_the_help_of_dead_lists_its_commands(command):
 
 
 @pytest.mark.parametrize("words", WITH_OPTIONS, ids=" ".join)
-def test_every_command_has_a_help_with_the_common_options(command, words):
+def test_every_command_has_a_help_with_the_common_options(command: Any, words: Any) -> None:
     ran = command(*words, "--help")
     assert (ran.code, ran.err) == (0, "")
     assert all(option in ran.out for option in ("--url", "--namespace", "--json"))
     assert max(map(len, ran.out.splitlines())) <= 80
 
 
-def test_the_help_of_replay_says_what_a_turn_is_and_what_happens_to_sessions(command):
+def test_the_help_of_replay_says_what_a_turn_is_and_what_happens_to_sessions(command: Any) -> None:
     text = " ".join(command("replay", "--help").out.split())
     for words in ("A turn is one append_and_read", "cleared once they are verified", "--keep", "Exit code"):
         assert words in text
 
 
-def test_help_needs_no_redis_client_and_no_store():
+def test_help_needs_no_redis_client_and_no_store() -> None:
     code = "from redismem.cli import main; main(['--help']); print({'redis', 'lupa', 'uvloop'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", f"import sys; {code}"], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "set()"
 
 
-def test_version(command):
+def test_version(command: Any) -> None:
     assert command("--version").out.strip() == "0.1.0"
 
 
@@ -80,7 +81,7 @@ def test_version(command):
         (["check", "--limit", "0"], "--limit"),
     ],
 )
-def test_wrong_usage_is_one_line_and_code_2(command, words, said):
+def test_wrong_usage_is_one_line_and_code_2(command: Any, words: Any, said: Any) -> None:
     ran = command(*words)
     assert ran.code == 2
     *_, line = ran.err.splitlines()  # after the note that an embedded store is empty
@@ -93,7 +94,7 @@ def test_wrong_usage_is_one_line_and_code_2(command, words, said):
     "url",
     ["localhost:6379", "http://:geheim@h:1", "redis://:gehe/im@h:1", "redis://u:gehe?im@h:1", "redis://:x@h:gehe"],
 )
-def test_an_unusable_url_is_not_repeated(command, url):
+def test_an_unusable_url_is_not_repeated(command: Any, url: Any) -> None:
     for words in (["sessions"], ["doctor"], ["demo"]):
         ran = command(*words, "--url", url)
         assert ran.code == 2
@@ -118,7 +119,9 @@ NEEDS_REDIS = [
 
 
 @pytest.mark.parametrize("words", NEEDS_REDIS)
-def test_a_redis_that_is_not_there_is_one_line_and_code_1(command, monkeypatch, words):
+def test_a_redis_that_is_not_there_is_one_line_and_code_1(
+    command: Any, monkeypatch: pytest.MonkeyPatch, words: Any
+) -> None:
     monkeypatch.setenv("REDISMEM_DEADLINE_S", "0.05")
     port = free_port()
     ran = command(*words, "--url", f"redis://user:geheim@127.0.0.1:{port}/3")
@@ -127,7 +130,9 @@ def test_a_redis_that_is_not_there_is_one_line_and_code_1(command, monkeypatch, 
     assert "geheim" not in ran.err
 
 
-def test_the_url_of_the_environment_counts_and_the_option_goes_before_it(command, monkeypatch, redis_server):
+def test_the_url_of_the_environment_counts_and_the_option_goes_before_it(
+    command: Any, monkeypatch: pytest.MonkeyPatch, redis_server: Any
+) -> None:
     monkeypatch.setenv("REDISMEM_URL", f"redis://127.0.0.1:{free_port()}/0")
     with monkeypatch.context() as patch:
         patch.setenv("REDISMEM_DEADLINE_S", "0.05")
@@ -148,16 +153,16 @@ def test_the_url_of_the_environment_counts_and_the_option_goes_before_it(command
         ("redis://:gehe/im@h:1", "the given URL"),
     ],
 )
-def test_a_url_is_shown_without_its_password(url, shown):
+def test_a_url_is_shown_without_its_password(url: Any, shown: Any) -> None:
     assert safe_url(url) == shown
 
 
-def test_uvloop_is_not_needed(command, monkeypatch):
+def test_uvloop_is_not_needed(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvloop", None)
     assert command("demo").code == 0
 
 
-def test_a_reader_that_has_seen_enough_is_no_error():
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "redismem", "demo", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as running:
@@ -190,7 +195,7 @@ def on_a_terminal(*words: str, **environment: str) -> str:
     return printed.decode()
 
 
-def test_colours_on_a_terminal_and_none_with_no_color():
+def test_colours_on_a_terminal_and_none_with_no_color() -> None:
     colours = re.compile(r"\x1b\[[0-9;]*3[0-9]")
     assert colours.search(on_a_terminal("demo"))
     assert not colours.search(on_a_terminal("demo", NO_COLOR="1"))

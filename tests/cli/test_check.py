@@ -1,6 +1,7 @@
 """check: sound sessions pass, each kind of damage is found and named, and nothing is written."""
 
 import json
+from typing import Any
 
 import pytest
 import redis
@@ -12,24 +13,24 @@ SECRET = "the text of a message"
 
 
 @pytest.fixture
-def memory(redis_server, namespace):
+def memory(redis_server: Any, namespace: str) -> Any:
     with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace, settings=Settings(shards=4)) as memory:
         yield memory
 
 
 @pytest.fixture(autouse=True)
-def four_shards(monkeypatch):
+def four_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REDISMEM_SHARDS", "4")
 
 
 @pytest.fixture
-def raw(redis_server):
+def raw(redis_server: Any) -> Any:
     with redis.Redis.from_url(redis_server.url) as raw:
         yield raw
 
 
 @pytest.fixture
-def filled(command, memory, here):
+def filled(command: Any, memory: Any, here: Any) -> Any:
     """Forty sessions: some with summaries, some overdue, one with state alone."""
     for number in range(20):
         memory.session(f"old-{number}").append(*({"role": "user", "content": f"{SECRET} {n}"} for n in range(12)))
@@ -40,7 +41,7 @@ def filled(command, memory, here):
     return memory
 
 
-def test_sound_sessions(command, filled, here):
+def test_sound_sessions(command: Any, filled: Any, here: Any) -> None:
     ran = command("check", *here)
     assert (ran.code, ran.err) == (0, "")
     assert "40 sessions checked" in ran.out
@@ -49,12 +50,12 @@ def test_sound_sessions(command, filled, here):
     assert (document["sessions_count"], document["violations_count"], document["good"]) == (40, 0, True)
 
 
-def one_token_more(raw, state):
+def one_token_more(raw: Any, state: Any) -> None:
     version, first_seq, message_count, tokens, *others = raw.hget(state, "counters").split()
     raw.hset(state, "counters", b" ".join((version, first_seq, message_count, b"%d" % (int(tokens) + 1), *others)))
 
 
-def spoil(raw, memory, what):
+def spoil(raw: Any, memory: Any, what: Any) -> Any:
     keys = memory.store.keys.session("old-7")
     return {
         "I1": lambda: raw.rpop(keys.messages),
@@ -71,7 +72,9 @@ def spoil(raw, memory, what):
 
 
 @pytest.mark.parametrize("rule", ["I1", "I3", "I4", "I7", "I8", "I10", "I12"])
-def test_damage_is_found_and_named_and_left_as_it_is(command, filled, raw, here, namespace, rule):
+def test_damage_is_found_and_named_and_left_as_it_is(
+    command: Any, filled: Any, raw: Any, here: Any, namespace: str, rule: Any
+) -> None:
     spoil(raw, filled, rule)
     if rule == "I12":  # a session that no index names cannot be found; one that a queue still names can
         raw.zadd(filled.store.keys.session("old-7").shard.evictions, {"old-7": 1})
@@ -92,7 +95,9 @@ def test_damage_is_found_and_named_and_left_as_it_is(command, filled, raw, here,
     assert {key: raw.dump(key) for key in raw.scan_iter(match=f"rm:{{{namespace}*", count=1000)} == before
 
 
-def test_bytes_that_cannot_be_read_are_a_violation_and_stay_where_they_are(command, filled, raw, here):
+def test_bytes_that_cannot_be_read_are_a_violation_and_stay_where_they_are(
+    command: Any, filled: Any, raw: Any, here: Any
+) -> None:
     keys = filled.store.keys.session("new-3")
     raw.lset(keys.messages, 2, b"\xc1garbage")
     raw.delete(filled.store.keys.session("new-4").state)
@@ -103,7 +108,7 @@ def test_bytes_that_cannot_be_read_are_a_violation_and_stay_where_they_are(comma
     assert raw.lindex(keys.messages, 2) == b"\xc1garbage"
 
 
-def test_only_the_first_ones_are_listed_and_all_are_counted(command, filled, raw, here):
+def test_only_the_first_ones_are_listed_and_all_are_counted(command: Any, filled: Any, raw: Any, here: Any) -> None:
     for number in range(19):
         one_token_more(raw, filled.store.keys.session(f"new-{number}").state)
     ran = command("check", "--limit", 5, *here)

@@ -1,9 +1,10 @@
 """dead: sessions that no summary could be written for are listed, tried again, or left alone; none is ever lost."""
 
 import re
+from typing import Any
 
 import pytest
-from models.provider_server import ProviderServer
+from support.provider_server import ProviderServer
 
 import redismem.blocking
 from redismem.protocol.ids import session_hash
@@ -13,13 +14,13 @@ COUNT = 3
 
 
 @pytest.fixture
-def memory(redis_server, namespace):
+def memory(redis_server: Any, namespace: str) -> Any:
     with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
         yield memory
 
 
 @pytest.fixture
-def dead(command, memory, here, monkeypatch):
+def dead(command: Any, memory: Any, here: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Sessions whose model answered that it never will."""
     for number in range(COUNT):
         memory.session(f"s-{number}").append(*({"role": "user", "content": f"{SECRET} {n}"} for n in range(12)))
@@ -39,7 +40,7 @@ def dead(command, memory, here, monkeypatch):
     return [f"s-{number}" for number in range(COUNT)]
 
 
-def test_the_list_names_sessions_as_operators_and_as_logs_do(command, dead, here):
+def test_the_list_names_sessions_as_operators_and_as_logs_do(command: Any, dead: Any, here: Any) -> None:
     ran = command("dead", "list", *here)
     assert (ran.code, ran.err) == (0, "")
     assert max(map(len, ran.out.splitlines())) <= 80
@@ -54,7 +55,7 @@ def test_the_list_names_sessions_as_operators_and_as_logs_do(command, dead, here
     assert (one["count"], len(one["sessions"])) == (COUNT, 1)
 
 
-def test_retry_of_one_then_a_worker_that_can(command, dead, memory, here):
+def test_retry_of_one_then_a_worker_that_can(command: Any, dead: Any, memory: Any, here: Any) -> None:
     ran = command("dead", "retry", "s-1", "--json", *here)
     assert (ran.code, ran.document["retried"], ran.document["not_dead"]) == (0, ["s-1"], [])
     assert memory.session("s-1").info().queued == "overdue"
@@ -64,7 +65,7 @@ def test_retry_of_one_then_a_worker_that_can(command, dead, memory, here):
     assert len(memory.session("s-0").read().messages) == 12
 
 
-def test_retry_of_all(command, dead, memory, here):
+def test_retry_of_all(command: Any, dead: Any, memory: Any, here: Any) -> None:
     ran = command("dead", "retry", "--all", *here)
     assert (ran.code, ran.err) == (0, "")
     assert f"{COUNT} sessions overdue again" in ran.out
@@ -73,7 +74,7 @@ def test_retry_of_all(command, dead, memory, here):
     assert command("check", *here).code == 0
 
 
-def test_drop_leaves_the_messages_until_the_next_one(command, dead, memory, here):
+def test_drop_leaves_the_messages_until_the_next_one(command: Any, dead: Any, memory: Any, here: Any) -> None:
     ran = command("dead", "drop", "s-0", "s-2", *here)
     assert (ran.code, ran.err) == (0, "")
     assert "2 sessions off the list" in ran.out
@@ -86,13 +87,13 @@ def test_drop_leaves_the_messages_until_the_next_one(command, dead, memory, here
     assert command("dead", "list", "--json", *here).document["count"] == 0
 
 
-def test_a_session_that_is_not_on_the_list_is_named(command, dead, here):
+def test_a_session_that_is_not_on_the_list_is_named(command: Any, dead: Any, here: Any) -> None:
     ran = command("dead", "retry", "s-0", "unknown", *here)
     assert ran.code == 1
     assert "1 session overdue again" in ran.out
     assert ran.err == "redismem: session unknown is not on the list\n"
 
 
-def test_nothing_dead_is_fine(command, here):
+def test_nothing_dead_is_fine(command: Any, here: Any) -> None:
     assert command("dead", "retry", "--all", *here).code == 0
     assert "0 dead sessions" in command("dead", "list", *here).out

@@ -1,8 +1,10 @@
 """The doctor: verdicts on real servers with real faults, and on facts that no server here can show."""
 
+from typing import Any
+
 import pytest
 import redis
-from redis_server import RedisServer, free_port
+from support.redis_server import RedisServer, free_port
 
 import redismem.blocking
 from redismem.cli.doctor import words_of
@@ -11,7 +13,7 @@ from redismem.inspection.rules import Sampled
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
+def server(tmp_path_factory: Any) -> Any:
     """A server that a test may spoil; it puts back what it changed."""
     server = RedisServer(tmp_path_factory.mktemp("doctor"), aof=True, options=("--maxmemory", "100mb")).start()
     yield server
@@ -19,7 +21,7 @@ def server(tmp_path_factory):
 
 
 @pytest.fixture
-def raw(server):
+def raw(server: Any) -> Any:
     with redis.Redis.from_url(server.url) as raw:
         yield raw
         raw.config_set("maxmemory", "100mb")
@@ -31,17 +33,17 @@ def raw(server):
 
 
 @pytest.fixture
-def examined(command, server, namespace):
+def examined(command: Any, server: Any, namespace: str) -> Any:
     """Verdict and text by question; and the exit code."""
 
-    def examine(url: str | None = None):
+    def examine(url: str | None = None) -> Any:
         ran = command("doctor", "--json", "--url", url or server.url, "--namespace", namespace)
         return {each["name"]: each for each in ran.document["findings"]}, ran.code
 
     return examine
 
 
-def test_a_good_server(examined, raw):
+def test_a_good_server(examined: Any, raw: Any) -> None:
     found, code = examined()
     assert code == 0
     good = ("connection", "persistence", "memory", "replication", "clock", "scripts", "shards", "expiry")
@@ -51,7 +53,7 @@ def test_a_good_server(examined, raw):
     assert found["latency"]["verdict"] in ("ok", "warn")
 
 
-def test_the_embedded_store(command):
+def test_the_embedded_store(command: Any) -> None:
     ran = command("doctor", "--json")
     assert ran.code == 0
     verdicts = {each["name"]: each["verdict"] for each in ran.document["findings"]}
@@ -76,7 +78,7 @@ def test_the_embedded_store(command):
         ({"appendfsync": "no"}, "persistence", "warn", "power cut"),
     ],
 )
-def test_a_server_with_a_fault(examined, raw, changes, name, verdict, said):
+def test_a_server_with_a_fault(examined: Any, raw: Any, changes: Any, name: Any, verdict: Any, said: Any) -> None:
     for option, value in changes.items():
         raw.config_set(option, value)
     found, code = examined()
@@ -85,13 +87,13 @@ def test_a_server_with_a_fault(examined, raw, changes, name, verdict, said):
     assert code == (1 if verdict == "fail" else 0)
 
 
-def test_a_replica(examined, raw):
+def test_a_replica(examined: Any, raw: Any) -> None:
     raw.replicaof("127.0.0.1", free_port())
     found, code = examined()
     assert (code, found["replication"]["verdict"]) == (1, "fail")
 
 
-def test_a_server_that_is_not_there(command, monkeypatch):
+def test_a_server_that_is_not_there(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REDISMEM_DEADLINE_S", "0.05")
     ran = command("doctor", "--url", f"redis://:geheim@127.0.0.1:{free_port()}/0")
     assert (ran.code, ran.err) == (1, "")
@@ -99,8 +101,8 @@ def test_a_server_that_is_not_there(command, monkeypatch):
     assert "geheim" not in ran.out
 
 
-def test_a_user_who_may_not_look(examined, server, raw):
-    def allow(*commands):
+def test_a_user_who_may_not_look(examined: Any, server: Any, raw: Any) -> None:
+    def allow(*commands: Any) -> None:
         categories = ["+@all", "-@admin"]
         raw.acl_setuser("guest", enabled=True, passwords=["+pw"], keys=["*"], categories=categories, commands=commands)
 
@@ -113,7 +115,9 @@ def test_a_user_who_may_not_look(examined, server, raw):
     assert "+@scripting" in found["scripts"]["advice"]
 
 
-def test_another_number_of_shards(examined, monkeypatch, server, raw, namespace):
+def test_another_number_of_shards(
+    examined: Any, monkeypatch: pytest.MonkeyPatch, server: Any, raw: Any, namespace: str
+) -> None:
     with redismem.blocking.Memory.connect(server.url, namespace=namespace):
         pass
     monkeypatch.setenv("REDISMEM_SHARDS", "8")
@@ -122,7 +126,7 @@ def test_another_number_of_shards(examined, monkeypatch, server, raw, namespace)
     assert "REDISMEM_SHARDS=64" in found["shards"]["advice"]
 
 
-def test_expiry_of_real_sessions(examined, server, raw, namespace):
+def test_expiry_of_real_sessions(examined: Any, server: Any, raw: Any, namespace: str) -> None:
     with redismem.blocking.Memory.connect(server.url, namespace=namespace) as memory:
         for name in ("whole", "state-only", "gone", "torn", "for-ever", "apart"):
             session = memory.session(name)
@@ -147,7 +151,7 @@ def test_expiry_of_real_sessions(examined, server, raw, namespace):
         raw.execute_command(*mend)
 
 
-def test_it_changes_nothing(examined, server, raw, namespace):
+def test_it_changes_nothing(examined: Any, server: Any, raw: Any, namespace: str) -> None:
     with redismem.blocking.Memory.connect(server.url, namespace=namespace) as memory:
         memory.session("a").append({"role": "user", "content": "x"})
     before = {key: (raw.dump(key), raw.pexpiretime(key)) for key in raw.scan_iter(count=1000)}
@@ -155,7 +159,7 @@ def test_it_changes_nothing(examined, server, raw, namespace):
     assert {key: (raw.dump(key), raw.pexpiretime(key)) for key in raw.scan_iter(count=1000)} == before
 
 
-def test_it_fits_into_80_columns(command, server, raw):
+def test_it_fits_into_80_columns(command: Any, server: Any, raw: Any) -> None:
     raw.config_set("maxmemory-policy", "allkeys-lru")
     ran = command("doctor", "--url", server.url)
     assert ran.code == 1
@@ -183,7 +187,7 @@ def test_it_fits_into_80_columns(command, server, raw):
         ({}, "fail"),
     ],
 )
-def test_versions(info, verdict):
+def test_versions(info: Any, verdict: Any) -> None:
     assert rules.version(info).verdict == verdict
 
 
@@ -197,13 +201,13 @@ def test_versions(info, verdict):
         (-7_200_000, 1, "warn", "2 h behind"),
     ],
 )
-def test_clocks(difference_ms, trip_ms, verdict, said):
+def test_clocks(difference_ms: Any, trip_ms: Any, verdict: Any, said: Any) -> None:
     found = rules.clock(difference_ms, trip_ms)
     assert found.verdict == verdict
     assert said in words_of(found)[0]
 
 
-def test_replicas_and_saving():
+def test_replicas_and_saving() -> None:
     lonely = {"role": "master", "connected_slaves": "2", "aof_enabled": "0"}
     assert rules.persistence(lonely, {}).verdict == "fail"
     assert rules.replication(lonely, {"min-replicas-to-write": "0"}).verdict == "warn"
@@ -211,12 +215,12 @@ def test_replicas_and_saving():
     assert rules.persistence({"aof_enabled": "1", "aof_last_write_status": "err"}, {}).verdict == "fail"
 
 
-def test_latency():
+def test_latency() -> None:
     assert rules.latency([0.1, 0.2, 90]).verdict == "ok"
     assert rules.latency([20, 30, 90]).verdict == "warn"
 
 
-def test_a_session_that_expired_between_two_looks_is_no_fault():
+def test_a_session_that_expired_between_two_looks_is_no_fault() -> None:
     assert Sampled("a", -2, -2, 0).wrong == ""
     assert Sampled("a", 5, -2, 0).wrong == ""
     assert Sampled("a", 5, -2, 3).wrong != ""

@@ -7,10 +7,11 @@ import re
 import signal
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import redis
-from cli.running import finished, started
+from support.commands import finished, started
 
 import redismem.blocking
 from redismem import Settings
@@ -19,30 +20,30 @@ HOUR_MS = 3_600_000
 
 
 @pytest.fixture
-def memory(redis_server, namespace):
+def memory(redis_server: Any, namespace: str) -> Any:
     settings = Settings(shards=4)
     with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace, settings=settings) as memory:
         yield memory
 
 
 @pytest.fixture(autouse=True)
-def four_shards(monkeypatch):
+def four_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REDISMEM_SHARDS", "4")
 
 
 @pytest.fixture
-def raw(redis_server):
+def raw(redis_server: Any) -> Any:
     with redis.Redis.from_url(redis_server.url) as raw:
         yield raw
 
 
-def now_ms(raw) -> int:
+def now_ms(raw: Any) -> int:
     seconds, micros = raw.time()
     return seconds * 1000 + micros // 1000
 
 
 @pytest.fixture
-def filled(memory, raw):
+def filled(memory: Any, raw: Any) -> Any:
     """Entries as the scripts would make them: the queues are looked at, not worked off."""
     for number in range(7):
         memory.session(f"s-{number}").append({"role": "user", "content": "x"})
@@ -56,7 +57,7 @@ def filled(memory, raw):
     return now
 
 
-def test_queues_for_people(command, filled, here, monkeypatch):
+def test_queues_for_people(command: Any, filled: Any, here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REDISMEM_MAX_SESSIONS", "5")
     ran = command("queues", *here)
     assert (ran.code, ran.err) == (0, "")
@@ -70,7 +71,7 @@ def test_queues_for_people(command, filled, here, monkeypatch):
         assert re.search(line, ran.out), line
 
 
-def test_queues_as_a_document(command, filled, here):
+def test_queues_as_a_document(command: Any, filled: Any, here: Any) -> None:
     found = command("queues", "--shards", "--json", *here).document
     assert {name: queue["count"] for name, queue in found["queues"].items()} == {
         "overdue": 3,
@@ -85,7 +86,7 @@ def test_queues_as_a_document(command, filled, here):
     assert "shards" not in command("queues", "--json", *here).document
 
 
-def test_queues_shard_by_shard(command, filled, memory, here):
+def test_queues_shard_by_shard(command: Any, filled: Any, memory: Any, here: Any) -> None:
     ran = command("queues", "--shards", *here)
     assert max(map(len, ran.out.splitlines())) <= 80
     rows = {line.split()[0]: line.split() for line in ran.out.splitlines() if re.match(r" +0\d ", line)}
@@ -94,7 +95,7 @@ def test_queues_shard_by_shard(command, filled, memory, here):
     assert re.search(r"\d shards? of 4 hold nothing", ran.out)
 
 
-def test_a_lease_that_ran_out_and_a_session_that_is_tried_later(command, memory, raw, here):
+def test_a_lease_that_ran_out_and_a_session_that_is_tried_later(command: Any, memory: Any, raw: Any, here: Any) -> None:
     memory.session("s").append({"role": "user", "content": "x"})
     now = now_ms(raw)
     raw.zadd(memory.store.keys.shards()[0].leased, {"a": now - 60_000 * 3})
@@ -104,13 +105,15 @@ def test_a_lease_that_ran_out_and_a_session_that_is_tried_later(command, memory,
     assert "next try in 4 h" in out
 
 
-def test_looking_at_a_new_namespace_writes_nothing(command, redis_server, raw, here, namespace):
+def test_looking_at_a_new_namespace_writes_nothing(
+    command: Any, redis_server: Any, raw: Any, here: Any, namespace: str
+) -> None:
     for words in (["queues"], ["watch", "--count", "1"], ["dead", "list"], ["check"], ["sessions"]):
         assert command(*words, *here).code == 0
     assert list(raw.scan_iter(match=f"rm:{{{namespace}*", count=1000)) == []
 
 
-def test_an_embedded_store_is_empty_and_says_so(command):
+def test_an_embedded_store_is_empty_and_says_so(command: Any) -> None:
     for words in (["queues", "--json"], ["watch", "--count", "1", "--json"], ["dead", "list", "--json"]):
         ran = command(*words)
         assert ran.code == 0
@@ -118,7 +121,7 @@ def test_an_embedded_store_is_empty_and_says_so(command):
         assert json.loads(ran.out)
 
 
-def test_watch_in_a_pipe_is_a_line_a_look(command, filled, here):
+def test_watch_in_a_pipe_is_a_line_a_look(command: Any, filled: Any, here: Any) -> None:
     ran = command("watch", "--count", 3, "--every-s", 0.01, *here)
     assert (ran.code, ran.err) == (0, "")
     lines = [dict(word.split("=") for word in line.split()) for line in ran.out.splitlines()]
@@ -131,7 +134,7 @@ def test_watch_in_a_pipe_is_a_line_a_look(command, filled, here):
     assert (lines[1]["overdue_per_s"], lines[1]["given_per_s"]) == ("0.0", "0.0")
 
 
-def test_watch_sees_what_changes_and_ends_when_told(memory, raw, here):
+def test_watch_sees_what_changes_and_ends_when_told(memory: Any, raw: Any, here: Any) -> None:
     with started("watch", "--every-s", "0.05", "--json", *here) as running:
         first = json.loads(running.stdout.readline())
         assert first["sessions"] == 0
@@ -147,7 +150,7 @@ def test_watch_sees_what_changes_and_ends_when_told(memory, raw, here):
     assert (ran.code, ran.err) == (0, "")
 
 
-def test_watch_on_a_terminal_is_a_picture_that_renews_itself(filled, here):
+def test_watch_on_a_terminal_is_a_picture_that_renews_itself(filled: Any, here: Any) -> None:
     controller, terminal = pty.openpty()
     env = os.environ | {"TERM": "xterm-256color", "COLUMNS": "80"}
     command = [sys.executable, "-m", "redismem", "watch", "--count", "3", "--every-s", "0.05", *here]

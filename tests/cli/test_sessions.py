@@ -4,10 +4,11 @@ import io
 import json
 import re
 import sys
+from typing import Any
 
 import pytest
 import redis
-from redis_server import RedisServer
+from support.redis_server import RedisServer
 
 import redismem.blocking
 from redismem import Summary
@@ -16,19 +17,19 @@ SECRET = "the text of a message"
 
 
 @pytest.fixture
-def memory(redis_server: RedisServer, namespace):
+def memory(redis_server: RedisServer, namespace: str) -> Any:
     with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
         yield memory
 
 
 @pytest.fixture
-def raw(redis_server):
+def raw(redis_server: Any) -> Any:
     with redis.Redis.from_url(redis_server.url) as raw:
         yield raw
 
 
 @pytest.fixture
-def talk(memory):
+def talk(memory: Any) -> Any:
     """A session with pending and recent messages, and state."""
     session = memory.session("talk")
     session.append(
@@ -44,7 +45,7 @@ def talk(memory):
     return session
 
 
-def test_an_embedded_store_is_empty_and_says_so(command):
+def test_an_embedded_store_is_empty_and_says_so(command: Any) -> None:
     ran = command("sessions", "--json")
     assert (ran.code, ran.document["sessions"]) == (0, [])
     assert "embedded" in ran.err
@@ -54,7 +55,7 @@ def test_an_embedded_store_is_empty_and_says_so(command):
         assert "there is no such session" in ran.err.splitlines()[-1]
 
 
-def test_sessions_page_by_page_the_last_active_first(command, memory, here, raw):
+def test_sessions_page_by_page_the_last_active_first(command: Any, memory: Any, here: Any, raw: Any) -> None:
     server_ms = int(raw.time()[0]) * 1000
     for number in range(25):
         memory.session(f"s-{number:02}").append({"role": "user", "content": SECRET}, now_ms=server_ms - 60_000 + number)
@@ -69,7 +70,7 @@ def test_sessions_page_by_page_the_last_active_first(command, memory, here, raw)
     assert {row["total_messages"] for row in found} == {1}
 
 
-def test_sessions_for_people(command, talk, memory, here, raw):
+def test_sessions_for_people(command: Any, talk: Any, memory: Any, here: Any, raw: Any) -> None:
     memory.session("empty").merge({"a": 1})
     raw.delete(memory.store.keys.session("empty").state)
     broken = memory.session("broken")
@@ -87,7 +88,7 @@ def test_sessions_for_people(command, talk, memory, here, raw):
     assert rows == {"talk": "live", "empty": "gone", "broken": "unreadable"}
 
 
-def test_a_page_says_how_to_get_the_next(command, memory, here):
+def test_a_page_says_how_to_get_the_next(command: Any, memory: Any, here: Any) -> None:
     for number in range(3):
         memory.session(f"s-{number}").append({"role": "user", "content": "x"})
     first = command("sessions", "--limit", 2, *here)
@@ -98,7 +99,7 @@ def test_a_page_says_how_to_get_the_next(command, memory, here):
     assert {"s-0", "s-1", "s-2"} <= shown
 
 
-def test_show_for_people(command, talk, here):
+def test_show_for_people(command: Any, talk: Any, here: Any) -> None:
     ran = command("show", "talk", *here)
     assert (ran.code, ran.err) == (0, "")
     assert max(map(len, ran.out.splitlines())) <= 80
@@ -114,7 +115,7 @@ def test_show_for_people(command, talk, here):
     assert "hidden" not in ran.out
 
 
-def test_show_as_a_document(command, talk, here):
+def test_show_as_a_document(command: Any, talk: Any, here: Any) -> None:
     document = command("show", "talk", "--json", *here).document
     assert [row["seq"] for row in document["pending"]] == [1, 2, 3, 4, 5]
     shown = [row["message"] for row in document["pending"] + document["recent"]]
@@ -126,7 +127,7 @@ def test_show_as_a_document(command, talk, here):
     assert [row["seq"] for row in newest["recent"]] == [10, 11]
 
 
-def test_show_has_the_summaries_with_their_ranges(command, talk, here):
+def test_show_has_the_summaries_with_their_ranges(command: Any, talk: Any, here: Any) -> None:
     assert command("worker", "--once", *here).code == 0
     ran = command("show", "talk", *here)
     assert max(map(len, ran.out.splitlines())) <= 80
@@ -139,7 +140,9 @@ def test_show_has_the_summaries_with_their_ranges(command, talk, here):
     assert SECRET in summary["text"]
 
 
-def test_redacted_nothing_of_the_conversation_is_shown(command, talk, memory, raw, here):
+def test_redacted_nothing_of_the_conversation_is_shown(
+    command: Any, talk: Any, memory: Any, raw: Any, here: Any
+) -> None:
     summary = Summary("m1", f"summary of {SECRET}", 0, 0, 0, 0, "model", 9, 0, ())
     raw.hset(memory.store.keys.session("talk").state, b"summary:m1", summary.encode())
     for options in ([], ["--json"]):
@@ -150,13 +153,13 @@ def test_redacted_nothing_of_the_conversation_is_shown(command, talk, memory, ra
         assert "find" not in ran.out
 
 
-def test_long_messages_are_cut_unless_full(command, memory, here):
+def test_long_messages_are_cut_unless_full(command: Any, memory: Any, here: Any) -> None:
     memory.session("long").append({"role": "user", "content": "word " * 200 + "end"})
     assert "(+763 characters)" in " ".join(command("show", "long", *here).out.split())
     assert "end" in command("show", "long", "--full", *here).out
 
 
-def test_a_message_cannot_steer_the_terminal_nor_the_markup(command, memory, here):
+def test_a_message_cannot_steer_the_terminal_nor_the_markup(command: Any, memory: Any, here: Any) -> None:
     text = "a\x1b[2Jb\x9b1mc\rd [bold]e[/bold] [/] \u202ef \ud800 :smile:"
     memory.session("odd").append({"role": "user\x1b[0m", "content": text})
     ran = command("show", "odd", *here)
@@ -166,7 +169,9 @@ def test_a_message_cannot_steer_the_terminal_nor_the_markup(command, memory, her
     assert command("show", "odd", "--json", *here).document["recent"][0]["message"]["content"] == text
 
 
-def test_looking_changes_nothing_even_where_a_session_cannot_be_read(command, memory, raw, here, namespace):
+def test_looking_changes_nothing_even_where_a_session_cannot_be_read(
+    command: Any, memory: Any, raw: Any, here: Any, namespace: str
+) -> None:
     memory.session("broken").append({"role": "user", "content": "x"})
     raw.rpush(memory.store.keys.session("broken").messages, b"garbage")
     before = {key: raw.dump(key) for key in raw.scan_iter(match=f"rm:{{{namespace}*", count=1000)}
@@ -177,7 +182,7 @@ def test_looking_changes_nothing_even_where_a_session_cannot_be_read(command, me
     assert {key: raw.dump(key) for key in raw.scan_iter(match=f"rm:{{{namespace}*", count=1000)} == before
 
 
-def test_clear(command, talk, memory, here):
+def test_clear(command: Any, talk: Any, memory: Any, here: Any) -> None:
     memory.session("other").append({"role": "user", "content": "stays"})
     ran = command("clear", "talk", "--yes", "--json", *here)
     assert (ran.code, ran.document["cleared"]) == (0, True)
@@ -191,7 +196,9 @@ def test_clear(command, talk, memory, here):
 @pytest.mark.parametrize(
     ("answer", "code", "there"), [("n\n", 1, True), ("\n", 1, True), ("", 1, True), ("y\n", 0, False)]
 )
-def test_clear_asks_on_a_terminal(command, monkeypatch, talk, here, answer, code, there):
+def test_clear_asks_on_a_terminal(
+    command: Any, monkeypatch: pytest.MonkeyPatch, talk: Any, here: Any, answer: Any, code: Any, there: Any
+) -> None:
     keyboard = io.StringIO(answer)
     monkeypatch.setattr(keyboard, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stdin", keyboard)
@@ -201,6 +208,6 @@ def test_clear_asks_on_a_terminal(command, monkeypatch, talk, here, answer, code
     assert talk.exists() == there
 
 
-def test_clear_does_not_ask_where_nobody_can_answer(command, talk, here):
+def test_clear_does_not_ask_where_nobody_can_answer(command: Any, talk: Any, here: Any) -> None:
     assert command("clear", "talk", *here).code == 0
     assert not talk.exists()

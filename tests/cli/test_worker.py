@@ -3,10 +3,11 @@
 import json
 import signal
 import time
+from typing import Any
 
 import pytest
-from cli.running import Between, finished, started, wait_for_line
-from models.provider_server import ProviderServer
+from support.commands import Between, finished, started, wait_for_line
+from support.provider_server import ProviderServer
 
 import redismem.blocking
 from redismem.protocol.ids import session_hash
@@ -16,13 +17,13 @@ SECRET = "the text of a message"
 
 
 @pytest.fixture
-def memory(redis_server, namespace):
+def memory(redis_server: Any, namespace: str) -> Any:
     with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
         yield memory
 
 
 @pytest.fixture
-def overdue(memory):
+def overdue(memory: Any) -> Any:
     """Sessions that wait for a summary."""
     names = [f"s-{number}" for number in range(5)]
     for name in names:
@@ -31,7 +32,7 @@ def overdue(memory):
 
 
 @pytest.fixture
-def model():
+def model() -> Any:
     """A provider that hangs until it is released."""
     with ProviderServer() as server:
         server.mode = "hang"
@@ -39,7 +40,7 @@ def model():
 
 
 @pytest.fixture
-def by_model(model):
+def by_model(model: Any) -> Any:
     """The environment of a worker that asks it."""
     return {
         "REDISMEM_MODEL_PROVIDER": "openai",
@@ -51,14 +52,14 @@ def by_model(model):
     }
 
 
-def covered(memory, name: str) -> list[tuple[int, int]]:
+def covered(memory: Any, name: str) -> list[tuple[int, int]]:
     """The summaries' ranges; and no message of the window is missing."""
     context = memory.session(name).read()
     assert [each.seq for each in context.messages] == list(range(context.first_seq, context.total_messages + 1))
     return [(each.first_seq, each.last_seq) for each in context.summaries]
 
 
-def until(true, deadline_s: float = 60) -> None:
+def until(true: Any, deadline_s: float = 60) -> None:
     """Looks again and again until it is so."""
     end_s = time.monotonic() + deadline_s
     while not true():
@@ -66,7 +67,7 @@ def until(true, deadline_s: float = 60) -> None:
         time.sleep(0.005)  # between two looks at a condition that has a deadline
 
 
-def test_once_summarises_all_that_is_due(command, overdue, memory, here):
+def test_once_summarises_all_that_is_due(command: Any, overdue: Any, memory: Any, here: Any) -> None:
     memory.session("short").append({"role": "user", "content": "x"})
     ran = command("worker", "--once", *here)
     assert ran.code == 0
@@ -81,13 +82,17 @@ def test_once_summarises_all_that_is_due(command, overdue, memory, here):
 
 
 @pytest.mark.parametrize(("strategy", "left"), [("trim", 6), ("none", 12)])
-def test_once_with_another_strategy(command, overdue, memory, here, strategy, left):
+def test_once_with_another_strategy(
+    command: Any, overdue: Any, memory: Any, here: Any, strategy: Any, left: Any
+) -> None:
     assert command("worker", "--once", "--strategy", strategy, *here).code == 0
     context = memory.session("s-1").read()
     assert (context.summaries, len(context.messages)) == ([], left)
 
 
-def test_once_enforces_the_limit_and_hands_over_the_transcripts(command, overdue, memory, here, monkeypatch, tmp_path):
+def test_once_enforces_the_limit_and_hands_over_the_transcripts(
+    command: Any, overdue: Any, memory: Any, here: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
     monkeypatch.setenv("REDISMEM_MAX_SESSIONS", "3")
     file = tmp_path / "evicted.jsonl"
     ran = command("worker", "--once", "--json", "--on-evict-file", file, *here)
@@ -100,7 +105,7 @@ def test_once_enforces_the_limit_and_hands_over_the_transcripts(command, overdue
 
 
 @pytest.mark.parametrize("kind", ["folder", "device", "link to a device"])
-def test_a_file_that_cannot_hold_transcripts_is_refused(command, here, tmp_path, kind):
+def test_a_file_that_cannot_hold_transcripts_is_refused(command: Any, here: Any, tmp_path: Any, kind: Any) -> None:
     (tmp_path / "link to a device").symlink_to("/dev/full")
     path = {"folder": tmp_path, "device": "/dev/full"}.get(kind, tmp_path / kind)
     ran = command("worker", "--once", "--on-evict-file", path, *here)
@@ -109,13 +114,15 @@ def test_a_file_that_cannot_hold_transcripts_is_refused(command, here, tmp_path,
 
 
 class EvictsNothing(Between):
-    async def run(self, commands, timeout_s, script=None):
+    async def run(self, commands: Any, timeout_s: Any, script: Any = None) -> Any:
         if commands[0][0] == "EVALSHA" and commands[0][1] == load("evict").sha:
             raise ConnectionResetError
         return await self._inner.run(commands, timeout_s, script)
 
 
-def test_a_limit_that_could_not_be_enforced_is_not_well(command, intercept, overdue, here, monkeypatch):
+def test_a_limit_that_could_not_be_enforced_is_not_well(
+    command: Any, intercept: Any, overdue: Any, here: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("REDISMEM_MAX_SESSIONS", "3")
     intercept(EvictsNothing)
     ran = command("worker", "--once", *here)
@@ -124,14 +131,14 @@ def test_a_limit_that_could_not_be_enforced_is_not_well(command, intercept, over
     assert "2 evictions; 5 sessions, 2 over the limit of 3" in ran.out
 
 
-def test_an_embedded_store_has_nothing_for_a_worker(command):
+def test_an_embedded_store_has_nothing_for_a_worker(command: Any) -> None:
     for words in (["worker"], ["worker", "--once"]):
         ran = command(*words)
         assert ran.code == 2
         assert "a worker needs a store that others use too" in ran.complaint
 
 
-def test_settings_that_name_no_model_are_one_line(command, here, monkeypatch):
+def test_settings_that_name_no_model_are_one_line(command: Any, here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REDISMEM_MODEL_PROVIDER", "openai")
     for words in (["worker"], ["worker", "--once"]):
         ran = command(*words, *here)
@@ -142,13 +149,13 @@ def test_settings_that_name_no_model_are_one_line(command, here, monkeypatch):
 class RunsFull(Between):
     """Takes no commits."""
 
-    async def run(self, commands, timeout_s, script=None):
+    async def run(self, commands: Any, timeout_s: Any, script: Any = None) -> Any:
         if commands[0][0] == "EVALSHA" and commands[0][1] == load("commit").sha:
             raise ConnectionResetError("a reason that quotes the text of a message")
         return await self._inner.run(commands, timeout_s, script)
 
 
-def test_an_error_of_one_session_is_logged_by_its_kind(command, intercept, overdue, here):
+def test_an_error_of_one_session_is_logged_by_its_kind(command: Any, intercept: Any, overdue: Any, here: Any) -> None:
     intercept(RunsFull)
     ran = command("worker", "--once", *here)
     assert ran.code == 1
@@ -157,7 +164,7 @@ def test_an_error_of_one_session_is_logged_by_its_kind(command, intercept, overd
     assert "(5 unavailable)" in ran.out
 
 
-def test_a_worker_that_runs_summarises_what_comes_and_ends_when_told(memory, here):
+def test_a_worker_that_runs_summarises_what_comes_and_ends_when_told(memory: Any, here: Any) -> None:
     with started("worker", "--json", *here, REDISMEM_TICK_S="0.05") as running:
         first = json.loads(running.stderr.readline())
         assert "started on redis://" in first["message"]
@@ -176,7 +183,9 @@ def test_a_worker_that_runs_summarises_what_comes_and_ends_when_told(memory, her
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_work_in_hand_is_given_back_when_it_takes_too_long(command, overdue, memory, model, by_model, here, number):
+def test_work_in_hand_is_given_back_when_it_takes_too_long(
+    command: Any, overdue: Any, memory: Any, model: Any, by_model: Any, here: Any, number: Any
+) -> None:
     with started("worker", "--stop-s", "0.2", *here, **by_model) as running:
         model.wait_for_asked(len(overdue))
         assert memory.session("s-0").info().queued == "leased"
@@ -194,7 +203,9 @@ def test_work_in_hand_is_given_back_when_it_takes_too_long(command, overdue, mem
     assert command("check", *here).code == 0
 
 
-def test_work_in_hand_is_finished_where_there_is_time(overdue, memory, model, by_model, here):
+def test_work_in_hand_is_finished_where_there_is_time(
+    overdue: Any, memory: Any, model: Any, by_model: Any, here: Any
+) -> None:
     with started("worker", "--stop-s", "60", "--concurrency", "3", *here, **by_model) as running:
         model.wait_for_asked(3)
         running.send_signal(signal.SIGTERM)
@@ -207,7 +218,9 @@ def test_work_in_hand_is_finished_where_there_is_time(overdue, memory, model, by
     assert "3 ok" in ran.err
 
 
-def test_a_second_signal_ends_it_at_once_and_the_lease_runs_out(command, overdue, memory, model, by_model, here):
+def test_a_second_signal_ends_it_at_once_and_the_lease_runs_out(
+    command: Any, overdue: Any, memory: Any, model: Any, by_model: Any, here: Any
+) -> None:
     environment = by_model | {"REDISMEM_LEASE_S": "0.3"}
     with started("worker", "--stop-s", "60", *here, **environment) as running:
         model.wait_for_asked(len(overdue))
@@ -225,7 +238,7 @@ def test_a_second_signal_ends_it_at_once_and_the_lease_runs_out(command, overdue
     assert [covered(memory, name) for name in overdue] == [[(1, 6)]] * 5
 
 
-def test_once_stops_too_when_told(overdue, memory, model, by_model, here):
+def test_once_stops_too_when_told(overdue: Any, memory: Any, model: Any, by_model: Any, here: Any) -> None:
     with started("worker", "--once", "--json", "--stop-s", "0.2", *here, **by_model) as running:
         model.wait_for_asked(len(overdue))
         running.send_signal(signal.SIGTERM)
@@ -234,7 +247,9 @@ def test_once_stops_too_when_told(overdue, memory, model, by_model, here):
     assert {memory.session(name).info().queued for name in overdue} == {"overdue"}
 
 
-def test_a_frozen_worker_holds_nobody_up(command, overdue, memory, model, by_model, here):
+def test_a_frozen_worker_holds_nobody_up(
+    command: Any, overdue: Any, memory: Any, model: Any, by_model: Any, here: Any
+) -> None:
     """Its lease runs out, another does the work; when it wakes up, what it has is refused."""
     environment = by_model | {"REDISMEM_LEASE_S": "0.3"}
     with started("worker", *here, **environment) as frozen:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from raw_scripts import Scripts
+from support.raw_scripts import Scripts
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from raw_scripts import Scripts, counters
 from redis.exceptions import ResponseError
+from support.raw_scripts import Scripts, counters
 
 LOWERED = {"window_limit": 2, "threshold": 2}
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from lua.script_text import Text, text
-from script_header import header
+from support.script_header import header
+from support.script_text import Text, text
 
 from redismem.errors import ServerError
 from redismem.protocol import layout, replies, scripts

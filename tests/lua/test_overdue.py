@@ -7,7 +7,7 @@ from pathlib import Path
 import redis
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from redis_server import RedisServer
+from support.redis_server import RedisServer
 
 from redismem import Settings
 from redismem.protocol import scripts

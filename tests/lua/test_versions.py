@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from queue_scripts import CLAIM, COMMIT, INDEXES, RELEASE, claimed, over, overdue
-from raw_scripts import NOW_MS, TIMEOUT_MS, Scripts
 from redis.exceptions import ResponseError
+from support.queue_scripts import CLAIM, COMMIT, INDEXES, RELEASE, claimed, over, overdue
+from support.raw_scripts import NOW_MS, TIMEOUT_MS, Scripts
 
 from redismem.protocol import scripts
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 from hypothesis.stateful import RuleBasedStateMachine, invariant
-from redis_server import RedisServer
+from support.redis_server import RedisServer
 
 from model_check.comparison import NAMES, compare, reading
 from model_check.model import Claim, Model

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
-from redis_server import RedisServer
+from support.redis_server import RedisServer
 
 from model_check.machine import Machine
 from model_check.scenes import play_each

@@ -22,7 +22,7 @@ import redis
 from hypothesis import HealthCheck, Phase, Verbosity, settings
 from hypothesis.errors import Flaky
 from hypothesis.stateful import run_state_machine_as_test
-from redis_server import RedisServer
+from support.redis_server import RedisServer
 
 from model_check.machine import Machine
 from model_check.scenes import play_each

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from models.provider_server import ProviderServer
+from support.provider_server import ProviderServer
 
 from redismem.models import ChatModel, open_model
 

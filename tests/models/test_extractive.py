@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +17,7 @@ from redismem.models import Draft, open_extractive
 EXAMPLES = settings(max_examples=150, deadline=None)
 
 
-def summarized(messages, previous=None, max_tokens=400) -> Draft:
+def summarized(messages: Any, previous: Any = None, max_tokens: Any = 400) -> Draft:
     return asyncio.run(open_extractive().summarize(messages, previous, max_tokens))
 
 
@@ -39,7 +40,7 @@ CONVERSATION = [
 ]
 
 
-def test_it_keeps_names_numbers_decisions_and_the_open_question():
+def test_it_keeps_names_numbers_decisions_and_the_open_question() -> None:
     text = summarized(CONVERSATION, max_tokens=150).text
     for kept in ("Mei Kovacs", "#W2378156", "2024-05-12", "$142.50", "refund", "user: And who pays for the lamp?"):
         assert kept in text
@@ -48,13 +49,13 @@ def test_it_keeps_names_numbers_decisions_and_the_open_question():
     assert size(text) <= 150
 
 
-def test_lines_stand_in_the_order_they_were_said():
+def test_lines_stand_in_the_order_they_were_said() -> None:
     lines = summarized(CONVERSATION).text.splitlines()
     at = [next(at for at, line in enumerate(lines) if said in line) for said in ("Kovacs", "lost", "refund", "lamp")]
     assert at == sorted(at)
 
 
-def test_the_previous_summary_is_folded_in():
+def test_the_previous_summary_is_folded_in() -> None:
     first = summarized(CONVERSATION, max_tokens=100)
     then = [Message("user", "Please also cancel order #W9000001."), Message("assistant", "Done, it is cancelled.")]
     second = summarized(then, first.text, max_tokens=130).text
@@ -64,31 +65,31 @@ def test_the_previous_summary_is_folded_in():
     assert second.count("Also mentioned: ") <= 1
 
 
-def test_folding_alone_makes_it_shorter():
+def test_folding_alone_makes_it_shorter() -> None:
     long = summarized(CONVERSATION, max_tokens=300).text
     folded = summarized([], long, max_tokens=60).text
     assert size(folded) <= 60
     assert "W2378156" in folded
 
 
-def test_numbers_without_a_sentence_stay_one_list():
+def test_numbers_without_a_sentence_stay_one_list() -> None:
     previous = "user: My lamp is late.\nAlso mentioned: A-100, B-200"
     lines = summarized([Message("user", "It is order C-300.")], previous).text.splitlines()
     assert lines[-1] == "Also mentioned: A-100, B-200"
     assert [line for line in lines[:-1] if "mentioned" in line] == []
 
 
-def test_a_number_in_the_part_of_a_sentence_that_is_cut_is_listed():
+def test_a_number_in_the_part_of_a_sentence_that_is_cut_is_listed() -> None:
     text = summarized([Message("user", f"{'so ' * 150} order Q-4711 {'and ' * 90} please")]).text
     assert "Also mentioned: Q-4711" in text
 
 
-def test_a_sentence_over_the_room_is_cut_not_dropped():
+def test_a_sentence_over_the_room_is_cut_not_dropped() -> None:
     text = summarized([Message("user", f"I wait for order Q-4711 {'and wait ' * 50}")], max_tokens=40).text
     assert text.startswith("user: I wait for order")
 
 
-def test_a_tool_that_answers_hundreds_of_ids_does_not_fill_the_summary():
+def test_a_tool_that_answers_hundreds_of_ids_does_not_fill_the_summary() -> None:
     answer = ", ".join(f"FLIGHT-{at}" for at in range(100, 250))
     messages = [Message("user", f"Is there a seat for passenger {at}?") for at in range(10)]
     text = summarized([*messages, Message("tool", answer, tool_call_id="c")], max_tokens=200).text
@@ -96,13 +97,13 @@ def test_a_tool_that_answers_hundreds_of_ids_does_not_fill_the_summary():
     assert text.count("Is there a seat") >= 5
 
 
-def test_the_points_of_a_list_keep_their_numbers():
+def test_the_points_of_a_list_keep_their_numbers() -> None:
     lines = summarized([Message("assistant", "Do this:\n1. Call the bank.\n2. Block the card.")]).text.splitlines()
     assert "assistant: 1. Call the bank." in lines
     assert "assistant: 2. Block the card." in lines
 
 
-def test_a_summary_with_room_enough_comes_back_as_it_is():
+def test_a_summary_with_room_enough_comes_back_as_it_is() -> None:
     text = summarized(CONVERSATION, max_tokens=300).text
     assert summarized([], text, max_tokens=600).text == text
 
@@ -117,12 +118,12 @@ def test_a_summary_with_room_enough_comes_back_as_it_is():
         ("注文番号A-1045はいつ届きますか？", ["A-1045", "届きますか？"]),
     ],
 )
-def test_languages(said, kept):
+def test_languages(said: Any, kept: Any) -> None:
     text = summarized([Message("user", said), Message("assistant", "…")]).text
     assert all(piece in text for piece in kept), text
 
 
-def test_no_message_is_too_odd():
+def test_no_message_is_too_odd() -> None:
     odd = [{}, {"role": "user"}, {"content": 4}, {"role": None, "content": [None, 5, {"type": 7}, {"x": 1}, []]}]
     for payload in odd:
         assert summarized([Message.from_openai(payload)]).text.strip()
@@ -130,7 +131,7 @@ def test_no_message_is_too_odd():
         summarized([], " ")
 
 
-def test_it_is_the_same_in_another_process_with_other_hashes():
+def test_it_is_the_same_in_another_process_with_other_hashes() -> None:
     script = (
         "import asyncio; from redismem.messages import Message; from redismem.models import open_extractive; "
         "said = ' '.join(f'Word{at % 7} other{at % 11} thing{at % 5} number {at}.' for at in range(200)); "
@@ -146,7 +147,7 @@ def test_it_is_the_same_in_another_process_with_other_hashes():
     assert "Word" in texts.pop()
 
 
-def test_its_draft_names_it():
+def test_its_draft_names_it() -> None:
     draft = summarized(CONVERSATION)
     assert (draft.model, draft.input_tokens, draft.output_tokens) == ("extractive", 0, 0)
     assert repr(draft) == "<Draft by extractive in=0 out=0>"
@@ -161,7 +162,7 @@ any_messages = st.lists(st.builds(Message, roles, contents, name=st.text(min_siz
 
 @EXAMPLES
 @given(any_messages, st.none() | st.text(max_size=300), st.integers(1, 300))
-def test_property_deterministic_within_budget_never_empty(messages, previous, max_tokens):
+def test_property_deterministic_within_budget_never_empty(messages: Any, previous: Any, max_tokens: Any) -> None:
     if not messages and not any(char.isalnum() for char in previous or ""):
         return
     text = summarized(messages, previous, max_tokens).text
@@ -179,7 +180,7 @@ fillers = st.lists(st.sampled_from(["the", "order", "is", "late", "and", "I", "w
 
 @EXAMPLES
 @given(st.lists(st.tuples(fillers, order_ids | amounts | days, fillers), min_size=1, max_size=15), st.integers(20, 200))
-def test_property_every_number_that_fits_half_the_room_is_kept(said, max_tokens):
+def test_property_every_number_that_fits_half_the_room_is_kept(said: Any, max_tokens: Any) -> None:
     numbers = {number for _, number, _ in said}
     messages = [Message("user", " ".join([*before, number, *after]) + ".") for before, number, after in said]
     needed = sum(len(number) + 2 for number in numbers) + len("Also mentioned: ")
@@ -192,7 +193,7 @@ def test_property_every_number_that_fits_half_the_room_is_kept(said, max_tokens)
 
 @EXAMPLES
 @given(st.lists(st.lists(order_ids, min_size=1, max_size=3), min_size=1, max_size=5))
-def test_property_numbers_survive_being_folded_again_and_again(turns):
+def test_property_numbers_survive_being_folded_again_and_again(turns: Any) -> None:
     previous = None
     for ids in turns:
         messages = [Message("user", f"Please look at {number}, will you?") for number in ids]

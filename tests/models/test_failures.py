@@ -9,12 +9,13 @@ import logging
 import traceback
 import tracemalloc
 from datetime import UTC, datetime
+from typing import Any
 
 import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from models.provider_server import HUGE_BYTES, ProviderServer, in_s
+from support.provider_server import HUGE_BYTES, ProviderServer, in_s
 
 from redismem.errors import ModelFailed
 from redismem.messages import Message
@@ -24,7 +25,7 @@ KEY = "canary-key"
 MESSAGES = [Message("user", "Where is order W123?"), Message("assistant", "On its way: canary-text.")]
 
 
-async def failure(model, messages=MESSAGES) -> ModelFailed:
+async def failure(model: Any, messages: Any = MESSAGES) -> ModelFailed:
     async with asyncio.timeout(60):
         with pytest.raises(ModelFailed) as caught:
             await model.summarize(messages, None, 300)
@@ -60,7 +61,9 @@ async def failure(model, messages=MESSAGES) -> ModelFailed:
         ("huge", False, True, "more than 1048576 bytes"),
     ],
 )
-async def test_each_failure_is_one_failed_attempt(server, model, provider, mode, permanent, counts, words):
+async def test_each_failure_is_one_failed_attempt(
+    server: Any, model: Any, provider: Any, mode: Any, permanent: Any, counts: Any, words: Any
+) -> None:
     server.mode = mode
     failed = await failure(model)
     assert (failed.permanent, failed.counts, failed.retry_after_s) == (permanent, counts, None)
@@ -71,7 +74,7 @@ async def test_each_failure_is_one_failed_attempt(server, model, provider, mode,
 
 
 @pytest.mark.parametrize("mode", ["hang", "drip"])
-async def test_the_whole_request_has_a_deadline(server, opened, mode):
+async def test_the_whole_request_has_a_deadline(server: Any, opened: Any, mode: Any) -> None:
     server.mode = mode
     async with opened(timeout_s=1.5) as model:
         failed = await failure(model)
@@ -81,7 +84,7 @@ async def test_the_whole_request_has_a_deadline(server, opened, mode):
         assert (await model.summarize(MESSAGES, None, 300)).text == server.text
 
 
-async def test_an_answer_may_come_late(server, model):
+async def test_an_answer_may_come_late(server: Any, model: Any) -> None:
     server.mode = "hang"
     asked = asyncio.create_task(model.summarize(MESSAGES, None, 300))
     await asyncio.to_thread(server.wait_for_asked, 1)
@@ -90,7 +93,7 @@ async def test_an_answer_may_come_late(server, model):
     assert (await asked).text == server.text
 
 
-async def test_a_cancelled_attempt_leaves_the_model_usable(server, model):
+async def test_a_cancelled_attempt_leaves_the_model_usable(server: Any, model: Any) -> None:
     server.modes.extend(["hang"])
     asked = asyncio.create_task(model.summarize(MESSAGES, None, 300))
     await asyncio.to_thread(server.wait_for_asked, 1)
@@ -100,13 +103,13 @@ async def test_a_cancelled_attempt_leaves_the_model_usable(server, model):
     assert (await model.summarize(MESSAGES, None, 300)).text == server.text
 
 
-async def test_nobody_listens(provider, opened):
+async def test_nobody_listens(provider: Any, opened: Any) -> None:
     async with opened(base_url="http://127.0.0.1:1/v1") as model:
         assert "ConnectError" in str(await failure(model))
 
 
 @pytest.mark.parametrize("provider", ["openai"], indirect=True)
-async def test_a_reply_of_10_mb_is_not_taken_into_memory(server, model):
+async def test_a_reply_of_10_mb_is_not_taken_into_memory(server: Any, model: Any) -> None:
     server.modes.extend(["500", "raw"])
     server.raw = b'{"choices": "' + b"x" * HUGE_BYTES + b'"}'
     await failure(model)
@@ -120,17 +123,17 @@ async def test_a_reply_of_10_mb_is_not_taken_into_memory(server, model):
     assert server.sent_bytes < HUGE_BYTES
 
 
-async def test_text_cut_at_the_limit_is_kept(server, model):
+async def test_text_cut_at_the_limit_is_kept(server: Any, model: Any) -> None:
     server.mode = "length"
     assert (await model.summarize(MESSAGES, None, 300)).text == "cut sho"
 
 
-async def test_control_characters_are_removed(server, model):
+async def test_control_characters_are_removed(server: Any, model: Any) -> None:
     server.mode = "control"
     assert (await model.summarize(MESSAGES, None, 300)).text == "ab[31mcd\ne"
 
 
-async def test_a_summary_over_its_cap_is_refused_but_a_reply_is_not(server, opened):
+async def test_a_summary_over_its_cap_is_refused_but_a_reply_is_not(server: Any, opened: Any) -> None:
     server.text = "é" * 200
     async with opened(max_summary_bytes=399) as model:
         assert "400 bytes, 399 are allowed" in str(await failure(model))
@@ -158,13 +161,15 @@ async def test_a_summary_over_its_cap_is_refused_but_a_reply_is_not(server, open
         ("400", {"x-should-retry": "true"}, None, True, False),
     ],
 )
-async def test_what_the_provider_asks_for_is_handed_on(server, model, mode, headers, wait_s, counts, permanent):
+async def test_what_the_provider_asks_for_is_handed_on(
+    server: Any, model: Any, mode: Any, headers: Any, wait_s: Any, counts: Any, permanent: Any
+) -> None:
     server.mode, server.headers = mode, headers
     failed = await failure(model)
     assert (failed.retry_after_s, failed.counts, failed.permanent) == (wait_s, counts, permanent)
 
 
-async def test_retry_after_as_a_date(server, model):
+async def test_retry_after_as_a_date(server: Any, model: Any) -> None:
     server.mode, server.headers = "429", {"retry-after": in_s(60)}
     failed = await failure(model)
     assert 0 < failed.retry_after_s <= 60
@@ -177,18 +182,20 @@ async def test_retry_after_as_a_date(server, model):
     | st.floats().map(str)
     | st.datetimes().map(lambda when: when.strftime("%a, %d %b %Y %H:%M:%S %z"))
 )
-def test_any_retry_after_is_a_pause_or_none(text):
+def test_any_retry_after_is_a_pause_or_none(text: Any) -> None:
     wait_s = retry_after_s({"retry-after": text, "retry-after-ms": text})
     assert wait_s is None or wait_s >= 0
 
 
-def test_a_date_without_a_zone_is_utc():
+def test_a_date_without_a_zone_is_utc() -> None:
     ahead = retry_after_s({"retry-after": f"Thu, 01 Jan {datetime.now(UTC).year + 2} 00:00:00 -0000"})
     assert ahead is not None
     assert ahead > 300 * 86_400
 
 
-async def test_nothing_of_the_environment_is_used(server, opened, monkeypatch, tmp_path):
+async def test_nothing_of_the_environment_is_used(
+    server: Any, opened: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
     with ProviderServer() as proxy:
         for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
@@ -201,7 +208,9 @@ async def test_nothing_of_the_environment_is_used(server, opened, monkeypatch, t
         assert "Basic" not in server.asked[0].headers.get("authorization", "")
 
 
-async def test_a_client_of_the_callers_own_neither_follows_redirects_nor_changes_the_key(server, opened):
+async def test_a_client_of_the_callers_own_neither_follows_redirects_nor_changes_the_key(
+    server: Any, opened: Any
+) -> None:
     server.mode = "redirect"
     own = httpx.AsyncClient(follow_redirects=True, trust_env=False, auth=("someone", "else"))
     async with own as client, opened(client=client) as model:
@@ -212,7 +221,7 @@ async def test_a_client_of_the_callers_own_neither_follows_redirects_nor_changes
         assert "Basic" not in server.asked[0].headers.get("authorization", "")
 
 
-async def test_neither_key_nor_text_shows(server, model, provider, caplog):
+async def test_neither_key_nor_text_shows(server: Any, model: Any, provider: Any, caplog: Any) -> None:
     caplog.set_level(logging.DEBUG)
     seen = [repr(model), str(model), repr(await model.summarize([Message("user", "canary-text")], None, 300))]
     for mode in ("400", "401", "echo", "garbage", "reset", "refused", "redirect", "drop"):
@@ -249,7 +258,7 @@ likely = st.recursive(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.differing_executors],
 )
 @given(raw=st.binary(max_size=200) | likely.map(lambda value: json.dumps(value).encode()))
-async def test_any_body_is_a_failed_attempt_or_a_clean_text(server, model, raw):
+async def test_any_body_is_a_failed_attempt_or_a_clean_text(server: Any, model: Any, raw: Any) -> None:
     server.mode, server.raw = "raw", raw
     with contextlib.suppress(ModelFailed):
         draft = await model.summarize(MESSAGES, None, 300)
@@ -264,7 +273,7 @@ async def test_any_body_is_a_failed_attempt_or_a_clean_text(server, model, raw):
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(text=st.text(st.characters(exclude_categories=[]), min_size=1, max_size=60))
-async def test_any_text_of_a_model_comes_back_clean_or_not_at_all(server, model, text):
+async def test_any_text_of_a_model_comes_back_clean_or_not_at_all(server: Any, model: Any, text: Any) -> None:
     server.mode, server.text = "ok", text
     shown = [char for char in text if char.isprintable() and char != " "]
     try:

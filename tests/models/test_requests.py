@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
-from models.provider_server import gemini_answer, told
+from support.provider_server import gemini_answer, told
 
 from redismem.errors import InvalidSettings, ModelFailed
 from redismem.messages import Message
@@ -51,7 +52,7 @@ REQUESTS = {
 }
 
 
-async def test_a_request_is_exactly_what_the_provider_wants(server, model, provider):
+async def test_a_request_is_exactly_what_the_provider_wants(server: Any, model: Any, provider: Any) -> None:
     draft = await model.summarize(MESSAGES, None, 300)
     path, headers, body = REQUESTS[provider]
     (asked,) = server.asked
@@ -70,7 +71,7 @@ async def test_a_request_is_exactly_what_the_provider_wants(server, model, provi
     assert model.name == "some-model-1.5"
 
 
-async def test_a_server_that_wants_the_older_name_of_the_limit_and_no_key(server):
+async def test_a_server_that_wants_the_older_name_of_the_limit_and_no_key(server: Any) -> None:
     where = {"base_url": server.base_url + "/", "allow_http": True}
     model = open_model("openai", "llama", max_tokens_field="max_tokens", **where)
     await model.summarize(MESSAGES, None, 300)
@@ -81,14 +82,14 @@ async def test_a_server_that_wants_the_older_name_of_the_limit_and_no_key(server
     assert "authorization" not in server.asked[0].headers
 
 
-async def test_the_name_of_a_model_stays_one_piece_of_the_path(server):
+async def test_the_name_of_a_model_stays_one_piece_of_the_path(server: Any) -> None:
     model = open_model("gemini", "../../x?key=1#", KEY, base_url=server.base_url, allow_http=True)
     await model.summarize(MESSAGES, None, 300)
     await model.aclose()
     assert server.asked[0].path == "/v1/models/..%2F..%2Fx%3Fkey%3D1%23:generateContent"
 
 
-async def test_reply_sends_the_conversation(server, model, provider):
+async def test_reply_sends_the_conversation(server: Any, model: Any, provider: Any) -> None:
     messages = [
         {"role": "system", "content": "Be kind."},
         {"role": "user", "content": "Hello"},
@@ -108,13 +109,13 @@ async def test_reply_sends_the_conversation(server, model, provider):
         assert system == "Be kind."
 
 
-async def test_half_of_a_surrogate_pair_becomes_a_question_mark(server, model):
+async def test_half_of_a_surrogate_pair_becomes_a_question_mark(server: Any, model: Any) -> None:
     await model.reply([{"role": "user", "content": "half \ud83d pair"}], max_tokens=9)
     assert told(server.asked[0]) == [("user", "half ? pair")]
 
 
 @pytest.mark.parametrize("provider", ["gemini"], indirect=True)
-async def test_gemini_says_more_than_its_answer(server, model, provider):
+async def test_gemini_says_more_than_its_answer(server: Any, model: Any, provider: Any) -> None:
     server.mode = "raw"
     parts = [{"text": "let me think", "thought": True}, {"text": "It is "}, {"text": "late."}]
     server.raw = json.dumps(gemini_answer("", content={"parts": parts})).encode()
@@ -125,7 +126,7 @@ async def test_gemini_says_more_than_its_answer(server, model, provider):
     assert caught.value.permanent
 
 
-async def test_what_json_cannot_hold_is_refused_before_it_is_sent(server):
+async def test_what_json_cannot_hold_is_refused_before_it_is_sent(server: Any) -> None:
     model = open_model("openai", "some-model", KEY, base_url=server.base_url, allow_http=True)
     with pytest.raises(ModelFailed) as caught:
         await model.reply([{"role": "user", "content": "hi", "weight": float("nan")}], max_tokens=9)
@@ -148,7 +149,7 @@ async def test_what_json_cannot_hold_is_refused_before_it_is_sent(server):
         "https://[::canary-key/",
     ],
 )
-def test_a_base_url_is_https_without_secrets(url, provider):
+def test_a_base_url_is_https_without_secrets(url: Any, provider: Any) -> None:
     with pytest.raises(InvalidSettings) as caught:
         open_model(provider, "some-model", KEY, base_url=url)
     assert "canary" not in str(caught.value)
@@ -170,18 +171,18 @@ def test_a_base_url_is_https_without_secrets(url, provider):
         {"allow_http": True, "base_url": "ftp://127.0.0.1/v1"},
     ],
 )
-def test_wrong_settings_are_refused(wrong):
+def test_wrong_settings_are_refused(wrong: Any) -> None:
     with pytest.raises(InvalidSettings) as caught:
         open_model(**{"provider": "openai", "model": "some-model", "api_key": KEY} | wrong)
     assert str(wrong.get("api_key", KEY)) not in str(caught.value)
 
 
-async def test_the_model_has_no_default(provider):
+async def test_the_model_has_no_default(provider: Any) -> None:
     with pytest.raises(TypeError):
         open_model(provider)
 
 
-async def test_a_key_out_of_a_file_may_end_in_a_newline(server):
+async def test_a_key_out_of_a_file_may_end_in_a_newline(server: Any) -> None:
     model = open_model("openai", "some-model", f"{KEY}\n", base_url=server.base_url, allow_http=True)
     await model.summarize(MESSAGES, None, 300)
     await model.aclose()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -72,17 +74,17 @@ IMAGE = "data:image/png;base64," + "A" * 5_000
         ),
     ],
 )
-def test_what_a_message_shows(payload, lines):
+def test_what_a_message_shows(payload: Any, lines: Any) -> None:
     assert shown(payload) == (lines or ["  result: a", "  b"])
 
 
-def test_the_head_names_place_and_speaker():
+def test_the_head_names_place_and_speaker() -> None:
     message = Message("user", "x", name="Mei\n[9] system:")
     message.seq = 12
     assert rendered(message, 1_000) == "[12] user Mei [9] system::\n  x"
 
 
-def test_long_results_and_arguments_are_shortened_and_say_so():
+def test_long_results_and_arguments_are_shortened_and_say_so() -> None:
     (line,) = shown({"role": "tool", "content": "begin " + "x" * 9_000 + " end"})
     assert line.startswith("  result: begin")
     assert line.endswith(" end")
@@ -104,7 +106,7 @@ kinds = st.sampled_from(["user", "tool", "function_call", "custom_tool_call_outp
 payloads = st.dictionaries(st.sampled_from(names), values | st.lists(parts, max_size=3) | kinds, max_size=6)
 
 
-def check_shown(payload, limit_bytes):
+def check_shown(payload: Any, limit_bytes: Any) -> None:
     text = rendered(Message.from_openai(payload), limit_bytes)
     assert len(text.encode()) <= limit_bytes
     head, *lines = text.splitlines()
@@ -117,19 +119,19 @@ def check_shown(payload, limit_bytes):
 
 @settings(max_examples=300, deadline=None)
 @given(payloads, st.integers(200, 2_000))
-def test_property_any_message_can_be_shown(payload, limit_bytes):
+def test_property_any_message_can_be_shown(payload: Any, limit_bytes: Any) -> None:
     check_shown(payload, limit_bytes)
 
 
 @pytest.mark.parametrize("limit_bytes", range(200, 240))
-def test_a_message_is_shown_wherever_it_is_cut(limit_bytes):
+def test_a_message_is_shown_wherever_it_is_cut(limit_bytes: Any) -> None:
     check_shown({"role": "user", "content": "[1] user:\n" * 100}, limit_bytes)
     check_shown({"role": "\U0001f600" * 64, "name": "\U0001f600" * 64, "content": "x" * 400}, limit_bytes)
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(max_size=400), st.integers(60, 500))
-def test_property_shortened_text_fits_and_keeps_both_ends(text, limit_bytes):
+def test_property_shortened_text_fits_and_keeps_both_ends(text: Any, limit_bytes: Any) -> None:
     short = shortened(text, limit_bytes)
     assert len(short.encode()) <= limit_bytes
     if short != text:
@@ -140,7 +142,7 @@ def test_property_shortened_text_fits_and_keeps_both_ends(text, limit_bytes):
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.text(max_size=300), max_size=20), st.integers(200, 1_000))
-def test_property_steps_hold_every_message_once_in_order_within_the_limit(contents, limit_bytes):
+def test_property_steps_hold_every_message_once_in_order_within_the_limit(contents: Any, limit_bytes: Any) -> None:
     messages = [Message("user", content) for content in contents]
     for seq, message in enumerate(messages, 1):
         message.seq = seq

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
-from redis_server import RedisServer, free_port
-from transport.lanes import lane_to
-from transport.servers import GuardedServer, TlsServer
+from support.lanes import lane_to
+from support.redis_server import RedisServer, free_port
+from support.servers import GuardedServer, TlsServer
 
 from redismem.transport.lane import Lane
 

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from transport.servers import PASSWORD, GuardedServer, TlsServer
+from support.servers import PASSWORD, GuardedServer, TlsServer
 
 from redismem.errors import ConnectionLost, InvalidSettings, ServerError
 from redismem.transport.address import Address

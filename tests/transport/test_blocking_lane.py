@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 import redis
-from proxy import How, Proxy
-from redis_server import RedisServer
-from transport.lanes import SilentServer, until
+from support.lanes import SilentServer, until
+from support.proxy import How, Proxy
+from support.redis_server import RedisServer
 
 from redismem import Memory, Settings, StoreUnavailable
 from redismem.blocking import Memory as BlockingMemory

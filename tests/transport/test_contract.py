@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import redis
 import redis.asyncio
-from redis_server import RedisServer, free_port
+from support.redis_server import RedisServer, free_port
 
 from redismem import Memory, Settings
 from redismem.blocking import Memory as BlockingMemory

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 import redis.asyncio
-from proxy import How, Proxy
-from redis_server import RedisServer
-from transport.lanes import SilentServer, connection_number, lane_to, until
+from support.lanes import SilentServer, connection_number, lane_to, until
+from support.proxy import How, Proxy
+from support.redis_server import RedisServer
 
 from redismem import Memory, Settings
 from redismem.errors import ConnectionLost

@@ -6,9 +6,9 @@ import asyncio
 import random
 
 import pytest
-from proxy import Proxy
-from redis_server import RedisServer
-from transport.lanes import SilentServer, connection_number, lane_to, until
+from support.lanes import SilentServer, connection_number, lane_to, until
+from support.proxy import Proxy
+from support.redis_server import RedisServer
 
 from redismem import Memory, Settings
 from redismem.errors import ConnectionLost, StoreUnavailable

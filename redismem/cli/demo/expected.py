@@ -24,9 +24,9 @@ class Turn:
     reads: bool
     messages: list[dict[str, Any]]
     change: dict[str, Any]
-    """`merge`, `waiting` and the others, where this turn sets them."""
+    """`merge`, `waiting` and the others, if this turn sets them."""
     drain: dict[str, Any] | None
-    """Where a worker drains after it: a note, and words that the summary must keep."""
+    """A note, and words that the summary must keep, if a worker drains after it."""
 
 
 def bundled_turns() -> Iterator[Turn]:
@@ -155,6 +155,6 @@ def _as_change(state: State) -> dict[str, Any]:
 
 
 def same(found: Any, wanted: Any) -> bool:
-    """As JSON text: there 1, 1.0 and true differ, and null and absent. The order of params does not count."""
+    """Whether both are the same JSON text: there 1, 1.0 and true differ, and null and absent. Params have no order."""
     ordered = isinstance(wanted, list)
     return json.dumps(found, sort_keys=not ordered) == json.dumps(wanted, sort_keys=not ordered)

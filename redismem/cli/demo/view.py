@@ -249,7 +249,7 @@ def _seqs(context: Context) -> dict[str, Any]:
 
 
 def _drained(drained: Drained | None) -> dict[str, Any] | None:
-    """What the drain behind a turn left; None where there was none."""
+    """What the drain behind a turn left; None if there was none."""
     if drained is None:
         return None
     return {

@@ -66,7 +66,7 @@ Advance = Callable[[int], None]
 
 
 class Steps(NamedTuple):
-    """Where each step tells how far it is."""
+    """What each step tells of how far it is."""
 
     storing: Advance
     summarising: Advance

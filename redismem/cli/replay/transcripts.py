@@ -78,7 +78,7 @@ def turns(messages: list[dict[str, Any]], most: int) -> Iterator[list[dict[str, 
 
 
 def first_difference(wanted: list[dict[str, Any]], found: list[dict[str, Any]]) -> str | None:
-    """Where two lists of messages are not the same; None where they are, to the type of every number.
+    """Where two lists of messages are not the same; None if they are, to the type of every number.
 
     As JSON text: there 1, 1.0 and true differ, and so do null and absent, and the order of keys.
     """

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from queue_scripts import CLAIM, FENCE, LEASE_MS, changed_fields, claimed, overdue, queues
-from raw_scripts import NOW_MS, Scripts
 from redis.exceptions import ResponseError
+from support.queue_scripts import CLAIM, FENCE, LEASE_MS, changed_fields, claimed, overdue, queues
+from support.raw_scripts import NOW_MS, Scripts
 
 
 async def test_an_overdue_session_is_leased_with_a_new_fence(lua: Scripts) -> None:

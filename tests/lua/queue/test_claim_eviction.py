@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from queue_scripts import over, queues
-from raw_scripts import NOW_MS, TIMEOUT_MS, Scripts
 from redis.exceptions import ResponseError
+from support.queue_scripts import over, queues
+from support.raw_scripts import NOW_MS, TIMEOUT_MS, Scripts
 
 LATER_MS = NOW_MS + 5_000
 CLAIM_EVICTION: dict[str, Any] = {"now_ms": LATER_MS, "lease_ms": 30_000}

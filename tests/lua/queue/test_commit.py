@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from queue_scripts import CLAIM, COMMIT, FENCE, LEASE_MS, RELEASE, changed_fields, claimed, contents, queues
-from raw_scripts import EXPIRES_MS, NOW_MS, Scripts, counters
 from redis.exceptions import ResponseError
+from support.queue_scripts import CLAIM, COMMIT, FENCE, LEASE_MS, RELEASE, changed_fields, claimed, contents, queues
+from support.raw_scripts import EXPIRES_MS, NOW_MS, Scripts, counters
 
 DONE: dict[bytes, Any] = {
     b"counters": counters(6, 4, first_seq=5),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from queue_scripts import INDEXES, over
-from raw_scripts import NOW_MS, TIMEOUT_MS, Scripts
+from support.queue_scripts import INDEXES, over
+from support.raw_scripts import NOW_MS, TIMEOUT_MS, Scripts
 
 LATER_MS = NOW_MS + 5_000
 EVICT: dict[str, Any] = {"epoch": "1-ab", "message_count": 2}

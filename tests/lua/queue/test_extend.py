@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from queue_scripts import CLAIM, FENCE, LEASE_MS, RELEASE, claimed, overdue, queues
-from raw_scripts import NOW_MS, Scripts
+from support.queue_scripts import CLAIM, FENCE, LEASE_MS, RELEASE, claimed, overdue, queues
+from support.raw_scripts import NOW_MS, Scripts
 
 EXTEND: dict[str, Any] = {"now_ms": NOW_MS + 500, "fence": FENCE, "lease_ms": LEASE_MS}
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from queue_scripts import INDEXES, changed_fields, over, overdue, queues
-from raw_scripts import NOW_MS, Scripts
+from support.queue_scripts import INDEXES, changed_fields, over, overdue, queues
+from support.raw_scripts import NOW_MS, Scripts
 
 LATER_MS = NOW_MS + 5_000
 

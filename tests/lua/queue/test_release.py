@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from queue_scripts import CLAIM, COMMIT, LEASE_MS, RELEASE, changed_fields, claimed, queues
-from raw_scripts import NOW_MS, Scripts
+from support.queue_scripts import CLAIM, COMMIT, LEASE_MS, RELEASE, changed_fields, claimed, queues
+from support.raw_scripts import NOW_MS, Scripts
 
 
 async def test_a_failed_attempt_is_due_again_after_its_pause(lua: Scripts) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from queue_scripts import RELEASE, changed_fields, claimed, overdue, queues
-from raw_scripts import NOW_MS, Scripts
+from support.queue_scripts import RELEASE, changed_fields, claimed, overdue, queues
+from support.raw_scripts import NOW_MS, Scripts
 
 LATER_MS = NOW_MS + 50
 AGAIN: dict[str, Any] = {"now_ms": LATER_MS, "again": 1}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from queue_scripts import INDEXES, QUEUES, RELEASE, changed_fields, claimed, over, overdue, queues
-from raw_scripts import NOW_MS, Scripts
+from support.queue_scripts import INDEXES, QUEUES, RELEASE, changed_fields, claimed, over, overdue, queues
+from support.raw_scripts import NOW_MS, Scripts
 
 LATER_MS = NOW_MS + 50
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from raw_scripts import EXPIRES_MS, NOW_MS, TIMEOUT_MS, Scripts, counters, element
 from redis.exceptions import ResponseError
+from support.raw_scripts import EXPIRES_MS, NOW_MS, TIMEOUT_MS, Scripts, counters, element
 
 STAMP = b"\xcf" + NOW_MS.to_bytes(8, "big")
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from raw_scripts import Scripts
 from redis.exceptions import ResponseError
+from support.raw_scripts import Scripts
 
 INDEXES = ("active", "overdue", "leased", "dead", "evictions")
 

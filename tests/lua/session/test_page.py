@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from raw_scripts import Scripts
 from redis.exceptions import ResponseError
-from stored import set_counters
+from support.raw_scripts import Scripts
+from support.stored import set_counters
 
 PAGE: dict[str, Any] = {"before_seq": "-", "limit": 100, "with_originals": 0}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from raw_scripts import EXPIRES_MS, Scripts, counters, element
 from redis.exceptions import ResponseError
+from support.raw_scripts import EXPIRES_MS, Scripts, counters, element
 
 PRUNE: dict[str, Any] = {"epoch": "1-ab", "first_seq": 1, "count": 2, "tokens": 4, "nonce": "p1"}
 

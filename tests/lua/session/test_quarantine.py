@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from raw_scripts import EXPIRES_MS, Scripts
+from support.raw_scripts import EXPIRES_MS, Scripts
 
 INDEXES = ("active", "overdue", "leased", "dead", "evictions")
 KEYS = ("messages", "state", "originals")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from raw_scripts import Scripts
 from redis.exceptions import ResponseError
+from support.raw_scripts import Scripts
 
 WHOLE: dict[str, Any] = {"first": 0, "last": -1}
 

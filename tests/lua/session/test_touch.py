@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from raw_scripts import NOW_MS, TIMEOUT_MS, Scripts, counters
 from redis.exceptions import ResponseError
+from support.raw_scripts import NOW_MS, TIMEOUT_MS, Scripts, counters
 
 LATER_MS = NOW_MS + 77
 TOUCH: dict[str, Any] = {"now_ms": LATER_MS, "idle_timeout_ms": TIMEOUT_MS}

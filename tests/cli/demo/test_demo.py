@@ -1,0 +1,225 @@
+"""The demo runs, shows what it promises, and fails where the memory is wrong."""
+
+import json
+from importlib.resources import files
+from typing import Any
+
+import pytest
+import redis
+from support.commands import Between, spawn
+
+from redismem.errors import ServerError
+from redismem.protocol import replies
+from redismem.protocol.scripts import load
+
+
+def test_the_demo_shows_the_conversation_and_is_sure_of_itself(command: Any, where: Any) -> None:
+    ran = command("demo", *where)
+    assert (ran.code, ran.err) == (0, "")
+    assert max(map(len, ran.out.splitlines())) <= 80
+    assert "\x1b" not in ran.out
+    for words in (
+        "pending SUAUC 1-5   recent TAUCTT 6-11",
+        "for order_id",
+        "no longer: resumed",
+        "queue: overdue",
+        "summary 1-6   recent AUCTTA 7-12",
+        "summary 1-6   summary 7-14   recent UCTAUA 15-20",
+        "Summary of the earlier messages 1 to 6 of this conversation",
+        "</summary>",
+        "duplicate=True",
+        "Conflict(last_seq=20)",
+        "0 keys left",
+        "All 15 turns checked",
+        "2 drains checked",
+        where[1] if where else "embedded",
+    ):
+        assert words in ran.out
+    assert (ran.out.count("queue: overdue"), ran.out.count("queue: none")) == (6, 11)
+    assert ("REDISMEM_URL" in ran.out) == (not where)
+
+
+def test_the_bundled_conversation_has_what_a_newcomer_should_see() -> None:
+    rows = [json.loads(line) for line in (files("redismem.cli.demo") / "demo.jsonl").read_text("utf-8").splitlines()]
+    messages = [message for row in rows for message in row["messages"]]
+    assert len(messages) > 10
+    assert {message["role"] for message in messages} == {"system", "user", "assistant", "tool"}
+    assert sum(len(message.get("tool_calls", ())) for message in messages) > 2
+    assert any(row.get("waiting") for row in rows)
+    assert len({row["id"] for row in rows}) == len(rows)
+
+
+def test_the_document_of_the_demo(command: Any, where: Any) -> None:
+    ran = command("demo", "--json", *where)
+    document = ran.document
+    assert (ran.code, document["good"]) == (0, True)
+    turns = document["turns"]
+    assert [turn["round_trips"] for turn in turns] == [1] * 15
+    assert [turn["total_messages"] for turn in turns] == [2, 3, 4, 6, 7, 8, 11, 12, 13, 14, 15, 17, 18, 19, 20]
+    overdue = {7, 8, 12, 13, 14, 15}  # turns after which the window is over its threshold
+    assert [turn["queue"] for turn in turns] == ["overdue" if n in overdue else None for n in range(1, 16)]
+    assert [len(turn["for_the_model"]) for turn in turns[:8]] == [turn["total_messages"] for turn in turns[:8]]
+    assert [len(turn["for_the_model"]) for turn in turns[8:]] == [turn["total_messages"] - 5 for turn in turns[8:]]
+    assert turns[7]["state"]["waiting_for_param"] == turns[9]["state"]["waiting_for_param"] == "address"
+    assert turns[10]["state"]["waiting_for_param"] is None
+    assert turns[10]["state"]["params"]["address"] == "Lindenstraße 12, 50674 Köln"
+    assert all(check["good"] for check in document["checks"])
+    assert len(document["checks"]) == 4
+
+
+def test_what_was_pending_becomes_a_summary_that_is_quoted_to_the_model(command: Any, where: Any) -> None:
+    turns = command("demo", "--json", *where).document["turns"]
+    assert [turn["turn"] for turn in turns if turn["drained"]] == [8, 15]
+    for turn, ranges in ((turns[7], [[1, 6]]), (turns[14], [[1, 6], [7, 14]])):
+        drained = turn["drained"]
+        assert drained["summaries"] == ranges
+        first, last = ranges[-1]
+        assert turn["pending"] == list(range(first, last + 1))
+        assert (drained["pending"], drained["recent"]) == ([], turn["recent"])
+        assert len(drained["recent"]) == 6
+        assert drained["queue"] is None
+        summary = drained["summary"]
+        assert [name.rpartition(":")[2] for name in summary["message_ids"]] == [str(seq) for seq in turn["pending"]]
+        quoted = drained["for_the_model"][len(ranges) - 1]
+        assert quoted["role"] == "user"
+        assert f"<summary>\n{summary['text']}\n</summary>" in quoted["content"]
+    assert "crack" in turns[7]["drained"]["summary"]["text"]
+    assert all(turn["summaries"] == [[1, 6]] for turn in turns[8:])
+
+
+def test_settings_of_the_environment_do_not_change_the_story(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REDISMEM_STRATEGY", "none")
+    monkeypatch.setenv("REDISMEM_MODEL_PROVIDER", "openai")
+    monkeypatch.setenv("REDISMEM_SUMMARIES_LIMIT", "1")
+    assert command("demo", "--json").document["good"]
+
+
+def test_the_demo_leaves_no_session_behind(command: Any, redis_server: Any, namespace: str) -> None:
+    assert command("demo", "--url", redis_server.url, "--namespace", namespace).code == 0
+    with redis.Redis.from_url(redis_server.url) as raw:
+        left = set(raw.scan_iter(match=f"rm:{{{namespace}*"))
+    assert {name.rpartition(b":")[2] for name in left} == {b"namespace", b"fences"}
+
+
+def test_the_demo_as_a_process_of_its_own(tmp_path: Any) -> None:
+    ran = spawn("demo", cwd=tmp_path)
+    assert (ran.code, ran.err) == (0, "")
+    assert "All 15 turns checked" in ran.out
+    assert spawn("demo", "--json").document["good"]
+
+
+def test_the_demo_on_a_terminal_that_knows_ascii_only() -> None:
+    ran = spawn("demo", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.isascii()
+
+
+class SwapsMessages(Between):
+    async def passed(self, commands: Any, answers: Any) -> Any:
+        for command, answer in zip(commands, answers, strict=True):
+            if command[0] == "LRANGE" and len(answer) > 1:
+                answer[0], answer[1] = answer[1], answer[0]
+        return answers
+
+
+class ForgetsToClear(Between):
+    async def passed(self, commands: Any, answers: Any) -> Any:
+        return [1 if command[0] == "EXISTS" else answer for command, answer in zip(commands, answers, strict=True)]
+
+
+class AddsOne(Between):
+    """Stores one more message with each append."""
+
+    async def run(self, commands: Any, timeout_s: Any, script: Any = None) -> Any:
+        answers = await self._inner.run(commands, timeout_s, script)
+        for command in commands:
+            sessions = [word.decode() for word in command if isinstance(word, bytes) and word.startswith(b"demo-")]
+            if command[0] == "EVALSHA" and sessions and isinstance(answers[0], list):
+                await self.memory.session(sessions[0]).append({"role": "user", "content": "one more"})
+        return answers
+
+
+class MisplacesInQueue(Between):
+    """What waits for a summary is said to be elsewhere: in no queue, or in another."""
+
+    elsewhere = None
+
+    async def passed(self, commands: Any, answers: Any) -> Any:
+        if [command[0] for command in commands] == ["HGETALL"]:
+            fields = replies.fields(answers[0])
+            if fields.pop(b"queued", None) and self.elsewhere:
+                fields[b"queued"] = self.elsewhere
+            return [fields]
+        return answers
+
+
+class SaysItIsLeased(MisplacesInQueue):
+    elsewhere = b"leased"
+
+
+class PutsAllInLine(Between):
+    """Every session waits for a summary."""
+
+    async def passed(self, commands: Any, answers: Any) -> Any:
+        if [command[0] for command in commands] == ["HGETALL"]:
+            return [replies.fields(answers[0]) | {b"queued": b"overdue"}]
+        return answers
+
+
+class NeedsTwoTrips(Between):
+    """Refuses each first script."""
+
+    lost = 0
+
+    async def run(self, commands: Any, timeout_s: Any, script: Any = None) -> Any:
+        if commands[0][0] == "EVALSHA":
+            self.lost += 1
+            if self.lost % 2:
+                raise ServerError("NOSCRIPT", "NOSCRIPT")
+        return await self._inner.run(commands, timeout_s, script)
+
+
+class LosesOneOriginal(Between):
+    """Pages of messages come without their second one."""
+
+    async def passed(self, commands: Any, answers: Any) -> Any:
+        page = load("page").sha
+        with_originals = commands[0][0] == "EVALSHA" and commands[0][1] == page and commands[0][-1] == 1
+        if with_originals and isinstance(answers[0], list) and answers[0]:  # a server that is new says NOSCRIPT first
+            epoch, start, *elements = answers[0]
+            return [[epoch, start, *elements[:1], *elements[2:]]]
+        return answers
+
+
+class CommitsNothing(Between):
+    """A worker that is always too late."""
+
+    async def run(self, commands: Any, timeout_s: Any, script: Any = None) -> Any:
+        if commands[0][0] == "EVALSHA" and commands[0][1] == load("commit").sha:
+            return [b"fenced"]
+        return await self._inner.run(commands, timeout_s, script)
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (LosesOneOriginal, "the originals differ"),
+        (CommitsNothing, "the drain's outcome is fenced"),
+        (SwapsMessages, "the messages for the model differ"),
+        (ForgetsToClear, "3 keys left"),
+        (AddsOne, "total_messages differ"),
+        (NeedsTwoTrips, "it took 2 round trips"),
+        (MisplacesInQueue, "the queue differ"),
+        (SaysItIsLeased, "the queue differ"),
+        (PutsAllInLine, "the queue differ"),
+    ],
+)
+def test_the_demo_fails_where_the_memory_is_wrong(
+    command: Any, intercept: Any, where: Any, namespace: str, fault: Any, said: Any
+) -> None:
+    intercept(fault)
+    ran = command("demo", "--namespace", namespace, *where)
+    assert ran.code == 1
+    assert "WRONG" in ran.out
+    assert said in ran.out
+    assert not command("demo", "--json", "--namespace", namespace, *where).document["good"]

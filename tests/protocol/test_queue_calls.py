@@ -1,0 +1,163 @@
+"""The queues' scripts and their callers: each key and argument stands in the place that the header names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.script_header import header
+
+from redismem.context import Context, State, Summary
+from redismem.messages import Message
+from redismem.protocol import queue_calls, scripts
+from redismem.protocol.call import Call
+from redismem.protocol.keys import Keys
+from redismem.protocol.queue_calls import Job, QueueCalls
+from redismem.settings import Settings
+
+# Every value is one that no other argument has.
+SETTINGS = Settings(
+    threshold=1234,
+    threshold_tokens=98_765,
+    recent_limit=3,
+    lease_s=56.789,
+    summaries_limit=17,
+    max_attempts=19,
+    keep_originals=True,
+    originals_timeout_s=4.321,
+)
+KEYS = Keys("shop", 8)
+SESSION = KEYS.session("user-42")
+SHARD = SESSION.shard
+CALLS = QueueCalls(SESSION, SETTINGS)
+NOW_MS = 1_700_000_000_123
+JOB = Job("9-f", 1, NOW_MS, Context("user-42", [], [], State(), 40, 31, 40, "7-e", 3))
+
+
+def message(tokens: int) -> Message:
+    stored = Message("user", "x")
+    stored.tokens = tokens
+    return stored
+
+
+def summary(first_seq: int) -> Summary:
+    return Summary("id", "text", first_seq, first_seq + 1, 1, 2, "model", 3, 4, ())
+
+
+def nonce(value: object) -> bool:
+    return re.fullmatch(rb"[0-9a-f]{16}", value if isinstance(value, bytes) else b"") is not None
+
+
+NEW = summary(31)
+CALLED: dict[str, tuple[Callable[[], Call[Any]], dict[str, Any]]] = {
+    "claim": (
+        lambda: CALLS.claim(NOW_MS),
+        {
+            "session": b"user-42",
+            "now_ms": NOW_MS,
+            "nonce": nonce,
+            "lease_ms": 56_789,
+            "threshold": 1234,
+            "token_limit": 98_765,
+            "recent_limit": 3,
+            "summaries_limit": 17,
+            "max_attempts": 19,
+        },
+    ),
+    "extend": (
+        lambda: CALLS.extend("9-f", NOW_MS),
+        {"session": b"user-42", "now_ms": NOW_MS, "fence": "9-f", "lease_ms": 56_789},
+    ),
+    "commit": (
+        lambda: CALLS.commit(JOB, [message(100), message(11)], NEW, [summary(5), summary(8)], NOW_MS),
+        {
+            "session": b"user-42",
+            "now_ms": NOW_MS,
+            "fence": "9-f",
+            "epoch": "7-e",
+            "first_seq": 31,
+            "count": 2,
+            "tokens": 111,
+            "threshold": 1234,
+            "token_limit": 98_765,
+            "recent_limit": 3,
+            "summaries_limit": 17,
+            "originals_ms": 4321,
+            "summary_field": b"summary:31",
+            "summary": NEW.encode(),
+        },
+    ),
+    "release": (
+        lambda: CALLS.release("9-f", 777, counts=True, dead=False, now_ms=NOW_MS),
+        {
+            "session": b"user-42",
+            "now_ms": NOW_MS,
+            "fence": "9-f",
+            "backoff_ms": 777,
+            "counts": 1,
+            "max_attempts": 19,
+        },
+    ),
+    "requeue": (
+        lambda: CALLS.requeue(again=True, now_ms=NOW_MS),
+        {"session": b"user-42", "now_ms": NOW_MS, "again": 1},
+    ),
+    "claim_eviction": (
+        lambda: CALLS.claim_eviction(NOW_MS),
+        {"session": b"user-42", "now_ms": NOW_MS, "lease_ms": 56_789},
+    ),
+    "evict": (lambda: CALLS.evict("7-e", 40), {"session": b"user-42", "epoch": "7-e", "message_count": 40}),
+    "queue_eviction": (
+        lambda: queue_calls.queue_eviction(SHARD, [(SESSION, 55), (SESSION, 66)], "limit", NOW_MS),
+        {"now_ms": NOW_MS, "reason": "limit"},
+    ),
+    "sweep": (lambda: queue_calls.sweep(SHARD, [SESSION, SESSION], NOW_MS), {"now_ms": NOW_MS}),
+}
+TAILS = {
+    "commit": [b"summary:5", b"summary:8"],
+    "queue_eviction": [b"user-42", 55, b"user-42", 66],
+    "sweep": [b"user-42", b"user-42"],
+}
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_a_caller_gives_each_key_and_argument_in_the_place_the_header_says(name: str) -> None:
+    head = header(scripts.load(name).source.decode())
+    build, expected = CALLED[name]
+    call = build()
+    assert call.script is scripts.load(name)
+    word, sha, count, *rest = call.commands[0]
+    assert (word, sha) == ("EVALSHA", scripts.load(name).sha)
+    keys, arguments = rest[: int(count)], rest[int(count) :]
+    named = {getattr(place, field): field for place in (SESSION, SHARD) for field in place.__slots__}
+    states = ["state", "state"] if name in ("queue_eviction", "sweep") else []
+    assert [named[key] for key in keys] == head.keys + states
+    assert list(expected) == head.arguments
+    for argument, given in zip(head.arguments, arguments, strict=False):
+        wanted = expected[argument]
+        assert wanted(given) if callable(wanted) else given == wanted, argument
+    assert arguments[len(expected) :] == TAILS.get(name, [])
+    values = [value for value in expected.values() if not callable(value)]
+    assert len(set(values)) == len(values), "or two arguments could change places unseen"
+
+
+def test_a_claim_reads_the_session_behind_it() -> None:
+    assert CALLS.claim().commands[1:] == (("HGETALL", SESSION.state), ("LRANGE", SESSION.messages, 0, -1))
+
+
+def test_what_is_not_given_is_a_dash_and_what_is_not_kept_is_zero() -> None:
+    bare = QueueCalls(SESSION, Settings())
+    of_one = (bare.claim(), bare.extend("f"), bare.requeue(again=False), bare.claim_eviction())
+    for call in (*of_one, queue_calls.sweep(SHARD, [], None)):
+        assert call.script is not None
+        names = header(call.script.source.decode()).arguments
+        arguments = dict(zip(names, call.commands[0][3 + int(call.commands[0][2]) :], strict=False))
+        assert arguments["now_ms"] == "-"
+    names = header(scripts.load("commit").source.decode()).arguments
+    commit = bare.commit(JOB, [message(1)], None)
+    arguments = dict(zip(names, commit.commands[0][3 + int(commit.commands[0][2]) :], strict=True))
+    assert [arguments[name] for name in ("originals_ms", "summary_field", "summary")] == [0, "-", "-"]
+    dead = bare.release("f", 1, counts=False, dead=True).commands[0][-2:]
+    assert dead == (0, 0)

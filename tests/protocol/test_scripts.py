@@ -1,0 +1,248 @@
+"""The scripts: header, `unpack` and caller say the same; and what holds for every script."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.script_header import header
+
+from redismem.messages import Message, encode_message
+from redismem.protocol import scripts
+from redismem.protocol.call import Call
+from redismem.protocol.ids import append_token
+from redismem.protocol.keys import Keys
+from redismem.protocol.session_calls import SessionCalls
+from redismem.settings import Settings
+
+LUA = Path(__file__).parents[2] / "lua"
+NAMES = scripts.names()
+SOURCES = {name: scripts.load(name).source.decode() for name in NAMES}
+CODE = {name: re.sub(r"--[^\n]*", "", source) for name, source in SOURCES.items()}
+_UNPACK = re.compile(r"^local ([\w,\s]+?) = unpack\((KEYS|ARGV)(?:, 1, (\d+))?\)$", re.MULTILINE)
+
+
+def unpacked(name: str, table: str) -> list[str]:
+    """The names that a script gives to its keys or arguments."""
+    for names, source, last in _UNPACK.findall(SOURCES[name]):
+        if source == table:
+            found = re.split(r",\s*", names)
+            assert last in ("", str(len(found)))
+            return found
+    single = re.search(rf"^local (\w+) = (?:tonumber\()?{table}\[1\]\)?$", SOURCES[name], re.MULTILINE)
+    return [single[1]] if single else []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_header_names_what_unpack_names_in_the_same_order(name: str) -> None:
+    head = header(SOURCES[name])
+    assert len(head.purpose) > 20
+    assert head.reply
+    assert head.keys == unpacked(name, "KEYS") != []
+    # A single argument may become a number at once.
+    assert head.arguments in (unpacked(name, "ARGV"), [f"{argument}_ms" for argument in unpacked(name, "ARGV")])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_refusal_is_a_word_of_the_header_and_the_other_way_round(name: str) -> None:
+    used = set(re.findall(r"error_reply\('([A-Z]+)", CODE[name]))
+    assert used == set(re.findall(r"\b[A-Z]{2,}\b", header(SOURCES[name]).error))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_script_sets_no_global(name: str) -> None:
+    """A global makes every later script of the embedded store fail. So: what is assigned was made local before."""
+    known = set(re.findall(r"local function (\w+)", CODE[name]))
+    for names in re.findall(r"\blocal ([\w,\s]+?)(?:=|\n(?!\s*\w+,))", CODE[name]):
+        known |= set(re.split(r"[,\s]+", names.strip()))
+    for names in re.findall(r"\bfor ([\w, ]+?) (?:=|in)\b", CODE[name]) + re.findall(
+        r"function ?\w*\(([\w, ]*)\)", CODE[name]
+    ):
+        known |= set(re.split(r"[,\s]+", names.strip()))
+    assigned: set[str] = set()
+    for line in CODE[name].splitlines():
+        for statement in re.split(r"\b(?:then|do|else)\b|;", line):
+            match = re.match(r"\s*([a-z_]\w*(?:\s*,\s*[a-z_]\w*)*)\s*=(?!=)", statement)
+            if match:
+                assigned |= set(re.split(r"[,\s]+", match[1]))
+    assert assigned <= known
+    assert not re.search(r"^\s*function \w", CODE[name], re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_key_a_script_touches_was_given_to_it(name: str) -> None:
+    """The second argument of redis.call is a name, or one of KEYS; never text or something put together."""
+    for call in re.findall(r"redis\.p?call\(([^)]*)", CODE[name]):
+        command, _, rest = call.partition(",")
+        if command.strip() == "'TIME'":
+            continue
+        first = rest.split(",")[0].strip()
+        assert re.fullmatch(r"[a-z_]+|KEYS\[[a-z]+\]", first), call
+    assert re.findall(r"local (?!function)[\w, \n]*=[^\n]*\.\.[^\n]*KEYS|KEYS[^\n]*\.\.", CODE[name]) == []
+    assert "rm:" not in CODE[name]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_script_keeps_to_what_both_stores_know(name: str) -> None:
+    foreign = (
+        r"\b(cjson|cmsgpack|struct|bit|sha1hex|loadstring|require|print|pcall|error|replicate_commands|REDIS_VERSION)\b"
+    )
+    assert re.findall(foreign, CODE[name]) == []
+    assert SOURCES[name].isascii() or "·" in SOURCES[name]
+    assert not SOURCES[name].startswith("#!")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_script_is_known_by_its_hash(name: str) -> None:
+    script = scripts.load(name)
+    assert script.sha.decode() == hashlib.sha1(script.source).hexdigest()
+    assert scripts.load(name) is script
+
+
+# The callers. Every value is one that no other argument has.
+SETTINGS = Settings(
+    threshold=1234,
+    threshold_tokens=98_765,
+    recent_limit=5,
+    idle_timeout_s=56.789,
+    max_window_count=4321,
+    max_params_count=777,
+    max_value_bytes=99,
+)
+KEYS = Keys("shop", 8).session("user-42")
+CALLS = SessionCalls(KEYS, SETTINGS)
+CONTENTS = ["first", "second", "third"]
+MESSAGES: list[Any] = [{"role": "user", "content": content} for content in CONTENTS]
+NOW_MS = 1_700_000_000_123
+
+
+def hexadecimal(value: object) -> bool:
+    return re.fullmatch(rb"[0-9a-f]{16}", value if isinstance(value, bytes) else b"") is not None
+
+
+def inside(name: str) -> list[str]:
+    """The names that the header of append.lua lists in one of its arguments."""
+    (line,) = re.findall(rf"^--   {name} +([a-z_ ]+):", SOURCES["append"], re.MULTILINE)
+    return line.split()
+
+
+def listed(**values: int) -> Callable[[object], bool]:
+    """Whether an argument is these numbers, in the order in which the header has their names."""
+
+    def check(given: object) -> bool:
+        text = given.decode() if isinstance(given, bytes) else str(given)
+        name = "limits" if "idle_timeout_ms" in values else "request"
+        return list(values) == inside(name) and text == " ".join(map(str, values.values()))
+
+    return check
+
+
+@pytest.mark.parametrize("name", ["limits", "request"])
+def test_what_stands_in_one_argument_has_the_names_of_the_header(name: str) -> None:
+    ((taken, pattern),) = re.findall(
+        rf"^local ([\w,\s]+?) =\s+string\.match\({name}, '([^']+)'\)$", SOURCES["append"], re.MULTILINE
+    )
+    assert re.split(r",\s*", taken) == inside(name)
+    assert len(pattern.split()) == len(inside(name))
+
+
+def numbered(first_seq: int) -> list[Message]:
+    messages = [Message("user", content) for content in CONTENTS]
+    for seq, message in enumerate(messages, first_seq):
+        message.seq, message.tokens = seq, 10 * seq
+    return messages
+
+
+CHANGES: dict[str, Any] = {"merge": {"order": "O-1"}, "waiting": "size", "plan": None}
+TOKENS = sum(encode_message(message)[1] for message in MESSAGES)
+CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
+    "append": (
+        lambda: CALLS.append(MESSAGES, id="my-id", expect=17, now_ms=NOW_MS, **CHANGES),
+        {
+            "session": b"user-42",
+            "limits": listed(
+                idle_timeout_ms=56_789,
+                threshold=1234,
+                token_limit=98_765,
+                recent_limit=5,
+                window_limit=4321,
+                params_limit=777,
+            ),
+            "request": listed(fresh=0, message_count=3, set_count=2, tokens=TOKENS, expect=17, now_ms=NOW_MS),
+            "token": lambda token: len(token) == 16 and token[:8] == append_token("my-id")[:8],
+        },
+    ),
+    "clear": (lambda: CALLS.clear("9-ab"), {"session": b"user-42", "epoch": "9-ab"}),
+    "page": (lambda: CALLS.page(50, 31, True), {"before_seq": 31, "limit": 50, "with_originals": 1}),
+    "read": (lambda: CALLS.read(50, by_script=True), {"first": -50, "last": -1}),
+    "prune": (
+        lambda: CALLS.prune("9-ab", numbered(5), 1),
+        {"epoch": "9-ab", "first_seq": 5, "count": 2, "tokens": 110, "nonce": hexadecimal},
+    ),
+    "touch": (lambda: CALLS.touch(NOW_MS), {"session": b"user-42", "now_ms": NOW_MS, "idle_timeout_ms": 56_789}),
+    "quarantine": (
+        lambda: CALLS.quarantine("9-ab", NOW_MS),
+        {"session": b"user-42", "epoch": "9-ab", "idle_timeout_ms": 56_789},
+    ),
+}
+
+
+def name_of(key: bytes) -> str:
+    """What a key is, by what stands behind its tag."""
+    match = re.fullmatch(rb"rm:\{shop:\d\d\}:(\w+)(?::user-42)?(?::\d+:(\w+))?", key)
+    assert match, key
+    return "_".join(part.decode() for part in match.groups() if part)
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_a_caller_gives_each_key_and_argument_in_the_place_the_header_says(name: str) -> None:
+    head = header(SOURCES[name])
+    build, expected = CALLED[name]
+    call = build()
+    assert call is not None
+    assert call.script is scripts.load(name)
+    (word, sha, count, *rest), *others = call.commands
+    assert (word, sha, others) == ("EVALSHA", scripts.load(name).sha, [])
+    keys, arguments = rest[: int(count)], rest[int(count) :]
+    assert [name_of(bytes(key)) for key in keys if isinstance(key, bytes)] == head.keys
+    assert list(expected) == head.arguments
+    for argument, given in zip(head.arguments, arguments, strict=False):
+        wanted = expected[argument]
+        assert wanted(given) if callable(wanted) else given == wanted, argument
+
+
+def test_behind_the_arguments_of_an_append_stand_messages_fields_and_drops() -> None:
+    _, _, count, *rest = CALLS.append(MESSAGES, id="my-id", expect=17, now_ms=NOW_MS, **CHANGES).commands[0]
+    tail = rest[int(count) + len(header(SOURCES["append"]).arguments) :]
+    elements, changes = tail[:3], tail[3:]
+    assert all(content.encode() in element for content, element in zip(CONTENTS, elements, strict=True))
+    assert changes == [b"param:order", b"\xa3O-1", b"waiting", b"\xa4size", b"plan"]
+
+
+def test_what_is_not_given_is_a_dash() -> None:
+    for update in (CALLS.append(MESSAGES), CALLS.update(**CHANGES)):
+        assert str(update.commands[0][13]).endswith(" - -")
+    assert SessionCalls(KEYS, Settings()).append(MESSAGES).commands[0][12] == b"86400000 10 - 6 10000 256"
+    for call in (CALLS.touch(), CALLS.page(5)):
+        assert call.script is not None
+        names = header(SOURCES[call.script.name]).arguments
+        arguments = dict(zip(names, call.commands[0][3 + int(call.commands[0][2]) :], strict=False))
+        assert {arguments[name] for name in ("now_ms", "before_seq") if name in arguments} == {"-"}
+
+
+def test_every_script_has_a_caller_that_is_held_to_its_header() -> None:
+    """The queues' scripts are held to theirs beside the workers' tests."""
+    queues = {path.stem for path in (LUA / "queue").iterdir()}
+    assert set(CALLED) == set(NAMES) - queues
+
+
+def test_the_settings_of_these_calls_differ_from_each_other() -> None:
+    """Or two arguments could change places unseen."""
+    for build, expected in CALLED.values():
+        assert build() is not None
+        values = [value for value in expected.values() if not callable(value)]
+        assert len(set(values)) == len(values)

@@ -1,0 +1,206 @@
+"""Sessions that cannot be read, and what is shown of any, on both stores."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from support.conversations import FUTURE_MS, contents, said
+from support.stored import everything, keys_of, set_counters
+
+from redismem import (
+    CorruptSession,
+    Memory,
+    Message,
+    Session,
+    SessionNotFound,
+    UnsupportedFormat,
+)
+from redismem.protocol.keys import SessionKeys
+from redismem.store.store import Store
+
+Break = Callable[[Any, SessionKeys], Coroutine[Any, Any, Any]]
+ELEMENT = b"\x95\x01\x05\x81\xa4role\xa4user\xc0\xcf" + bytes(8)
+
+
+async def _foreign_state(raw: Any, keys: SessionKeys) -> None:
+    await raw.delete(keys.state)
+    await raw.hset(keys.state, mapping={"name": "somebody else's", "count": "5"})
+
+
+async def _typed(raw: Any, key: bytes, *command: Any) -> None:
+    await raw.delete(key)
+    await raw.execute_command(command[0], key, *command[1:])
+
+
+CORRUPT: dict[str, Break] = {
+    "state is a string": lambda raw, keys: _typed(raw, keys.state, "SET", "x"),
+    "state is a list": lambda raw, keys: _typed(raw, keys.state, "RPUSH", "x"),
+    "messages are a string": lambda raw, keys: _typed(raw, keys.messages, "SET", "x"),
+    "messages are a hash": lambda raw, keys: _typed(raw, keys.messages, "HSET", "a", "b"),
+    "messages are a zset": lambda raw, keys: _typed(raw, keys.messages, "ZADD", "1", "b"),
+    "a foreign element": lambda raw, keys: raw.lset(keys.messages, 1, '{"role": "user"}'),
+    "an empty element": lambda raw, keys: raw.lset(keys.messages, 0, ""),
+    "the list is missing": lambda raw, keys: raw.delete(keys.messages),
+    "an element is missing": lambda raw, keys: raw.lpop(keys.messages),
+    "an element too many": lambda raw, keys: raw.rpush(keys.messages, ELEMENT),
+    "the state is missing": lambda raw, keys: raw.delete(keys.state),
+    "a foreign state": _foreign_state,
+    "no epoch": lambda raw, keys: raw.hdel(keys.state, "epoch"),
+    "an epoch that is no text": lambda raw, keys: raw.hset(keys.state, "epoch", b"\xff"),
+    "no counters": lambda raw, keys: raw.hdel(keys.state, "counters"),
+    "a count in words": lambda raw, keys: set_counters(raw, keys.state, message_count="two"),
+    "a count of the wrong form": lambda raw, keys: set_counters(raw, keys.state, tokens="1e+15"),
+    "a count too few": lambda raw, keys: raw.hset(keys.state, "counters", "v1 1 2 3 4"),
+    "a param that is none": lambda raw, keys: raw.hset(keys.state, "param:a", b"\xc1"),
+    "a param name that is none": lambda raw, keys: raw.hset(keys.state, b"param:\xff", b"\x01"),
+    "a plan that is none": lambda raw, keys: raw.hset(keys.state, "plan", b""),
+    "a summary that is none": lambda raw, keys: raw.hset(keys.state, "summary:1", b"\x01"),
+}
+
+
+@pytest.mark.parametrize("what", CORRUPT)
+async def test_a_session_that_cannot_be_read_is_set_aside_and_starts_afresh(
+    raw: Any, session: Session, keys: SessionKeys, namespace: str, what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = await session.append(said("CANARY old"), said("b"), merge={"a": "CANARY"})
+    assert first.created
+    await CORRUPT[what](raw, keys)
+    broken = await everything(raw, namespace)
+    with caplog.at_level(logging.DEBUG):
+        context = await session.append_and_read(said("current"))
+    assert contents(context.messages) == ["current"]
+    assert (context.total_messages, context.state.params) == (1, {})
+    assert context.receipt is not None
+    assert context.receipt.created
+    aside = {key: value for key, value in (await everything(raw, namespace)).items() if b":corrupt:" in key}
+    assert all(key.startswith(keys.corrupt + b":") for key in aside)
+    assert all(expires_ms > 0 for _, expires_ms in aside.values())
+    expected = {name for name in ("messages", "state", "originals") if getattr(keys, name) in broken}
+    assert {key.rpartition(b":")[2].decode() for key in aside} >= expected - {"messages"}
+    for key, (content, _) in aside.items():
+        name = key.rpartition(b":")[2].decode()
+        was = broken.get(getattr(keys, name), ([], 0))[0]
+        # What another append added before it was noticed lies behind it.
+        assert content == was or (name == "messages" and content[: len(was)] == was) or name == "state"
+    (record,) = [record for record in caplog.records if record.name == "redismem"]
+    assert record.levelno == logging.ERROR
+    assert "user-42" in record.getMessage()
+    assert "CANARY" not in caplog.text
+    assert (await session.append(said("next"))).last_seq == 2
+    assert contents((await session.read()).messages) == ["current", "next"]
+
+
+READS: dict[str, tuple[Callable[[Session], Coroutine[Any, Any, Any]], Any]] = {
+    "read": (lambda session: session.read(), None),
+    "read limited": (lambda session: session.read(limit=1), None),
+    "state": (lambda session: session.state(), None),
+    "params": (lambda session: session.params(), {}),
+    "info": (lambda session: session.info(), SessionNotFound),
+    "telemetry": (lambda session: session.telemetry(), None),
+    "messages": (lambda session: session.messages(), SessionNotFound),
+    "exists": (lambda session: session.exists(), False),
+    "clear": (lambda session: session.clear(), False),
+    "prune": (lambda session: session.prune(1), SessionNotFound),
+    "touch": (lambda session: session.touch(), False),
+    "merge": (lambda session: session.merge({"a": 1}), None),
+}
+
+
+@pytest.mark.parametrize("method", READS)
+async def test_every_method_finds_a_fresh_session_where_there_was_a_foreign_key(
+    raw: Any, session: Session, keys: SessionKeys, method: str
+) -> None:
+    await session.append(said("a"))
+    await CORRUPT["state is a string"](raw, keys)
+    call, answer = READS[method]
+    if isinstance(answer, type):
+        with pytest.raises(answer):
+            await call(session)
+    else:
+        result = await call(session)
+        assert answer is None or result == answer
+    assert await raw.type(keys.state) in (b"none", b"hash")
+    assert (await session.append(said("b"))).last_seq == 1
+
+
+async def test_two_who_find_the_same_broken_session_keep_what_each_appends(
+    raw: Any, memory: Memory, keys: SessionKeys
+) -> None:
+    for what in ("state is a string", "a foreign element", "the list is missing", "an element too many"):
+        await memory.session("user-42").append(said("a"), said("b"))
+        await CORRUPT[what](raw, keys)
+        added = range(8)
+        await asyncio.gather(*(memory.session("user-42").append_and_read(said(number)) for number in added))
+        assert sorted(contents((await memory.session("user-42").read()).messages)) == list(added)
+        await memory.session("user-42").clear()
+
+
+async def test_what_a_newer_release_wrote_is_left_alone(
+    raw: Any, session: Session, keys: SessionKeys, namespace: str
+) -> None:
+    await session.append(said("a"), said("b"), now_ms=FUTURE_MS)
+    await raw.lset(keys.messages, 1, b"\x95\x02" + ELEMENT[2:])
+    before = await everything(raw, namespace)
+    for call in (session.read(), session.messages(), session.prune(1), session.read(limit=1)):
+        with pytest.raises(UnsupportedFormat, match=r"session user-42: .* version 2"):
+            await call
+    assert await everything(raw, namespace) == before
+    with pytest.raises(UnsupportedFormat):
+        await session.append_and_read(said("c"), now_ms=FUTURE_MS)
+    assert await raw.lrange(keys.messages, 0, 1) == before[keys.messages][0]
+    assert [key for key in await keys_of(raw, namespace) if b":corrupt:" in key] == []
+
+
+async def test_what_cannot_be_set_aside_is_raised(
+    raw: Any, session: Session, keys: SessionKeys, monkeypatch: Any
+) -> None:
+    """Somebody breaks it again, faster than it is mended."""
+    await session.append(said("a"))
+    run = Store.run
+
+    async def breaking(store: Store, call: Any, **options: Any) -> Any:
+        await raw.delete(keys.state)
+        await raw.set(keys.state, "x")
+        return await run(store, call, **options)
+
+    monkeypatch.setattr(Store, "run", breaking)
+    with pytest.raises(CorruptSession) as corrupt:
+        await session.read()
+    assert corrupt.value.session_id == "user-42"
+
+
+async def test_no_log_line_and_no_error_holds_text_or_values(
+    raw: Any, session: Session, keys: SessionKeys, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = "CANARY"
+    shown: list[str] = []
+    with caplog.at_level(logging.DEBUG):
+        context = await session.append_and_read(
+            said(secret), Message("user", secret, id=secret, metadata={secret: secret}), id=secret,
+            merge={"order_id": secret}, last_intent=secret, last_result={secret: secret}, plan=[secret],
+        )  # fmt: skip
+        shown += [repr(context), str(context), repr(context.messages), repr(context.state), repr(context.receipt)]
+        shown += [repr(await session.info()), repr(await session.telemetry()), repr(await session.state())]
+        shown += [repr(session), repr(await session.messages())]
+        for call in (
+            session.append(said(secret), expect=77),
+            session.append(said(secret), said((secret,))),
+            session.append(said(secret), merge={"v": {secret}}),
+            session.append(said(secret * 10**6)),
+            session.set_plan(secret * 10**5),
+            session.append(said(secret), id=secret * 100),
+            session.append(secret),  # type: ignore[arg-type]
+        ):
+            with pytest.raises(Exception, match="session user-42: ") as refused:
+                await call
+            shown.append(repr(refused.value) + str(refused.value) + repr(refused.value.__cause__))
+        for what in ("a foreign element", "a param that is none", "a foreign state"):
+            await session.append(said(secret), said(secret), merge={"a": secret})
+            await CORRUPT[what](raw, keys)
+            await session.read()
+    assert secret not in "".join(shown) + caplog.text
+    assert "put into quarantine" in caplog.text

@@ -1,0 +1,300 @@
+"""The server dies, or stands still, while many talk to it: what was acknowledged is there once, in its place."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis.asyncio
+from support.checks import check_silent, contents, silent_logs, unavailable, until, user  # noqa: F401 (an autouse fixture)
+from support.proxy import Proxy
+from support.redis_server import RedisServer
+
+import redismem.blocking
+from redismem import Memory, Message, Session, Settings, StoreUnavailable
+from redismem.protocol.layout import counters
+
+PATIENT = Settings(deadline_s=60, reply_timeout_s=1)
+HASTY = Settings(deadline_s=0.4, reply_timeout_s=0.1)
+AHEAD_COUNT = 500  # appends beyond those that a test waits for: some are on their way when it does something
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RedisServer]:
+    """A server that may be killed. With `everysec` it acknowledges while a slow disk keeps it from writing its file."""
+    server = RedisServer(tmp_path / "redis", aof=True, options=("--appendfsync", "always")).start()
+    yield server
+    server.stop()
+
+
+class Ledger:
+    """What writers asked for, and what they were told."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, set[str]] = {}
+        self.acked: dict[str, dict[str, int]] = {}
+        self.count = 0
+
+    def ask(self, session_id: str, text: str) -> None:
+        assert text not in self.asked.setdefault(session_id, set())
+        self.asked[session_id].add(text)
+
+    def ack(self, session_id: str, text: str, seq: int) -> None:
+        self.acked.setdefault(session_id, {})[text] = seq
+        self.count += 1
+
+    async def grow(self, more: int) -> None:
+        wanted = self.count + more
+
+        async def reached() -> bool:
+            return self.count >= wanted
+
+        await until(reached)
+
+    def check(self, session_id: str, found: list[Message]) -> None:
+        """Everything acknowledged at its place, nothing twice, nothing that nobody asked for."""
+        texts = [message.content for message in found]
+        assert len(set(texts)) == len(texts), "twice"
+        assert set(texts) <= self.asked[session_id]
+        places = {message.content: message.seq for message in found}
+        assert {text: places.get(text) for text in self.acked[session_id]} == self.acked[session_id]
+        for writer in {text.partition(" ")[2].partition(".")[0] for text in texts}:
+            own = [int(text.rpartition(".")[2]) for text in texts if text.partition(" ")[2].startswith(f"{writer}.")]
+            assert own == sorted(own)
+
+
+class Load:
+    """Tasks that append as often as they are told to, each waiting for its answer before the next.
+
+    A session remembers its last 16 appends. So either one writes to a session, or a few that write little a round.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._stop = False
+        self._room = asyncio.Semaphore(0)
+        self.ledger = Ledger()
+        self.failed_count = 0
+
+    async def _append(self, session: Session, writer: str, number: int) -> None:
+        message = user(f"{writer}.{number}")
+        self.ledger.ask(session.id, message["content"])
+        try:
+            if number % 2:
+                receipt = (await session.append_and_read(message)).receipt
+            else:
+                receipt = await session.append(message)
+        except StoreUnavailable as error:
+            check_silent(error)
+            self.failed_count += 1
+        else:
+            assert receipt is not None
+            self.ledger.ack(session.id, message["content"], receipt.last_seq)
+
+    async def _write(self, session: Session, writer: str, first: int, count: int) -> None:
+        for number in range(first, first + count):
+            await self._room.acquire()
+            if self._stop:
+                return
+            await self._append(session, writer, number)
+
+    async def round(self, number: int) -> None:
+        """Until stopped."""
+        self._stop, self._room = False, asyncio.Semaphore(0)
+        async with asyncio.TaskGroup() as group:
+            for alone in range(24):
+                session = self._memory.session(f"alone-{alone}")
+                group.create_task(self._write(session, "w", number * 1_000_000, 1_000_000))
+            for shared in range(8):
+                session = self._memory.session(f"shared-{shared}")
+                for writer in "abcd":
+                    group.create_task(self._write(session, writer, number * 4, 4))
+
+    def allow(self, count: int) -> None:
+        for _ in range(count):
+            self._room.release()
+
+    async def acked(self, more: int) -> None:
+        self.allow(more + AHEAD_COUNT)
+        await self.ledger.grow(more)
+
+    def stop(self) -> None:
+        self._stop = True
+        self.allow(24 + 8 * 4)
+
+    async def check(self, raw: Any) -> None:
+        for session_id in self.ledger.asked:
+            session = self._memory.session(session_id)
+            await contents(session)
+            self.ledger.check(session_id, await session.messages())
+            keys = self._memory.store.keys.session(session_id)
+            assert await raw.llen(keys.messages) == counters(await raw.hget(keys.state, "counters")).message_count
+            assert await raw.zscore(keys.shard.active, session_id) is not None
+            assert await raw.pexpiretime(keys.messages) == await raw.pexpiretime(keys.state) > 0
+        assert not [key async for key in raw.scan_iter("*corrupt*")]
+
+
+@pytest.mark.parametrize(("settings", "kills_count"), [(PATIENT, 4), (HASTY, 3)], ids=["waiting", "giving up"])
+async def test_killed_under_load(server: RedisServer, settings: Settings, kills_count: int) -> None:
+    async with Memory.connect(server.url, settings=settings) as memory, redis.asyncio.Redis(port=server.port) as raw:
+        load = Load(memory)
+        for number in range(kills_count):
+            talking = asyncio.create_task(load.round(number))
+            await asyncio.sleep(0)  # it begins with nothing allowed
+            # Early, while several still write to one session, or later.
+            await load.acked(40 if number % 2 else 300)
+            server.kill()  # here and now: many wait for their answers
+            if settings is HASTY:
+                failed_count = load.failed_count
+                load.allow(AHEAD_COUNT)
+
+                async def given_up(before: int = failed_count) -> bool:
+                    return load.failed_count > before
+
+                await until(given_up)
+            await asyncio.to_thread(server.start)
+            await load.acked(300)
+            load.stop()
+            await talking
+        assert (load.failed_count > 0) == (settings is HASTY)
+        await load.check(raw)
+
+
+async def crash(server: RedisServer, log: Path, content: bytes | None = None) -> None:
+    """The server crashes, its log may be another, and it starts."""
+    await asyncio.to_thread(server.kill)
+    if content is not None:
+        await asyncio.to_thread(log.write_bytes, content)
+    await asyncio.to_thread(server.start)
+
+
+@pytest.mark.parametrize("write", ["append", "append to a full slot of ids", "prune"])
+async def test_a_log_that_a_crash_has_cut_is_read_twice(server: RedisServer, write: str) -> None:
+    """The server cuts off what is no whole command, leaves the first commands of the transaction where they are, and
+    carries them out at its next start but one: redis-server 7.0 and 8.0 and Valkey 8.1 do."""
+    async with Memory.connect(server.url, settings=PATIENT) as memory, redis.asyncio.Redis(port=server.port) as raw:
+        session = memory.session("a")
+        count = 5 if write == "append to a full slot of ids" else 3
+
+        async def written() -> list[str]:
+            if write == "prune":
+                await session.prune(2)
+            else:
+                await session.append(user("last"), id="last")
+            return await contents(session)
+
+        for number in range(count):
+            await session.append(user(str(number)), id=str(number))
+        (log,) = (server.folder / "appendonlydir").glob("*.incr.aof")
+        before = log.read_bytes()
+        expected = await written()
+        whole = log.read_bytes()
+        commands = [
+            at for at in range(len(before), len(whole)) if re.match(rb"\*\d+\r\n\$\d+\r\n[A-Z]+\r\n", whole[at:])
+        ]
+        assert len(commands) > 2, "MULTI, what is set, the messages, EXEC"
+        for at in commands[:-1]:
+            await crash(server, log, whole[: at + 6])
+            assert await written() == expected, "sent again, as its answer never came"
+            await crash(server, log)
+            assert await contents(session) == expected
+            assert (await session.append(user("next"))).last_seq == count + (write != "prune") + 1
+        assert not [key async for key in raw.scan_iter("*corrupt*")]
+
+
+async def test_blocking_callers_survive_a_kill(server: RedisServer) -> None:
+    ledger, stop, room = Ledger(), threading.Event(), threading.Semaphore(0)
+
+    def write(memory: redismem.blocking.Memory, session_id: str) -> None:
+        number = 0
+        while room.acquire() and not stop.is_set():
+            message = user(f"w.{number}")
+            ledger.ask(session_id, message["content"])
+            receipt = memory.session(session_id).append(message)
+            ledger.ack(session_id, message["content"], receipt.last_seq)
+            number += 1
+
+    async def acked(more: int) -> None:
+        room.release(more + AHEAD_COUNT)
+        await ledger.grow(more)
+
+    with redismem.blocking.Memory.connect(server.url, settings=PATIENT) as memory:
+        async with asyncio.TaskGroup() as group:
+            for number in range(6):
+                group.create_task(asyncio.to_thread(write, memory, f"a-{number}"))
+            try:
+                for _ in range(2):
+                    await acked(100)
+                    server.kill()  # not by `to_thread`: the writers may have all the threads that it has
+                    server.start()
+                await acked(100)
+            finally:
+                stop.set()
+                room.release(6)
+    async with Memory.connect(server.url, settings=PATIENT) as memory_:
+        for session_id in ledger.asked:
+            found = await memory_.session(session_id).messages()
+            assert len(found) == len(ledger.acked[session_id])
+            ledger.check(session_id, found)
+
+
+async def test_a_server_that_stands_still(server: RedisServer) -> None:
+    settings = Settings(deadline_s=3, reply_timeout_s=0.2)
+    async with Proxy(server.port) as proxy, Memory.connect(proxy.url, settings=settings) as memory:
+        sessions = [memory.session(f"a-{number}") for number in range(8)]
+        await asyncio.gather(*(session.append(user("first")) for session in sessions))
+        proxy.forget()
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            before = time.monotonic()
+            async with asyncio.timeout(60):
+                errors = await asyncio.gather(
+                    *(
+                        unavailable(session.append(user(writer), id=str(writer)))
+                        for session in sessions
+                        for writer in range(2)
+                    )
+                )
+            assert time.monotonic() - before >= 0.4, "several attempts came first"
+            # A call's own time and its connection's are over in the same moment.
+            assert {error.reason for error in errors} <= {"TimeoutError", "StalledConnection"}
+            assert proxy.connections_count >= 2, "tried again"
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        async with Memory.connect(server.url, settings=PATIENT) as near:
+            for writer in (1, 0):
+                await asyncio.gather(
+                    *(near.session(session.id).append(user(writer), id=str(writer)) for session in sessions)
+                )
+            for session in sessions:
+                first, *others = await contents(near.session(session.id))
+                assert first == user("first")["content"]
+                assert sorted(others) == [user(0)["content"], user(1)["content"]]
+
+
+async def test_a_server_that_goes_on_in_time(server: RedisServer) -> None:
+    async with Proxy(server.port) as proxy, Memory.connect(proxy.url, settings=PATIENT) as memory:
+        session = memory.session("a")
+        await session.append(user(0))
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            appending = asyncio.create_task(session.append_and_read(user(1)))
+            started_count = proxy.connections_count
+
+            async def tried_again() -> bool:
+                return proxy.connections_count > started_count
+
+            await until(tried_again)
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        context = await appending
+        assert [message.content for message in context.messages] == [user(0)["content"], user(1)["content"]]
+        assert await contents(session) == [user(0)["content"], user(1)["content"]]

@@ -1,0 +1,250 @@
+"""What breaks between a memory and its Redis: replies lost, sockets broken, calls cancelled, scripts forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import redis.asyncio
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from support.checks import check_silent, contents, silent_logs, unavailable, until, user  # noqa: F401 (an autouse fixture)
+from support.proxy import How, Proxy
+from support.redis_server import RedisServer
+
+import redismem.blocking
+from redismem import Memory, Receipt, Settings, StoreUnavailable
+from redismem.protocol.scripts import load
+
+# An attempt that is given up before its time, on a busy machine, would look like the second sending of an append.
+PATIENT = Settings(deadline_s=60, reply_timeout_s=1)
+# For those to whom that makes no difference.
+QUICK = Settings(deadline_s=60, reply_timeout_s=0.15)
+SHORT = Settings(deadline_s=0.5, reply_timeout_s=0.1)
+GIVES_UP = Settings(deadline_s=2, reply_timeout_s=0.1)
+LOST: list[tuple[How, int]] = [("reset", count) for count in range(1, 12)]
+LOST += [("close", 1), ("close", 4), ("half_close", 1), ("half_close", 4), ("truncate", 1), ("truncate", 4)]
+LOST += [("freeze", 1), ("freeze", 3), ("swallow", 1), ("swallow", 3)]
+
+
+@pytest.fixture
+async def raw(redis_server: RedisServer) -> AsyncIterator[Any]:
+    async with redis.asyncio.Redis(port=redis_server.port) as raw:
+        yield raw
+
+
+async def test_a_lost_reply_leaves_one_copy(redis_server: RedisServer, near: Memory) -> None:
+    async def lose(how: How, count: int, read: bool) -> None:
+        async with (
+            Proxy(redis_server.port) as proxy,
+            Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=PATIENT) as memory,
+        ):
+            session = memory.session(f"{how}-{count}-{read}")
+            first = await session.append(user(1))
+            proxy.break_next(how, count, to=b"EVALSHA")
+            if read:
+                context = await session.append_and_read(user(2), user(3), merge={"a": 1})
+                receipt = context.receipt
+                assert [message.content for message in context.messages] == [user(n)["content"] for n in (1, 2, 3)]
+                assert context.state.params == {"a": 1}
+            else:
+                receipt = await session.append(user(2), user(3), merge={"a": 1})
+            assert proxy.broken_count == count
+        assert (first.created, first.duplicate) == (True, False)
+        assert receipt is not None
+        assert (receipt.first_seq, receipt.last_seq, receipt.total, receipt.created) == (2, 3, 3, False)
+        assert receipt.duplicate or how == "swallow", "all but what was swallowed had run"
+        assert await contents(near.session(session.id)) == [user(n)["content"] for n in (1, 2, 3)]
+
+    await asyncio.gather(*(lose(how, count, read) for how, count in LOST for read in (False, True)))
+
+
+@pytest.mark.parametrize("count", [1, 5])
+async def test_lost_replies_of_the_append_that_began_the_session(proxy: Proxy, near: Memory, count: int) -> None:
+    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=PATIENT) as memory:
+        proxy.break_next("reset", count, to=b"EVALSHA")
+        receipt = await memory.session("a").append(user(1), user(2), id="first")
+        again = await memory.session("a").append(user(1), user(2), id="first")
+    assert receipt == again
+    assert (receipt.first_seq, receipt.last_seq, receipt.created, receipt.duplicate) == (1, 2, True, True)
+
+
+async def test_lost_replies_of_a_state_change(proxy: Proxy, near: Memory) -> None:
+    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=PATIENT) as memory:
+        session = memory.session("a")
+        await session.append(user())
+        proxy.break_next("reset", 5, to=b"EVALSHA")
+        await session.update(merge={"a": [1, None]}, waiting="b", plan={"step": 1})
+        state = await session.state()
+        assert (state.params, state.waiting_for_param, state.plan) == ({"a": [1, None]}, "b", {"step": 1})
+        assert (await session.info()).total_messages == 1
+
+
+async def test_an_append_replayed_after_others(proxy: Proxy, near: Memory) -> None:
+    """It gives its own receipt, not the newest; it does not undo what was merged since; it reads what is there now."""
+    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=PATIENT) as memory:
+        await memory.session("a").append(user(1))
+        proxy.break_next("freeze", to=b"EVALSHA")
+        appending = asyncio.ensure_future(
+            memory.session("a").append_and_read(user(2), user(3), merge={"step": "old"}),
+        )
+        other = near.session("a")
+
+        async def merged() -> bool:
+            return await other.params() == {"step": "old"}
+
+        await until(merged)
+        await other.append(user(4), user(5), merge={"step": "new"})
+        await other.append(user(6))
+        context = await appending
+        assert context.receipt == Receipt(first_seq=2, last_seq=3, total=3, created=False, duplicate=True)
+        assert [message.content for message in context.messages] == [user(n)["content"] for n in range(1, 7)]
+        assert context.state.params == {"step": "new"}
+    assert len(await contents(other)) == 6
+
+
+@pytest.mark.parametrize("count", [1, 3])
+async def test_a_lost_clear_spares_what_was_appended_since(proxy: Proxy, near: Memory, raw: Any, count: int) -> None:
+    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=PATIENT) as memory:
+        await near.session("a").append(user("older"))
+        await near.session("a").clear()  # so that the script is loaded
+        await near.session("a").append(user("old"), merge={"old": 1})
+        proxy.break_next("freeze", count, to=load("clear").sha)
+        clearing = asyncio.ensure_future(memory.session("a").clear(missing_ok=False))
+        state = near.store.keys.session("a").state
+
+        async def cleared() -> bool:
+            return not await raw.exists(state)
+
+        await until(cleared)
+        receipt = await near.session("a").append(user("new"))
+        assert await clearing is True
+        assert proxy.broken_count == count
+    assert (receipt.first_seq, receipt.created) == (1, True)
+    assert await contents(near.session("a")) == [user("new")["content"]]
+    assert await near.session("a").params() == {}
+
+
+@pytest.mark.parametrize("count", [1, 3])
+async def test_a_lost_prune_tells_what_it_dropped_and_drops_no_more(proxy: Proxy, near: Memory, count: int) -> None:
+    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=PATIENT) as memory:
+        await near.session("a").append(*map(user, range(5)))
+        await near.session("a").prune(4)  # so that the script is loaded
+        await near.session("a").append(user(5))
+        proxy.break_next("freeze", count, to=load("prune").sha)
+        pruning = asyncio.ensure_future(memory.session("a").prune(2))
+
+        async def pruned() -> bool:
+            return (await near.session("a").info()).first_seq == 5
+
+        await until(pruned)
+        await near.session("a").append(user(6))
+        assert await pruning == 3
+        assert proxy.broken_count == count
+    assert await contents(near.session("a")) == [user(n)["content"] for n in (4, 5, 6)]
+
+
+@pytest.mark.parametrize("read", [False, True])
+async def test_a_client_that_repeats_writes_still_leaves_one_copy(proxy: Proxy, near: Memory, read: bool) -> None:
+    async with redis.asyncio.Redis(port=proxy.port, retry=Retry(NoBackoff(), 10)) as client:
+        async with Memory.connect(client=client, namespace=near.store.keys.namespace, settings=PATIENT) as memory:
+            session = memory.session("a")
+            await session.append(user(1))
+            proxy.forget()
+            proxy.break_next("reset", 10, to=b"EVALSHA")
+            result: Any = await (session.append_and_read if read else session.append)(user(2))
+            receipt = result.receipt if read else result
+        assert proxy.count(b"EVALSHA") == 11, "redis-py repeated it, we did not"
+        assert (receipt.first_seq, receipt.duplicate) == (2, True)
+        assert await client.ping(), "it stays the caller's"
+    assert await contents(near.session("a")) == [user(n)["content"] for n in (1, 2)]
+
+
+HOWS: list[How] = ["reset", "close", "half_close", "truncate", "freeze", "swallow", "delay", "split"]
+
+
+async def test_a_broken_socket_never_gives_a_wrong_value(redis_server: RedisServer, near: Memory) -> None:
+    """Breaks whatever comes next, the greetings of new connections too, and holds each answer against what must be."""
+
+    async def talk(how: How, random_: random.Random) -> None:
+        expected: list[str] = []
+        failed = 0
+        async with (
+            Proxy(redis_server.port) as proxy,
+            Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=SHORT) as memory,
+        ):
+            session = memory.session(f"a-{how}")
+            for number in range(25):
+                expected.append(user(number)["content"])
+                proxy.break_next(how, random_.choice([1, 2, 3, 100]), delay_s=random_.choice([0.01, 0.2]))
+                try:
+                    context = await session.append_and_read(user(number), id=str(number))
+                    assert [message.content for message in context.messages] == expected
+                except StoreUnavailable as error:
+                    check_silent(error)
+                    failed += 1
+                    proxy.heal()
+                    assert (await near.session(session.id).append(user(number), id=str(number))).last_seq == number + 1
+                try:
+                    assert [message.content for message in (await session.read(limit=3)).messages] == expected[-3:]
+                except StoreUnavailable as error:
+                    check_silent(error)
+            assert proxy.broken_count > 20
+        assert await contents(near.session(session.id)) == expected
+        assert how == "split" or failed, "a hundred in a row are too many"
+
+    await asyncio.gather(*(talk(how, random.Random(17)) for how in HOWS))
+
+
+async def test_a_store_that_never_answers_is_given_up(proxy: Proxy, near: Memory) -> None:
+    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=GIVES_UP) as memory:
+        proxy.break_next("freeze", float("inf"), to=b"EVALSHA")
+        error = await unavailable(memory.session("a").append(user(1), id="1"))
+        assert error.session_id == "a"
+        # The call's own time and the connection's are over in the same moment.
+        assert error.reason in {"TimeoutError", "StalledConnection"}
+        assert proxy.count(b"EVALSHA") >= 3
+        proxy.heal()
+        assert (await memory.session("a").append(user(1), id="1")).duplicate
+    assert await contents(near.session("a")) == [user(1)["content"]]
+
+
+@pytest.mark.parametrize("how", ["reset", "close", "half_close", "truncate", "freeze", "swallow", "split"])
+async def test_the_blocking_memory_survives_the_same(how: How, proxy: Proxy, near: Memory) -> None:
+    def talk() -> None:
+        with redismem.blocking.Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=QUICK) as memory:
+            session = memory.session("a")
+            for number in range(12):
+                proxy.break_next(how, 11 if (how, number) == ("reset", 5) else number % 3, to=b"EVALSHA")
+                if number % 2:
+                    assert session.append_and_read(user(number)).last_seq == number + 1
+                else:
+                    assert session.append(user(number)).last_seq == number + 1
+            session.prune(11)  # so that the scripts are loaded
+            proxy.break_next(how, 2, to=load("prune").sha)
+            assert session.prune(4) == 7
+            proxy.break_next(how, 2, to=load("clear").sha)
+            assert session.clear(missing_ok=False)
+
+    await asyncio.to_thread(talk)
+    assert not await near.session("a").exists()
+
+
+async def test_the_blocking_memory_gives_up_too(proxy: Proxy, near: Memory) -> None:
+    def talk() -> None:
+        with redismem.blocking.Memory.connect(
+            proxy.url, namespace=near.store.keys.namespace, settings=GIVES_UP
+        ) as memory:
+            proxy.break_next("freeze", 100, to=b"EVALSHA")
+            with pytest.raises(StoreUnavailable) as raised:
+                memory.session("a").append(user(1), id="1")
+            check_silent(raised.value)
+            assert proxy.count(b"EVALSHA") >= 3
+            proxy.heal()
+            assert memory.session("a").append(user(1), id="1").duplicate
+
+    await asyncio.to_thread(talk)
+    assert await contents(near.session("a")) == [user(1)["content"]]

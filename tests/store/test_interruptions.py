@@ -1,0 +1,138 @@
+"""Calls cancelled, scripts forgotten and connections scarce: nothing of it may be noticed."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+import redis.asyncio
+from support.checks import contents, silent_logs, user  # noqa: F401 (an autouse fixture)
+from support.proxy import Proxy
+from support.redis_server import RedisServer
+
+from redismem import Memory, Session, Settings
+
+
+@pytest.fixture
+async def raw(redis_server: RedisServer) -> AsyncIterator[Any]:
+    async with redis.asyncio.Redis(port=redis_server.port) as raw:
+        yield raw
+
+
+async def test_a_cancelled_append_tried_again_is_there_once(proxy: Proxy, near: Memory) -> None:
+    random_ = random.Random(11)
+    cancelled, applied, rounds_count, done = 0, 0, 0, False
+
+    async def cancel(session: Session) -> None:
+        nonlocal cancelled, applied
+        for number in range(12):
+            call = session.append_and_read if number % 2 else session.append
+            task = asyncio.create_task(call(user(number), id=str(number)))  # type: ignore[operator]
+            await asyncio.wait([task], timeout=random_.uniform(0, 0.012))
+            cancelled += task.cancel()
+            await asyncio.wait([task])
+            receipt = await session.append(user(number), id=str(number))
+            applied += task.cancelled() and receipt.duplicate
+            assert receipt.first_seq == number + 1
+
+    async def bystand(session: Session) -> int:
+        number = 0
+        while number < 10 or (not done and number < 2_000):
+            number += 1
+            context = await session.append_and_read(user(f"{session.id} {number}"), id=str(number))
+            assert context.receipt is not None
+            assert (context.receipt.last_seq, context.receipt.duplicate) == (number, False)
+            assert context.messages[-1].content == user(f"{session.id} {number}")["content"]
+        return number
+
+    settings = Settings(deadline_s=60, reply_timeout_s=20)
+    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=settings) as memory:
+        proxy.break_next("delay", float("inf"), delay_s=0.004)
+        bystanders = [asyncio.create_task(bystand(memory.session(f"by-{n}"))) for n in range(4)]
+        # How many are cancelled, and how many of these were carried out, is up to the machine.
+        while (cancelled < 100 or applied < 20) and rounds_count < 20:
+            await asyncio.gather(*(cancel(memory.session(f"a-{rounds_count}-{n}")) for n in range(20)))
+            rounds_count += 1
+        done = True
+        await asyncio.gather(*bystanders)
+    assert cancelled >= 100
+    assert applied >= 20, "many were carried out though cancelled"
+    for session in (near.session(f"a-{at}-{n}") for at in range(rounds_count) for n in range(20)):
+        assert await contents(session) == [user(number)["content"] for number in range(12)]
+
+
+async def test_forgotten_scripts_are_not_noticed(near: Memory, raw: Any) -> None:
+    session = near.session("a")
+    operations: list[Callable[[], Awaitable[Any]]] = [
+        lambda: session.append(user(0)),
+        lambda: session.append_and_read(user(1)),
+        lambda: session.merge({"a": 1}),
+        session.read,
+        session.messages,
+        session.touch,
+        lambda: session.prune(1),
+        session.clear,
+    ]
+    results = []
+    for operation in operations:
+        await raw.script_flush()
+        results.append(await operation())
+    assert results[0].created
+    assert not results[1].receipt.duplicate
+    assert [len(results[1].messages), len(results[3].messages), len(results[4])] == [2, 2, 2]
+    assert results[5:] == [True, 1, True]
+
+
+async def converse(session: Session, random_: random.Random) -> None:
+    """Forty calls, each answered as if nothing had happened."""
+    total = 0
+    for number in range(40):
+        match random_.randrange(4):
+            case 0:
+                total += 1
+                assert (await session.append(user(total))).last_seq == total
+            case 1:
+                total += 1
+                context = await session.append_and_read(user(total))
+                assert context.receipt is not None
+                assert (context.last_seq, context.receipt.duplicate) == (total, False)
+            case 2:
+                await session.merge({"number": number})
+                assert await session.params() == {"number": number}
+            case _ if total:
+                assert len(await session.messages()) == total
+    assert await contents(session) == [user(n)["content"] for n in range(1, total + 1)]
+
+
+async def test_scripts_forgotten_at_any_moment_are_not_noticed(near: Memory, raw: Any) -> None:
+    random_ = random.Random(13)
+    flushed, done = 0, False
+
+    async def flush() -> None:
+        nonlocal flushed
+        while not done:
+            flushed += await raw.script_flush()
+            for _ in range(random_.randrange(8)):
+                await raw.ping()
+
+    flushing = asyncio.create_task(flush())
+    for number in itertools.count():
+        await asyncio.gather(*(converse(near.session(f"a-{number}-{n}"), random_) for n in range(10)))
+        # How often it happens during one round is up to the machine.
+        if flushed > 20:
+            break
+    done = True
+    await flushing
+
+
+async def test_five_hundred_callers_share_ten_connections(proxy: Proxy, near: Memory) -> None:
+    settings = Settings(max_connections=10, deadline_s=60, reply_timeout_s=20)
+    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=settings) as memory:
+        receipts = await asyncio.gather(*(memory.session(f"a-{n % 50}").append(user(n)) for n in range(500)))
+    assert sorted(receipt.last_seq for receipt in receipts) == sorted(list(range(1, 11)) * 50)
+    assert not any(receipt.duplicate for receipt in receipts)
+    assert proxy.connections_count <= 10

@@ -1,0 +1,95 @@
+"""Once for an append id, and `expect`, on both stores."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from support.conversations import contents, said
+from support.stored import everything
+
+from redismem import (
+    Conflict,
+    Memory,
+    Session,
+)
+from redismem.protocol.session_calls import SessionCalls
+
+
+async def test_an_append_sent_again_is_known(raw: Any, session: Session, namespace: str) -> None:
+    first = await session.append(said("a"), said("b"), id="turn-1", merge={"x": 1})
+    await session.append(said("c"), id="turn-2")
+    before = await everything(raw, namespace)
+    again = await session.append(said("a"), said("b"), id="turn-1", merge={"x": 2}, expect=99)
+    assert again.duplicate
+    assert not first.duplicate
+    assert (again.first_seq, again.last_seq, again.total, again.created) == (1, 2, 2, True)
+    context = await session.append_and_read(said("other"), id="turn-2")
+    assert context.receipt is not None
+    assert (context.receipt.first_seq, context.receipt.duplicate, context.receipt.created) == (3, True, False)
+    assert contents(context.messages) == ["a", "b", "c"]
+    assert await everything(raw, namespace) == before
+
+
+async def test_the_last_sixteen_appends_are_known_with_their_receipts(session: Session) -> None:
+    receipts = []
+    for number in range(40):
+        receipts.append(await session.append(*[said(number)] * (number % 5 + 1), id=f"turn-{number}"))
+        for back in range(min(16, number + 1)):
+            again = await session.append(said("x"), id=f"turn-{number - back}")
+            first = receipts[number - back]
+            assert again.duplicate
+            assert (again.first_seq, again.last_seq, again.total, again.created) == (
+                first.first_seq, first.last_seq, first.total, first.created,
+            )  # fmt: skip
+    assert (await session.info()).total_messages == sum(number % 5 + 1 for number in range(40))
+
+
+async def test_state_in_between_is_no_append(session: Session) -> None:
+    await session.append(said("a"), id="turn-1")
+    for number in range(20):
+        await session.merge({"x": number})
+    assert (await session.append(said("a"), id="turn-1")).duplicate
+
+
+async def test_ids_belong_to_a_session_and_its_epoch(memory: Memory) -> None:
+    for session_id in ("one", "two"):
+        assert not (await memory.session(session_id).append(said("a"), id="turn-1")).duplicate
+    await memory.session("one").clear()
+    assert not (await memory.session("one").append(said("a"), id="turn-1")).duplicate
+
+
+async def test_the_first_sending_of_an_append_may_arrive_after_the_second(memory: Memory) -> None:
+    """Held up on the way, while the memory had given it up and sent it again."""
+    await memory.session("s").append(said("a"))
+    call = SessionCalls(memory.store.keys.session("s"), memory.settings).append([said("b")])
+    receipt = await memory.store.run(call.again())
+    assert not receipt.duplicate
+    await memory.session("s").append(said("c"))
+    late = call.finish(await memory.store.transport.run(call.commands, 5, call.script))
+    assert late.duplicate
+    assert (late.first_seq, late.last_seq) == (receipt.first_seq, receipt.last_seq)
+    assert contents((await memory.session("s").read()).messages) == ["a", "b", "c"]
+
+
+async def test_equal_messages_without_an_id_are_two(session: Session) -> None:
+    await session.append(said("a"))
+    assert not (await session.append(said("a"))).duplicate
+    assert (await session.info()).total_messages == 2
+
+
+async def test_of_two_who_expect_the_same_seq_one_wins(memory: Memory) -> None:
+    await memory.session("s").append(said("a"), expect=0)
+    results = await asyncio.gather(
+        *(memory.session("s").append(said(number), expect=1) for number in range(8)), return_exceptions=True
+    )
+    lost = [result for result in results if isinstance(result, Conflict)]
+    assert len(lost) == 7
+    assert {conflict.last_seq for conflict in lost} == {2}
+    assert (await memory.session("s").append(said("b"), expect=2)).last_seq == 3
+
+
+async def test_expect_counts_all_that_was_ever_appended(session: Session) -> None:
+    await session.append(*[said("a")] * 5)
+    await session.prune(1)
+    assert (await session.append(said("b"), expect=5)).last_seq == 6

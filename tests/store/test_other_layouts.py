@@ -1,0 +1,62 @@
+"""Sessions that another release wrote in a layout of its own: refused, never set aside, never evicted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from support.conversations import FUTURE_MS, said
+from support.stored import everything, keys_of
+
+from redismem import Memory, Session, UnsupportedFormat
+from redismem.inspection.check import check_session
+from redismem.protocol.keys import Keys, SessionKeys
+from redismem.workers.eviction import Eviction
+from redismem.workers.strategies import Trim
+from redismem.workers.summaries import Worker
+
+LAYOUT_2 = b"v2 1 2 10 4000000000000 4000000100000"
+REFUSED: dict[str, Callable[[Session], Coroutine[Any, Any, Any]]] = {
+    "read": lambda session: session.read(),
+    "read limited": lambda session: session.read(limit=1),
+    "info": lambda session: session.info(),
+    "telemetry": lambda session: session.telemetry(),
+    "messages": lambda session: session.messages(),
+    "prune": lambda session: session.prune(1),
+    "touch": lambda session: session.touch(),
+    "merge": lambda session: session.merge({"a": 1}),
+    "append": lambda session: session.append(said("c")),
+    "append and read": lambda session: session.append_and_read(said("c")),
+    "older messages": lambda session: session.messages(limit=1, before=2),
+}
+
+
+@pytest.mark.parametrize("method", REFUSED)
+async def test_a_session_of_another_layout_is_left_alone(
+    raw: Any, session: Session, keys: SessionKeys, namespace: str, method: str
+) -> None:
+    await session.append(said("a"), said("b"), now_ms=FUTURE_MS)
+    await raw.hset(keys.state, "counters", LAYOUT_2)
+    before = await everything(raw, namespace)
+    with pytest.raises(UnsupportedFormat, match=r"session user-42: the session has layout version 2, this .* knows 1$"):
+        await REFUSED[method](session)
+    assert await everything(raw, namespace) == before
+
+
+async def test_workers_leave_a_session_of_another_layout_alone(
+    raw: Any, memory: Memory, keys: SessionKeys, namespace: str
+) -> None:
+    await memory.session("user-42").append(*(said(number) for number in range(12)), now_ms=FUTURE_MS)
+    await raw.hset(keys.state, "counters", LAYOUT_2)
+    await raw.zadd(keys.shard.evictions, {"user-42": 1})
+    before = await everything(raw, namespace)
+    worker, eviction = Worker(memory.store, Trim()), Eviction(memory.store)
+    assert await worker.drain(FUTURE_MS + 10**9) == 0
+    assert worker.outcomes == {"unavailable": 1}
+    assert await eviction.enforce(FUTURE_MS + 10**9) == 0
+    assert await eviction.sweep(FUTURE_MS + 10**9) == (0, 0)
+    assert await everything(raw, namespace) == before
+    assert [found.invariant for found in await check_session(memory.store, "user-42")] == ["I1"]
+    assert await memory.session("user-42").clear()
+    assert await keys_of(raw, namespace) == {keys.shard.fences, Keys(namespace, 64).record}

@@ -1,0 +1,136 @@
+"""A Redis whose memory has run out: the workers go on, and what they do makes room. (Chats: test_server_words.)"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+import redis.asyncio
+from support.checks import silent_logs, unavailable, user  # noqa: F401 (an autouse fixture)
+from support.redis_server import RedisServer
+from support.writers import T0, Echo, fill
+
+from redismem import Memory, Session, Settings
+from redismem.context import Context
+from redismem.models import Draft
+from redismem.protocol.queue_calls import QueueCalls
+from redismem.workers.eviction import Eviction
+from redismem.workers.summaries import Worker
+
+TEXT = "x" * 50_000
+FREED = 0.75  # of what went, at least: scripts that are loaded meanwhile, and buffers, take some of it again
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    server = RedisServer(tmp_path_factory.mktemp("full")).start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+async def raw(server: RedisServer) -> AsyncIterator[Any]:
+    async with redis.asyncio.Redis(port=server.port) as raw:
+        yield raw
+        await raw.config_set("maxmemory", 0)
+
+
+async def run_out(raw: Any) -> int:
+    """Bytes in use when nothing more may be."""
+    await raw.config_set("maxmemory", 1)
+    return await used_bytes(raw)
+
+
+async def answers_transactions(raw: Any) -> bool:
+    """Whether memory that has run out leaves a transaction of reads alone: Redis 7.0 refuses it, 8.0 does not."""
+    try:
+        await raw.pipeline(transaction=True).get("x").execute()
+    except redis.exceptions.OutOfMemoryError:
+        return False
+    return True
+
+
+async def used_bytes(raw: Any) -> int:
+    return int((await raw.info("memory"))["used_memory"])
+
+
+async def test_summaries_are_written_and_make_room(server: RedisServer, raw: Any, namespace: str) -> None:
+    async with Memory.connect(server.url, namespace=namespace, settings=Settings(shards=2)) as memory:
+        sessions = [memory.session(f"s-{number}") for number in range(4)]
+        for session in sessions:
+            await fill(session, 20, text=TEXT)
+        before = [(await session.read()).messages[-6:] for session in sessions]
+        full_bytes = await run_out(raw)
+        assert (await unavailable(sessions[0].append(user("refused")))).reason == "OOM"
+        strategy = Echo()
+        strategy.drafts.extend(Draft("in short", 0, 0, "echo") for _ in sessions)
+        worker = Worker(memory.store, strategy)
+        await worker.drain(T0)
+        assert worker.outcomes == {"ok": 4}
+        assert await used_bytes(raw) < full_bytes - FREED * 4 * 14 * len(TEXT)
+        for session, recent in zip(sessions, before, strict=True):
+            context = await session.read()
+            assert [summary.text for summary in context.summaries] == ["in short"]
+            assert context.messages == recent
+        await raw.config_set("maxmemory", 0)
+        assert (await sessions[0].append(user("taken"))).last_seq == 21
+
+
+async def test_a_session_that_is_cleared_after_its_claim_is_left_alone(
+    server: RedisServer, raw: Any, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Memory.connect(server.url, namespace=namespace, settings=Settings(shards=2)) as memory:
+        session, strategy = memory.session("s"), Echo()
+        await fill(session, 12)
+        await run_out(raw)
+        if await answers_transactions(raw):
+            pytest.skip("this server answers the claim and its reads in one call")
+        read = Session.read
+
+        async def read_too_late(late: Session) -> Context:
+            assert await late.clear()
+            return await read(late)
+
+        monkeypatch.setattr(Session, "read", read_too_late)
+        assert await Worker(memory.store, strategy).summarise("s", T0) == "gone"
+        assert strategy.seen == []
+        assert not await session.exists()
+
+
+@pytest.mark.parametrize("reason", ["limit", "idle"])
+@pytest.mark.parametrize("handed_over", [True, False])
+async def test_sessions_are_evicted_and_make_room(
+    server: RedisServer, raw: Any, namespace: str, reason: str, handed_over: bool
+) -> None:
+    handed: dict[str, Context] = {}
+
+    async def keep(session_id: str, context: Context) -> None:
+        handed[session_id] = context
+
+    settings = Settings(shards=2, max_sessions=1 if reason == "limit" else 1_000)
+    async with Memory.connect(server.url, namespace=namespace, settings=settings) as memory:
+        for number in range(4):
+            await fill(memory.session(f"s-{number}"), 8, text=TEXT, now_ms=T0 + number * 1_000)
+        now_ms = T0 + 4_000 if reason == "limit" else T0 + settings.idle_timeout_ms + 2_001
+        full_bytes = await run_out(raw)
+        assert await Eviction(memory.store, keep if handed_over else None).enforce(now_ms) == 3
+        assert await used_bytes(raw) < full_bytes - FREED * 3 * 8 * len(TEXT)
+        assert [await memory.session(f"s-{number}").exists() for number in range(4)] == [False, False, False, True]
+        assert {session_id: len(context.messages) for session_id, context in handed.items()} == (
+            {"s-0": 8, "s-1": 8, "s-2": 8} if handed_over else {}
+        )
+
+
+async def test_a_lease_can_be_kept(server: RedisServer, raw: Any, namespace: str) -> None:
+    async with Memory.connect(server.url, namespace=namespace, settings=Settings(shards=2)) as memory:
+        await fill(memory.session("s"), 12)
+        calls = QueueCalls(memory.store.keys.session("s"), memory.settings)
+        job = await memory.store.run(calls.claim(T0))
+        assert not isinstance(job, str)
+        await run_out(raw)
+        assert await memory.store.run(calls.extend(job.fence, T0 + 1))
+        assert (
+            await raw.zscore(memory.store.keys.session("s").shard.leased, "s")
+            == T0 + 1 + 1000 * memory.settings.lease_s
+        )

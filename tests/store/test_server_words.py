@@ -1,0 +1,282 @@
+"""What the server itself refuses: each with its word, nothing half done, at once where only an operator can mend it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis.asyncio
+from support.checks import check_silent, contents, silent_logs, unavailable, until, user  # noqa: F401 (an autouse fixture)
+from support.proxy import Proxy
+from support.redis_server import RedisServer, free_port
+
+import redismem.blocking
+from redismem import Memory, Session, Settings, StoreUnavailable
+
+# Long: what ends at once has not waited for it. Short: what is tried again to the end.
+LONG = Settings(deadline_s=60)
+SHORT = Settings(deadline_s=1.5, reply_timeout_s=0.3)
+WRITES: list[Callable[[Session], Awaitable[object]]] = [
+    lambda session: session.append(user("refused")),
+    lambda session: session.append_and_read(user("refused"), merge={"refused": 1}),
+    lambda session: session.merge({"refused": 1}),
+]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """A server whose configuration these tests change; each gives back what it changed."""
+    server = RedisServer(tmp_path_factory.mktemp("words"), options=("--busy-reply-threshold", "20")).start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+async def raw(server: RedisServer) -> AsyncIterator[Any]:
+    async with redis.asyncio.Redis(port=server.port) as raw:
+        yield raw
+
+
+@pytest.fixture
+async def proxy(server: RedisServer) -> AsyncIterator[Proxy]:
+    async with Proxy(server.port) as proxy:
+        yield proxy
+
+
+@contextlib.asynccontextmanager
+async def config(raw: Any, **values: str) -> AsyncIterator[None]:
+    values = {name.replace("_", "-"): value for name, value in values.items()}
+    before = {name: (await raw.config_get(name))[name] for name in values}
+    for name, value in values.items():
+        await raw.config_set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            await raw.config_set(name, value)
+
+
+async def snapshot(raw: Any, namespace: str) -> dict[bytes, Any]:
+    keys = sorted([key async for key in raw.scan_iter(f"*{namespace}*")])
+    return {key: (await raw.dump(key), await raw.pexpiretime(key)) for key in keys}
+
+
+async def refused_at_once(proxy: Proxy, raw: Any, session: Session, namespace: str, word: str) -> None:
+    """Each write ends after one attempt, with the word, and has written nothing."""
+    before = await snapshot(raw, namespace)
+    for write in WRITES:
+        proxy.forget()
+        error = await unavailable(write(session))
+        assert (error.reason, error.session_id) == (word, session.id)
+        assert word in str(error)
+        assert proxy.count(b"EVALSHA") == 1
+    assert await snapshot(raw, namespace) == before
+
+
+async def window_bytes(raw: Any, session: Session) -> int:
+    return int(await raw.memory_usage(session._calls.keys.messages, samples=0) or 0)
+
+
+async def test_out_of_memory(server: RedisServer, proxy: Proxy, raw: Any, namespace: str) -> None:
+    async with Memory.connect(proxy.url, namespace=namespace, settings=LONG) as memory:
+        session, other = memory.session("a"), memory.session("b")
+        for number in range(8):
+            await session.append(user(str(number) * 200_000), merge={"number": number})
+            await other.append(user(str(number) * 200_000))
+        whole = await session.read()
+        assert len(whole.messages) == 8
+        async with config(raw, maxmemory="1"):
+            await refused_at_once(proxy, raw, session, namespace, "OOM")
+            await refused_at_once(proxy, raw, memory.session("new"), namespace, "OOM")
+            assert (await session.read()) == whole
+            assert (await session.read(limit=3)).messages == whole.messages[-3:]
+            assert (await memory.session("new").read()).messages == []
+            used_bytes = await window_bytes(raw, session)
+            assert await session.prune(2) == 6
+            assert await window_bytes(raw, session) < used_bytes - 1_000_000
+            assert [len(text) for text in await contents(session)] == [len(user("x" * 200_000)["content"])] * 2
+            # Whoever comes to clear up may be new.
+            async with Memory.connect(server.url, namespace=namespace, settings=LONG) as late:
+                assert await late.session("b").clear()
+            assert await window_bytes(raw, other) == 0
+            assert not await other.exists()
+        assert (await session.append(user("after"))).last_seq == 9
+        assert await session.params() == {"number": 7}
+        assert (await other.append(user("after"))).created
+
+
+@pytest.mark.parametrize("refused", ["evalsha", "hgetall"])
+async def test_not_permitted(refused: str, proxy: Proxy, raw: Any, namespace: str) -> None:
+    await raw.execute_command("ACL", "SETUSER", "app", "on", ">pw", "~*", "+@all", f"-{refused}")
+    url = proxy.url.replace("redis://", "redis://app:pw@")
+    async with Memory.connect(proxy.url, namespace=namespace, settings=LONG) as memory:
+        await memory.session("a").append(user("first"))
+    async with Memory.connect(url, namespace=namespace, settings=LONG) as memory:
+        before = await snapshot(raw, namespace)
+        proxy.forget()
+        error = await unavailable(memory.session("a").append_and_read(user("refused")))
+        assert error.reason == "NOPERM"
+        assert proxy.count(b"EVALSHA") == 1
+        assert await snapshot(raw, namespace) == before
+        if refused == "evalsha":
+            await refused_at_once(proxy, raw, memory.session("a"), namespace, "NOPERM")
+
+
+@pytest.mark.parametrize(
+    ("credentials", "word"), [("", "NOAUTH"), (":wrong@", "WRONGPASS"), ("nobody:wrong@", "WRONGPASS")]
+)
+async def test_not_let_in(credentials: str, word: str, proxy: Proxy, raw: Any, namespace: str) -> None:
+    url = proxy.url.replace("redis://", f"redis://{credentials}")
+
+    def blocking() -> StoreUnavailable:
+        memory = redismem.blocking.Memory.connect(url, namespace=namespace, settings=LONG)
+        with pytest.raises(StoreUnavailable) as raised:
+            memory.session("a").append(user())
+        memory.close()
+        return raised.value
+
+    async with config(raw, requirepass="right"):
+        memory = Memory.connect(url, namespace=namespace, settings=LONG)
+        for call in (memory.session("a").append_and_read(user()), memory.ping()):
+            error = await unavailable(call)
+            assert error.reason == word
+            assert "wrong" not in str(error)
+        await memory.aclose()
+        error = await asyncio.to_thread(blocking)
+        check_silent(error)
+        assert error.reason == word
+    assert proxy.connections_count <= 3, "one attempt a call"
+
+
+async def test_disk_that_takes_nothing(server: RedisServer, proxy: Proxy, raw: Any, namespace: str) -> None:
+    async with Memory.connect(proxy.url, namespace=namespace, settings=LONG) as memory:
+        session = memory.session("a")
+        await session.append(user("first"))
+        obstacle = server.folder / "dump.rdb"
+        obstacle.mkdir()
+        try:
+            async with config(raw, save="3600 1"):
+                await raw.bgsave()
+
+                async def failed() -> bool:
+                    return (await raw.info("persistence"))["rdb_last_bgsave_status"] == "err"
+
+                await until(failed)
+                await refused_at_once(proxy, raw, session, namespace, "MISCONF")
+                assert len((await session.read()).messages) == 1
+        finally:
+            obstacle.rmdir()
+            await raw.save()
+        assert (await session.append(user("after"))).last_seq == 2
+
+
+@contextlib.asynccontextmanager
+async def too_few_replicas(raw: Any) -> AsyncIterator[None]:
+    async with config(raw, min_replicas_to_write="1"):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def replica(raw: Any) -> AsyncIterator[None]:
+    await raw.replicaof("127.0.0.1", free_port())
+    try:
+        yield
+    finally:
+        await raw.replicaof("NO", "ONE")
+
+
+@contextlib.asynccontextmanager
+async def replica_without_master(raw: Any) -> AsyncIterator[None]:
+    async with config(raw, replica_serve_stale_data="no"), replica(raw):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def busy(raw: Any) -> AsyncIterator[None]:
+    looping = asyncio.create_task(raw.eval("while true do end", 0))
+    async with redis.asyncio.Redis(port=raw.connection_pool.connection_kwargs["port"]) as other:
+
+        async def is_busy() -> bool:
+            try:
+                return not await other.ping()
+            except redis.exceptions.ResponseError as error:
+                return "BUSY" in str(error)
+
+        await until(is_busy)
+        try:
+            yield
+        finally:
+            await other.execute_command("SCRIPT KILL")
+            with contextlib.suppress(redis.exceptions.ResponseError):
+                await looping
+
+
+PASSING = {
+    "NOREPLICAS": too_few_replicas,
+    "READONLY": replica,
+    "MASTERDOWN": replica_without_master,
+    "BUSY": busy,
+}
+
+
+@pytest.mark.parametrize("word", PASSING)
+async def test_tried_again_until_the_deadline(word: str, proxy: Proxy, raw: Any, namespace: str) -> None:
+    async with Memory.connect(proxy.url, namespace=namespace, settings=SHORT) as memory:
+        session = memory.session("a")
+        await session.append(user("first"))
+        before = await snapshot(raw, namespace)
+        async with PASSING[word](raw):
+            for write in WRITES:
+                proxy.forget()
+                error = await unavailable(write(session))
+                assert error.reason in {word, "TimeoutError"}, "the last attempt may have had no time left"
+                assert sum(f"-{word}".encode() in chunk for chunk in proxy.received) > 2
+        assert await snapshot(raw, namespace) == before
+
+
+@pytest.mark.parametrize("word", PASSING)
+async def test_passes_when_the_server_is_ready_again(word: str, proxy: Proxy, raw: Any, namespace: str) -> None:
+    async with Memory.connect(proxy.url, namespace=namespace, settings=LONG) as memory:
+        session = memory.session("a")
+        await session.append(user("first"))
+        async with PASSING[word](raw):
+            proxy.forget()
+            calls = [asyncio.create_task(write(session)) for write in WRITES]  # type: ignore[arg-type]
+
+            async def all_refused() -> bool:
+                return sum(f"-{word}".encode() in chunk for chunk in proxy.received) > 3
+
+            await until(all_refused)
+        await asyncio.gather(*calls)
+        assert (await session.info()).total_messages == 3
+        assert len(await contents(session)) == 3
+
+
+async def test_a_server_that_loads_its_data(tmp_path: Path, namespace: str) -> None:
+    slow = ("--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024")
+    server = RedisServer(tmp_path, options=slow).start()
+    starting = None
+    try:
+        async with (
+            Proxy(server.port) as proxy,
+            Memory.connect(proxy.url, namespace=namespace, settings=LONG) as memory,
+        ):
+            await memory.session("a").append(user("first"))
+            async with redis.asyncio.Redis(port=server.port) as raw:
+                await raw.mset({f"filler:{number}": "x" * 100 for number in range(2_000)})
+                await raw.save()
+            await asyncio.to_thread(server.kill)
+            starting = asyncio.create_task(asyncio.to_thread(server.start))
+            context = await memory.session("a").append_and_read(user("second"))
+            assert any(b"-LOADING" in chunk for chunk in proxy.received)
+            assert [message.content for message in context.messages] == [
+                user(n)["content"] for n in ("first", "second")
+            ]
+    finally:
+        if starting is not None:
+            await starting
+        server.stop()

@@ -1,0 +1,1 @@
+"""What tests share: servers, proxies, conversations, scripts called without a memory. No test and no fixture."""

@@ -1,0 +1,77 @@
+"""The queues' scripts run raw, with the arguments that most tests do not care about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redismem.protocol import scripts
+from support.raw_scripts import NOW_MS, Scripts
+
+LEASE_MS = 30_000
+FENCE = b"2-cd"
+
+CLAIM: dict[str, Any] = {
+    "now_ms": NOW_MS,
+    "nonce": "cd",
+    "lease_ms": LEASE_MS,
+    "threshold": 5,
+    "token_limit": "-",
+    "recent_limit": 3,
+    "summaries_limit": 2,
+    "max_attempts": 3,
+}
+COMMIT: dict[str, Any] = {
+    "now_ms": NOW_MS + 7,
+    "fence": FENCE,
+    "epoch": "1-ab",
+    "first_seq": 1,
+    "count": 4,
+    "tokens": 6,
+    "threshold": 5,
+    "token_limit": "-",
+    "recent_limit": 3,
+    "summaries_limit": 2,
+    "originals_ms": 0,
+    "summary_field": "summary:1",
+    "summary": "told",
+}
+RELEASE: dict[str, Any] = {"now_ms": NOW_MS + 7, "fence": FENCE, "backoff_ms": 900, "counts": 1, "max_attempts": 3}
+QUEUES = ("overdue", "leased", "dead")
+INDEXES = ("active", *QUEUES, "evictions")
+
+
+async def overdue(lua: Scripts, session_id: str = "s", count: int = 6) -> None:
+    """A new session with so many messages, each of them with its number as content."""
+    await lua.append(*map(str, range(1, count + 1)), session_id=session_id, token=b"%8d" % count)
+
+
+async def claimed(lua: Scripts, count: int = 6) -> None:
+    """A session that a worker has: its fence is FENCE."""
+    await overdue(lua, count=count)
+    assert await lua.run("claim", **CLAIM) == [b"job", FENCE, 1, NOW_MS]
+
+
+async def over(lua: Scripts, name: str, sessions: list[str], *arguments: Any) -> Any:
+    """A script about several sessions: the indexes and each one's state as keys."""
+    script = scripts.load(name)
+    keys = [*(lua.key(index) for index in INDEXES), *(lua.key("state", session_id) for session_id in sessions)]
+    await lua.raw.script_load(script.source)
+    return await lua.raw.evalsha(script.sha.decode(), len(keys), *keys, *arguments)
+
+
+async def queues(lua: Scripts) -> dict[str, dict[bytes, float]]:
+    """The queues that are not empty."""
+    found = {name: await lua.queue(name) for name in (*QUEUES, "evictions")}
+    return {name: entries for name, entries in found.items() if entries}
+
+
+async def changed_fields(lua: Scripts, before: dict[bytes, bytes]) -> dict[bytes, bytes | None]:
+    """The fields that are not as before; None where one is gone."""
+    after = await lua.fields()
+    return {name: after.get(name) for name in before.keys() | after if after.get(name) != before.get(name)}
+
+
+async def contents(lua: Scripts, key: str = "messages") -> list[str]:
+    """The contents of a list of messages, which are numbers."""
+    elements = await lua.raw.lrange(lua.key(key), 0, -1)
+    return [element.partition(b"content")[2][1:2].decode() for element in elements]

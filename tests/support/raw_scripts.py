@@ -1,0 +1,104 @@
+"""Scripts run raw: EVALSHA, with keys and arguments by the names in their headers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redismem.messages import encode_message
+from redismem.protocol import scripts
+from redismem.protocol.keys import Keys, SessionKeys
+from support.script_header import header
+from support.stored import COUNTERS, everything, set_counters
+
+NOW_MS = 4_000_000_000_000  # in the future, or the server would drop keys at once
+TIMEOUT_MS = 1_600_000
+EXPIRES_MS = NOW_MS + TIMEOUT_MS + TIMEOUT_MS // 16
+
+LIMITS = {
+    "idle_timeout_ms": TIMEOUT_MS,
+    "threshold": 5,
+    "token_limit": "-",
+    "recent_limit": 3,
+    "window_limit": 20,
+    "params_limit": 30,
+}
+REQUEST = {"fresh": 0, "message_count": 0, "set_count": 0, "tokens": 10, "expect": "-", "now_ms": NOW_MS}
+
+
+def counters(
+    message_count: int, tokens: int, first_seq: int = 1, active_ms: int = NOW_MS, expires_ms: int = EXPIRES_MS
+) -> bytes:
+    """As they stand in the state."""
+    return b"v1 %d %d %d %d %d" % (first_seq, message_count, tokens, active_ms, expires_ms)
+
+
+def element(content: str) -> bytes:
+    """A message as a caller sends it: without its stamp."""
+    return encode_message({"role": "user", "content": content})[0]
+
+
+class Scripts:
+    """The scripts on one store, in one namespace, for one session after another."""
+
+    def __init__(self, raw: Any, namespace: str) -> None:
+        self.raw = raw
+        self._namespace = namespace
+        self._keys = Keys(namespace, 1)
+
+    def session(self, session_id: str = "s") -> SessionKeys:
+        return self._keys.session(session_id)
+
+    def key(self, name: str, session_id: str = "s") -> bytes:
+        keys = self.session(session_id)
+        if name.startswith("corrupt_"):
+            return b"%s:77:%s" % (keys.corrupt, name.removeprefix("corrupt_").encode())
+        return bytes(getattr(keys, name) if hasattr(keys, name) else getattr(keys.shard, name))
+
+    async def run(self, name: str, /, *tail: Any, session_id: str = "s", **arguments: Any) -> Any:
+        """Raises KeyError for an argument that is missing, and what redis-py raises."""
+        script = scripts.load(name)
+        head = header(script.source.decode())
+        given = {"session": session_id} | arguments
+        keys = [self.key(key, session_id) for key in head.keys]
+        values = [given[argument] for argument in head.arguments]
+        await self.raw.script_load(script.source)
+        return await self.raw.evalsha(script.sha.decode(), len(keys), *keys, *values, *tail)
+
+    async def append(
+        self,
+        *contents: str,
+        session_id: str = "s",
+        sets: dict[str, Any] | None = None,
+        drops: Any = (),
+        token: bytes = b"token..1",
+        nonce: str = "ab",
+        **changed: Any,
+    ) -> Any:
+        """append.lua with messages of these contents; `changed` are LIMITS and REQUEST that are others."""
+        pairs = [part for pair in (sets or {}).items() for part in pair]
+        changed |= {"message_count": len(contents), "set_count": len(sets or {})}
+        assert changed.keys() <= LIMITS.keys() | REQUEST.keys()
+        limits, request = (
+            " ".join(str(changed.get(name, value)) for name, value in defaults.items())
+            for defaults in (LIMITS, REQUEST)
+        )
+        tail = [*(element(content) for content in contents), *pairs, *drops]
+        names = {"limits": limits, "request": request, "token": token + bytes.fromhex(nonce)}
+        return await self.run("append", *tail, session_id=session_id, **names)
+
+    async def set_counters(self, **changed: Any) -> None:
+        """Changes some of the counters behind the scripts' back."""
+        await set_counters(self.raw, self.key("state"), **changed)
+
+    async def counters(self) -> dict[str, int]:
+        _, *numbers = (await self.fields())[b"counters"].split()
+        return dict(zip(COUNTERS, map(int, numbers[:5]), strict=False))
+
+    async def everything(self) -> dict[bytes, tuple[Any, int]]:
+        return await everything(self.raw, self._namespace)
+
+    async def fields(self, session_id: str = "s") -> dict[bytes, bytes]:
+        return dict(await self.raw.hgetall(self.key("state", session_id)))
+
+    async def queue(self, name: str) -> dict[bytes, float]:
+        return dict(await self.raw.zrange(self.key(name), 0, -1, withscores=True))

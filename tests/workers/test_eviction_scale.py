@@ -1,0 +1,100 @@
+"""A hundred thousand sessions over a limit of ninety thousand: the right ten thousand go, and no script does much."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Awaitable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from support.redis_server import RedisServer
+from support.writers import T0, said
+
+from redismem import Memory, Settings
+from redismem.protocol.call import Command
+from redismem.protocol.queue_calls import members
+from redismem.protocol.scripts import Script, load
+from redismem.protocol.session_calls import SessionCalls
+from redismem.store.store import Store
+from redismem.transport.address import Address
+from redismem.transport.lane import Lane
+from redismem.workers.eviction import Eviction
+
+COUNT, LIMIT = 100_000, 90_000
+SLOW_US = 5_000  # how many took longer is told; what a busy machine makes of it, no test decides
+MOST_SESSIONS = 100  # in one script
+pytestmark = pytest.mark.timeout(600)
+
+
+class Recorder(Lane):
+    """A lane that remembers how many keys the scripts had that it sent: each loops over its sessions, one a key."""
+
+    most_keys_count = 0
+
+    def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> Awaitable[list[Any]]:
+        for command in commands:
+            if command[0] == "EVALSHA":
+                self.most_keys_count = max(self.most_keys_count, int(command[2]))
+        return super().run(commands, timeout_s, script)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RedisServer]:
+    """One of its own: its slow log and its statistics are looked at."""
+    server = RedisServer(tmp_path / "redis").start()
+    yield server
+    server.stop()
+
+
+def begin_all(client: Any, memory: Memory, active_ms: list[int]) -> None:
+    """Real appends, a thousand in one write."""
+    client.script_load(load("append").source)
+    for first in range(0, COUNT, 1_000):
+        pipeline = client.pipeline(transaction=False)
+        for number in range(first, first + 1_000):
+            calls = SessionCalls(memory.store.keys.session(f"s-{number}"), memory.settings)
+            (command,) = calls.append([said(number)], now_ms=active_ms[number]).commands
+            pipeline.execute_command(*command)
+        pipeline.execute()
+
+
+async def test_the_least_recently_active_of_a_hundred_thousand_go(
+    server: RedisServer, namespace: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shuffled = random.Random(7).sample(range(COUNT), COUNT)
+    active_ms = [T0 + place for place in shuffled]
+    with redis.Redis(port=server.port) as client:
+        settings = Settings(max_sessions=LIMIT, deadline_s=60, reply_timeout_s=20)
+        lane = Recorder(Address("127.0.0.1", server.port), stall_s=60)
+        async with Memory(Store(lane, namespace, settings)) as memory:
+            begin_all(client, memory, active_ms)
+            assert await memory.count(T0) == COUNT
+            client.config_set("slowlog-log-slower-than", SLOW_US)
+            client.config_set("slowlog-max-len", 1_000)
+            client.slowlog_reset()
+            client.config_resetstat()
+            began_s = time.monotonic()
+            evicted = await Eviction(memory.store).enforce(T0 + COUNT)
+            took_s = time.monotonic() - began_s
+            slow = [entry for entry in client.slowlog_get(1_000) if entry["command"].startswith(b"EVALSHA")]
+            stats = client.info("commandstats")
+            scripts = stats["cmdstat_evalsha"]
+            left = await memory.store.run(members(memory.store.keys, "active", COUNT))
+            keys_count = client.dbsize()
+    with capsys.disabled():
+        sys.stdout.write(
+            f"\n{evicted} of {COUNT} sessions evicted in {took_s:.1f} s ({evicted / took_s:.0f}/s), "
+            f"{scripts['calls']} scripts of {scripts['usec_per_call']} us, {len(slow)} over {SLOW_US} us\n"
+        )
+    assert evicted == COUNT - LIMIT
+    assert {entry.session_id for entry in left} == {
+        f"s-{number}" for number in range(COUNT) if shuffled[number] >= 10_000
+    }
+    assert keys_count < 2 * LIMIT + 64 * 6, "nothing but the messages and the state of those that stay"
+    assert lane.most_keys_count <= MOST_SESSIONS + 5, "the indexes"
+    commands_count = sum(command["calls"] for command in stats.values())
+    assert commands_count < 25 * evicted, "inside of scripts too: it grows with those that go, not with those there are"

@@ -1,0 +1,222 @@
+"""When the queues are looked at. What is waited for here is waited for by its condition, never by a time."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any
+
+from support.checks import until
+from support.stores import Store
+from support.writers import Echo, said
+
+from redismem import Session, Settings
+from redismem.models import Draft
+from redismem.store.store import Store as RedisStore
+from redismem.workers.scheduler import Scheduler
+
+NEVER = Settings(shards=2, tick_s=3_600)
+OFTEN = Settings(shards=2, tick_s=0.02, max_backoff_s=0.01)
+
+
+async def until_summarised(session: Session, count: int = 1) -> None:
+    async def reached() -> bool:
+        return len((await session.read()).summaries) >= count
+
+    await until(reached)
+
+
+async def until_idle(scheduler: Scheduler) -> None:
+    """Until all that was begun has ended."""
+
+    async def reached() -> bool:
+        return not scheduler._running
+
+    await until(reached)
+
+
+async def test_an_append_that_overflows_is_summarised_without_a_tick(store: Store, namespace: str) -> None:
+    async with store.memory(namespace, NEVER) as front:
+        await front.session("earlier").append(*map(said, range(1, 12)))
+        async with store.memory(namespace, NEVER, workers=True) as memory:
+            assert isinstance(memory.workers, Scheduler)
+            await until_summarised(front.session("earlier"))  # by the tick at the start; the next one is an hour away
+            await until_idle(memory.workers)
+            session = memory.session("a")
+            for number in range(1, 11):
+                await session.append(said(number))
+            assert not memory.workers._running, "ten are no reason to work"
+            await session.append_and_read(said(11))
+            assert memory.workers._running, "the append itself began it"
+            await until_summarised(session)
+            context = await session.read()
+            assert [message.seq for message in context.messages] == list(range(6, 12))
+
+
+async def test_an_append_given_again_wakes_nobody(store: Store, namespace: str) -> None:
+    echo = Echo()
+    async with store.memory(namespace, NEVER, workers=partial(Scheduler, strategy=echo)) as memory:
+        assert isinstance(memory.workers, Scheduler)
+        session = memory.session("a")
+        await session.append(*map(said, range(1, 12)), id="once")
+        await until_summarised(session)
+        await until_idle(memory.workers)
+        assert (await session.append(*map(said, range(1, 12)), id="once")).duplicate
+        assert not memory.workers._running
+        assert len(echo.seen) == 1
+
+
+async def test_a_tick_finds_what_others_appended(store: Store, namespace: str) -> None:
+    async with store.memory(namespace, OFTEN) as front, store.memory(namespace, OFTEN, workers=True):
+        session = front.session("a")
+        await session.append(*map(said, range(1, 12)))
+        await until_summarised(session)
+
+
+async def test_a_model_that_hangs_holds_up_no_tick(store: Store, namespace: str) -> None:
+    echo = Echo()
+    echo.hanging = "slow"
+    async with store.memory(namespace, OFTEN) as front:
+        await front.session("a").append(*(said(number, "slow") for number in range(1, 12)))
+        async with store.memory(namespace, OFTEN, workers=partial(Scheduler, strategy=echo)):
+            await echo.started.wait()
+            await front.session("b").append(*map(said, range(1, 12)))
+            await until_summarised(front.session("b"))
+            assert (await front.session("a").info()).queued == "leased"
+            echo.gate.set()
+
+
+async def test_ticks_that_fail_lose_nothing(store: Store, namespace: str, raw: Any, caplog: Any) -> None:
+    async with store.memory(namespace, OFTEN) as front:
+        session, overdue = front.session("a"), front.store.keys.session("a").shard.overdue
+        await session.append(*map(said, range(1, 12)))
+        await raw.rename(overdue, overdue + b":aside")
+        await raw.set(overdue, "no queue")
+        async with store.memory(namespace, OFTEN, workers=True):
+
+            async def failed_often() -> bool:
+                return sum("a drain stopped early" in record.message for record in caplog.records) >= 3
+
+            await until(failed_often)
+            assert (await session.read()).summaries == []
+            await raw.rename(overdue + b":aside", overdue)
+            await until_summarised(session)
+
+
+async def test_two_schedulers_do_everything_once(store: Store, namespace: str) -> None:
+    settings = Settings(shards=2, tick_s=0.01, max_sessions=20)
+    echoes = [Echo(), Echo()]
+    evicted: list[str] = []
+
+    async def on_evict(session_id: str, context: Any) -> None:
+        evicted.append(session_id)
+
+    makers = [partial(Scheduler, strategy=echo, on_evict=on_evict) for echo in echoes]
+    async with store.memory(namespace, settings) as front:
+        now_ms = await front.server_time_ms()
+        for number in range(30):
+            session = front.session(f"s-{number:02d}")
+            await session.append(*map(said, range(1, 12)), now_ms=now_ms - 100_000 + number * 1_000)
+        async with (
+            store.memory(namespace, settings, workers=makers[0]),
+            store.memory(namespace, settings, workers=makers[1]),
+        ):
+            for number in range(10, 30):
+                await until_summarised(front.session(f"s-{number:02d}"))
+
+            async def within_the_limit() -> bool:
+                return await front.count() == 20
+
+            await until(within_the_limit)
+    assert sorted(evicted) == [f"s-{number:02d}" for number in range(10)], "the oldest, each once, and no other"
+    assert all(seqs == [1, 2, 3, 4, 5] for echo in echoes for seqs in echo.seen)
+    async with store.memory(namespace, settings) as front:
+        for number in range(10, 30):
+            context = await front.session(f"s-{number:02d}").read()
+            assert [(each.first_seq, each.last_seq) for each in context.summaries] == [(1, 5)]
+
+
+async def test_stop_lets_what_is_in_hand_end(store: Store, namespace: str) -> None:
+    echo = Echo()
+    echo.hanging = "1"
+    async with store.memory(namespace, NEVER) as front:
+        session = front.session("a")
+        async with store.memory(namespace, NEVER, workers=partial(Scheduler, strategy=echo)) as memory:
+            await memory.session("a").append(*map(said, range(1, 12)))
+            await echo.started.wait()
+            assert memory.workers is not None
+            stopping = asyncio.create_task(memory.workers.stop())
+            await memory.session("b").append(*map(said, range(1, 12)))
+            echo.gate.set()
+            await stopping
+            await memory.workers.stop()
+        assert len((await session.read()).summaries) == 1
+        assert (await front.session("b").info()).queued == "overdue", "nothing more was claimed"
+
+
+async def test_stop_gives_back_what_does_not_end_in_time(store: Store, namespace: str) -> None:
+    echo = Echo()
+    echo.hanging = "1"
+    async with store.memory(namespace, NEVER) as front:
+        session = front.session("a")
+        async with store.memory(namespace, NEVER, workers=partial(Scheduler, strategy=echo, stop_s=0.05)) as memory:
+            await memory.session("a").append(*map(said, range(1, 12)))
+            await echo.started.wait()
+            assert (await session.info()).queued == "leased"
+        assert echo.cancelled_count == 1
+        assert (await session.info()).queued == "overdue", "and not leased until the lease runs out"
+        async with store.memory(namespace, NEVER, workers=True):
+            await until_summarised(session)
+
+
+class Closable(Echo):
+    """A strategy of the caller's own that can be closed."""
+
+    closed = False
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+async def test_only_what_the_scheduler_opened_is_closed(store: Store, namespace: str) -> None:
+    mine = Closable()
+    async with store.memory(namespace, NEVER, workers=partial(Scheduler, strategy=mine)):
+        pass
+    assert not mine.closed
+
+    def as_the_settings_say(store: RedisStore) -> Scheduler:
+        return Scheduler.from_settings(store)
+
+    async with store.memory(namespace, NEVER, workers=as_the_settings_say) as memory:
+        assert isinstance(memory.workers, Scheduler)
+        assert memory.workers._close is not None
+    async with store.memory(namespace, Settings(shards=2, strategy="none"), workers=True) as memory:
+        assert isinstance(memory.workers, Scheduler)
+        assert memory.workers.worker is None
+
+
+async def test_a_scheduler_without_a_strategy_still_evicts(store: Store, namespace: str) -> None:
+    settings = Settings(shards=2, strategy="none", max_sessions=3, tick_s=0.02)
+    async with store.memory(namespace, settings, workers=True) as memory:
+        for number in range(5):
+            await memory.session(f"s-{number}").append(said(1))
+
+        async def within_the_limit() -> bool:
+            return await memory.count() == 3
+
+        await until(within_the_limit)
+
+
+async def test_logs_name_sessions_by_their_hash_and_quote_nothing(store: Store, namespace: str, caplog: Any) -> None:
+    caplog.set_level("DEBUG")
+    echo = Echo()
+    echo.failures.append(ValueError("canary-7 in an error"))
+    echo.drafts.append(Draft("canary-7 in a summary", 0, 0, "m"))
+    async with store.memory(namespace, OFTEN, workers=partial(Scheduler, strategy=echo)) as memory:
+        session = memory.session("session-7")
+        await session.append(*(said(number, "canary-7") for number in range(1, 12)))
+        await until_summarised(session)
+    ours = [record for record in caplog.records if record.name.startswith("redismem")]
+    assert len(ours) >= 2
+    assert "canary-7" not in caplog.text
+    assert not any("session-7" in record.getMessage() for record in ours), "a session is named by its hash"

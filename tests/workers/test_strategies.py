@@ -1,0 +1,110 @@
+"""What becomes of older messages, as the settings say or as somebody's own strategy does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from support.stores import Store
+from support.writers import T0, Echo, fill
+
+from redismem import Message, Settings
+from redismem.errors import InvalidSettings
+from redismem.models import Draft
+from redismem.workers.strategies import Strategy, Summarize, Trim, from_settings
+from redismem.workers.summaries import Worker
+
+
+class Headlines:
+    """A strategy of somebody's own: the first word of each message."""
+
+    async def compact(self, messages: Sequence[Message], previous: str | None) -> Draft | None:
+        words = "; ".join(str(message.content).split()[0] for message in messages)
+        return Draft(words or f"{previous}", 0, 0, "headlines")
+
+
+async def test_summarize_is_the_default_and_needs_no_model(store: Store, namespace: str) -> None:
+    settings = Settings(shards=2)
+    strategy = from_settings(settings)
+    assert isinstance(strategy, Summarize)
+    async with store.memory(namespace, settings) as memory:
+        session = memory.session("a")
+        await fill(session, 11, "order W123 for Ada,")
+        assert await Worker(memory.store, strategy).drain(T0) == 1
+        (summary,) = (await session.read()).summaries
+        assert "W123" in summary.text
+        assert summary.model == "extractive"
+    await strategy.aclose()
+
+
+async def test_trim_keeps_the_newest_and_writes_nothing(store: Store, namespace: str) -> None:
+    settings = Settings(shards=2, strategy="trim")
+    strategy = from_settings(settings)
+    assert isinstance(strategy, Trim)
+    async with store.memory(namespace, settings) as memory:
+        session = memory.session("a")
+        await fill(session, 25)
+        assert await Worker(memory.store, strategy).drain(T0) == 1
+        context = await session.read()
+        assert [message.seq for message in context.messages] == list(range(20, 26))
+        assert (context.summaries, context.first_seq, context.total_messages) == ([], 20, 25)
+        assert context.summary_version != ""
+
+
+async def test_trim_with_originals_kept(store: Store, namespace: str) -> None:
+    async with store.memory(namespace, Settings(shards=2, strategy="trim", keep_originals=True)) as memory:
+        session = memory.session("a")
+        await fill(session, 25)
+        await Worker(memory.store, Trim()).drain(T0)
+        assert [message.seq for message in await session.messages(include_originals=True)] == list(range(1, 26))
+
+
+async def test_none_marks_nothing(store: Store, namespace: str) -> None:
+    settings = Settings(shards=2, strategy="none")
+    assert from_settings(settings) is None
+    async with store.memory(namespace, settings) as memory:
+        session = memory.session("a")
+        await fill(session, 40)
+        assert (await session.info()).queued is None
+        assert await Worker(memory.store, Echo()).drain(T0) == 0
+        assert len((await session.read()).messages) == 40
+
+
+async def test_one_of_ones_own(store: Store, namespace: str) -> None:
+    strategy: Strategy = Headlines()
+    async with store.memory(namespace, Settings(shards=2, summaries_limit=1)) as memory:
+        session, worker = memory.session("a"), Worker(memory.store, strategy)
+        for word in ("alpha", "beta"):
+            await fill(session, 11, word)
+            await worker.drain(T0)
+        (summary,) = (await session.read()).summaries
+        assert summary.model == "headlines"
+        assert summary.text == "; ".join(["alpha"] * 5) + "\n\n" + "; ".join(["alpha"] * 6 + ["beta"] * 5)
+
+
+async def test_a_summary_is_never_asked_to_be_longer_than_may_be_stored(store: Store, namespace: str) -> None:
+    settings = Settings(shards=2, max_summary_bytes=64, summary_tokens=100_000)
+    strategy = from_settings(settings)
+    assert strategy is not None
+    async with store.memory(namespace, settings) as memory:
+        session = memory.session("a")
+        await fill(session, 30, "a long story about order W123 and the people who wait for it,")
+        worker = Worker(memory.store, strategy)
+        assert await worker.drain(T0) == 1
+        assert worker.outcomes["failed"] == 0
+
+
+@pytest.mark.parametrize("provider", ["openai", "gemini", "anthropic"])
+async def test_a_model_over_http_is_opened_by_its_name(provider: str) -> None:
+    with pytest.raises(InvalidSettings, match="REDISMEM_MODEL"):
+        from_settings(Settings(model_provider=provider))
+    strategy = from_settings(Settings(model_provider=provider, model="some-model", model_api_key="key"))
+    assert isinstance(strategy, Summarize)
+    await strategy.aclose()
+
+
+def test_an_address_without_tls_has_to_be_allowed() -> None:
+    settings = {"model_provider": "openai", "model": "m", "model_base_url": "http://127.0.0.1:1/v1"}
+    with pytest.raises(InvalidSettings, match="https"):
+        from_settings(Settings(**settings))
+    assert from_settings(Settings(**settings, model_allow_http=True)) is not None

@@ -1,0 +1,227 @@
+"""Real processes: workers are killed and stopped at any moment, and Redis once; what was acknowledged is there once."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support import swarm
+from support.checks import until
+from support.redis_server import RedisServer
+from support.swarm import PRODUCERS
+from support.writers import Echo
+
+from redismem import Memory
+from redismem.context import Context
+from redismem.protocol.queue_calls import members
+from redismem.workers.summaries import Worker
+
+WORKERS, ROUNDS = 4, 50
+NAMESPACE = "swarm"
+pytestmark = pytest.mark.timeout(600)
+
+
+class Swarm:
+    """The processes, and what was done to them."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self._url = url
+        self._ledgers = [folder / f"producer-{number}" for number in range(PRODUCERS)]
+        self._started: list[subprocess.Popen[bytes]] = []
+        self.producers = [self._start("producer", str(number), str(path)) for number, path in enumerate(self._ledgers)]
+        self.workers = [self._start("worker") for _ in range(WORKERS)]
+        self.stopped: list[tuple[int, subprocess.Popen[bytes]]] = []
+        self._ready: set[int] = set()
+        self.done: Counter[str] = Counter()
+        self.outcomes: Counter[str] = Counter()
+
+    def _start(self, role: str, *rest: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, swarm.__file__, role, self._url, NAMESPACE, *rest]
+        self._started.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+        return self._started[-1]
+
+    def acked(self) -> list[list[tuple[str, int, str]]]:
+        """What each producer wrote down; the last line may be half written."""
+        found = []
+        for path in self._ledgers:
+            lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+            found.append([tuple(json.loads(line)) for line in lines if line.endswith("\n")])
+        return found
+
+    def wait_for_more(self, count: int, deadline_s: float = 60) -> None:
+        """Until so many more messages were acknowledged: the pace of what happens here."""
+
+        def lines_count() -> int:
+            return sum(path.read_bytes().count(b"\n") for path in self._ledgers if path.exists())
+
+        wanted = lines_count() + count
+        wait_until(lambda: lines_count() >= wanted, deadline_s)
+
+    def until_ready(self, at: int) -> None:
+        """A worker that is still starting has nothing in hand: it is of no use to kill it."""
+        worker = self.workers[at]
+        if worker.pid not in self._ready:
+            assert worker.stdout is not None
+            assert worker.stdout.readline() == b"{}\n"
+            self._ready.add(worker.pid)
+
+    def kill(self, at: int) -> None:
+        self.workers[at].kill()
+        self._count(self.workers[at])
+        self.workers[at] = self._start("worker")
+        self.done["kill -9 of a worker"] += 1
+
+    def _count(self, worker: subprocess.Popen[bytes]) -> None:
+        """The outcomes that a worker saw, as it said last."""
+        out, _ = worker.communicate(timeout=60)
+        whole = [line for line in out.splitlines(keepends=True) if line.endswith(b"\n")]
+        self.outcomes.update(json.loads(whole[-1]) if whole else {})
+
+    def stop(self, at: int, until_round: int) -> None:
+        os.kill(self.workers[at].pid, signal.SIGSTOP)
+        self.stopped.append((until_round, self.workers[at]))
+        self.done["SIGSTOP of a worker"] += 1
+
+    def resume(self, round_number: float) -> None:
+        for until_round, worker in self.stopped:
+            if until_round <= round_number and worker.poll() is None:
+                os.kill(worker.pid, signal.SIGCONT)
+        self.stopped = [entry for entry in self.stopped if entry[0] > round_number]
+
+    def finish(self) -> None:
+        """Ends all of them in good order."""
+        self.resume(float("inf"))
+        for process in [*self.producers, *self.workers]:
+            process.terminate()
+        for producer in self.producers:
+            assert producer.wait(60) == 0
+        for worker in self.workers:
+            self._count(worker)
+
+    def close(self) -> None:
+        for process in self._started:
+            process.kill()
+            process.communicate()
+
+
+def wait_until(true: Callable[[], bool], deadline_s: float) -> None:
+    until_s = time.monotonic() + deadline_s
+    while not true():
+        assert time.monotonic() < until_s
+        time.sleep(0.005)  # between two looks at a condition that has a deadline
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RedisServer]:
+    """Every write is in the file before it is acknowledged."""
+    server = RedisServer(tmp_path / "redis", aof=True, options=("--appendfsync", "always")).start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def running(server: RedisServer, tmp_path: Path) -> Iterator[Swarm]:
+    running = Swarm(server.url, tmp_path)
+    yield running
+    running.close()
+
+
+def torment(running: Swarm, server: RedisServer) -> None:
+    rng = random.Random(3)
+    for at in range(WORKERS):
+        running.until_ready(at)
+    for number in range(ROUNDS):
+        running.wait_for_more(100)
+        running.resume(number)
+        at = rng.randrange(WORKERS)
+        running.until_ready(at)
+        if number == ROUNDS // 2:
+            server.kill()
+            server.start()
+            running.done["kill -9 of Redis"] += 1
+        elif number % 2:
+            running.stop(at, number + 6)
+        else:
+            running.kill(at)
+    running.wait_for_more(100)
+
+
+def expected_of(ledger: list[tuple[str, int, str]]) -> dict[str, dict[int, str]]:
+    """Session, seq and content of what one producer was told, since it last cleared the session."""
+    found: dict[str, dict[int, str]] = {}
+    for session_id, seq, content in ledger:
+        if seq == 0:
+            found[session_id] = {}
+        else:
+            assert seq not in found.setdefault(session_id, {})
+            found[session_id][seq] = content
+    return found
+
+
+def check_whole(context: Context, expected: dict[int, str]) -> None:
+    """Each message at its place, once: in the summary whose range it is in, or in the window."""
+    next_seq = 1
+    for summary in context.summaries:
+        assert summary.first_seq == next_seq, "ranges follow each other"
+        next_seq = summary.last_seq + 1
+        said = summary.text.split()
+        assert said == [expected[seq] for seq in range(summary.first_seq, next_seq)]
+    assert [message.seq for message in context.messages] == list(range(next_seq, context.last_seq + 1))
+    assert [message.content for message in context.messages] == [
+        expected[seq] for seq in range(next_seq, context.last_seq + 1)
+    ]
+    assert len(expected) == context.last_seq
+
+
+async def test_workers_die_and_nothing_is_lost(
+    running: Swarm, server: RedisServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torment(running, server)
+    running.finish()
+    expected: dict[str, dict[int, str]] = {}
+    ledgers = running.acked()
+    for ledger in ledgers:
+        for session_id, told in expected_of(ledger).items():
+            assert not expected.get(session_id, {}).keys() & told.keys(), "no place was given twice"
+            expected.setdefault(session_id, {}).update(told)
+    summaries_count = 0
+    async with Memory.connect(server.url, namespace=NAMESPACE, settings=swarm.SETTINGS) as memory:
+        worker = Worker(memory.store, swarm.Recorder())
+
+        async def settled() -> bool:
+            await worker.drain()
+            queued = [await memory.store.run(members(memory.store.keys, name, 100)) for name in ("overdue", "leased")]
+            return queued == [[], []]
+
+        await until(settled)
+        assert await memory.store.run(members(memory.store.keys, "dead", 100)) == []
+        for session_id, told in expected.items():
+            context = await memory.session(session_id).read()
+            check_whole(context, told)
+            assert len(context.messages) <= memory.settings.threshold, "no session was forgotten"
+            summaries_count += len(context.summaries)
+        # A lease of a session's namesake would hide the session from the workers.
+        for number in range(PRODUCERS):
+            session = memory.session(f"own-{number}")
+            await session.append(*({"role": "user", "content": f"last-{at}"} for at in range(11)))
+            echo = Echo()
+            assert await Worker(memory.store, echo).attend(session.id) == "ok"
+            assert echo.seen
+    commits = [told for ledger in ledgers for _, seq, told in ledger if seq == 0]
+    assert running.done.total() == ROUNDS
+    assert running.outcomes["ok"] > 0, "the workers worked meanwhile"
+    with capsys.disabled():
+        counts = {**running.done, "clear": commits.count("cleared"), **running.outcomes}
+        sys.stdout.write(
+            f"\n{sum(map(len, expected.values()))} acknowledged messages in {len(expected)} sessions and "
+            f"{summaries_count} summaries; {', '.join(f'{name}: {count}' for name, count in counts.items())}\n"
+        )
