@@ -61,12 +61,12 @@ class Sockets:
                 for key, _ in selector.select():
                     if not key.data.complete():
                         continue
-                    call = next(waiting, None)
-                    if call is None:
+                    following = next(waiting, None)
+                    if following is None:
                         selector.unregister(key.fileobj)
                     else:
                         key.data.expect(replies_count)
-                        key.fileobj.sendall(call)  # type: ignore[union-attr]
+                        key.fileobj.sendall(following)  # type: ignore[union-attr]
 
     def blast(self, calls: list[bytes], replies_count: int) -> None:
         connection = self._sockets[0]

@@ -115,9 +115,14 @@ def chosen_server(name: str) -> Iterator[Server]:
     try:
         yield server
     finally:
-        keys = server.keys(name)
-        for at in range(0, len(keys), 1000):
-            server.client.unlink(*keys[at : at + 1000])
+        remove_keys(server, name)
+
+
+def remove_keys(server: Server, name: str) -> None:
+    """Removes all keys with this name in them."""
+    keys = server.keys(name)
+    for at in range(0, len(keys), 1000):
+        server.client.unlink(*keys[at : at + 1000])
 
 
 def surroundings(server: Server, module: str) -> dict[str, str]:

@@ -23,7 +23,8 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from benchmarks import append_cost
-from benchmarks.measuring import Server, chosen_server, event_loop_name, surroundings, table
+from benchmarks.measuring import Server, chosen_server, surroundings, table
+from benchmarks.running import run
 from redismem import Memory, Settings
 
 TURNS_A_SESSION = 8
@@ -92,7 +93,8 @@ class Careful:
             pipeline.expire(messages, 86_400)
             pipeline.hincrby(f"{self.name}:state:{session}", "message_count", 1)
             pipeline.lrange(messages, 0, -1)
-            return (await pipeline.execute())[-1]
+            window: list[bytes] = (await pipeline.execute())[-1]
+            return window
 
     async def aclose(self) -> None:
         await self._client.aclose()
@@ -238,12 +240,7 @@ def main() -> None:
     name = f"bench-{os.getpid()}"
     with chosen_server(name) as server:
         around = surroundings(server, "benchmarks.turns")
-        if event_loop_name() == "uvloop":
-            import uvloop
-
-            result = uvloop.run(measure(server, options, name))
-        else:
-            result = asyncio.run(measure(server, options, name))
+        result = run(measure(server, options, name))
     if options.json:
         print(json.dumps({"surroundings": around, **result}, indent=2))
         return
