@@ -21,7 +21,7 @@ from typing import Any
 
 from benchmarks import compare_side
 from benchmarks.measuring import Server, chosen_server, remove_keys, surroundings, table
-from benchmarks.running import load, options, pin, show
+from benchmarks.running import load, options, pin_cores, show_results
 
 HERE = Path(__file__).resolve().parents[1]
 TURNS_COUNT, QUICK_TURNS_COUNT = 12_800, 512
@@ -74,7 +74,7 @@ def measure(server: Server, other: Path, name: str, rounds: int, turns_count: in
 def _ratios(
     found: dict[str, list[dict[str, float]]], medians: dict[str, dict[str, float]], figure: str
 ) -> dict[str, Any]:
-    """This checkout's figure to the other's."""
+    """Gives this checkout's figure as a ratio to the other's."""
     pairs = [ours[figure] / theirs[figure] for ours, theirs in zip(found["this"], found["other"], strict=True)]
     low, middle, high = statistics.quantiles(pairs, n=4, method="inclusive")
     return {
@@ -134,11 +134,11 @@ def main() -> None:
     rounds, turns_count = (QUICK_ROUNDS, QUICK_TURNS_COUNT) if asked.quick else (asked.rounds, asked.turns)
     name = f"bench-compare-{os.getpid()}"
     with chosen_server(name) as server:
-        around = surroundings(server, "benchmarks.compare") | {"cores": pin(server), "load": f"before {load()}"}
+        around = surroundings(server, "benchmarks.compare") | {"cores": pin_cores(server), "load": f"before {load()}"}
         around |= {"this": f"{HERE} ({_revision(HERE)})", "other": f"{other} ({_revision(other)})"}
         result = measure(server, other, name, rounds, turns_count)
     around["load"] += f", after {load()}"
-    show(around, result, report(result), asked.json)
+    show_results(around, result, report(result), asked.json)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ ASSISTANT = {"role": "assistant", "content": "a" * 160}
 
 
 async def talk(memory: Any, prefix: str, sessions_count: int) -> None:
-    """So many new sessions for each of 64 callers."""
+    """Makes so many new sessions for each of 64 callers."""
 
     async def caller(number: int) -> None:
         for session_number in range(sessions_count):

@@ -83,7 +83,7 @@ def _compare_session(name: str, seen: Stored, session: SessionModel) -> None:
 
 
 def _fields(session: SessionModel) -> dict[bytes, bytes]:
-    """The state, as it should be stored."""
+    """Gives the state as it should be stored."""
     tokens = sum(tokens for _, tokens in session.window)
     counters = (
         *(session.first_seq, session.total, tokens),

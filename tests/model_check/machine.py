@@ -1,6 +1,7 @@
-"""The queue protocol, played by chance: what users and workers do, in any order and as late as they like, and what
+"""The queue protocol, played by chance.
 
-happens to the store itself, which loses keys, is killed, or replaced by one that lags behind.
+Users and workers do what they do in any order, and as late as they like. The store itself loses keys, is killed, or is
+replaced by one that lags behind.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ places = st.integers(0, 20)
 
 
 def newest(found: list[T], place: int) -> T:
-    """The newest of them at place 0, the one before at 1, and round again."""
+    """Gives the newest of them at place 0, the one before at 1, and round again."""
     return found[-1 - place % len(found)]
 
 
 class Machine(Steps):
-    """Each rule can be called too: the scenes are made of them."""
+    """The rules; each can be called too, as the scenes do."""
 
     # The user's side.
 
@@ -54,7 +55,7 @@ class Machine(Steps):
 
     @rule(name=names, others=st.integers(0, 7))
     def append_overtaken(self, name: str, others: int) -> None:
-        """Without an id: its first sending was given up, and arrives after the second one, and after others."""
+        """An append without an id is given up and sent again; its first sending arrives last, after others too."""
         payloads, contents = self.messages(1)
         call, id = self.calls[name].append(payloads, now_ms=self.now), f"no id {next(self.numbers)}"
         for sent in (call.again(), call):
@@ -141,7 +142,7 @@ class Machine(Steps):
 
     @rule(name=names, keep=st.booleans(), more=st.integers(0, 4))
     def works(self, name: str, keep: bool, more: int) -> None:
-        """All that a worker does with a session that is due, while the user goes on."""
+        """A worker does all it does with a session that is due, while the user goes on."""
         claim = self.claim(name)
         if claim is None:
             return

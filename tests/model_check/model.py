@@ -87,7 +87,7 @@ class Model:
     # The user's side.
 
     def write(self, name: str, life: int, contents: list[tuple[str, int]], params: dict[str, int], now: int) -> None:
-        """Messages, or params alone."""
+        """Writes messages, or params alone."""
         created = name not in self.sessions
         if created:
             self._leave(name, *QUEUES, "evictions")
@@ -104,7 +104,7 @@ class Model:
         self._untouch(name)
 
     def append(self, name: str, id: str, life: int, contents: list[tuple[str, int]], now: int) -> Receipt | None:
-        """None: the window may not hold so many."""
+        """Gives None if the window may not hold so many."""
         session = self.sessions.get(name)
         for known, receipt in [] if session is None else session.appends[-16:]:
             if known == id:
@@ -146,7 +146,7 @@ class Model:
         return count
 
     def remove(self, name: str, life: int | None) -> bool:
-        """Everything of this life; without one, what a session that is gone has left."""
+        """Removes everything of this life; without one, what a session that is gone has left."""
         session = self.sessions.get(name)
         if (None if session is None else session.life) != life:
             return False
@@ -155,7 +155,7 @@ class Model:
         return self.sessions.pop(name, None) is not None or left
 
     def expire(self, name: str) -> None:
-        """The keys go, what names them stays."""
+        """Lets the keys go; what names them stays."""
         self.sessions.pop(name, None)
 
     # The workers' side.

@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 def finished(coroutine: Coroutine[Any, Any, T]) -> T:
-    """What a coroutine over a blocking transport returns or raises: it never suspends."""
+    """Gives what a coroutine over a blocking transport returns, and raises what it raises: it never suspends."""
     try:
         coroutine.send(None)
     except StopIteration as stop:
@@ -92,7 +92,7 @@ class Steps(RuleBasedStateMachine):
         self.lane = self.store.transport = BlockingLane.from_url(self.server.url, max_connections=1)
 
     def send(self, *commands: Command) -> list[Any]:
-        """The reply of each command, past the store; errors in their places."""
+        """Gives the reply of each command, past the store; errors in their places."""
         return finished(self.lane.run_independent(commands, 60))
 
     def run_call(self, call: Call[Any]) -> Any:
@@ -104,7 +104,7 @@ class Steps(RuleBasedStateMachine):
         assert given == expected, f"{what}: {given}, expected {expected}"
 
     def new_fence(self, fence: str) -> None:
-        """Fences and epochs: never twice, and from a counter that only grows."""
+        """Checks that fences and epochs never come twice, and come from a counter that only grows."""
         count = int(fence.partition("-")[0])
         assert fence not in self.fences
         assert count > self.fence_count
@@ -128,7 +128,7 @@ class Steps(RuleBasedStateMachine):
         compare(seen, self.model)
 
     def teardown(self) -> None:
-        """Once all faults end and time passes, every session is within its threshold, or dead (I13)."""
+        """Checks that once all faults end and time passes, every session is within its threshold, or dead (I13)."""
         with contextlib.closing(self):
             for _ in range(40):
                 self.pass_time(LEASE_MS + 1)
@@ -147,7 +147,7 @@ class Steps(RuleBasedStateMachine):
         return [violation async for violation in check.check(self.store, NAMES)]
 
     def work_off(self, name: str) -> None:
-        """What a worker does with what it comes across."""
+        """Does what a worker does with a session it comes across."""
         claim = self.claim(name)
         if claim is not None and len(claim.window) > SETTINGS.threshold:
             self.commit_cover(claim, len(claim.window) - SETTINGS.recent_limit, True, False)
@@ -173,7 +173,7 @@ class Steps(RuleBasedStateMachine):
     # Messages, claims and commits.
 
     def messages(self, count: int) -> tuple[list[dict[str, Any]], list[tuple[str, int]]]:
-        """So many new messages: as they are appended, and as the model keeps them."""
+        """Gives so many new messages: as they are appended, and as the model keeps them."""
         payloads = []
         for _ in range(count):
             number = next(self.numbers)

@@ -53,7 +53,7 @@ class Mutant(NamedTuple):
 
 
 def seeded(source: str, mutant: Mutant) -> str:
-    """The script, with its parts put in, and the fault in it. Raises AssertionError when it is not seeded."""
+    """Gives the script with the fault in it. Raises AssertionError if it cannot be seeded."""
     lines = source.split("\n")
     mark = f" -- [{mutant.mark}]"
     places = [number for number, line in enumerate(lines) if line.endswith(mark)]
@@ -160,7 +160,7 @@ MUTANTS = [
 
 
 class Unkilled(Machine):
-    """On a server that writes nothing to disk."""
+    """A machine on a server that writes nothing to disk."""
 
     restarts_limit = 0
 
@@ -174,7 +174,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[type[Machine]]
 
 
 def play(machine: type[Machine]) -> None:
-    """The scenes first, then chance."""
+    """Plays the scenes first, then by chance."""
     play_each(machine)
     run_state_machine_as_test(machine, settings=UNTIL_CAUGHT)
 

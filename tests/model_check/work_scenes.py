@@ -18,7 +18,7 @@ BOTH = (True, False)
 
 
 def each(scene: Callable[..., None], **choices: Iterable[Any]) -> list[Scene]:
-    """The scene with each combination of the choices."""
+    """Gives the scene with each combination of the choices."""
     return [partial(scene, **dict(zip(choices, some, strict=True))) for some in itertools.product(*choices.values())]
 
 
