@@ -4,18 +4,20 @@ The turn is that of `benchmarks.turns`, with 64 sessions at once. In each round 
 order that is drawn anew, each in a new process of its own. That process runs this Python with the libraries that are
 installed for it, so the other checkout needs no environment. Its public API must be the same as far as a turn needs it.
 
-Each round gives a pair of figures and their ratio. This checkout is slower or faster when the middle half of the ratios
-lies on one side of 1, in 8 rounds or more.
+Each round gives a pair of figures and their ratio. This checkout is called slower or faster when so many rounds say so
+that chance would say it in fewer than one run of a hundred (a sign test): in 8 of 8 rounds, or 13 of 15.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import statistics
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from benchmarks.running import load, options, pin_cores, show_results
 HERE = Path(__file__).resolve().parents[1]
 TURNS_COUNT, QUICK_TURNS_COUNT = 12_800, 512
 QUICK_ROUNDS = 3
-FEWEST_ROUNDS = 8
+FEWEST_ROUNDS, MOST_CHANCE = 8, 0.01
 FIGURES = {"turns_per_s": "turns/s", "client_us": "client CPU µs", "server_us": "server CPU µs"}
 
 
@@ -78,6 +80,7 @@ def _ratios(
     pairs = [ours[figure] / theirs[figure] for ours, theirs in zip(found["this"], found["other"], strict=True)]
     low, middle, high = statistics.quantiles(pairs, n=4, method="inclusive")
     return {
+        "pairs": pairs,
         "of_medians": medians["this"][figure] / medians["other"][figure],
         "of_pairs": middle,
         "quartiles_of_pairs": [low, high],
@@ -98,17 +101,19 @@ def report(result: dict[str, Any]) -> str:
     if len(result["rounds"]["this"]) < FEWEST_ROUNDS:
         verdicts = [f"too few rounds to tell a difference: at least {FEWEST_ROUNDS}"]
     else:
-        verdicts = [f"{label}: {verdict(figure, ratios[figure])}" for figure, label in FIGURES.items()]
+        verdicts = [f"{label}: {verdict(figure, ratios[figure]['pairs'])}" for figure, label in FIGURES.items()]
     return "\n".join([table(head, rows), "", *verdicts])
 
 
-def verdict(figure: str, ratios: dict[str, Any]) -> str:
+def verdict(figure: str, pairs: Sequence[float]) -> str:
     """Says whether this checkout is slower: more turns a second are faster, more microseconds are slower."""
-    low, high = ratios["quartiles_of_pairs"]
-    if low <= 1 <= high:
-        return "no difference"
-    is_slower = high < 1 if figure == "turns_per_s" else low > 1
-    return f"{'SLOWER' if is_slower else 'faster'}, x {ratios['of_pairs']:.3f}"
+    slower_count = sum(pair < 1 if figure == "turns_per_s" else pair > 1 for pair in pairs)
+    more_count = max(slower_count, len(pairs) - slower_count)
+    chance = 2 * sum(math.comb(len(pairs), count) for count in range(more_count, len(pairs) + 1)) / 2 ** len(pairs)
+    if chance > MOST_CHANCE:
+        return f"no difference that chance would not make; slower in {slower_count} of {len(pairs)} rounds"
+    which = "SLOWER" if more_count == slower_count else "faster"
+    return f"{which} in {more_count} of {len(pairs)} rounds, x {statistics.median(pairs):.3f}"
 
 
 def _revision(checkout: Path) -> str:

@@ -123,20 +123,20 @@ def test_compare_measures_the_other_checkouts_code(slow_checkout: Path, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("figure", "quartiles", "said"),
+    ("figure", "higher_count", "rounds", "said"),
     [
-        ("client_us", [1.02, 1.06], "SLOWER, x 1.040"),
-        ("client_us", [0.94, 0.98], "faster, x 0.960"),
-        ("client_us", [0.98, 1.06], "no difference"),
-        ("turns_per_s", [1.02, 1.06], "faster, x 1.040"),
-        ("turns_per_s", [0.94, 0.98], "SLOWER, x 0.960"),
+        ("client_us", 13, 15, "SLOWER in 13 of 15 rounds, x 1.100"),
+        ("client_us", 2, 15, "faster in 13 of 15 rounds, x 0.900"),
+        ("client_us", 12, 15, "no difference that chance would not make; slower in 12 of 15 rounds"),
+        ("turns_per_s", 8, 8, "faster in 8 of 8 rounds, x 1.100"),
+        ("turns_per_s", 0, 8, "SLOWER in 8 of 8 rounds, x 0.900"),
+        ("turns_per_s", 7, 8, "no difference that chance would not make; slower in 1 of 8 rounds"),
     ],
 )
-def test_compare_says_slower_when_the_middle_half_of_the_pairs_is(
-    figure: str, quartiles: list[float], said: str
+def test_compare_says_slower_when_chance_would_hardly_say_it(
+    figure: str, higher_count: int, rounds: int, said: str
 ) -> None:
-    ratios = {"of_pairs": sum(quartiles) / 2, "quartiles_of_pairs": quartiles}
-    assert verdict(figure, ratios) == said
+    assert verdict(figure, [1.1] * higher_count + [0.9] * (rounds - higher_count)) == said
 
 
 def test_compare_refuses_what_is_no_checkout(tmp_path: Path) -> None:
