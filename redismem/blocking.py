@@ -63,7 +63,7 @@ class Memory:
     ) -> Memory:
         """The same as `redismem.Memory.connect`; `client` is a `redis.Redis`."""
         settings = settings or Settings()
-        store = Store(connect_blocking(url or settings.url, client, settings), namespace, settings)
+        store = Store(connect_blocking(settings.url if url is None else url, client, settings), namespace, settings)
         return cls(memory.Memory(store, count_tokens))
 
     def __enter__(self) -> Self:

@@ -3,7 +3,7 @@
 RedismemError
 ├── InvalidMessage      a message, batch or append id that cannot be stored as it is    (also a ValueError)
 ├── InvalidState        a param name or state value that cannot be stored as it is      (also a ValueError)
-├── InvalidSessionId    a session id or namespace outside the allowed alphabet          (also a ValueError)
+├── InvalidSessionId    a session id or namespace that cannot be one                    (also a ValueError)
 ├── InvalidSettings     a setting given in code that is out of range                    (also a ValueError)
 ├── TooLarge            a message, batch, value or window over its limit                (also a ValueError)
 ├── SessionNotFound     the session does not exist, or no longer                        (also a LookupError)
@@ -38,7 +38,7 @@ class InvalidState(RedismemError, ValueError):
 
 
 class InvalidSessionId(RedismemError, ValueError):
-    """The session id or namespace holds characters outside the allowed ones, or is too long."""
+    """The session id or namespace holds characters that it may not hold, is empty, or is too long."""
 
 
 class InvalidSettings(RedismemError, ValueError):

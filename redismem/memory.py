@@ -59,6 +59,8 @@ class Memory:
     ) -> Memory:
         """A memory on the Redis at `url`; without one on `REDISMEM_URL`'s, and without that on a new embedded store.
 
+        An embedded store ends with the process, so it is warned of, unless the URL is `memory://`. An empty URL raises.
+
         `client`: a redis.asyncio client to use instead, which stays yours to close. `count_tokens`: called with each
         message's dict. `workers`: True to summarise and evict in this process too, as the settings say; or what makes
         the workers, such as `partial(Scheduler, strategy=mine)`. They run while the memory is open.
@@ -66,7 +68,7 @@ class Memory:
         Raises InvalidSessionId for the namespace, InvalidSettings.
         """
         settings = settings or Settings()
-        store = Store(connect(url or settings.url, client, settings), namespace, settings)
+        store = Store(connect(settings.url if url is None else url, client, settings), namespace, settings)
         return cls(store, count_tokens, _workers(store, workers))
 
     async def __aenter__(self) -> Self:

@@ -1,11 +1,13 @@
 """Settings: the only place that reads the environment (`REDISMEM_*`).
 
 A value from the environment that is out of range or unreadable is replaced by its default, with one logged warning that
-names the variable. The same value given in code raises InvalidSettings.
+names the variable; a value that says what may be removed is replaced by the one that removes nothing, with a logged
+error. A variable that no setting has is warned of. The same value given in code raises InvalidSettings.
 """
 
 from __future__ import annotations
 
+import difflib
 import logging
 from typing import Annotated, Any, Literal, Self
 
@@ -17,6 +19,18 @@ from redismem.errors import InvalidSettings
 log = logging.getLogger("redismem")
 
 _PREFIX = "REDISMEM_"
+# Read by the benchmarks.
+_NOT_SETTINGS = frozenset(["bench_url"])
+_MOST_SESSIONS = 1_000_000_000
+_LONGEST_S = 10 * 365 * 86_400
+# What an unreadable value must not do is remove what it may have been meant to keep.
+_KEEPING: dict[str, Any] = {
+    "max_sessions": _MOST_SESSIONS,
+    "idle_timeout_s": _LONGEST_S,
+    "originals_timeout_s": _LONGEST_S,
+    "keep_originals": True,
+    "strategy": "none",
+}
 
 
 class _Environment(EnvSettingsSource):
@@ -31,7 +45,8 @@ class _Environment(EnvSettingsSource):
             try:
                 usable[name] = adapter.validate_python(value)
             except ValidationError as refused:
-                self._fall_back(name, refused.errors()[0]["msg"])
+                usable |= self._fall_back(name, refused.errors()[0]["msg"])
+        self._warn_of_unknown()
         default = self.settings_cls.model_fields["threshold"].default
         threshold = self.current_state.get("threshold", usable.get("threshold", default))
         recent_limit = usable.get("recent_limit", 0)
@@ -41,9 +56,25 @@ class _Environment(EnvSettingsSource):
                     self._fall_back(name, f"recent_limit {recent_limit} is over threshold {threshold}")
         return usable
 
-    def _fall_back(self, name: str, why: str) -> None:
+    def _fall_back(self, name: str, why: str) -> dict[str, Any]:
+        """What stands for an unusable value: nothing, which is the default, or what removes nothing."""
+        variable = _PREFIX + name.upper()
+        if name in _KEEPING:
+            log.error("%s is not usable (%s); until it is, nothing is removed: %r", variable, why, _KEEPING[name])
+            return {name: _KEEPING[name]}
         default = self.settings_cls.model_fields[name].default
-        log.warning("%s%s is not usable (%s); using the default, %r", _PREFIX, name.upper(), why, default)
+        log.warning("%s is not usable (%s); using the default, %r", variable, why, default)
+        return {}
+
+    def _warn_of_unknown(self) -> None:
+        known = self.settings_cls.model_fields
+        for variable in sorted(name.lower() for name in self.env_vars):
+            name = variable.removeprefix(_PREFIX.lower())
+            if name == variable or name in known or name in _NOT_SETTINGS:
+                continue
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {_PREFIX}{near[0].upper()}?" if near else ""
+            log.warning("%s is no setting%s", variable.upper(), hint)
 
 
 class Settings(BaseSettings):
@@ -63,7 +94,7 @@ class Settings(BaseSettings):
     recent_limit: Annotated[int, Field(ge=1, le=10_000)] = Field(
         6, description="newest messages that stay verbatim; at most the threshold, and by default not more than it"
     )
-    idle_timeout_s: Annotated[float, Field(ge=0.001, le=10 * 365 * 86_400)] = Field(
+    idle_timeout_s: Annotated[float, Field(ge=0.001, le=_LONGEST_S)] = Field(
         86_400, description="seconds without activity after which a session may be removed"
     )
     strategy: Literal["summarize", "trim", "none"] = Field(
@@ -76,7 +107,7 @@ class Settings(BaseSettings):
         4, description="summaries a session may have before the oldest are folded into one"
     )
     keep_originals: bool = Field(False, description="whether summarised messages stay readable")
-    originals_timeout_s: Annotated[float, Field(ge=0.001, le=10 * 365 * 86_400)] = Field(
+    originals_timeout_s: Annotated[float, Field(ge=0.001, le=_LONGEST_S)] = Field(
         7 * 86_400, description="seconds that kept originals live after the last summary"
     )
     open_call_s: Annotated[float, Field(ge=0, le=86_400)] = Field(
@@ -111,7 +142,7 @@ class Settings(BaseSettings):
         300, description="longest pause before the next attempt at a summary"
     )
     tick_s: Annotated[float, Field(ge=0.01, le=3_600)] = Field(1, description="seconds between two looks at the queues")
-    max_sessions: Annotated[int, Field(ge=1, le=1_000_000_000)] = Field(
+    max_sessions: Annotated[int, Field(ge=1, le=_MOST_SESSIONS)] = Field(
         1_000, description="sessions a namespace may hold"
     )
     shards: Annotated[int, Field(ge=1, le=4_096)] = Field(

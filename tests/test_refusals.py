@@ -100,7 +100,7 @@ async def test_a_session_holds_as_many_params_as_the_settings_say(store: Store, 
         assert not await memory.session("new").exists()
 
 
-@pytest.mark.parametrize("session_id", ["", "a b", "a\n", "{a}", "x" * 129])
+@pytest.mark.parametrize("session_id", ["", " a", "a\n", "a\x7f", "x" * 257])
 async def test_a_session_id_that_is_none_is_refused_at_once(memory: Memory, session_id: str) -> None:
     with pytest.raises(InvalidSessionId):
         memory.session(session_id)

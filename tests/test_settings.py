@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from redismem import InvalidSettings, Memory, Settings
+from redismem.blocking import Memory as BlockingMemory
 from redismem.errors import RedismemError
 
 DEFAULTS = Settings.model_construct()
@@ -25,9 +26,26 @@ NUMBERS = {
 }
 
 
+# What stands for an unusable value that says what may be removed.
+KEEPING = {
+    "max_sessions": 1_000_000_000,
+    "idle_timeout_s": 10 * 365 * 86_400,
+    "originals_timeout_s": 10 * 365 * 86_400,
+    "keep_originals": True,
+    "strategy": "none",
+}
+
+
+def instead_of(name: str) -> Settings:
+    """What unusable text in one variable leads to."""
+    return DEFAULTS.model_copy(update={name: KEEPING[name]}) if name in KEEPING else DEFAULTS
+
+
 def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     found = [record.getMessage() for record in caplog.records]
-    assert all(record.levelno == logging.WARNING and record.name == "redismem" for record in caplog.records)
+    for record in caplog.records:
+        keeps = "nothing is removed" in record.getMessage()
+        assert (record.levelno, record.name) == (logging.ERROR if keeps else logging.WARNING, "redismem")
     caplog.clear()
     return found
 
@@ -56,10 +74,10 @@ def test_an_unusable_number_in_the_environment_is_its_default_and_one_warning(
 ) -> None:
     monkeypatch.setenv(f"REDISMEM_{name.upper()}", text)
     made = Settings()
-    assert made == DEFAULTS
+    assert made == instead_of(name)
     (warning,) = warnings_of(caplog)
     assert f"REDISMEM_{name.upper()} " in warning
-    assert repr(getattr(DEFAULTS, name)) in warning
+    assert repr(instead_of(name).model_dump()[name]).removesuffix(".0") in warning
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -84,7 +102,7 @@ def test_whatever_the_environment_holds_a_number_is_within_its_bounds_or_the_def
     if found:
         assert len(found) == 1
         assert f"REDISMEM_{name.upper()} " in found[0]
-        assert made == DEFAULTS
+        assert made == instead_of(name)
     else:
         assert float(text) == value
 
@@ -182,3 +200,61 @@ def test_a_url_that_cannot_be_used_is_refused_and_not_shown(url: str) -> None:
     with pytest.raises(InvalidSettings) as refused:
         Memory.connect(url)
     assert "CANARY" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("max_sessions", "10,000"),
+        ("max_sessions", "10k"),
+        ("max_sessions", "1e4"),
+        ("idle_timeout_s", "1 day"),
+        ("originals_timeout_s", "7d"),
+        ("keep_originals", "yess"),
+        ("strategy", "non"),
+    ],
+)
+def test_what_cannot_be_read_removes_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str, text: str
+) -> None:
+    monkeypatch.setenv(f"REDISMEM_{name.upper()}", text)
+    made = Settings()
+    assert getattr(made, name) == KEEPING[name]
+    (error,) = warnings_of(caplog)
+    assert error.startswith(f"REDISMEM_{name.upper()} is not usable")
+    assert "until it is, nothing is removed" in error
+
+
+def test_a_variable_that_no_setting_has_is_warned_of_with_the_nearest(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("REDISMEM_MAX_SESSION", "REDISMEM_TRESHOLD", "REDISMEM_QQQQQQ", "REDISMEM_BENCH_URL", "OTHER_THING"):
+        monkeypatch.setenv(name, "1")
+    assert Settings() == DEFAULTS
+    assert warnings_of(caplog) == [
+        "REDISMEM_MAX_SESSION is no setting; did you mean REDISMEM_MAX_SESSIONS?",
+        "REDISMEM_QQQQQQ is no setting",
+        "REDISMEM_TRESHOLD is no setting; did you mean REDISMEM_THRESHOLD?",
+    ]
+
+
+@pytest.mark.parametrize("url", ["", " "])
+def test_an_empty_url_is_refused_and_not_taken_for_none(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    with pytest.raises(InvalidSettings, match="the Redis URL is empty"):
+        Memory.connect(url)
+    with pytest.raises(InvalidSettings, match="the Redis URL is empty"):
+        BlockingMemory.connect(url)
+    monkeypatch.setenv("REDISMEM_URL", url)
+    with pytest.raises(InvalidSettings, match="the Redis URL is empty"):
+        Memory.connect()
+
+
+def test_no_url_at_all_is_an_embedded_store_and_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    for connect in (Memory.connect, BlockingMemory.connect):
+        connect()
+        (warning,) = warnings_of(caplog)
+        assert "end with it" in warning
+        connect("memory://")
+        assert warnings_of(caplog) == []
+    with BlockingMemory.connect("memory://") as memory:
+        assert memory.session("a").append({"role": "user", "content": "x"}).created

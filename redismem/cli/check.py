@@ -70,7 +70,7 @@ def _report(found: Sequence[Violation], limit: int, sessions_count: int, where: 
         table.add_column("what", overflow="fold")
         for violation in found[:limit]:
             what = violation.text.removeprefix(f"session {violation.session_id}: ")
-            table.add_row(violation.invariant, Text(violation.session_id), Text(printable(what)))
+            table.add_row(violation.invariant, Text(printable(violation.session_id)), Text(printable(what)))
         out.print(table)
     if len(found) > limit:
         out.print(f"and {len(found) - limit:,} more (--limit)")

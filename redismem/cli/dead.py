@@ -8,7 +8,18 @@ from typing import Annotated
 from cyclopts import Parameter, validators
 
 from redismem.cli.place import looking, opened, say_if_embedded
-from redismem.cli.terminal import AsJson, Namespace, Stop, Url, complain, console, duration, plural, print_json
+from redismem.cli.terminal import (
+    AsJson,
+    Namespace,
+    Stop,
+    Url,
+    complain,
+    console,
+    duration,
+    plural,
+    print_json,
+    printable,
+)
 from redismem.inspection import dead
 from redismem.inspection.dead import DeadSession
 
@@ -56,7 +67,7 @@ def _print(found: Sequence[DeadSession], now_ms: int) -> None:
             else (f"{info.window_count:,}", f"in {duration(info.expires_ms - now_ms)}")
         )
         died = f"{duration(now_ms - each.died_ms)} ago"
-        table.add_row(Text(each.session_id), each.log_id, died, *numbers)
+        table.add_row(Text(printable(each.session_id)), each.log_id, died, *numbers)
     console().print(table)
 
 

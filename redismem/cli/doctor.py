@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from redismem.cli.place import HOW_TO_NAME_REDIS, Place, connect
-from redismem.cli.terminal import AsJson, Namespace, Url, console, duration, plural, print_json, size
+from redismem.cli.terminal import AsJson, Namespace, Url, console, duration, plural, print_json, printable, size
 from redismem.inspection.doctor import examine
 from redismem.inspection.rules import FAIL, NOT_HERE, OK, WARN, Finding
 
@@ -136,7 +136,7 @@ def _expiry(finding: Finding) -> tuple[str, str]:
     sessions = plural(seen["sessions_count"], "session")
     if finding.case == "wrong":
         return (
-            f"{seen['wrong_count']} of {sessions}; {seen['session_id']} {_EXPIRY_WRONG[seen['wrong']]}",
+            f"{seen['wrong_count']} of {sessions}; {printable(seen['session_id'])} {_EXPIRY_WRONG[seen['wrong']]}",
             "Something else than redismem deletes or changes its keys: an eviction policy, another program, a script.",
         )
     if finding.case == "no_sessions":

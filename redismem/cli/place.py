@@ -13,6 +13,7 @@ from redismem.errors import InvalidSettings, StoreUnavailable
 from redismem.memory import Memory
 from redismem.settings import Settings
 from redismem.store.store import Store
+from redismem.transport.connect import EMBEDDED
 from redismem.transport.connect import connect as connect_transport
 
 HOW_TO_NAME_REDIS = "--url redis://127.0.0.1:6379/0, or REDISMEM_URL"
@@ -44,18 +45,21 @@ def safe_url(url: str) -> str:
 def connect(url: str | None, namespace: str, **given: Any) -> tuple[Memory, Place]:
     """A memory that is not yet entered. Raises Stop for an unusable URL, InvalidSessionId, InvalidSettings."""
     settings = Settings(**given)
-    address = url or settings.url
+    address = url if url is not None else settings.url
+    # The commands say themselves that a store is embedded.
+    address = EMBEDDED if address is None else address
     try:
         transport = connect_transport(address, None, settings)
     except InvalidSettings:
         # Its text may quote a part of the URL.
         raise Stop(
-            "the Redis URL cannot be used; it looks like redis://user:password@host:6379/0, rediss://… or unix://…, "
-            "with what is not a letter or digit in user and password percent-encoded",
+            "the Redis URL cannot be used; it looks like redis://user:password@host:6379/0, rediss://…, unix://… or "
+            "memory://, with what is not a letter or digit in user and password percent-encoded",
             2,
         ) from None
     memory = Memory(Store(transport, namespace, settings))
-    return memory, Place("embedded" if address is None else safe_url(address), address is None)
+    embedded = address.startswith(EMBEDDED)
+    return memory, Place("embedded" if embedded else safe_url(address), embedded)
 
 
 def say_if_embedded(place: Place) -> None:

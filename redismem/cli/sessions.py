@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter, validators
 
 from redismem.cli.place import looking, opened, say_if_embedded
-from redismem.cli.terminal import AsJson, Namespace, Stop, Url, console, duration, plural, print_json
+from redismem.cli.terminal import AsJson, Namespace, Stop, Url, console, duration, plural, print_json, printable
 from redismem.errors import SessionNotFound
 from redismem.inspection.sessions import Listing, list_sessions, look, numbers_of
 
@@ -65,12 +65,12 @@ def _print_sessions(found: Listing) -> None:
     for entry, info in zip(found.entries, found.infos, strict=True):
         active = f"{duration(found.now_ms - entry.active_ms)} ago"
         if isinstance(info, str):
-            table.add_row(Text(entry.session_id), active, "", "", "", "", Text(info, "dim"))
+            table.add_row(Text(printable(entry.session_id)), active, "", "", "", "", Text(info, "dim"))
             continue
         numbers = (f"{number:,}" for number in (info.total_messages, info.window_count, info.window_tokens))
         waits = ", ".join(word for word in (info.queued, info.waiting_for_param) if word)
         expires = f"in {duration(info.expires_ms - found.now_ms)}"
-        table.add_row(Text(entry.session_id), active, *numbers, expires, Text(waits, "yellow"))
+        table.add_row(Text(printable(entry.session_id)), active, *numbers, expires, Text(waits, "yellow"))
     console().print(table)
 
 
@@ -119,13 +119,17 @@ async def clear(
         handle = memory.session(session)
         if not await handle.exists():
             raise SessionNotFound(f"there is no such session in namespace {namespace}", session)
-        if not yes and sys.stdin.isatty() and not _confirmed(f"Clear {session} in {namespace} on {place.name}?"):
+        if (
+            not yes
+            and sys.stdin.isatty()
+            and not _confirmed(f"Clear {printable(session)} in {namespace} on {place.name}?")
+        ):
             raise Stop("nothing was cleared")
         cleared = await handle.clear()
     if as_json:
         print_json({"namespace": namespace, "session_id": session, "cleared": cleared})
     else:
-        print(f"cleared {session} in namespace {namespace} on {place.name}")
+        print(f"cleared {printable(session)} in namespace {namespace} on {place.name}")
     return 0
 
 

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from redismem.errors import InvalidSessionId
 from redismem.protocol.layout import INDEXES
 
-_SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}", re.ASCII)
+# Controls, separators of lines and paragraphs, and half characters, which UTF-8 has no bytes for.
+_NOT_IN_A_SESSION_ID = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029\\ud800-\\udfff]")
+_SESSION_ID_BYTES = 256
 _NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
 SHARD_KEYS = (*INDEXES, "fences")
@@ -51,6 +53,12 @@ def _matches(pattern: re.Pattern[str], text: object) -> bool:
     return isinstance(text, str) and pattern.fullmatch(text) is not None
 
 
+def _is_session_id(text: object) -> bool:
+    if not isinstance(text, str) or not text or len(text) > _SESSION_ID_BYTES or text != text.strip():
+        return False
+    return _NOT_IN_A_SESSION_ID.search(text) is None and len(text.encode()) <= _SESSION_ID_BYTES
+
+
 class Keys:
     """Where the sessions of a namespace live.
 
@@ -83,8 +91,11 @@ class Keys:
 
     def session(self, session_id: str) -> SessionKeys:
         """The keys of a session. Raises InvalidSessionId."""
-        if not _matches(_SESSION_ID, session_id):
-            raise InvalidSessionId("a session id is 1 to 128 of [A-Za-z0-9._:@-], the first one alphanumeric")
+        if not _is_session_id(session_id):
+            raise InvalidSessionId(
+                f"a session id is a text of 1 to {_SESSION_ID_BYTES} bytes in UTF-8, without control characters and "
+                "without blanks around it"
+            )
         number = self.shard_of(session_id)
         tag, shard = self._tag(number), self._shards[number]
         messages, state = f"{tag}:messages:{session_id}".encode(), f"{tag}:state:{session_id}".encode()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
 from redismem.errors import InvalidSettings
 from redismem.settings import Settings
 from redismem.transport.base import Transport
+
+log = logging.getLogger("redismem")
 
 _Make = Callable[[str, Settings], Transport]
 
@@ -24,37 +27,62 @@ def _blocking_lane(url: str, settings: Settings) -> Transport:
     return BlockingLane.from_url(url, max_connections=settings.max_connections)
 
 
+def _embedded(url: str, settings: Settings) -> Transport:
+    from redismem.transport import embedded
+
+    del url, settings
+    return embedded.embedded()
+
+
+def _blocking_embedded(url: str, settings: Settings) -> Transport:
+    from redismem.transport import embedded
+
+    del url, settings
+    return embedded.blocking_embedded()
+
+
+EMBEDDED = "memory://"
 # scheme -> what makes the transport: for asyncio, for blocking callers
 _MAKES: dict[str, tuple[_Make, _Make]] = {
     "redis": (_lane, _blocking_lane),
     "rediss": (_lane, _blocking_lane),
     "unix": (_lane, _blocking_lane),
+    "memory": (_embedded, _blocking_embedded),
 }
 
 
 def connect(url: str | None, client: Any, settings: Settings) -> Transport:
-    """Over the caller's client, else to the URL, else to a new embedded store. Raises InvalidSettings."""
-    from redismem.transport import embedded, redis_py
+    """Over the caller's client, else to the URL, else to a new embedded store, which is warned of.
+
+    `memory://` is the embedded store without a warning. Raises InvalidSettings, also for an empty URL.
+    """
+    from redismem.transport import redis_py
 
     if client is not None:
         return redis_py.RedisPy(client, owned=False)
-    if url is not None:
-        return _makes(url)[0](url, settings)
-    return embedded.embedded()
+    return _makes(url)[0](url or EMBEDDED, settings)
 
 
 def connect_blocking(url: str | None, client: Any, settings: Settings) -> Transport:
     """The same for blocking callers."""
-    from redismem.transport import embedded, redis_py
+    from redismem.transport import redis_py
 
     if client is not None:
         return redis_py.BlockingRedisPy(client, owned=False)
-    if url is not None:
-        return _makes(url)[1](url, settings)
-    return embedded.blocking_embedded()
+    return _makes(url)[1](url or EMBEDDED, settings)
 
 
-def _makes(url: str) -> tuple[_Make, _Make]:
+def _makes(url: str | None) -> tuple[_Make, _Make]:
+    if url is None:
+        log.warning(
+            "no Redis URL is given: sessions are kept in this process and end with it; name a Redis, or say %s",
+            EMBEDDED,
+        )
+        return _MAKES["memory"]
+    if not url.strip():
+        raise InvalidSettings(
+            f"the Redis URL is empty: name a Redis, or say {EMBEDDED} to keep sessions in this process"
+        )
     scheme = url.partition("://")[0].lower()
     if scheme not in _MAKES:
         # Neither the URL nor the scheme is repeated: what stands there may be a password.

@@ -61,7 +61,7 @@ def test_version(command: Any) -> None:
         (["shw"], "shw"),
         (["show"], "SESSION"),
         (["show", "a", "b"], "b"),
-        (["show", "{bad}"], "session id"),
+        (["show", "bad "], "session id"),
         (["sessions", "--limit", "0"], "--limit"),
         (["sessions", "--limit", "many"], "--limit"),
         (["sessions", "--cursor", "foreign"], "cursor"),
@@ -77,7 +77,7 @@ def test_version(command: Any) -> None:
         (["dead", "bury"], "bury"),
         (["dead", "retry"], "--all"),
         (["dead", "drop", "a", "--all"], "--all"),
-        (["dead", "retry", "{bad}"], "session id"),
+        (["dead", "retry", "bad "], "session id"),
         (["check", "--limit", "0"], "--limit"),
     ],
 )

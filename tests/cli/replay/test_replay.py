@@ -88,7 +88,7 @@ def test_bad_lines_are_named_and_skipped(command: Any, where: Any, tmp_path: Pat
         b"no json\n",
         {"messages": CHAT},
         b"\n",
-        chat("bad id"),
+        chat("bad id "),
         chat("good-1"),
         chat("good-2", []),
         chat("too-long", CHAT + long),

@@ -36,7 +36,7 @@ def test_turns_are_the_messages_cut_behind_each_user_message(messages: Any, most
         (b'{"messages": [{}]}', "no session_id"),
         (b'{"session_id": null, "messages": [{}]}', "no session_id"),
         (b'{"session_id": 7, "messages": [{}]}', "not a string"),
-        (b'{"session_id": "a b", "messages": [{}]}', "a session id is"),
+        (b'{"session_id": "a ", "messages": [{}]}', "a session id is"),
         (b'{"session_id": "a"}', "no messages"),
         (b'{"session_id": "a", "messages": []}', "no messages"),
         (b'{"session_id": "a", "messages": {"role": "user"}}', "no messages"),
