@@ -53,7 +53,7 @@ unit: $(READY) ## the tests alone: make unit ARGS="tests/protocol/test_keys.py -
 	@$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile $(ARGS)
 
 model: $(READY) have-redis ## check the queue protocol for ten minutes; MODEL_SECONDS=, MODEL_SEED=
-	@MODEL_SECONDS=$${MODEL_SECONDS:-600} $(BIN)/python -m pytest tests/protocol/test_protocol.py $(ARGS)
+	@MODEL_SECONDS=$${MODEL_SECONDS:-600} $(BIN)/python -m pytest tests/model_check/test_model_check.py $(ARGS)
 
 redis: ## start a private Redis on a free port and print its URL
 	@exec $(PYTHON) .ci/redis_server.py run

@@ -61,12 +61,12 @@ class Sockets:
                 for key, _ in selector.select():
                     if not key.data.complete():
                         continue
-                    call = next(waiting, None)
-                    if call is None:
+                    following = next(waiting, None)
+                    if following is None:
                         selector.unregister(key.fileobj)
                     else:
                         key.data.expect(replies_count)
-                        key.fileobj.sendall(call)  # type: ignore[union-attr]
+                        key.fileobj.sendall(following)  # type: ignore[union-attr]
 
     def blast(self, calls: list[bytes], replies_count: int) -> None:
         connection = self._sockets[0]
@@ -113,7 +113,7 @@ class Sides:
         self._element = encode_message({"role": "user", "content": TEXT})[0] + bytes(9)
 
     def redismem(self) -> list[bytes]:
-        """One call a session."""
+        """Packs one call for each session."""
         packed = []
         for calls in self._calls:
             call = calls.append_and_read([{"role": "user", "content": TEXT}])
@@ -128,7 +128,7 @@ class Sides:
         return [_pack(("RPUSH", key, self._element), ("LRANGE", key, 0, -1)) for key in self._lists]
 
     async def prepare(self) -> None:
-        """Sessions that have been appended to more often than they remember appends."""
+        """Makes sessions that have been appended to more often than they remember appends."""
         await self._memory.ping()
         for _ in range(24):
             for id in self._ids:
@@ -158,7 +158,7 @@ _REDISMEM_REPLIES, _BARE_REPLIES = 5, 2
 
 
 async def measure(server: Server, name: str, rounds: int) -> list[dict[str, Any]]:
-    """A row a way and side: µs of the server's processor a call, and the ratio to bare (medians of all rounds)."""
+    """Gives a row a way and call: µs of the server's processor, and the ratio to bare; medians of all rounds."""
     sides, sockets = Sides(server, name), Sockets(server.url)
     ways: dict[str, Sender] = {"one write a call": sockets.one_write_a_call, "blast": sockets.blast}
     kinds: dict[str, tuple[Callable[[], list[bytes]], int]] = {
@@ -179,7 +179,7 @@ async def measure(server: Server, name: str, rounds: int) -> list[dict[str, Any]
 
 
 def _burst(server: Server, send: Sender, make: Callable[[], list[bytes]], replies_count: int) -> float:
-    """µs of the server's processor a call."""
+    """Gives the µs of the server's processor for one call."""
     used_s = 0.0
     for _ in range(CALLS_A_BURST):
         calls = make()

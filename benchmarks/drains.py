@@ -22,7 +22,18 @@ from functools import partial
 from typing import Any
 
 from benchmarks.measuring import Server, surroundings, table
-from benchmarks.running import load, one_server, options, over_lane, pin, ratio, run, show, tidy, verdict
+from benchmarks.running import (
+    collect_garbage,
+    load,
+    one_server,
+    options,
+    over_lane,
+    pin_cores,
+    ratio,
+    run,
+    show_results,
+    verdict,
+)
 from redismem import Memory, Message, Settings
 from redismem.context import Context
 from redismem.models import Draft
@@ -59,10 +70,10 @@ async def fill(memory: Memory, sessions_count: int, messages_count: int) -> None
 
 
 async def summaries(server: Server, name: str, latency_s: float, concurrency: int, sessions_count: int) -> float:
-    """Sessions a second of one worker."""
+    """Gives the sessions that one worker summarises in a second."""
     memory = over_lane(server.url, f"{name}-{latency_s}-{concurrency}")
     await fill(memory, sessions_count, 11)
-    tidy()
+    collect_garbage()
     began = time.perf_counter()
     drained = await Worker(memory.store, Model(latency_s), concurrency=concurrency).drain()
     took_s = time.perf_counter() - began
@@ -72,13 +83,13 @@ async def summaries(server: Server, name: str, latency_s: float, concurrency: in
 
 
 async def evictions(server: Server, name: str, handed_over: bool, sessions_count: int) -> float:
-    """Sessions a second of one scheduler's eviction."""
+    """Gives the sessions that one scheduler evicts in a second."""
 
     async def on_evict(session_id: str, context: Context) -> None: ...
 
     memory = over_lane(server.url, f"{name}-{handed_over}", Settings(max_sessions=sessions_count))
     await fill(memory, 2 * sessions_count, 11)
-    tidy()
+    collect_garbage()
     began = time.perf_counter()
     evicted = await Eviction(memory.store, on_evict if handed_over else None).enforce()
     took_s = time.perf_counter() - began
@@ -88,7 +99,7 @@ async def evictions(server: Server, name: str, handed_over: bool, sessions_count
 
 
 async def idle(server: Server, name: str, seconds: float) -> float:
-    """Percent of a core that Redis uses for a scheduler that finds nothing to do: the median of five turns."""
+    """Gives the percentage of a core that Redis needs for a scheduler that finds nothing: the median of five turns."""
     memory = over_lane(server.url, name)
     await fill(memory, 500, 3)
     differences = []
@@ -104,7 +115,7 @@ async def idle(server: Server, name: str, seconds: float) -> float:
 
 
 async def woken(server: Server, name: str, times: int) -> list[float]:
-    """Milliseconds until the summary of an append that overflows can be read; looked for every millisecond or so."""
+    """Gives the ms until the summary of an append that overflows can be read; it looks every millisecond or so."""
     settings = Settings(tick_s=3600)
     workers = partial(Scheduler, strategy=Model(0))
     took = []
@@ -121,7 +132,7 @@ async def woken(server: Server, name: str, times: int) -> list[float]:
 
 
 async def append_times(memory: Memory, turn: int, sessions_count: int) -> list[float]:
-    """Microseconds of each append of a turn."""
+    """Gives the microseconds of each append of a turn."""
     took = []
 
     async def call(caller: int) -> None:
@@ -133,7 +144,7 @@ async def append_times(memory: Memory, turn: int, sessions_count: int) -> list[f
                 took.append((time.perf_counter_ns() - began) / 1000)
                 await asyncio.sleep(PAUSE_S)
 
-    tidy()
+    collect_garbage()
     await asyncio.gather(*(call(caller) for caller in range(CALLERS)))
     return took
 
@@ -143,7 +154,7 @@ def p99(took: Sequence[float]) -> float:
 
 
 async def appends(server: Server, name: str, rounds: int, sessions_count: int) -> dict[str, Any]:
-    """p50 and p99 of appends with a worker that drains, and without."""
+    """Gives p50 and p99 of appends with a worker that drains, and without."""
     drained, left = f"{name}-drained", f"{name}-left"
     found: dict[str, list[list[float]]] = {drained: [], left: []}
     worker = subprocess.Popen(  # noqa: ASYNC220 (nothing else runs yet)
@@ -173,7 +184,7 @@ async def appends(server: Server, name: str, rounds: int, sessions_count: int) -
 
 
 async def work(url: str, namespace: str) -> None:
-    """The worker of `appends`: until its standard input ends."""
+    """Runs the worker of `appends` until its standard input ends."""
     memory = over_lane(url, namespace, Settings(tick_s=0.1))
     scheduler = Scheduler(memory.store, Model(0))
     await scheduler.start()
@@ -227,10 +238,10 @@ def main() -> None:
         return
     asked = options("benchmarks.drains", __doc__ or "", rounds=9).parse_args()
     with one_server() as server:
-        around = surroundings(server, "benchmarks.drains") | {"cores": pin(server), "load": f"before {load()}"}
+        around = surroundings(server, "benchmarks.drains") | {"cores": pin_cores(server), "load": f"before {load()}"}
         result = run(measure(server, asked))
     around["load"] += f", after {load()}"
-    show(around, result, report(result), asked.json)
+    show_results(around, result, report(result), asked.json)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ import hiredis
 
 from benchmarks.blast import Blaster
 from benchmarks.measuring import Server, own_server, surroundings, table
-from benchmarks.running import load, options, over_lane, pin, ratio, run, show, tidy, verdict
+from benchmarks.running import collect_garbage, load, options, over_lane, pin_cores, ratio, run, show_results, verdict
 from benchmarks.turns import ASSISTANT, USER
 from redismem import Memory, Settings
 from redismem.protocol.session_calls import SessionCalls
@@ -57,7 +57,7 @@ class Side:
     async def round(self, sample_count: int, *, is_measured: bool) -> None:
         chosen = random.sample(self._sessions, min(len(self._sessions), sample_count))
         control_us = self._control_us(random.sample(self._sessions, len(chosen)))
-        tidy()
+        collect_garbage()
         server_s, client_s, clock = self.server.cpu_s(), time.process_time(), time.perf_counter()
         await _at_once(self._turns, chosen)
         wall_s, client_s = time.perf_counter() - clock, time.process_time() - client_s
@@ -70,7 +70,7 @@ class Side:
         self.server.make_idle([self.memory.store.keys.session(session_id).state for session_id in chosen])
 
     def _control_us(self, session_ids: Sequence[str]) -> float:
-        """The server's for reading one session, without scripts and without us."""
+        """Gives the server's time to read one session, without scripts and without us."""
         keys = [self.memory.store.keys.session(session_id) for session_id in session_ids]
         reads = [(("LRANGE", one.messages, 0, -1), ("HGETALL", one.state)) for one in keys]
         content = b"".join(hiredis.pack_command(read) for both in reads for read in both)  # type: ignore[arg-type]
@@ -106,7 +106,7 @@ def _ids(count: int) -> list[str]:
 
 
 async def _of_sessions(server: Server, name: str, count: int) -> Side:
-    """So many sessions with a window of 6, blasted into an empty server."""
+    """Blasts so many sessions with a window of 6 into an empty server."""
     memory, blaster = over_lane(server.url, name, SETTINGS), Blaster(server)
     sessions = _ids(count)
     # A blast cannot load the script it needs.
@@ -127,7 +127,7 @@ async def _of_sessions(server: Server, name: str, count: int) -> Side:
 
 
 async def _of_messages(server: Server, name: str, count: int) -> Side:
-    """64 sessions with so many messages ever appended, the window never far over 500."""
+    """Makes 64 sessions with so many messages ever appended, the window never far over 500."""
     memory = over_lane(server.url, f"{name}-{count}", SETTINGS)
     sessions = _ids(CONCURRENCY)
     size = min(count, _FILL_BATCH)
@@ -148,7 +148,7 @@ def _servers(count: int) -> Iterator[list[Server]]:
 
 
 async def _compare(sides: list[Side], rounds: int, sample_count: int) -> list[dict[str, Any]]:
-    """Medians, and ratios to the first side."""
+    """Gives medians, and ratios to the first side."""
     for number in range(-1, rounds):
         for side in random.sample(sides, len(sides)):
             await side.round(sample_count, is_measured=number >= 0)
@@ -212,10 +212,13 @@ def main() -> None:
     asked = parser.parse_args()
     sizes = [1_000, 10_000] if asked.quick else [1_000, 100_000, 1_000_000]
     with _servers(len(sizes)) as servers:
-        around = surroundings(servers[0], "benchmarks.flat") | {"cores": pin(*servers), "load": f"before {load()}"}
+        around = surroundings(servers[0], "benchmarks.flat") | {
+            "cores": pin_cores(*servers),
+            "load": f"before {load()}",
+        }
         result = run(measure(servers, sizes, asked))
         around["load"] += f", after {load()}"
-        show(around, result, report(result), asked.json)
+        show_results(around, result, report(result), asked.json)
 
 
 if __name__ == "__main__":

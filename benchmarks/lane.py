@@ -19,7 +19,18 @@ import redis.asyncio
 
 from benchmarks.blast import Blaster
 from benchmarks.measuring import Server, surroundings, table
-from benchmarks.running import load, one_server, options, over_lane, pin, ratio, run, show, tidy, verdict
+from benchmarks.running import (
+    collect_garbage,
+    load,
+    one_server,
+    options,
+    over_lane,
+    pin_cores,
+    ratio,
+    run,
+    show_results,
+    verdict,
+)
 from redismem import Memory
 from redismem.protocol.session_calls import SessionCalls
 
@@ -31,7 +42,7 @@ _WARMING = 64
 
 
 def _sessions(prefix: str, sessions_count: int) -> list[list[str]]:
-    """So many sessions, for each of the 64 callers."""
+    """Names so many sessions for each of the 64 callers."""
     return [[f"{prefix}-{caller}-{number}" for number in range(sessions_count)] for caller in range(CONCURRENCY)]
 
 
@@ -50,7 +61,7 @@ async def _lane(memory: Memory, sessions: list[list[str]]) -> None:
 
 
 def _packed(memory: Memory, sessions: list[list[str]]) -> bytes:
-    """The same calls, in the order in which 64 callers make them."""
+    """Packs the same calls, in the order in which 64 callers make them."""
     packed: list[bytes] = []
     for at_once in zip(*sessions, strict=True):
         calls = [SessionCalls(memory.store.keys.session(session_id), memory.settings) for session_id in at_once]
@@ -73,13 +84,13 @@ def _figures(server: Server, begun: tuple[float, float, float], calls_count: int
 
 
 def _begin(server: Server) -> tuple[float, float, float]:
-    tidy()
+    collect_garbage()
     server_s = server.cpu_s()
     return time.process_time(), time.perf_counter(), server_s
 
 
 async def saturate(server: Server, name: str, rounds: int, sessions_count: int) -> dict[str, Any]:
-    """Lane and blast in turns, the order changing each round."""
+    """Measures lane and blast in turns; the order changes each round."""
     memory, blaster = over_lane(server.url, name), Blaster(server)
     calls_count = CONCURRENCY * CALLS_A_SESSION * sessions_count
     found: dict[str, list[dict[str, float]]] = {"lane": [], "blast": []}
@@ -110,12 +121,12 @@ async def saturate(server: Server, name: str, rounds: int, sessions_count: int) 
 
 
 async def alone(server: Server, name: str, calls_count: int) -> dict[str, float]:
-    """Median microseconds of one call at a time."""
+    """Gives the median microseconds of one call at a time."""
     memory, client = over_lane(server.url, name), redis.asyncio.Redis.from_url(server.url)
     key = f"{name}:get"
     await client.set(key, "g" * 160, ex=600)
     took: dict[str, list[int]] = {"append_and_read_us": [], "get_us": []}
-    tidy()
+    collect_garbage()
     for number in range(-_WARMING, calls_count):
         begun = time.perf_counter_ns()
         await client.get(key)
@@ -162,10 +173,10 @@ async def measure(server: Server, asked: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     asked = options("benchmarks.lane", __doc__ or "", rounds=21).parse_args()
     with one_server() as server:
-        around = surroundings(server, "benchmarks.lane") | {"cores": pin(server), "load": f"before {load()}"}
+        around = surroundings(server, "benchmarks.lane") | {"cores": pin_cores(server), "load": f"before {load()}"}
         result = run(measure(server, asked))
     around["load"] += f", after {load()}"
-    show(around, result, report(result), asked.json)
+    show_results(around, result, report(result), asked.json)
 
 
 if __name__ == "__main__":

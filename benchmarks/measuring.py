@@ -30,7 +30,7 @@ class Server:
         self.client = redis.Redis.from_url(url)
 
     def cpu_s(self) -> float:
-        """Processor time it has used since it started, user and system."""
+        """Gives the processor time it has used since it started, user and system."""
         cpu = self.client.info("cpu")
         return float(cpu["used_cpu_user"]) + float(cpu["used_cpu_sys"])
 
@@ -38,13 +38,13 @@ class Server:
         return int(self.client.info("stats")["total_reads_processed"])
 
     def idle_cpu(self, seconds: float = 0.5) -> float:
-        """Processor seconds it uses in a second in which nobody asks it anything."""
+        """Gives the processor seconds it uses in a second in which nobody asks it anything."""
         before = self.cpu_s()
         time.sleep(seconds)
         return (self.cpu_s() - before) / seconds
 
     def used_bytes(self, deadline_s: float = 10) -> int:
-        """Memory in use, once nobody else is connected: the buffers of connections are larger than many a session."""
+        """Gives the memory in use once nobody else is connected: a connection's buffers outweigh many a session."""
         until = time.monotonic() + deadline_s
         while self.client.info("clients")["connected_clients"] > 1 and time.monotonic() < until:
             time.sleep(0.01)
@@ -57,7 +57,7 @@ class Server:
         return sum(size or 0 for size in pipeline.execute())
 
     def make_idle(self, states: Sequence[bytes]) -> None:
-        """As if these sessions had last been active long ago: `states` are the keys of their states."""
+        """Makes these sessions look long idle: `states` are the keys of their states."""
         pipeline = self.client.pipeline(transaction=False)
         for state in states:
             pipeline.hget(state, "counters")
@@ -67,13 +67,13 @@ class Server:
         pipeline.execute()
 
     def keys(self, part: str) -> list[bytes]:
-        """All keys with this part in their name."""
+        """Gives all keys with this part in their name."""
         return list(self.client.scan_iter(f"*{part}*", count=1000))
 
 
 @contextlib.contextmanager
 def own_server() -> Iterator[Server]:
-    """A new redis-server on loopback, on a free port, without persistence."""
+    """Starts a redis-server on loopback, on a free port, without persistence."""
     binary = shutil.which("redis-server")
     if binary is None:
         sys.exit("redis-server is not installed; `make test` installs it")
@@ -105,7 +105,7 @@ def _wait(server: Server, running: subprocess.Popen[bytes], deadline_s: float = 
 
 @contextlib.contextmanager
 def chosen_server(name: str) -> Iterator[Server]:
-    """The Redis at REDISMEM_BENCH_URL, where keys with `name` in them are removed afterwards; else one of our own."""
+    """Gives the Redis at REDISMEM_BENCH_URL, and removes keys with `name` in them afterwards; else one of our own."""
     url = os.environ.get(URL_VARIABLE)
     if url is None:
         with own_server() as server:
@@ -115,13 +115,18 @@ def chosen_server(name: str) -> Iterator[Server]:
     try:
         yield server
     finally:
-        keys = server.keys(name)
-        for at in range(0, len(keys), 1000):
-            server.client.unlink(*keys[at : at + 1000])
+        remove_keys(server, name)
+
+
+def remove_keys(server: Server, name: str) -> None:
+    """Removes all keys with this name in them."""
+    keys = server.keys(name)
+    for at in range(0, len(keys), 1000):
+        server.client.unlink(*keys[at : at + 1000])
 
 
 def surroundings(server: Server, module: str) -> dict[str, str]:
-    """Machine, versions and command: what a figure needs beside it."""
+    """Gives machine, versions and command: what a figure needs beside it."""
     versions = {name: importlib.metadata.version(name) for name in ("redis", "hiredis", "msgspec", "redismem")}
     return {
         "machine": f"{_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}",
@@ -146,7 +151,7 @@ def _processor() -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Aligned text: the first column to the left, numbers to the right."""
+    """Aligns the first column to the left, numbers to the right."""
     cells = [[f"{cell:,.1f}" if isinstance(cell, float) else str(cell) for cell in row] for row in [head, *rows]]
     widths = [max(len(row[at]) for row in cells) for at in range(len(head))]
     lines = []

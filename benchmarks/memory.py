@@ -32,7 +32,7 @@ def conversations(file: Path) -> list[Conversation]:
 
 
 def synthetic(count: int = 100) -> Iterator[Conversation]:
-    """Made-up conversations, the same in every run, for where the transcripts are not."""
+    """Makes up conversations, the same in every run, for when the transcripts are not there."""
     words = random.Random(7)
     for number in range(count):
         sizes = [words.choice((20, 60, 160, 600, 2000)) for _ in range(words.randrange(6, 40))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -13,10 +14,37 @@ from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
 
 
-class GlideTransport:
-    """valkey-glide: one connection, driven by its Rust core."""
+class _ClientTransport(ABC):
+    """What both have in common. The time a call may take is set at the client."""
 
     repeats = False
+
+    async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:
+        del timeout_s
+        answers = await self._sent(commands, is_atomic=True)
+        if script is not None and isinstance(answers[0], ServerError) and answers[0].word == "NOSCRIPT":
+            await self._sent([("SCRIPT", "LOAD", script.source)], is_atomic=True)
+            answers = await self._sent(commands, is_atomic=True)
+        return answers
+
+    async def run_independent(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+        del timeout_s
+        return await self._sent(commands, is_atomic=False)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    @abstractmethod
+    async def _sent(self, commands: Sequence[Command], *, is_atomic: bool) -> list[Any]:
+        """Gives one reply a command, error replies as ServerError in their places. One command goes by itself."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Closes the connections."""
+
+
+class GlideTransport(_ClientTransport):
+    """valkey-glide: one connection, driven by its Rust core."""
 
     def __init__(self, client: Any) -> None:
         from glide import Batch, RequestError
@@ -25,92 +53,56 @@ class GlideTransport:
 
     @classmethod
     async def open(cls, url: str) -> Self:
+        """Connects to the Redis at this URL."""
         from glide import GlideClient, GlideClientConfiguration, NodeAddress
 
         at = urlsplit(url)
         address = NodeAddress(at.hostname or "127.0.0.1", at.port or 6379)
         return cls(await GlideClient.create(GlideClientConfiguration([address], request_timeout=10_000)))
 
-    async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:
-        del timeout_s  # the client has its own
-        answers = await self._run(commands)
-        if script is not None and isinstance(answers[0], ServerError) and answers[0].word == "NOSCRIPT":
-            await self._client.custom_command(["SCRIPT", "LOAD", script.source])
-            answers = await self._run(commands)
-        return answers
-
-    async def _run(self, commands: Sequence[Command]) -> list[Any]:
-        if len(commands) > 1:
-            return await self._sent(commands, is_atomic=True)
-        try:
-            return [await self._client.custom_command(_texts(commands[0]))]
-        except self._refused as error:
-            return [_server_error(error)]
-
-    async def run_independent(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
-        del timeout_s
-        return await self._sent(commands, is_atomic=False)
-
     async def _sent(self, commands: Sequence[Command], *, is_atomic: bool) -> list[Any]:
+        if len(commands) == 1:
+            try:
+                return [await self._client.custom_command(_texts(commands[0]))]
+            except self._refused as error:
+                return [_server_error(error)]
         batch = self._batch(is_atomic=is_atomic)
         for command in commands:
             batch.custom_command(_texts(command))
         answers = await self._client.exec(batch, raise_on_error=False)
         return [_server_error(answer) if isinstance(answer, self._refused) else answer for answer in answers]
 
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
     async def aclose(self) -> None:
         await self._client.close()
 
 
-class CoredisTransport:
+class CoredisTransport(_ClientTransport):
     """coredis: a pool; a transaction holds its connection until it is answered."""
 
-    repeats = False
-
     def __init__(self, client: Any, opened: contextlib.AsyncExitStack) -> None:
-        from coredis.exceptions import NoScriptError
+        from coredis.exceptions import ResponseError
 
-        self._client, self._opened, self._unknown_script = client, opened, NoScriptError
+        self._client, self._opened, self._refused = client, opened, ResponseError
 
     @classmethod
     async def open(cls, url: str, connections_count: int) -> Self:
+        """Makes a pool of so many connections to the Redis at this URL."""
         import coredis
 
         opened = contextlib.AsyncExitStack()
         client = coredis.Redis.from_url(url, max_connections=connections_count)
         return cls(await opened.enter_async_context(client), opened)
 
-    async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:
-        del timeout_s  # the client has its own
-        answers = await self._run(commands)
-        if script is not None and isinstance(answers[0], ServerError) and answers[0].word == "NOSCRIPT":
-            await self._client.script_load(script.source)
-            answers = await self._run(commands)
-        return answers
-
-    async def _run(self, commands: Sequence[Command]) -> list[Any]:
-        if len(commands) > 1:
-            return await self._sent(commands, is_atomic=True)
-        try:
-            return [await _request(self._client, commands[0])]
-        except self._unknown_script as error:
-            return [_server_error(error)]
-
-    async def run_independent(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
-        del timeout_s
-        return await self._sent(commands, is_atomic=False)
-
     async def _sent(self, commands: Sequence[Command], *, is_atomic: bool) -> list[Any]:
+        if len(commands) == 1:
+            try:
+                return [await _request(self._client, commands[0])]
+            except self._refused as error:
+                return [_server_error(error)]
         async with self._client.pipeline(transaction=is_atomic, raise_on_error=False) as pipeline:
             for command in commands:
                 _request(pipeline, command)
         return [_server_error(answer) if isinstance(answer, Exception) else answer for answer in pipeline.results]
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
 
     async def aclose(self) -> None:
         await self._opened.aclose()
@@ -126,6 +118,6 @@ def _request(client: Any, command: Command) -> Any:
 
 
 def _server_error(error: Exception) -> ServerError:
-    """Only what a measured call may be answered with."""
+    """Tells NOSCRIPT from all other errors: a measured call may be answered with nothing else."""
     word = "NOSCRIPT" if "noscript" in f"{type(error).__name__} {error}".lower() else "ERR"
     return ServerError(word, str(error))

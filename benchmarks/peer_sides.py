@@ -28,7 +28,7 @@ class Side(Protocol):
     async def open(cls, url: str, name: str, concurrency: int) -> Self: ...
 
     async def talk(self, session_id: str, turns_count: int) -> None:
-        """A new session with so many turns."""
+        """Makes a new session with so many turns."""
 
     async def aclose(self) -> None: ...
 
@@ -113,7 +113,7 @@ class CarefulIdiom:
 
 
 def _shared_client(url: str, concurrency: int) -> Any:
-    """The kindest client: one for all sessions, and a pool that never makes anybody wait."""
+    """Gives the kindest client: one for all sessions, and a pool that never makes anybody wait."""
     pool = redis.asyncio.BlockingConnectionPool.from_url(url, max_connections=concurrency, timeout=10)
     return redis.asyncio.Redis.from_pool(pool)
 

@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks import chart
 from benchmarks.measuring import Server, surroundings, table
 from benchmarks.peer_sides import SIDES, Side
-from benchmarks.running import load, one_server, options, pin, ratio, run, show, tidy, verdict
+from benchmarks.running import collect_garbage, load, one_server, options, pin_cores, ratio, run, show_results, verdict
 
 CONCURRENCY = 64
 TURNS_A_SESSION = 8
@@ -45,7 +45,7 @@ HEAD = (
 
 
 async def _drive(side: Side, seconds: float, prefix: str) -> int:
-    """Turns made: 64 sessions at once, each begun before the time was up and finished."""
+    """Gives the turns made: 64 sessions at once, each begun before the time was up, and finished."""
     until = time.perf_counter() + seconds
     made = 0
 
@@ -62,7 +62,7 @@ async def _drive(side: Side, seconds: float, prefix: str) -> int:
 
 
 async def _measured(server: Server, side: Side, seconds: float, prefix: str) -> dict[str, float]:
-    tidy()
+    collect_garbage()
     server_s, client_s, clock = server.cpu_s(), time.process_time(), time.perf_counter()
     turns = await _drive(side, seconds, prefix)
     wall_s, client_s = time.perf_counter() - clock, time.process_time() - client_s
@@ -76,7 +76,7 @@ async def _measured(server: Server, side: Side, seconds: float, prefix: str) -> 
 
 
 async def _open(server: Server, name: str) -> tuple[list[Side], dict[str, str]]:
-    """The sides that can take part, and what is missing for the others."""
+    """Gives the sides that can take part, and what is missing for the others."""
     sides: list[Side] = []
     missing: dict[str, str] = {}
     for make in SIDES:
@@ -150,10 +150,10 @@ def main() -> None:
     parser.add_argument("--chart", type=Path, metavar="FILE", help="draw the results there, as SVG")
     asked = parser.parse_args()
     with one_server() as server:
-        around = surroundings(server, "benchmarks.peers") | {"cores": pin(server), "load": f"before {load()}"}
+        around = surroundings(server, "benchmarks.peers") | {"cores": pin_cores(server), "load": f"before {load()}"}
         result = run(measure(server, asked))
     around["load"] += f", after {load()}"
-    show(around, result, report(result), asked.json)
+    show_results(around, result, report(result), asked.json)
     if asked.chart is not None:
         asked.chart.write_text(chart.draw({"surroundings": around, **result}))
 

@@ -1,4 +1,4 @@
-"""What peers, lane and flat share: a server on a core of its own, redismem on either transport, options, results."""
+"""What the longer benchmarks share: a server on a core of its own, redismem on either transport, options, results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def options(module: str, about: str, *, rounds: int) -> argparse.ArgumentParser:
 
 
 def run(measuring: Coroutine[Any, Any, T]) -> T:
-    """On uvloop where it is installed."""
+    """Runs it on uvloop if that is installed."""
     if event_loop_name() != "uvloop":
         return asyncio.run(measuring)
     import uvloop
@@ -44,7 +44,7 @@ def run(measuring: Coroutine[Any, Any, T]) -> T:
 
 @contextlib.contextmanager
 def one_server() -> Iterator[Server]:
-    """The Redis at REDISMEM_BENCH_URL, which keeps what is put there; else one of our own."""
+    """Gives the Redis at REDISMEM_BENCH_URL, which keeps what is put there; else one of our own."""
     url = os.environ.get(URL_VARIABLE)
     if url is None:
         with own_server() as server:
@@ -53,7 +53,7 @@ def one_server() -> Iterator[Server]:
         yield Server(url)
 
 
-def pin(*servers: Server) -> str:
+def pin_cores(*servers: Server) -> str:
     """Gives the servers the last core and this process the others; says what it did."""
     if URL_VARIABLE in os.environ or not hasattr(os, "sched_setaffinity"):
         return "nothing is pinned to a core"
@@ -68,12 +68,12 @@ def pin(*servers: Server) -> str:
 
 
 def load() -> str:
-    """How busy the machine was in the last minute, with all that runs on it."""
+    """Says how busy the machine was in the last minute, with all that runs on it."""
     return f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} cores" if hasattr(os, "getloadavg") else "not known"
 
 
 def over_lane(url: str, namespace: str, settings: Settings | None = None) -> Memory:
-    """What `connect` makes of a URL."""
+    """Connects as `connect` does for a URL."""
     return Memory.connect(url, namespace=namespace, settings=settings)
 
 
@@ -83,14 +83,14 @@ def over_redis_py(url: str, namespace: str, concurrency: int) -> Memory:
     return Memory(Store(transport, namespace, settings))
 
 
-def tidy() -> None:
-    """What one side left behind, the next one does not sweep up."""
+def collect_garbage() -> None:
+    """Collects what one side left behind, so that the next one does not have to."""
     gc.collect()
     gc.freeze()
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """The median of the rounds' own ratios: each compares neighbours in time."""
+    """Gives the median of the rounds' own ratios: each compares neighbours in time."""
     return statistics.median(one / other for one, other in zip(ours, theirs, strict=True))
 
 
@@ -101,7 +101,7 @@ def verdict(label: str, found: float, wanted: float, *, at_most: bool, unit: str
     return f"{label}: {figures[0]}; wanted: at {which} {figures[1]}{'' if kept else ' (MISSED)'}"
 
 
-def show(around: dict[str, str], result: dict[str, Any], report: str, file: Path | None) -> None:
+def show_results(around: dict[str, str], result: dict[str, Any], report: str, file: Path | None) -> None:
     print("\n".join(f"{what:9} {text}" for what, text in around.items()), report, sep="\n\n")
     if file is not None:
         file.write_text(json.dumps({"surroundings": around, **result}, indent=2) + "\n")

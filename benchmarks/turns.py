@@ -23,7 +23,8 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from benchmarks import append_cost
-from benchmarks.measuring import Server, chosen_server, event_loop_name, surroundings, table
+from benchmarks.measuring import Server, chosen_server, surroundings, table
+from benchmarks.running import run
 from redismem import Memory, Settings
 
 TURNS_A_SESSION = 8
@@ -63,7 +64,7 @@ class Redismem:
 
 
 def _client(url: str, concurrency: int) -> Any:
-    """As many connections as there are sessions at once; no retries, as redismem has its own."""
+    """Makes as many connections as there are sessions at once; no retries, as redismem has its own."""
     pool = redis.asyncio.BlockingConnectionPool.from_url(
         url, max_connections=concurrency, timeout=10, retry=Retry(NoBackoff(), 0)
     )
@@ -92,7 +93,8 @@ class Careful:
             pipeline.expire(messages, 86_400)
             pipeline.hincrby(f"{self.name}:state:{session}", "message_count", 1)
             pipeline.lrange(messages, 0, -1)
-            return (await pipeline.execute())[-1]
+            window: list[bytes] = (await pipeline.execute())[-1]
+            return window
 
     async def aclose(self) -> None:
         await self._client.aclose()
@@ -129,21 +131,21 @@ FIGURES = ("turns_per_s", "client_us", "server_us", "reads")
 
 
 async def _drive(side: Side, concurrency: int, seconds: float, prefix: str) -> int:
-    """Turns made: so many sessions at once, each begun before the time was up and finished."""
+    """Gives the turns made: so many sessions at once, each begun before the time was up, and finished."""
     until = time.perf_counter() + seconds
     made = 0
 
-    async def sessions(lane: int) -> None:
+    async def caller(number: int) -> None:
         nonlocal made
-        number = 0
+        begun = 0
         while time.perf_counter() < until:
-            session = f"s{prefix}-{lane}-{number}"
+            session = f"s{prefix}-{number}-{begun}"
             for _ in range(TURNS_A_SESSION):
                 await side.turn(session)
             made += TURNS_A_SESSION
-            number += 1
+            begun += 1
 
-    await asyncio.gather(*(sessions(lane) for lane in range(concurrency)))
+    await asyncio.gather(*map(caller, range(concurrency)))
     return made
 
 
@@ -161,7 +163,7 @@ async def _measured(server: Server, idle: float, drive: Callable[[], Awaitable[i
 
 
 async def compare(server: Server, name: str, concurrency: int, rounds: int, seconds: float) -> dict[str, Any]:
-    """Figures of every side, medians of the rounds."""
+    """Gives the figures of every side, medians of the rounds."""
     idle = server.idle_cpu()
     sides = [make(server.url, name, concurrency) for make in SIDES]
     found: dict[str, list[dict[str, float]]] = {side.label: [] for side in sides}
@@ -183,7 +185,7 @@ async def compare(server: Server, name: str, concurrency: int, rounds: int, seco
 
 
 async def _weight(server: Server, side: Side) -> float:
-    """MEMORY USAGE of all keys of one more session, which stands for all of its kind, a message."""
+    """Gives the bytes a message of one more session, by MEMORY USAGE of all its keys."""
     for _ in range(TURNS_A_SESSION):
         await side.turn("weighed")
     keys = [key for key in server.keys(side.name) if key.endswith(b"weighed")]
@@ -194,7 +196,7 @@ HEAD = ("", "turns/s", "client CPU µs", "server CPU µs", "round trips", "bytes
 
 
 def report(result: dict[str, Any]) -> str:
-    """The figures of one concurrency, and redismem's as ratios to the others'."""
+    """Gives the figures of one concurrency, and redismem's as ratios to the others'."""
     sides = [label for label in result if isinstance(result[label], dict)]
     columns = (*FIGURES, "bytes_a_message")
     rows: list[list[object]] = [[label, *(result[label][column] for column in columns)] for label in sides]
@@ -205,7 +207,7 @@ def report(result: dict[str, Any]) -> str:
 
 
 def report_cost(rows: list[dict[str, Any]]) -> str:
-    """The server's processor time of one call."""
+    """Gives the server's processor time of one call."""
     lines = []
     for row in rows:
         quartiles = "{:.1f} .. {:.1f}".format(*row["quartiles_us"])
@@ -238,12 +240,7 @@ def main() -> None:
     name = f"bench-{os.getpid()}"
     with chosen_server(name) as server:
         around = surroundings(server, "benchmarks.turns")
-        if event_loop_name() == "uvloop":
-            import uvloop
-
-            result = uvloop.run(measure(server, options, name))
-        else:
-            result = asyncio.run(measure(server, options, name))
+        result = run(measure(server, options, name))
     if options.json:
         print(json.dumps({"surroundings": around, **result}, indent=2))
         return

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from benchmarks.compare import verdict
 
 ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.timeout(300)
@@ -72,3 +75,72 @@ def test_memory_prints_its_ratio() -> None:
     printed = run("benchmarks.memory", "--quick")
     assert re.search(r"used_memory to raw text: x \d+\.\d{3}; wanted: at most x 1\.5", printed)
     assert re.search(r"^texts +(airline\.jsonl|synthetic conversations)", printed, re.MULTILINE)
+
+
+FIGURES = ("turns_per_s", "client_us", "server_us")
+
+
+def test_compare_measures_the_checkout_against_itself(tmp_path: Path) -> None:
+    file = tmp_path / "results.json"
+    printed = run("benchmarks.compare", str(ROOT), "--quick", "--json", str(file))
+    for side in ("this", "other"):
+        assert re.search(rf"^{side} +{re.escape(str(ROOT))} \(", printed, re.MULTILINE)
+    for row in ("other", "this", "this / other, of medians(?: +x)", "this / other, of pairs(?: +x)"):
+        assert re.search(rf"^{row} +[\d,.]+", printed, re.MULTILINE)
+    assert printed.endswith("too few rounds to tell a difference: at least 8\n")
+    found = json.loads(file.read_text())
+    for figure in FIGURES:
+        this, other = ([row[figure] for row in found["rounds"][side]] for side in ("this", "other"))
+        assert len(this) == len(other) == 3
+        pairs = sorted(ours / theirs for ours, theirs in zip(this, other, strict=True))
+        assert found["ratios"][figure]["of_pairs"] == pairs[1]
+        assert found["ratios"][figure]["of_medians"] == sorted(this)[1] / sorted(other)[1]
+
+
+@pytest.fixture
+def slow_checkout(tmp_path: Path) -> Path:
+    """A checkout without an environment, each of whose calls burns far more of the processor than a turn needs."""
+    checkout = tmp_path / "slow"
+    for folder in ("redismem", "lua"):
+        shutil.copytree(ROOT / folder, checkout / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    with (checkout / "redismem" / "__init__.py").open("a") as package:
+        package.write(
+            "\n_quick = Session.append_and_read\n"
+            "async def _slow(self, *messages, **options):\n"
+            "    sum(range(30_000))\n"
+            "    return await _quick(self, *messages, **options)\n"
+            "Session.append_and_read = _slow\n"
+        )
+    return checkout
+
+
+def test_compare_measures_the_other_checkouts_code(slow_checkout: Path, tmp_path: Path) -> None:
+    file = tmp_path / "results.json"
+    run("benchmarks.compare", str(slow_checkout), "--rounds", "2", "--turns", "512", "--json", str(file))
+    found = json.loads(file.read_text())
+    assert all(pair < 0.9 for pair in found["ratios"]["client_us"]["quartiles_of_pairs"])
+    assert not list(slow_checkout.rglob("__pycache__"))
+
+
+@pytest.mark.parametrize(
+    ("figure", "higher_count", "rounds", "said"),
+    [
+        ("client_us", 13, 15, "SLOWER in 13 of 15 rounds, x 1.100"),
+        ("client_us", 2, 15, "faster in 13 of 15 rounds, x 0.900"),
+        ("client_us", 12, 15, "no difference that chance would not make; slower in 12 of 15 rounds"),
+        ("turns_per_s", 8, 8, "faster in 8 of 8 rounds, x 1.100"),
+        ("turns_per_s", 0, 8, "SLOWER in 8 of 8 rounds, x 0.900"),
+        ("turns_per_s", 7, 8, "no difference that chance would not make; slower in 1 of 8 rounds"),
+    ],
+)
+def test_compare_says_slower_when_chance_would_hardly_say_it(
+    figure: str, higher_count: int, rounds: int, said: str
+) -> None:
+    assert verdict(figure, [1.1] * higher_count + [0.9] * (rounds - higher_count)) == said
+
+
+def test_compare_refuses_what_is_no_checkout(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.compare", str(tmp_path)]
+    refused = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    assert refused.returncode == 2
+    assert f"there is no redismem in {tmp_path}" in refused.stderr

@@ -1,4 +1,4 @@
-"""The scripts broken on purpose, one line at a time: each of these the machine must notice.
+"""The scripts broken on purpose, one line at a time: each of these faults the machine must notice.
 
 A fault is pinned to a mark, which stands behind the line that it breaks: `-- [mark]`. What it changes there is a
 pattern of what means something, so that a name may change, and the line may move into a part that scripts include. A
@@ -12,8 +12,35 @@ commit without looking for the summaries it folds: under the same fence nobody e
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
+
+import pytest
+import redis
+from hypothesis import HealthCheck, Phase, Verbosity, settings
+from hypothesis.errors import Flaky
+from hypothesis.stateful import run_state_machine_as_test
+from support.redis_server import RedisServer
+
+from model_check.machine import Machine
+from model_check.scenes import play_each
+from redismem import RedismemError
+from redismem.errors import ScriptFailed
+from redismem.protocol import scripts
+
+UNTIL_CAUGHT = settings(
+    max_examples=1000,
+    stateful_step_count=20,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.generate],
+    report_multiple_bugs=False,
+    verbosity=Verbosity.quiet,
+    suppress_health_check=list(HealthCheck),
+)
 
 
 class Mutant(NamedTuple):
@@ -26,7 +53,7 @@ class Mutant(NamedTuple):
 
 
 def seeded(source: str, mutant: Mutant) -> str:
-    """The script, with its parts put in, and the fault in it. Raises AssertionError when it is not seeded."""
+    """Gives the script with the fault in it. Raises AssertionError if it cannot be seeded."""
     lines = source.split("\n")
     mark = f" -- [{mutant.mark}]"
     places = [number for number, line in enumerate(lines) if line.endswith(mark)]
@@ -130,3 +157,48 @@ MUTANTS = [
     Mutant("append", "not known any more", "made before", *NEVER),
     Mutant("append", "remembered out of order", "ring", r"(\w+) \.\. (\w+) \.\. (\w+)", r"\2 .. \1 .. \3"),
 ]
+
+
+class Unkilled(Machine):
+    """A machine on a server that writes nothing to disk."""
+
+    restarts_limit = 0
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[type[Machine]]:
+    server = RedisServer(tmp_path_factory.mktemp("mutants")).start()
+    Unkilled.server = server
+    yield Unkilled
+    server.stop()
+
+
+def play(machine: type[Machine]) -> None:
+    """Plays the scenes first, then by chance."""
+    play_each(machine)
+    run_state_machine_as_test(machine, settings=UNTIL_CAUGHT)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=[f"{mutant.script}: {mutant.fault}" for mutant in MUTANTS])
+def test_a_broken_script_is_noticed(mutant: Mutant, machine: type[Machine], monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = {name: scripts.load(name) for name in scripts.names()}
+    broken = seeded(sound[mutant.script].source.decode(), mutant).encode()
+    sha = hashlib.sha1(broken).hexdigest().encode()
+    faulty = sound | {mutant.script: scripts.Script(mutant.script, broken, sha)}
+    monkeypatch.setattr(scripts, "load", faulty.__getitem__)
+    with redis.Redis(port=machine.server.port) as client:
+        assert client.script_load(broken) == sha.decode(), "a script it must be all the same"
+    with pytest.raises((AssertionError, RedismemError, Flaky)) as noticed:
+        play(machine)
+    assert not isinstance(noticed.value, ScriptFailed), "a script that cannot run is no fault of the protocol"
+
+
+def test_a_fault_survives_a_rename_and_is_missed_where_it_has_no_place() -> None:
+    mutant = Mutant("extend", "no longer than before", "lease", r" \+ \w+", "")
+    script = "redis.call('ZADD', leased, now + lease_ms, session) -- [lease]\nreturn 1\n"
+    assert seeded(script, mutant) == "redis.call('ZADD', leased, now, session)\nreturn 1\n"
+    renamed = script.replace("lease_ms", "more_ms").replace("session", "name")
+    assert seeded(renamed, mutant) == "redis.call('ZADD', leased, now, name)\nreturn 1\n"
+    for lost in (script.replace("[lease]", "[other]"), script * 2, script.replace(" + lease_ms", "")):
+        with pytest.raises(AssertionError):
+            seeded(lost, mutant)

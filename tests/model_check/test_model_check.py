@@ -7,14 +7,16 @@ import random
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
-from protocol.actions import volume
-from protocol.machine import Machine
-from protocol.tour import tour
 from support.redis_server import RedisServer
+
+from model_check.machine import Machine
+from model_check.scenes import play_each
+from model_check.steps import volume
 
 SECONDS = float(os.environ.get("MODEL_SECONDS", "0"))
 SEED = int(os.environ.get("MODEL_SEED", random.SystemRandom().randrange(1_000_000)))
@@ -33,10 +35,10 @@ OUTCOMES = {
 
 
 @pytest.fixture
-def server(tmp_path: str) -> Iterator[RedisServer]:
+def server(tmp_path: Path) -> Iterator[RedisServer]:
     # Written before each reply, so that a killed server has lost nothing that it had acknowledged; `everysec` may put
     # a write off while the disk is slow.
-    server = RedisServer(tmp_path, aof=True, options=("--appendfsync", "no", "--auto-aof-rewrite-min-size", "8mb"))  # type: ignore[arg-type]
+    server = RedisServer(tmp_path, aof=True, options=("--appendfsync", "no", "--auto-aof-rewrite-min-size", "8mb"))
     yield server.start()
     server.stop()
 
@@ -61,10 +63,10 @@ def test_no_order_of_events_breaks_the_protocol(server: RedisServer, capsys: pyt
     Machine.server = server
     volume.clear()
     started = time.monotonic()
-    tour(Machine)
+    play_each(Machine)
     number = SEED
     while True:
-        play(500 if SECONDS else 120, 50 if SECONDS else 25, number)
+        play(100 if SECONDS else 120, 50 if SECONDS else 25, number)
         seconds = time.monotonic() - started
         if seconds >= SECONDS:
             break

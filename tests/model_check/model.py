@@ -17,7 +17,7 @@ INDEXES = ("active", *QUEUES, "evictions")
 
 
 @dataclass
-class Told:
+class SessionModel:
     """A session. `contents` are all messages ever appended to it, with their tokens."""
 
     life: int
@@ -64,66 +64,66 @@ class Claim:
 
 
 @dataclass
-class Shard:
+class Model:
     settings: Settings
-    sessions: dict[str, Told] = field(default_factory=dict)
+    sessions: dict[str, SessionModel] = field(default_factory=dict)
     indexes: dict[str, dict[str, int]] = field(default_factory=lambda: {name: {} for name in INDEXES})
     originals: dict[str, list[str]] = field(default_factory=dict)
 
-    def _off(self, name: str, *indexes: str) -> None:
+    def _leave(self, name: str, *indexes: str) -> None:
         for index in indexes:
             self.indexes[index].pop(name, None)
 
     def _queue(self, name: str, queue: str | None, due_ms: int) -> None:
-        told = self.sessions[name]
-        self._off(name, *QUEUES)
-        told.queued, told.holder = queue, None
+        session = self.sessions[name]
+        self._leave(name, *QUEUES)
+        session.queued, session.holder = queue, None
         if queue is not None:
             self.indexes[queue][name] = due_ms
 
-    def waits(self, told: Told) -> bool:
-        return len(told.window) > self.settings.threshold or len(told.summaries) > self.settings.summaries_limit
+    def waits(self, session: SessionModel) -> bool:
+        return len(session.window) > self.settings.threshold or len(session.summaries) > self.settings.summaries_limit
 
     # The user's side.
 
     def write(self, name: str, life: int, contents: list[tuple[str, int]], params: dict[str, int], now: int) -> None:
-        """Messages, or params alone."""
+        """Writes messages, or params alone."""
         created = name not in self.sessions
         if created:
-            self._off(name, *QUEUES, "evictions")
-            self.sessions[name] = Told(life)
-        told = self.sessions[name]
-        told.contents += contents
-        told.params |= params
-        if len(told.window) > self.settings.threshold and told.queued is None:
+            self._leave(name, *QUEUES, "evictions")
+            self.sessions[name] = SessionModel(life)
+        session = self.sessions[name]
+        session.contents += contents
+        session.params |= params
+        if len(session.window) > self.settings.threshold and session.queued is None:
             self._queue(name, "overdue", now)
-        if created or now - told.active_ms >= 1000:
-            told.active_ms = self.indexes["active"][name] = now
-            if told.expires_ms - now < self.settings.idle_timeout_ms + 1000:
-                told.expires_ms = self._expires_ms(now)
+        if created or now - session.active_ms >= 1000:
+            session.active_ms = self.indexes["active"][name] = now
+            if session.expires_ms - now < self.settings.idle_timeout_ms + 1000:
+                session.expires_ms = self._expires_ms(now)
         self._untouch(name)
 
     def append(self, name: str, id: str, life: int, contents: list[tuple[str, int]], now: int) -> Receipt | None:
-        """None: the window may not hold so many."""
-        told = self.sessions.get(name)
-        for known, receipt in [] if told is None else told.appends[-16:]:
+        """Gives None if the window may not hold so many."""
+        session = self.sessions.get(name)
+        for known, receipt in [] if session is None else session.appends[-16:]:
             if known == id:
                 return Receipt(receipt.first_seq, receipt.last_seq, receipt.total, receipt.created, True)
-        before = 0 if told is None else len(told.window)
+        before = 0 if session is None else len(session.window)
         if before + len(contents) > self.settings.max_window_count:
             return None
         self.write(name, life, contents, {}, now)
         total = self.sessions[name].total
-        receipt = Receipt(total - len(contents) + 1, total, total, told is None, False)
+        receipt = Receipt(total - len(contents) + 1, total, total, session is None, False)
         self.sessions[name].appends.append((id, receipt))
         return receipt
 
     def touch(self, name: str, now: int) -> bool:
-        told = self.sessions.get(name)
-        if told is None:
+        session = self.sessions.get(name)
+        if session is None:
             return False
-        told.active_ms = self.indexes["active"][name] = now
-        told.expires_ms = self._expires_ms(now)
+        session.active_ms = self.indexes["active"][name] = now
+        session.expires_ms = self._expires_ms(now)
         self._untouch(name)
         return True
 
@@ -131,61 +131,61 @@ class Shard:
         return now + self.settings.idle_timeout_ms + max(1000, self.settings.idle_timeout_ms // 16)
 
     def _untouch(self, name: str) -> None:
-        told = self.sessions[name]
-        if told.evicting is not None:
-            told.evicting = None
-            self._off(name, "evictions")
+        session = self.sessions[name]
+        if session.evicting is not None:
+            session.evicting = None
+            self._leave(name, "evictions")
 
     def prune(self, name: str, life: int, first_seq: int, count: int) -> int:
-        told = self.sessions.get(name)
-        if told is None or (told.life, told.first_seq) != (life, first_seq):
+        session = self.sessions.get(name)
+        if session is None or (session.life, session.first_seq) != (life, first_seq):
             return 0
-        told.unsummarised |= set(range(first_seq, first_seq + count))
-        told.first_seq += count
+        session.unsummarised |= set(range(first_seq, first_seq + count))
+        session.first_seq += count
         self.originals.pop(name, None)
         return count
 
     def remove(self, name: str, life: int | None) -> bool:
-        """Everything of this life; without one, what a session that is gone has left."""
-        told = self.sessions.get(name)
-        if (None if told is None else told.life) != life:
+        """Removes everything of this life; without one, what a session that is gone has left."""
+        session = self.sessions.get(name)
+        if (None if session is None else session.life) != life:
             return False
-        self._off(name, *INDEXES)
+        self._leave(name, *INDEXES)
         left = self.originals.pop(name, None) is not None
         return self.sessions.pop(name, None) is not None or left
 
     def expire(self, name: str) -> None:
-        """The keys go, what names them stays."""
+        """Lets the keys go; what names them stays."""
         self.sessions.pop(name, None)
 
     # The workers' side.
 
     def claim(self, name: str, now: int) -> str:
-        told = self.sessions.get(name)
-        if told is None:
-            self._off(name, *QUEUES)
+        session = self.sessions.get(name)
+        if session is None:
+            self._leave(name, *QUEUES)
             return "gone"
-        if told.queued not in ("overdue", "leased"):
+        if session.queued not in ("overdue", "leased"):
             return "none"
-        if self.indexes[told.queued][name] > now:
-            return "leased" if told.queued == "leased" else "notdue"
-        if not self.waits(told):
+        if self.indexes[session.queued][name] > now:
+            return "leased" if session.queued == "leased" else "notdue"
+        if not self.waits(session):
             self._queue(name, None, 0)
-            told.attempts = None
+            session.attempts = None
             return "noop"
-        if (told.attempts or 0) >= self.settings.max_attempts:
+        if (session.attempts or 0) >= self.settings.max_attempts:
             self._queue(name, "dead", now)
             return "dead"
         return "job"
 
     def claimed(self, claim: Claim, now: int) -> None:
-        told = self.sessions[claim.name]
+        session = self.sessions[claim.name]
         self._queue(claim.name, "leased", now + int(self.settings.lease_s * 1000))
-        told.holder, told.fence, told.attempts = claim.worker, claim.job.fence, (told.attempts or 0) + 1
+        session.holder, session.fence, session.attempts = claim.worker, claim.job.fence, (session.attempts or 0) + 1
 
-    def _held(self, claim: Claim) -> Told | None:
-        told = self.sessions.get(claim.name)
-        return told if told is not None and (told.life, told.holder) == (claim.life, claim.worker) else None
+    def _held(self, claim: Claim) -> SessionModel | None:
+        session = self.sessions.get(claim.name)
+        return session if session is not None and (session.life, session.holder) == (claim.life, claim.worker) else None
 
     def extend(self, claim: Claim, now: int) -> bool:
         if self._held(claim) is None:
@@ -196,55 +196,57 @@ class Shard:
     def commit(
         self, claim: Claim, count: int, folded: list[Summary], summary: Summary | None, keep: bool, now: int
     ) -> str:
-        told = self.sessions.get(claim.name)
-        if told is None or told.life != claim.life:
+        session = self.sessions.get(claim.name)
+        if session is None or session.life != claim.life:
             return "gone"
-        if told.committed == claim.worker:
+        if session.committed == claim.worker:
             return "already"
-        if told.holder != claim.worker:
+        if session.holder != claim.worker:
             return "fenced"
-        if told.first_seq != claim.first_seq or not all(old in told.summaries for old in folded):
+        if session.first_seq != claim.first_seq or not all(old in session.summaries for old in folded):
             return "stale"
-        self._swap(claim.name, told, count, keep)
+        self._swap(claim.name, session, count, keep)
         for old in folded:
-            told.summaries.remove(old)
+            session.summaries.remove(old)
         covered = range(0) if summary is None else range(summary.first_seq, summary.last_seq + 1)
         gone = [seq for old in folded for seq in range(old.first_seq, old.last_seq + 1)]
-        told.unsummarised = told.unsummarised.union(gone, range(claim.first_seq, told.first_seq)) - set(covered)
+        session.unsummarised = session.unsummarised.union(gone, range(claim.first_seq, session.first_seq)) - set(
+            covered
+        )
         if summary is not None:
-            told.summaries = sorted([*told.summaries, summary], key=lambda each: each.first_seq)
-        told.committed, told.committed_fence = claim.worker, claim.job.fence
-        told.attempts = told.dropped_seq = None
-        self._queue(claim.name, "overdue" if self.waits(told) else None, now)
+            session.summaries = sorted([*session.summaries, summary], key=lambda each: each.first_seq)
+        session.committed, session.committed_fence = claim.worker, claim.job.fence
+        session.attempts = session.dropped_seq = None
+        self._queue(claim.name, "overdue" if self.waits(session) else None, now)
         return "ok"
 
-    def _swap(self, name: str, told: Told, count: int, keep: bool) -> None:
-        leaving = [content for content, _ in told.window[:count]]
-        told.first_seq += count
+    def _swap(self, name: str, session: SessionModel, count: int, keep: bool) -> None:
+        leaving = [content for content, _ in session.window[:count]]
+        session.first_seq += count
         if count:
-            kept = self.originals.pop(name, []) if keep and told.with_originals else []
+            kept = self.originals.pop(name, []) if keep and session.with_originals else []
             self.originals.pop(name, None)
-            told.with_originals = keep
+            session.with_originals = keep
             if keep:
                 self.originals[name] = kept + leaving
 
     def release(self, claim: Claim, backoff_ms: int, counts: bool, dead: bool, now: int) -> str:
-        told = self._held(claim)
-        if told is None:
+        session = self._held(claim)
+        if session is None:
             return "fenced"
-        told.attempts = (told.attempts or 0) - (not counts)
-        over = dead or told.attempts >= self.settings.max_attempts
+        session.attempts = (session.attempts or 0) - (not counts)
+        over = dead or session.attempts >= self.settings.max_attempts
         self._queue(claim.name, "dead" if over else "overdue", now if over else now + backoff_ms)
         return "dead" if over else "ok"
 
     def requeue(self, name: str, again: bool, now: int) -> bool:
-        told = self.sessions.get(name)
-        if told is None or told.queued != "dead":
+        session = self.sessions.get(name)
+        if session is None or session.queued != "dead":
             return self.indexes["dead"].pop(name, None) is not None
         self._queue(name, "overdue" if again else None, now)
-        told.attempts = None
+        session.attempts = None
         if not again:
-            told.dropped_seq = told.total
+            session.dropped_seq = session.total
         return True
 
     # Eviction, and the sweep.
@@ -252,46 +254,46 @@ class Shard:
     def queue_eviction(self, seen: list[tuple[str, int]], reason: str, now: int) -> int:
         chosen = 0
         for name, active_ms in seen:
-            told = self.sessions.get(name)
-            if told is None:
-                self._off(name, *INDEXES)
-            elif told.active_ms == active_ms and told.evicting is None:
-                told.evicting = reason
+            session = self.sessions.get(name)
+            if session is None:
+                self._leave(name, *INDEXES)
+            elif session.active_ms == active_ms and session.evicting is None:
+                session.evicting = reason
                 self.indexes["evictions"][name] = now
                 chosen += 1
         return chosen
 
     def claim_eviction(self, name: str, now: int) -> bool:
-        told, due_ms = self.sessions.get(name), self.indexes["evictions"].get(name)
+        session, due_ms = self.sessions.get(name), self.indexes["evictions"].get(name)
         if due_ms is None or due_ms > now:
             return False
-        if told is None or told.evicting is None:
-            self._off(name, "evictions")
+        if session is None or session.evicting is None:
+            self._leave(name, "evictions")
             return False
         self.indexes["evictions"][name] = now + int(self.settings.lease_s * 1000)
         return True
 
     def evict(self, name: str, life: int, total: int) -> bool:
-        told = self.sessions.get(name)
-        if told is None or (told.life, told.total) != (life, total) or told.evicting is None:
+        session = self.sessions.get(name)
+        if session is None or (session.life, session.total) != (life, total) or session.evicting is None:
             return False
         return self.remove(name, life)
 
     def sweep(self, names: list[str], now: int) -> tuple[int, int]:
         removed = mended = 0
         for name in names:
-            told = self.sessions.get(name)
+            session = self.sessions.get(name)
             before = {index: dict(entries) for index, entries in self.indexes.items()}
-            if told is None:
-                self._off(name, *INDEXES)
+            if session is None:
+                self._leave(name, *INDEXES)
                 removed += 1
                 continue
-            self._off(name, *(queue for queue in QUEUES if queue != told.queued))
-            if told.queued is not None and name not in self.indexes[told.queued]:
+            self._leave(name, *(queue for queue in QUEUES if queue != session.queued))
+            if session.queued is not None and name not in self.indexes[session.queued]:
                 self._queue(name, "overdue", now)
-                told.attempts = None
-            self.indexes["active"].setdefault(name, told.active_ms)
-            forgotten = told.evicting is not None and name not in self.indexes["evictions"]
-            told.evicting = None if forgotten else told.evicting
+                session.attempts = None
+            self.indexes["active"].setdefault(name, session.active_ms)
+            forgotten = session.evicting is not None and name not in self.indexes["evictions"]
+            session.evicting = None if forgotten else session.evicting
             mended += forgotten or self.indexes != before
         return removed, mended

@@ -1,0 +1,1 @@
+"""The queue protocol, played by chance against a model in plain Python: `make model`."""

@@ -1,0 +1,283 @@
+"""Scenes of some steps each, so that no run depends on chance to meet what matters.
+
+The machine plays them at any moment, in any session; those of BEGINNINGS are only played on a machine of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from model_check.model import INDEXES, QUEUES
+from model_check.steps import SETTINGS, finished
+from model_check.work_scenes import BOTH, DEAD, LEASES, ORIGINALS, Scene, bring_into, each
+
+if TYPE_CHECKING:
+    from model_check.machine import Machine
+
+
+# What only a new machine can play.
+
+
+def nothing_there(machine: Machine, name: str) -> None:
+    machine.touch(name)
+    machine.clear(name)
+    machine.claims_one(name)
+    machine.requeue(name, True)
+    machine.sweep({name})
+
+
+def duplicates(machine: Machine, name: str) -> None:
+    for _ in range(3):
+        machine.append(name)
+    machine.append_duplicate(name, 0)
+    machine.append_duplicate(name, 2)
+    machine.append_batch(name, 6)
+    machine.append_batch(name, 6)
+
+
+def known_however_often_the_fields_have_gone_round(machine: Machine, name: str) -> None:
+    for number in range(22):
+        machine.append_batch(name, 1 + number % 3)
+        machine.prune(name, 1, False)
+    for place in range(17):
+        machine.append_duplicate(name, place)
+        machine.prune(name, 1, False)
+
+
+def overtaken(machine: Machine, name: str) -> None:
+    machine.append_overtaken(name, 0)
+    machine.append_overtaken(name, 7)
+
+
+def pruned_until_nothing_waits(machine: Machine, name: str) -> None:
+    machine.append_batch(name, 6)
+    machine.prune(name, 2, True)
+    machine.claims_one(name)
+    machine.append_batch(name, 6)
+    machine.claims_one(name)
+
+
+def given_back(machine: Machine, name: str) -> None:
+    for counts, dead in ((False, 0), (True, 0), (True, 4)):
+        machine.claims_overdue(name)
+        machine.extend(0)
+        machine.release(0, 700, counts, dead)
+        machine.agrees()
+        machine.claims_one(name)
+        machine.time_passes(700)
+
+
+def committed_without_summary(machine: Machine, name: str) -> None:
+    machine.claims_overdue(name)
+    machine.commit_without_summary(0, 2, True)
+    machine.extend(0)
+    machine.claims_overdue(name)
+    machine.commit_a_cover(0, 12, False, 4, True)
+    machine.killed(True)
+
+
+def chosen_and_touched(machine: Machine, name: str) -> None:
+    machine.append(name)
+    machine.observe()
+    machine.time_passes(1000)
+    machine.touch(name)
+    machine.queue_eviction(3, "idle")
+    machine.observe()
+    machine.queue_eviction(3, "idle")
+    machine.queue_eviction(3, "limit")
+    machine.touch(name)
+    machine.observe()
+    machine.queue_eviction(3, "limit")
+    machine.append(name)
+
+
+# Users.
+
+
+def cleared_late(machine: Machine, name: str) -> None:
+    for _ in range(2):
+        machine.append_batch(name, 3)
+        machine.look(name)
+        machine.clear_late(0)
+    machine.append(name)
+    machine.clear_late(0)
+
+
+def pruned_in_another_life(machine: Machine, name: str, count: int) -> None:
+    machine.clear(name)
+    machine.append_batch(name, count)
+    machine.look(name)
+    machine.clear(name)
+    machine.append_batch(name, count)
+    machine.prune_as_seen(0, 1, False)
+    machine.prune(name, 1, True)
+
+
+# Eviction.
+
+
+def evicted_unless_touched(machine: Machine, name: str, touched: str, when: int) -> None:
+    """Observed, chosen, taken in hand, evicted: touched in between or not."""
+    if name not in machine.model.sessions:
+        machine.append(name)
+    machine.pass_time(1000)
+    machine.observe()
+    for at, step in enumerate(("choose", "take in hand", "evict")):
+        if when == at:
+            _touch(machine, name, touched)
+        if machine.observed and step == "choose":
+            machine.queue_eviction(3, "limit")
+        elif machine.observed and step == "take in hand":
+            machine.claim_eviction(name)
+    machine.claim_eviction(name)
+    if machine.in_hand:
+        machine.evict(0)
+
+
+def _touch(machine: Machine, name: str, how: str) -> None:
+    if how == "touch":
+        machine.touch(name)
+    elif how == "state":
+        machine.change_state(name, 1)
+    elif how == "recreate":
+        machine.clear(name)
+    if how in ("append", "recreate"):
+        machine.append(name)
+
+
+def evicted_later(machine: Machine, name: str, count: int, cleared: bool) -> None:
+    """A worker that hands over a transcript is slow, and finds a session that only looks the same."""
+    machine.clear(name)
+    for _ in range(2):
+        machine.append_batch(name, count)
+        machine.observe()
+        machine.queue_eviction(3, "limit")
+        machine.claim_eviction(name)
+        if cleared:
+            machine.clear(name)
+    if cleared:
+        machine.append_batch(name, count)
+        machine.observe()
+        machine.queue_eviction(3, "limit")
+    machine.in_hand.append(machine.in_hand[-2])
+    machine.evict(0)
+
+
+# What the store loses.
+
+
+def torn_and_swept(machine: Machine, name: str, index: str) -> None:
+    """An index loses an entry, and another has one too many, as a store that drops keys would have it."""
+    (shard,) = machine.store.keys.shards()
+    bring_into(machine, name, index)
+    machine.send(("ZREM", getattr(shard, index), name))
+    machine.model.indexes[index].pop(name, None)
+    machine.sweep({name})
+    machine.agrees()
+    for queue in QUEUES:
+        if name not in machine.model.indexes[queue]:
+            machine.send(("ZADD", getattr(shard, queue), machine.now, name))
+            machine.model.indexes[queue][name] = machine.now
+    machine.sweep({name})
+
+
+def expired_and_found(machine: Machine, name: str, index: str, by: str) -> None:
+    """Whoever comes across a session that has expired cleans up behind it."""
+    bring_into(machine, name, index)
+    machine.observe()
+    machine.vanish(name)
+    found: dict[str, Callable[[], object]] = {
+        "claim": lambda: machine.claim(name),
+        "queue_eviction": lambda: machine.queue_eviction(3, "idle"),
+        "claim_eviction": lambda: machine.claim_eviction(name),
+        "sweep": lambda: machine.sweep({name}),
+        "requeue": lambda: machine.requeue(name, True),
+    }
+    found[by]()
+
+
+def corrupted(machine: Machine, name: str, how: str, by_reading: bool) -> None:
+    """What cannot be read is set aside, and leaves nothing behind that could shadow a new session."""
+    session, keys, calls = machine.model.sessions.get(name), machine.store.keys.session(name), machine.calls[name]
+    if session is None or not 0 < len(session.window) < SETTINGS.max_window_count:
+        machine.make_overdue(name)
+        session = machine.model.sessions[name]
+    machine.send(
+        {
+            "type": ("SET", keys.messages, "x"),
+            "number": ("HSET", keys.state, "counters", "v1 1 x 1 1 1"),
+            "epoch": ("HDEL", keys.state, "epoch"),
+            "short": ("LPOP", keys.messages),
+        }[how]
+    )
+    healing = calls.read() if by_reading else calls.append_and_read([{"role": "user"}], now_ms=machine.now)
+    context = finished(machine.store.run(healing, quarantine=True))
+    machine.model.remove(name, session.life)
+    if not by_reading:
+        machine.run_call(calls.clear(context.epoch))
+    assert [machine.run_call(calls.exists()), context.total_messages] == [False, 0 if by_reading else 1]
+    machine.agrees()
+    # Another caller found it unreadable too, and is late.
+    machine.append(name)
+    assert machine.run_call(calls.quarantine(session.epoch, machine.now)) == 0
+
+
+def failover_race(machine: Machine, name: str, count: int) -> None:
+    """A claim is lost with its master; its worker must not commit over messages that it has never seen."""
+    if name in machine.model.sessions and machine.model.sessions[name].window:
+        machine.clear(name)
+    machine.append_batch(name, count)
+    machine.agrees()
+    machine.remember()
+    late = machine.claim(name)
+    machine.roll_back()
+    machine.prune(name, 1, False)
+    machine.append_batch(name, count)
+    machine.claim(name)
+    if late is not None:
+        machine.commit_cover(late, 3, True, False)
+        machine.give_back(late)
+
+
+def failover_loses_a_session(machine: Machine, name: str) -> None:
+    machine.clear(name)
+    machine.remember()
+    machine.append(name)
+    machine.look(name)
+    machine.roll_back()
+    machine.append(name)
+    machine.clear_late(0)
+
+
+BEGINNINGS: tuple[Scene, ...] = (
+    *(nothing_there, duplicates, known_however_often_the_fields_have_gone_round, overtaken),
+    *(pruned_until_nothing_waits, given_back, committed_without_summary, chosen_and_touched),
+)
+USERS = (cleared_late, *each(pruned_in_another_life, count=(2, 3, 4)))
+EVICTIONS = (
+    *each(evicted_unless_touched, touched=("", "append", "state", "touch", "recreate"), when=(0, 1, 2)),
+    *each(evicted_later, count=(1, 2, 3), cleared=BOTH),
+)
+LOSSES = (
+    *each(torn_and_swept, index=INDEXES),
+    *each(expired_and_found, index=("dead",), by=("claim", "queue_eviction", "requeue")),
+    *each(expired_and_found, index=("evictions",), by=("claim_eviction", "sweep")),
+    *each(expired_and_found, index=("overdue", "leased"), by=("claim",)),
+    *each(corrupted, how=("type", "number", "epoch", "short"), by_reading=BOTH),
+    *each(failover_race, count=(5, 6)),
+    failover_loses_a_session,
+)
+
+
+def play_each(machine: type[Machine]) -> None:
+    """Raises what the first scene finds in which something is wrong."""
+    for scene in (*BEGINNINGS, *USERS, *LEASES, *DEAD, *ORIGINALS, *EVICTIONS, *LOSSES):
+        playing = machine()
+        try:
+            scene(playing, "a")
+            playing.agrees()
+        except BaseException:
+            playing.close()
+            raise
+        playing.teardown()

@@ -1,0 +1,254 @@
+"""Single steps: a call on the real server, and the same thing said to the model. What both give must be the same."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+from collections import Counter
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis.stateful import RuleBasedStateMachine, invariant
+from support.redis_server import RedisServer
+
+from model_check.comparison import NAMES, compare, reading
+from model_check.model import Claim, Model
+from redismem import Settings, TooLarge
+from redismem.context import Summary
+from redismem.inspection import check
+from redismem.inspection.invariants import Violation
+from redismem.messages import Message, encode_message
+from redismem.protocol import queue_calls
+from redismem.protocol.call import Call, Command
+from redismem.protocol.queue_calls import Job, QueueCalls
+from redismem.protocol.session_calls import SessionCalls
+from redismem.store.store import Store
+from redismem.transport.blocking_lane import BlockingLane
+
+SETTINGS = Settings(
+    shards=1,
+    threshold=4,
+    recent_limit=2,
+    summaries_limit=2,
+    max_attempts=3,
+    max_window_count=12,
+    idle_timeout_s=3600,
+    reply_timeout_s=60,
+    deadline_s=120,
+)
+KEEPING = SETTINGS.model_copy(update={"keep_originals": True})
+LEASE_MS = int(SETTINGS.lease_s * 1000)
+
+volume: Counter[str] = Counter()
+"""Over all examples: examples, steps, calls, restarts, and how often each script gave which outcome."""
+
+T = TypeVar("T")
+
+
+def finished(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Gives what a coroutine over a blocking transport returns, and raises what it raises: it never suspends."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        value: T = stop.value
+        return value
+    raise AssertionError("it suspended")
+
+
+class Steps(RuleBasedStateMachine):
+    """`server` has an append-only file if it is to be restarted; all of it is this machine's."""
+
+    server: RedisServer
+    restarts_limit = 1
+    """The restarts of one example."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lane = BlockingLane.from_url(self.server.url, max_connections=1)
+        self.store = Store(self.lane, "m", SETTINGS)
+        self.send(("FLUSHALL",))
+        self.calls = {name: SessionCalls(self.store.keys.session(name), SETTINGS) for name in NAMES}
+        self.queue_calls = {name: QueueCalls(self.store.keys.session(name), SETTINGS) for name in NAMES}
+        self.model = Model(SETTINGS)
+        self.now = time.time_ns() // 1_000_000
+        self.numbers = itertools.count(1)
+        self.claims: list[Claim] = []
+        self.views: list[tuple[str, int, str, list[Message]]] = []
+        """Windows as they were read: session, life, epoch, messages."""
+        self.observed: list[tuple[str, int]] = []
+        self.in_hand: list[tuple[str, int, str, int]] = []
+        """Sessions as they were taken to be evicted: session, life, epoch, messages ever."""
+        self.fences: set[str] = set()
+        self.fence_count = 0
+        self.snapshot: tuple[Any, ...] | None = None
+        self.restarts_left = self.restarts_limit
+        volume["examples"] += 1
+
+    def connect(self) -> None:
+        """Connects anew, after the server was gone."""
+        self.close()
+        self.lane = self.store.transport = BlockingLane.from_url(self.server.url, max_connections=1)
+
+    def send(self, *commands: Command) -> list[Any]:
+        """Gives the reply of each command, past the store; errors in their places."""
+        return finished(self.lane.run_independent(commands, 60))
+
+    def run_call(self, call: Call[Any]) -> Any:
+        volume["calls"] += 1
+        return finished(self.store.run(call))
+
+    def same(self, what: str, given: object, expected: object) -> None:
+        volume[f"{what} {given}" if isinstance(given, str | bool) else what] += 1
+        assert given == expected, f"{what}: {given}, expected {expected}"
+
+    def new_fence(self, fence: str) -> None:
+        """Checks that fences and epochs never come twice, and come from a counter that only grows."""
+        count = int(fence.partition("-")[0])
+        assert fence not in self.fences
+        assert count > self.fence_count
+        self.fences.add(fence)
+        self.fence_count = count
+
+    def lives_in(self, name: str, epoch: str) -> None:
+        session = self.model.sessions[name]
+        if not session.epoch:
+            session.epoch = epoch
+            self.new_fence(epoch)
+        assert session.epoch == epoch
+
+    @invariant()
+    def agrees(self) -> None:
+        volume["steps"] += 1
+        seen = finished(self.store.run(reading(self.store.keys)))
+        for name in self.model.sessions:
+            assert seen.sessions[name].fields, f"session {name} is gone"
+            self.lives_in(name, seen.sessions[name].fields[b"epoch"].decode())
+        compare(seen, self.model)
+
+    def teardown(self) -> None:
+        """Checks that once all faults end and time passes, every session is within its threshold, or dead (I13)."""
+        with contextlib.closing(self):
+            for _ in range(40):
+                self.pass_time(LEASE_MS + 1)
+                for name in self.run_call(queue_calls.due(self.store.keys.shards(), self.now, 20)):
+                    self.work_off(name)
+                if not self.model.indexes["overdue"] and not self.model.indexes["leased"]:
+                    break
+            self.agrees()
+            for name, session in self.model.sessions.items():
+                left = session.queued == "dead" or session.dropped_seq is not None
+                assert left or not self.model.waits(session), f"{name} still waits"
+            assert self.model.indexes["overdue"] == self.model.indexes["leased"] == {}
+            assert finished(self.violations()) == []
+
+    async def violations(self) -> list[Violation]:
+        return [violation async for violation in check.check(self.store, NAMES)]
+
+    def work_off(self, name: str) -> None:
+        """Does what a worker does with a session it comes across."""
+        claim = self.claim(name)
+        if claim is not None and len(claim.window) > SETTINGS.threshold:
+            self.commit_cover(claim, len(claim.window) - SETTINGS.recent_limit, True, False)
+        elif claim is not None:
+            self.commit_fold(claim, len(claim.summaries) - SETTINGS.summaries_limit // 2, False)
+
+    def close(self) -> None:
+        finished(self.store.aclose())
+
+    # Time, and what has expired by then: the server's own clock stays behind.
+
+    def pass_time(self, ms: int) -> None:
+        self.now += ms
+        for name, session in list(self.model.sessions.items()):
+            if session.expires_ms <= self.now:
+                self.vanish(name)
+
+    def vanish(self, name: str) -> None:
+        keys = self.store.keys.session(name)
+        self.send(("DEL", keys.state, keys.messages))
+        self.model.expire(name)
+
+    # Messages, claims and commits.
+
+    def messages(self, count: int) -> tuple[list[dict[str, Any]], list[tuple[str, int]]]:
+        """Gives so many new messages: as they are appended, and as the model keeps them."""
+        payloads = []
+        for _ in range(count):
+            number = next(self.numbers)
+            payloads.append({"role": "user", "content": f"{number}" + "x" * (number % 7 * 5)})
+        return payloads, [(str(payload["content"]), encode_message(payload)[1]) for payload in payloads]
+
+    def append_as(self, name: str, count: int, id: str) -> None:
+        payloads, contents = self.messages(count)
+        expected = self.model.append(name, id, next(self.numbers), contents, self.now)
+        call = self.calls[name].append_and_read(payloads, id=id, now_ms=self.now)
+        if expected is None:
+            with pytest.raises(TooLarge):
+                self.run_call(call)
+            return
+        context = self.run_call(call)
+        self.same("append, duplicate" if expected.duplicate else "append", context.receipt, expected)
+        self.lives_in(name, context.epoch)
+        window = self.model.sessions[name].window
+        assert [message.content for message in context.messages] == [content for content, _ in window]
+
+    def claim(self, name: str) -> Claim | None:
+        job = self.run_call(self.queue_calls[name].claim(self.now))
+        self.same("claim", "job" if isinstance(job, Job) else job, self.model.claim(name, self.now))
+        if not isinstance(job, Job):
+            return None
+        self.new_fence(job.fence)
+        session = self.model.sessions[name]
+        worker, summaries = next(self.numbers), list(session.summaries)
+        claim = Claim(name, worker, session.life, job, session.first_seq, session.window, summaries)
+        self.model.claimed(claim, self.now)
+        assert (job.attempts, job.now_ms, job.context.epoch) == (session.attempts, self.now, session.epoch)
+        assert [message.content for message in job.context.messages] == [content for content, _ in session.window]
+        assert job.context.summaries == session.summaries
+        self.claims.append(claim)
+        return claim
+
+    def commit_cover(self, claim: Claim, count: int, summarised: bool, keep: bool) -> str:
+        covered = claim.job.context.messages[: max(1, min(count, len(claim.window)))]
+        summary = self.summary(claim, covered[0].seq, covered[-1].seq) if summarised and covered else None
+        return self.commit(claim, covered, [], summary, keep)
+
+    def commit_fold(self, claim: Claim, count: int, keep: bool) -> str:
+        folded = claim.summaries[: max(1, count)]
+        if not folded:
+            return "nothing"
+        return self.commit(claim, [], folded, self.summary(claim, folded[0].first_seq, folded[-1].last_seq), keep)
+
+    def summary(self, claim: Claim, first_seq: int, last_seq: int) -> Summary:
+        id = f"{claim.job.context.epoch}:{first_seq}-{last_seq}"
+        return Summary(id, f"summary {next(self.numbers)}", first_seq, last_seq, 1, 2, "m", 3, self.now, ("x",))
+
+    def commit(
+        self, claim: Claim, covered: list[Message], folded: list[Summary], summary: Summary | None, keep: bool
+    ) -> str:
+        calls = QueueCalls(self.store.keys.session(claim.name), KEEPING if keep else SETTINGS)
+        outcome: str = self.run_call(calls.commit(claim.job, covered, summary, folded, self.now))
+        self.same("commit", outcome, self.model.commit(claim, len(covered), folded, summary, keep, self.now))
+        return outcome
+
+    def give_back(self, claim: Claim, backoff_ms: int = 0, counts: bool = True, dead: bool = False) -> str:
+        calls = self.queue_calls[claim.name]
+        call = calls.release(claim.job.fence, backoff_ms, counts=counts, dead=dead, now_ms=self.now)
+        outcome: str = self.run_call(call)
+        self.same("release", outcome, self.model.release(claim, backoff_ms, counts, dead, self.now))
+        return outcome
+
+    def make_overdue(self, name: str) -> None:
+        """Gets a session into the overdue queue, due, and with too long a window, whatever it was before."""
+        session = self.model.sessions.get(name)
+        if session is not None and (session.queued != "overdue" or len(session.window) > SETTINGS.max_window_count - 3):
+            self.run_call(self.calls[name].clear(session.epoch))
+            self.model.remove(name, session.life)
+        while name not in self.model.sessions or len(self.model.sessions[name].window) <= SETTINGS.threshold:
+            self.append_as(name, 3, f"id {next(self.numbers)}")
+        self.agrees()
+        self.run_call(self.calls[name].touch(self.now))
+        self.model.touch(name, self.now)
+        self.pass_time(max(0, self.model.indexes["overdue"][name] - self.now))

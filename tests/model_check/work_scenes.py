@@ -1,0 +1,165 @@
+"""Scenes of workers: leases that run out, sessions that nobody gets done with, originals that are kept."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from model_check.model import QUEUES
+from model_check.steps import LEASE_MS, SETTINGS
+
+if TYPE_CHECKING:
+    from model_check.machine import Machine
+
+Scene = Callable[["Machine", str], None]
+BOTH = (True, False)
+
+
+def each(scene: Callable[..., None], **choices: Iterable[Any]) -> list[Scene]:
+    """Gives the scene with each combination of the choices."""
+    return [partial(scene, **dict(zip(choices, some, strict=True))) for some in itertools.product(*choices.values())]
+
+
+# Leases and fences.
+
+
+def extended_in_time(machine: Machine, name: str) -> None:
+    machine.make_overdue(name)
+    if machine.claim(name) is not None:
+        machine.pass_time(LEASE_MS - 1)
+        machine.extend(0)
+        machine.pass_time(LEASE_MS - 1)
+        assert machine.claim(name) is None
+
+
+def expired_while_leased(machine: Machine, name: str) -> None:
+    """No lease of the session that is gone may keep the new one from being claimed, nor write into it."""
+    machine.make_overdue(name)
+    late = machine.claim(name)
+    machine.vanish(name)
+    machine.make_overdue(name)
+    if late is not None:
+        assert machine.commit_cover(late, 3, True, False) == "gone"
+        assert machine.give_back(late) == "fenced"
+    assert machine.claim(name) is not None
+
+
+def superseded(machine: Machine, name: str, released: bool) -> None:
+    """A worker that was slow comes back after another has taken over, and after that one has committed."""
+    machine.make_overdue(name)
+    late = machine.claim(name)
+    machine.pass_time(LEASE_MS)
+    faster = machine.claim(name)
+    if late is None or faster is None:
+        return
+    assert machine.commit_cover(late, 3, True, False) == "fenced"
+    assert machine.give_back(late) == "fenced"
+    if released:
+        assert machine.give_back(faster, 700) in ("ok", "dead")
+        machine.claim(name)
+    else:
+        assert machine.commit_cover(faster, 3, True, True) == "ok"
+        assert machine.commit_cover(faster, 3, True, True) == "already"
+    assert machine.commit_cover(late, 3, True, False) == "fenced"
+
+
+def pruned_while_leased(machine: Machine, name: str, keep: int) -> None:
+    machine.make_overdue(name)
+    claim = machine.claim(name)
+    machine.prune(name, keep, False)
+    if claim is not None:
+        assert machine.commit_cover(claim, 2, True, False) == "stale"
+        machine.agrees()
+        machine.give_back(claim, counts=False)
+
+
+# The dead.
+
+
+def poison(machine: Machine, name: str, crash: bool) -> None:
+    """A session that no worker gets done with ends among the dead, after no more attempts than allowed."""
+    machine.make_overdue(name)
+    for _ in range(SETTINGS.max_attempts + 1):
+        claim = machine.claim(name)
+        if claim is not None and not crash:
+            machine.give_back(claim)
+        machine.agrees()
+        machine.pass_time(LEASE_MS)
+    assert machine.model.sessions[name].queued == "dead"
+
+
+def retried_or_dropped(machine: Machine, name: str, again: bool) -> None:
+    poison(machine, name, True)
+    machine.requeue(name, again)
+    machine.agrees()
+    assert (machine.claim(name) is not None) == again
+    machine.append(name)
+
+
+# Originals.
+
+
+def expired_with_originals(machine: Machine, name: str, keep: bool) -> None:
+    """Originals outlive their session, and must not be taken for the next one's."""
+    machine.make_overdue(name)
+    machine.works(name, True, 0)
+    machine.vanish(name)
+    machine.make_overdue(name)
+    machine.works(name, True, 0)
+    machine.agrees()
+    machine.append_batch(name, 4)
+    machine.works(name, keep, 0)
+
+
+def works_with_originals(machine: Machine, name: str, then: str) -> None:
+    machine.make_overdue(name)
+    machine.look(name)
+    machine.works(name, True, 0)
+    machine.agrees()
+    if then == "evict":
+        bring_into(machine, name, "evictions")
+        machine.claim_eviction(name)
+        machine.claim_eviction(name)
+        machine.evict(0)
+    elif then == "prune":
+        machine.prune(name, 1, True)
+    else:
+        machine.prune_as_seen(0, 1, True)
+
+
+def summarised_again_and_again(machine: Machine, name: str, kept: tuple[bool, ...]) -> None:
+    """Summaries add up until they are folded, with originals and without."""
+    for keep in kept:
+        if name not in machine.model.indexes["overdue"]:
+            machine.append_batch(name, 5)
+            machine.agrees()
+        machine.works(name, keep, 3 if len(kept) == 4 else 0)
+        machine.agrees()
+
+
+def bring_into(machine: Machine, name: str, index: str) -> None:
+    """Gets a session into an index."""
+    if index == "dead":
+        poison(machine, name, True)
+    elif index in QUEUES or name not in machine.model.sessions:
+        machine.make_overdue(name)
+    if index == "leased":
+        machine.claim(name)
+    elif index == "evictions":
+        machine.observe()
+        machine.queue_eviction(3, "limit")
+
+
+LEASES = (
+    *(*each(superseded, released=BOTH), extended_in_time, expired_while_leased),
+    *each(pruned_while_leased, keep=(0, 1, 2, 3, 4)),
+)
+DEAD = (*each(poison, crash=BOTH), *each(retried_or_dropped, again=BOTH))
+ORIGINALS = (
+    *each(expired_with_originals, keep=BOTH),
+    *each(works_with_originals, then=("evict", "prune", "prune as seen before")),
+    *each(summarised_again_and_again, kept=((True, False, True, False), (False, True, False, True))),
+    *each(summarised_again_and_again, kept=((True,) * 3, (False,) * 3, (True, False, False, True, True))),
+)
