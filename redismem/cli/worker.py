@@ -19,6 +19,7 @@ from redismem.cli.stopping import stop_signals
 from redismem.cli.terminal import Namespace, Stop, Url, plural, print_json
 from redismem.inspection.depths import Depths, depths_of
 from redismem.memory import Memory
+from redismem.workers.outcomes import SummaryOutcome
 
 if TYPE_CHECKING:
     from redismem.workers.archive import OnEvict
@@ -46,7 +47,7 @@ JsonLogs = Annotated[
         name="--json", negative=(), show_default=False, help="Logs as JSON; with --once one document on stdout too."
     ),
 ]
-_NOT_WELL = ("failed", "dead", "unavailable", "stopping")
+_NOT_WELL = (SummaryOutcome.FAILED, SummaryOutcome.DEAD, SummaryOutcome.UNAVAILABLE, SummaryOutcome.STOPPING)
 
 
 async def worker(
@@ -127,7 +128,7 @@ async def _until(
     log.info("stopped in %d ms; sessions: %s", (time.monotonic() - start_s) * 1000, _counts(outcomes))
 
 
-def _counts(outcomes: Mapping[str, int]) -> str:
+def _counts(outcomes: Mapping[SummaryOutcome, int]) -> str:
     return ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(outcomes.items())) or "none"
 
 
@@ -155,7 +156,7 @@ async def _once(
     outcomes = {} if worker is None else dict(worker.outcomes)
     left = await depths_of(memory.store)
     good = done is not None and left.over <= 0 and not any(outcomes.get(each) for each in _NOT_WELL)
-    summaries_count, evicted_count = done or (outcomes.get("ok", 0), None)
+    summaries_count, evicted_count = done or (outcomes.get(SummaryOutcome.OK, 0), None)
     if as_json:
         counts = {"summaries_count": summaries_count, "evicted_count": evicted_count, "outcomes": outcomes}
         print_json({"namespace": memory.store.keys.namespace, **counts, "left": left.document(), "good": good})
@@ -189,8 +190,10 @@ async def _unless(
     return None
 
 
-def _say(summaries_count: int, evicted_count: int | None, outcomes: Mapping[str, int], left: Depths) -> None:
-    unusual = {outcome: count for outcome, count in outcomes.items() if outcome != "ok"}
+def _say(summaries_count: int, evicted_count: int | None, outcomes: Mapping[SummaryOutcome, int], left: Depths) -> None:
+    unusual: Mapping[SummaryOutcome, int] = {
+        outcome: count for outcome, count in outcomes.items() if outcome is not SummaryOutcome.OK
+    }
     written = f"{summaries_count:,} {'summary' if summaries_count == 1 else 'summaries'} written"
     print(f"{written}, {plural(evicted_count or 0, 'session')} evicted", end="")
     print(f" ({_counts(unusual)})" if unusual else "")
