@@ -13,6 +13,7 @@ from pydantic import Field, SecretStr, TypeAdapter, ValidationError, model_valid
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from redismem.errors import InvalidSettings
+from redismem.events import facts
 
 log = logging.getLogger("redismem")
 
@@ -43,7 +44,10 @@ class _Environment(EnvSettingsSource):
 
     def _fall_back(self, name: str, why: str) -> None:
         default = self.settings_cls.model_fields[name].default
-        log.warning("%s%s is not usable (%s); using the default, %r", _PREFIX, name.upper(), why, default)
+        known = facts(op="settings", setting=f"{_PREFIX}{name.upper()}")
+        log.warning(
+            "%s%s is not usable (%s); using the default, %r", *(_PREFIX, name.upper(), why, default), extra=known
+        )
 
 
 class Settings(BaseSettings):

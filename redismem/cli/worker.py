@@ -17,6 +17,7 @@ from redismem.cli.logs import logs_on_stderr
 from redismem.cli.place import HOW_TO_NAME_REDIS, Place, opened
 from redismem.cli.stopping import stop_signals
 from redismem.cli.terminal import Namespace, Stop, Url, plural, print_json
+from redismem.events import facts
 from redismem.inspection.depths import Depths, depths_of
 from redismem.memory import Memory
 from redismem.workers.outcomes import SummaryOutcome
@@ -115,17 +116,20 @@ async def _until(
     log.info(
         "started on %s, namespace %s: %s%s, %d at a time, at most %d sessions",
         *(place.name, memory.store.keys.namespace, settings.strategy, by, concurrency, settings.max_sessions),
+        extra=facts(op="worker", namespace=memory.store.keys.namespace),
     )
     await scheduler.start()
     start_s = time.monotonic()
     try:
         await stopping.wait()
-        log.info("told to stop: taking up nothing more")
+        log.info("told to stop: taking up nothing more", extra=facts(op="worker"))
         start_s = time.monotonic()
     finally:
         await scheduler.stop()
     outcomes = {} if scheduler.worker is None else scheduler.worker.outcomes
-    log.info("stopped in %d ms; sessions: %s", (time.monotonic() - start_s) * 1000, _counts(outcomes))
+    duration_ms = int((time.monotonic() - start_s) * 1000)
+    known = facts(op="worker", duration_ms=duration_ms)
+    log.info("stopped in %d ms; sessions: %s", duration_ms, _counts(outcomes), extra=known)
 
 
 def _counts(outcomes: Mapping[SummaryOutcome, int]) -> str:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from redismem.context import Context, Summary
 from redismem.errors import ModelFailed, RedismemError, StoreUnavailable
+from redismem.events import facts
 from redismem.messages import Message
 from redismem.models import Draft
 from redismem.protocol import queue_calls
@@ -27,6 +28,7 @@ from redismem.session import Session
 from redismem.settings import Settings
 from redismem.store.store import Store
 from redismem.window import cut_before, open_calls
+from redismem.workers.failures import log_failure
 from redismem.workers.outcomes import WORKED_OFF, SummaryOutcome
 from redismem.workers.strategies import Strategy
 
@@ -116,7 +118,8 @@ class Worker:
                     return SummaryOutcome.STOPPING
                 outcome = await self.summarise(session_id, now_ms)
         except Exception as error:  # of one session: the others go on; its lease, if it has one, runs out
-            log.warning("session %s: not summarised: %s", session_hash(session_id), type(error).__name__)
+            session = session_hash(session_id)
+            log_failure(f"session {session}: not summarised", error, facts(op="summary", session=session))
             outcome = SummaryOutcome.UNAVAILABLE
         finally:
             self._in_hand.discard(session_id)
@@ -167,13 +170,19 @@ class Worker:
             return SummaryOutcome.WAITING
         commit = calls.commit(job, todo.covered, summary, todo.folded, now_ms)
         outcome = await self._store.run(commit, quarantine=True)
+        known = facts(
+            op="summary",
+            session=session_hash(calls.keys.session_id),
+            message_count=len(todo.covered),
+            folded_count=len(todo.folded),
+            duration_ms=int((time.monotonic() - started_s) * 1000),
+            outcome=outcome,
+        )
         log.info(
-            "session %s: %d messages covered, %d summaries folded, in %d ms: %s",
-            session_hash(calls.keys.session_id),
-            len(todo.covered),
-            len(todo.folded),
-            (time.monotonic() - started_s) * 1000,
-            outcome,
+            "session %(session)s: %(message_count)d messages covered, %(folded_count)d summaries folded, "
+            "in %(duration_ms)d ms: %(outcome)s",
+            known,
+            extra=known,
         )
         if outcome is CommitOutcome.STALE:
             # Pruned meanwhile: what is left may still be too long.
@@ -187,9 +196,13 @@ class Worker:
         settings = self._store.settings
         renewal = asyncio.create_task(self._renew(calls, job.fence))
         try:
-            async with asyncio.timeout(settings.summary_timeout_s):
+            async with asyncio.timeout(settings.summary_timeout_s) as limit:
                 previous = "\n\n".join(summary.text for summary in todo.folded) or None
                 draft = await self._strategy.compact(todo.covered, previous)
+        except TimeoutError:
+            if limit.expired():
+                raise ModelFailed(f"no summary within {settings.summary_timeout_s:g} s") from None
+            raise
         finally:
             renewal.cancel()
         return None if draft is None else _summary(job, todo, draft, settings.max_summary_bytes)
@@ -204,13 +217,12 @@ class Worker:
             job.fence, int(backoff_s * 1000), counts=failed.counts, dead=failed.permanent, now_ms=now_ms
         )
         outcome = await self._store.run(release)
-        log.warning(
-            "session %s: attempt %d at a summary failed with %s: %s",
-            session_hash(calls.keys.session_id),
-            job.attempts,
-            type(error).__name__,
-            "dead" if outcome is ReleaseOutcome.DEAD else f"again in {backoff_s:.1f} s",
-        )
+        next_try = "dead" if outcome is ReleaseOutcome.DEAD else f"again in {backoff_s:.1f} s"
+        session = session_hash(calls.keys.session_id)
+        known = facts(op="summary", session=session, outcome=outcome, attempt=job.attempts)
+        if outcome is ReleaseOutcome.OK:
+            known["backoff_ms"] = int(backoff_s * 1000)
+        log_failure(f"session {session}: attempt {job.attempts} at a summary failed, {next_try}", error, known)
         return SummaryOutcome.FAILED if outcome is ReleaseOutcome.OK else SummaryOutcome(outcome)
 
     async def _renew(self, calls: QueueCalls, fence: str) -> None:
@@ -219,8 +231,9 @@ class Worker:
             try:
                 if not await self._store.run(calls.extend(fence)):
                     return
-            except RedismemError:
-                log.warning("session %s: the lease was not renewed", session_hash(calls.keys.session_id))
+            except RedismemError as error:
+                session = session_hash(calls.keys.session_id)
+                log_failure(f"session {session}: the lease was not renewed", error, facts(op="extend", session=session))
 
 
 def _summary(job: Job, todo: Plan, draft: Draft, max_bytes: int) -> Summary:

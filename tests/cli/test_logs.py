@@ -1,4 +1,4 @@
-"""A worker's log lines: one line each, hashes and durations, and never a text."""
+"""A worker's log lines: one line each, the facts of its record, and never a text."""
 
 import json
 import logging
@@ -6,6 +6,7 @@ import logging
 import pytest
 
 from redismem.cli.logs import logs_on_stderr
+from redismem.events import FACTS, facts
 
 SECRET = "the text of a message"
 
@@ -14,9 +15,9 @@ SECRET = "the text of a message"
 def logged(request, capsys):
     """What is on stderr after a log call, and whether it is JSON."""
 
-    def log(name: str, level: int, text: str, *arguments: object, error: Exception | None = None) -> str:
+    def log(name: str, level: int, text: str, *arguments: object, raised: Exception | None = None, **extra) -> str:
         with logs_on_stderr(as_json=request.param):
-            logging.getLogger(name).log(level, text, *arguments, exc_info=error)
+            logging.getLogger(name).log(level, text, *arguments, exc_info=raised, extra=extra)
         return capsys.readouterr().err
 
     log.as_json = request.param
@@ -24,24 +25,49 @@ def logged(request, capsys):
 
 
 def test_a_line_of_ours(logged):
-    line = logged("redismem.worker", logging.INFO, "session %s: done in %d ms: %s", "0123456789ab", 12.7, "ok")
+    known = facts(op="summary", session="0123456789ab", duration_ms=12, outcome="ok")
+    line = logged("redismem.worker", logging.INFO, "session %s: done in %d ms", "0123456789ab", 12.7, **known)
     if logged.as_json:
         found = json.loads(line)
-        assert (found["session"], found["ms"], found["level"]) == ("0123456789ab", 12, "info")
-        assert found["message"] == "done in 12 ms: ok"
+        assert set(found) == {"time", "level", "logger", "message", *known}
+        assert {name: found[name] for name in known} == known
+        assert (found["level"], found["message"]) == ("info", "session 0123456789ab: done in 12 ms")
     else:
-        assert line.endswith(" info    session 0123456789ab: done in 12 ms: ok\n")
+        assert line.endswith("Z info    session 0123456789ab: done in 12 ms\n")
+
+
+def test_facts_are_attributes_never_words_of_the_sentence(logged):
+    line = logged("redismem.worker", logging.INFO, "session 0123456789ab: covered in 12 ms: ok")
+    if logged.as_json:
+        assert not set(FACTS) & set(json.loads(line))
+
+
+def test_no_fact_clashes_with_what_a_record_has_already():
+    record = logging.LogRecord("redismem", logging.INFO, "file", 1, "text", (), None)
+    assert not {*vars(record), "message", "asctime", "taskName"} & set(FACTS)
+    everything = dict.fromkeys(FACTS, "x")
+    assert vars(logging.getLogger("x").makeRecord("x", 1, "", 1, "", (), None, extra=everything)).items() >= (
+        everything.items()
+    )
 
 
 def test_of_an_error_only_its_kind(logged):
-    line = logged("redismem.worker", logging.WARNING, "failed", error=ValueError(SECRET))
+    line = logged("redismem.worker", logging.WARNING, "failed", raised=ValueError(SECRET))
     assert "ValueError" in line
     assert SECRET not in line
     assert line.count("\n") == 1
 
 
+def test_a_sentence_that_names_its_error_is_not_told_twice(logged):
+    known = facts(op="summary", error="ValueError")
+    line = logged("redismem.worker", logging.WARNING, "failed: ValueError", raised=ValueError(SECRET), **known)
+    assert SECRET not in line
+    assert line.count("ValueError") == (2 if logged.as_json else 1)
+
+
 def test_of_others_only_who_speaks_and_only_warnings(logged):
-    line = logged("asyncio", logging.ERROR, f"Task exception was never retrieved {SECRET}", error=ValueError(SECRET))
+    text = f"Task exception was never retrieved {SECRET}"
+    line = logged("asyncio", logging.ERROR, text, raised=ValueError(SECRET), session=SECRET)
     assert "asyncio" in line
     assert "ValueError" in line
     assert SECRET not in line
