@@ -26,9 +26,10 @@ class Event(NamedTuple):
     limit and the timeout), sweep_round. By commands for operators: look, and those that read or change queues.
     """
     outcome: str
-    """ok; duplicate (an append whose id was known); conflict (`expect` was another); nothing (no such session, or it is
-    not as the call expected it, and nothing was done). A claim, a commit, a release and a summary have words of their
-    own. Else the name of the error's class, such as StoreUnavailable, TooLarge, CancelledError.
+    """ok; duplicate (an append that was there already: its id was known, or it was sent again after a lost reply);
+    conflict (`expect` was another); nothing (no such session, or it is not as the call expected it). A claim, a commit,
+    a release and a summary have words of their own. Else the name of the error's class, such as StoreUnavailable,
+    TooLarge, CancelledError.
     """
     duration_ms: float
     """From the start to the end, with all that was sent again and the pauses between."""
@@ -36,8 +37,8 @@ class Event(NamedTuple):
     session: str | None = None
     """The session's hash, as in the logs; None if the call is not about one session."""
     sent_count: int = 0
-    """How often a call was sent: 1, and more if it had to be sent again. What a client of the caller's own repeats by
-    itself is not seen. 0 for a worker's work, whose calls have events of their own.
+    """How often a call was sent: 1, more if it had to be sent again, 0 if a first look at the namespace failed. What a
+    client of the caller's own repeats by itself is not seen. 0 for a worker's work: its calls have their own events.
     """
     message_count: int = 0
     """Messages that the call gave back (`messages`), dropped (`prune`), or was to append or to cover (`commit`)."""

@@ -52,6 +52,14 @@ def _resent(commands: tuple[Command, ...]) -> tuple[Command, ...]:
     return ((*command[:_REQUEST], f"2{str(command[_REQUEST])[1:]}", *command[_REQUEST + 1 :]), *reads)
 
 
+def appended_sizes(call: Call[Any]) -> tuple[int, int, int]:
+    """Messages, their bytes and their tokens in an append: read out of its command by those who want to know."""
+    command = call.commands[0]
+    _, count, _, tokens, *_ = map(str, str(command[_REQUEST]).split())
+    elements = command[_REQUEST + 2 : _REQUEST + 2 + int(count)]
+    return int(count), sum(len(element) for element in elements if isinstance(element, bytes)), int(tokens)
+
+
 class SessionCalls:
     """The calls of one session. What is the same in each of them is put together once."""
 
@@ -79,7 +87,9 @@ class SessionCalls:
         """Raises InvalidMessage, InvalidState, TooLarge."""
         command, session_id = self._append(messages, **options), self.keys.session_id
         decode = partial(replies.receipt, session_id, len(messages))
-        return Call(session_id, (command,), decode, scripts.load("append"), None if options.get("id") else _resent)
+        # By place: an argument by name would make every turn slower.
+        resent = None if options.get("id") else _resent
+        return Call(session_id, (command,), decode, scripts.load("append"), resent, "append")
 
     def append_and_read(
         self, messages: Sequence[Message | dict[str, Any]], **options: Unpack[AppendOptions]
@@ -87,12 +97,13 @@ class SessionCalls:
         """The append, and the reads of a context behind it in one transaction. Raises as `append` does."""
         commands, session_id = (self._append(messages, **options), *self._reads), self.keys.session_id
         decode = partial(replies.appended, session_id, len(messages), self.settings.recent_limit)
-        return Call(session_id, commands, decode, scripts.load("append"), None if options.get("id") else _resent)
+        resent = None if options.get("id") else _resent
+        return Call(session_id, commands, decode, scripts.load("append"), resent, "append_and_read")
 
-    def update(self, now_ms: int | None = None, **changes: Unpack[StateChanges]) -> Call[None]:
+    def update(self, now_ms: int | None = None, **changes: Unpack[StateChanges]) -> Call[bool]:
         """The state alone. Sent again it sets the same values again, so it needs no token."""
         command = self._command((), 0, self.change(**changes), None, layout.NONE, now_ms)
-        return Call(self.keys.session_id, (command,), lambda _: None, scripts.load("append"))
+        return Call(self.keys.session_id, (command,), lambda _: True, scripts.load("append"), op="update")
 
     def _append(
         self,
@@ -182,13 +193,14 @@ class SessionCalls:
         if by_script:
             script = scripts.load("read")
             command = evalsha(script, (keys.messages, keys.state), (first, last))
-            return Call(keys.session_id, (command,), lambda reply: decode(*reply), script)
+            return Call(keys.session_id, (command,), lambda reply: decode(*reply), script, op="read")
         if limit is None:
-            return Call(keys.session_id, self._reads, decode)
-        return Call(keys.session_id, (("HGETALL", keys.state), ("LRANGE", keys.messages, first, last)), decode)
+            return Call(keys.session_id, self._reads, decode, op="read")
+        reads = (("HGETALL", keys.state), ("LRANGE", keys.messages, first, last))
+        return Call(keys.session_id, reads, decode, op="read")
 
     def page(
-        self, limit: int, before_seq: int | None = None, include_originals: bool = False
+        self, limit: int, before_seq: int | None = None, include_originals: bool = False, op: str = "messages"
     ) -> Call[tuple[str, list[Message]] | None]:
         """The newest `limit` messages before a seq."""
         keys = self.keys
@@ -198,7 +210,7 @@ class SessionCalls:
             (keys.messages, keys.state, keys.originals),
             (layout.NONE if before_seq is None else before_seq, limit, int(include_originals)),
         )
-        return Call(keys.session_id, (command,), lambda reply: replies.page(keys.session_id, reply), script)
+        return Call(keys.session_id, (command,), lambda reply: replies.page(keys.session_id, reply), script, op=op)
 
     def state(self) -> Call[State]:
         keys = self.keys
@@ -211,7 +223,7 @@ class SessionCalls:
                 epoch = found.get(layout.EPOCH, b"").decode("utf-8", "replace")
                 raise replies.corrupt(keys.session_id, cause, epoch) from None
 
-        return Call(keys.session_id, (("HGETALL", keys.state),), decode)
+        return Call(keys.session_id, (("HGETALL", keys.state),), decode, op="state")
 
     def info(self) -> Call[SessionInfo | None]:
         """None where there is no session."""
@@ -220,6 +232,7 @@ class SessionCalls:
             keys.session_id,
             (("HGETALL", keys.state),),
             lambda stored: replies.info(keys.session_id, replies.fields(stored)),
+            op="info",
         )
 
     def epoch(self) -> Call[str]:
@@ -228,10 +241,11 @@ class SessionCalls:
             self.keys.session_id,
             (("HGET", self.keys.state, layout.EPOCH),),
             lambda reply: (reply or b"").decode("utf-8", "replace"),
+            op="epoch",
         )
 
     def exists(self) -> Call[bool]:
-        return Call(self.keys.session_id, (("HEXISTS", self.keys.state, layout.COUNTERS),), bool)
+        return Call(self.keys.session_id, (("HEXISTS", self.keys.state, layout.COUNTERS),), bool, op="exists")
 
     def clear(self, epoch: str) -> Call[bool]:
         """Everything of the session, if it is still in this epoch."""
@@ -240,11 +254,11 @@ class SessionCalls:
         command = evalsha(
             script, (keys.messages, keys.state, keys.originals, *shard.indexes), (keys.session, epoch or layout.NONE)
         )
-        return Call(keys.session_id, (command,), bool, script)
+        return Call(keys.session_id, (command,), bool, script, op="clear")
 
     def window(self) -> Call[tuple[str, list[Message]] | None]:
         """All messages of the window, with the epoch; a script, so it is answered where memory has run out."""
-        return self.page(_MOST)
+        return self.page(_MOST, op="window")
 
     def prune(self, epoch: str, window: Sequence[Message], max_messages: int) -> Call[int] | None:
         """Drops the oldest of this window: how many, 0 where it has changed since. None: there is nothing to drop."""
@@ -259,7 +273,7 @@ class SessionCalls:
             (keys.messages, keys.state, keys.originals),
             (epoch, dropped[0].seq, len(dropped), tokens, nonce()),
         )
-        return Call(keys.session_id, (command,), lambda reply: len(dropped) if reply else 0, script)
+        return Call(keys.session_id, (command,), lambda reply: len(dropped) if reply else 0, script, op="prune")
 
     def touch(self, now_ms: int | None = None) -> Call[bool]:
         keys, shard = self.keys, self.keys.shard
@@ -269,7 +283,7 @@ class SessionCalls:
             (keys.messages, keys.state, shard.active, shard.evictions),
             (keys.session, layout.NONE if now_ms is None else now_ms, self.settings.idle_timeout_ms),
         )
-        return Call(keys.session_id, (command,), bool, script)
+        return Call(keys.session_id, (command,), bool, script, op="touch")
 
     def quarantine(self, epoch: str, now_ms: int) -> Call[int]:
         """The session that cannot be read to `…:corrupt:<session>:<now_ms>:<what it was>`."""
@@ -281,4 +295,4 @@ class SessionCalls:
             (keys.messages, keys.state, keys.originals, *aside, *shard.indexes),
             (keys.session, epoch or layout.NONE, self.settings.idle_timeout_ms),
         )
-        return Call(keys.session_id, (command,), int, script)
+        return Call(keys.session_id, (command,), int, script, op="quarantine")

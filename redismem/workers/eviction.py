@@ -42,6 +42,9 @@ class Eviction:
 
         Raises StoreUnavailable.
         """
+        return await self._store.told("enforce", self._enforce(now_ms))
+
+    async def _enforce(self, now_ms: int | None) -> int:
         evicted = 0
         while not self._stopping:
             await self.choose_idle(now_ms)
@@ -111,7 +114,9 @@ class Eviction:
     async def _attended(self, session_id: str, now_ms: int | None) -> bool:
         async with self._slots:
             try:
-                return not self._stopping and await self.evict(session_id, now_ms)
+                if self._stopping:
+                    return False
+                return await self._store.told("eviction", self.evict(session_id, now_ms), session_id)
             except Exception as error:  # the caller's on_evict may raise anything; the session stays, and is due again
                 session = session_hash(session_id)
                 log_failure(f"session {session}: not evicted", error, facts(op="eviction", session=session))
@@ -137,6 +142,9 @@ class Eviction:
 
     async def sweep(self, now_ms: int | None = None) -> tuple[int, int]:
         """Looks after the next few sessions of every shard: (index entries removed, sessions mended)."""
+        return await self._store.told("sweep_round", self._sweep(now_ms))
+
+    async def _sweep(self, now_ms: int | None) -> tuple[int, int]:
         keys = self._store.keys
         removed = mended = 0
         for number, shard in enumerate(keys.shards()):

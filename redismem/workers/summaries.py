@@ -97,6 +97,9 @@ class Worker:
 
         Raises StoreUnavailable; what goes wrong with one session is logged and leaves the others alone.
         """
+        return await self._store.told("drain", self._drain(now_ms))
+
+    async def _drain(self, now_ms: int | None) -> int:
         committed = 0
         while not self._stopping:
             time_ms = now_ms if now_ms is not None else await self._store.server_time_ms()
@@ -116,7 +119,7 @@ class Worker:
             async with self._slots:
                 if self._stopping:
                     return SummaryOutcome.STOPPING
-                outcome = await self.summarise(session_id, now_ms)
+                outcome = await self._store.told("summary", self.summarise(session_id, now_ms), session_id)
         except Exception as error:  # of one session: the others go on; its lease, if it has one, runs out
             session = session_hash(session_id)
             log_failure(f"session {session}: not summarised", error, facts(op="summary", session=session))
