@@ -13,22 +13,24 @@ class Event(NamedTuple):
     """One call to Redis that has ended, or one piece of a worker's work.
 
     A method of a session is one call of its name, `params()` and the like are a `state`, `merge()` and the like an
-    `update`. Some take more: `messages` is a call a page, `clear` looks for the `epoch` first, `prune` for the
-    `window`. What is refused before it is sent, such as a message that cannot be stored, is no call.
+    `update`. Some take more: `messages` is a call a page; a `read_epoch` goes before a `clear`, a `read_window`
+    before a `prune`. What is refused before it is sent, such as a message that cannot be stored, is no call.
     """
 
     op: str
-    """What was done. By a session: append, append_and_read, read, messages, state, info, exists, touch, update, epoch,
-    clear, window, prune, quarantine. By a memory: ping, count, sessions, server_time, recorded, record. By workers, a
-    call each: due, claim, extend, commit, release; counts, oldest, queue_eviction, due_evictions, claim_eviction,
-    evict; scan, sweep. By workers, all calls together, with what a strategy or `on_evict` takes: summary (one session,
-    outcomes as in `redismem.workers.outcomes`), eviction (one session), drain (the overdue queue), enforce (the session
-    limit and the timeout), sweep_round. By commands for operators: look, and those that read or change queues.
+    """What was done.
+
+    By a session: append, append_and_read, read, messages, state, info, exists, touch, update, read_epoch, clear,
+    read_window, prune, quarantine. By a memory: ping, count, sessions, server_time, recorded, record.
+    By workers, a call each: due, claim, extend, commit, release; counts, oldest, queue_eviction, due_evictions,
+    claim_eviction, evict; scan, sweep. By workers, all of it together, with what a strategy or an `on_evict` takes:
+    summary and eviction (of one session), drain (the overdue queue), enforce (the session limit and the timeout),
+    sweep_round. By commands for operators: look, depths, members, requeue, recorded_shards.
     """
     outcome: str
     """ok; duplicate (an append that was there already: its id was known, or it was sent again after a lost reply);
     conflict (`expect` was another); nothing (no such session, or it is not as the call expected it). A claim, a commit,
-    a release and a summary have words of their own. Else the name of the error's class, such as StoreUnavailable,
+    a release and a summary (`redismem.workers.outcomes`) have words of their own. Else the name of the error's class, such as StoreUnavailable,
     TooLarge, CancelledError.
     """
     duration_ms: float

@@ -56,7 +56,8 @@ def record(keys: Keys) -> Call[bool]:
 
 def recorded_shards(keys: Keys) -> Call[int | None]:
     """The number of shards that is recorded; None if none is."""
-    return Call(None, (("HGET", keys.record, "shards"),), lambda answer: None if answer is None else int(answer))
+    command = ("HGET", keys.record, "shards")
+    return Call(None, (command,), lambda answer: None if answer is None else int(answer), op="recorded_shards")
 
 
 def server_time_ms() -> Call[int]:

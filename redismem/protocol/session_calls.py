@@ -241,7 +241,7 @@ class SessionCalls:
             self.keys.session_id,
             (("HGET", self.keys.state, layout.EPOCH),),
             lambda reply: (reply or b"").decode("utf-8", "replace"),
-            op="epoch",
+            op="read_epoch",
         )
 
     def exists(self) -> Call[bool]:
@@ -258,7 +258,7 @@ class SessionCalls:
 
     def window(self) -> Call[tuple[str, list[Message]] | None]:
         """All messages of the window, with the epoch; a script, so it is answered where memory has run out."""
-        return self.page(_MOST, op="window")
+        return self.page(_MOST, op="read_window")
 
     def prune(self, epoch: str, window: Sequence[Message], max_messages: int) -> Call[int] | None:
         """Drops the oldest of this window: how many, 0 where it has changed since. None: there is nothing to drop."""

@@ -38,9 +38,9 @@ async def test_each_op_is_told_with_its_outcome(place: Place, events: Events) ->
             await session.messages()
         with pytest.raises(SessionNotFound):
             await session.prune(1)
-        assert events.ended() == [("info", "nothing"), ("messages", "nothing"), ("window", "nothing")]
+        assert events.ended() == [("info", "nothing"), ("messages", "nothing"), ("read_window", "nothing")]
         await session.clear()
-        assert events.ended() == [("epoch", "ok"), ("clear", "nothing")]
+        assert events.ended() == [("read_epoch", "ok"), ("clear", "nothing")]
         await session.append(user(1))
         await session.append_and_read(user(2), merge={CANARY: CANARY})
         assert events.ended() == [("append", "ok"), ("append_and_read", "ok")]
@@ -57,7 +57,7 @@ async def test_each_op_is_told_with_its_outcome(place: Place, events: Events) ->
         assert events.ended() == [(op, "ok") for op in ("update", "state", "state", "info")]
         await session.prune(1)
         await session.clear()
-        assert events.ended() == [(op, "ok") for op in ("window", "prune", "epoch", "clear")]
+        assert events.ended() == [(op, "ok") for op in ("read_window", "prune", "read_epoch", "clear")]
         await memory.ping()
         await memory.count()
         await memory.sessions(now_ms=T0)
