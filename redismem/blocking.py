@@ -12,9 +12,10 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from redismem import memory, session
+from redismem.events import OnEvent
 from redismem.messages import TokenCounter
 from redismem.settings import Settings
-from redismem.store.store import Store
+from redismem.store.observed import open_store
 from redismem.transport.connect import connect_blocking
 
 P = ParamSpec("P")
@@ -60,10 +61,16 @@ class Memory:
         settings: Settings | None = None,
         client: Any = None,
         count_tokens: TokenCounter | None = None,
+        on_event: OnEvent | None = None,
     ) -> Memory:
-        """The same as `redismem.Memory.connect`; `client` is a `redis.Redis`."""
+        """The same as `redismem.Memory.connect`; `client` is a `redis.Redis`.
+
+        `on_event` runs in the thread of the call.
+        """
         settings = settings or Settings()
-        store = Store(connect_blocking(settings.url if url is None else url, client, settings), namespace, settings)
+        store = open_store(
+            connect_blocking(settings.url if url is None else url, client, settings), namespace, settings, on_event
+        )
         return cls(memory.Memory(store, count_tokens))
 
     def __enter__(self) -> Self:

@@ -22,11 +22,15 @@ from __future__ import annotations
 
 
 class RedismemError(Exception):
-    """Root of all errors raised by redismem. `session_id` is the session it is about, or None."""
+    """Root of all errors raised by redismem. `session_id` is the session it is about, or None.
+
+    `text` is what happened without the session's id, so it may be logged.
+    """
 
     def __init__(self, text: str, session_id: str | None = None) -> None:
         super().__init__(text if session_id is None else f"session {session_id}: {text}")
         self.session_id = session_id
+        self.text = text
 
 
 class InvalidMessage(RedismemError, ValueError):

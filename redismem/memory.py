@@ -8,11 +8,14 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from redismem.context import Receipt, SessionPage
+from redismem.events import OnEvent
 from redismem.messages import TokenCounter
 from redismem.protocol import ids, namespace_calls
-from redismem.protocol.session_calls import SessionCalls, append_limits
+from redismem.protocol.append_command import append_limits
+from redismem.protocol.session_calls import SessionCalls
 from redismem.session import Session
 from redismem.settings import Settings
+from redismem.store.observed import open_store
 from redismem.store.store import Store
 from redismem.transport.connect import connect
 
@@ -55,6 +58,7 @@ class Memory:
         settings: Settings | None = None,
         client: Any = None,
         count_tokens: TokenCounter | None = None,
+        on_event: OnEvent | None = None,
         workers: bool | Callable[[Store], Workers] = False,
     ) -> Memory:
         """A memory on the Redis at `url`; without one on `REDISMEM_URL`'s, and without that on a new embedded store.
@@ -63,12 +67,16 @@ class Memory:
 
         `client`: a redis.asyncio client to use instead, which stays yours to close. `count_tokens`: called with each
         message's dict. `workers`: True to summarise and evict in this process too, as the settings say; or what makes
-        the workers, such as `partial(Scheduler, strategy=mine)`. They run while the memory is open.
+        the workers, such as `partial(Scheduler, strategy=mine)`. They run while the memory is open. `on_event`: a plain
+        function that is told of each call and each piece of a worker's work when it has ended, well or not. It runs on
+        the event loop, so it must be quick. What it raises is logged, once a kind, and disturbs no call.
         No I/O happens here; `async with` checks that Redis answers and has the same layout and as many shards.
-        Raises InvalidSessionId for the namespace, InvalidSettings.
+        Raises InvalidSessionId for the namespace, InvalidSettings, TypeError for a hook that must be awaited.
         """
         settings = settings or Settings()
-        store = Store(connect(settings.url if url is None else url, client, settings), namespace, settings)
+        store = open_store(
+            connect(settings.url if url is None else url, client, settings), namespace, settings, on_event
+        )
         return cls(store, count_tokens, _workers(store, workers))
 
     async def __aenter__(self) -> Self:

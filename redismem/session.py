@@ -9,9 +9,10 @@ from typing import Any, TypeVar, Unpack
 from redismem.context import Context, Receipt, SessionInfo, State
 from redismem.errors import SessionNotFound, StoreUnavailable
 from redismem.messages import Message
+from redismem.protocol.append_command import AppendOptions
 from redismem.protocol.call import Call
 from redismem.protocol.replies import telemetry
-from redismem.protocol.session_calls import AppendOptions, SessionCalls
+from redismem.protocol.session_calls import SessionCalls
 from redismem.protocol.state_changes import StateChanges
 from redismem.reading import Reading, check, narrowed
 from redismem.store.store import Store

@@ -15,6 +15,7 @@ from pydantic import Field, SecretStr, TypeAdapter, ValidationError, model_valid
 from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from redismem.errors import InvalidSettings
+from redismem.events import facts
 
 log = logging.getLogger("redismem")
 
@@ -59,11 +60,13 @@ class _Environment(EnvSettingsSource):
     def _fall_back(self, name: str, why: str) -> dict[str, Any]:
         """What stands for an unusable value: nothing, which is the default, or what removes nothing."""
         variable = _PREFIX + name.upper()
+        known = facts(op="settings", setting=variable)
         if name in _KEEPING:
-            log.error("%s is not usable (%s); until it is, nothing is removed: %r", variable, why, _KEEPING[name])
+            kept = _KEEPING[name]
+            log.error("%s is not usable (%s); until it is, nothing is removed: %r", variable, why, kept, extra=known)
             return {name: _KEEPING[name]}
         default = self.settings_cls.model_fields[name].default
-        log.warning("%s is not usable (%s); using the default, %r", variable, why, default)
+        log.warning("%s is not usable (%s); using the default, %r", variable, why, default, extra=known)
         return {}
 
     def _warn_of_unknown(self) -> None:
@@ -74,7 +77,8 @@ class _Environment(EnvSettingsSource):
                 continue
             near = difflib.get_close_matches(name, known, 1)
             hint = f"; did you mean {_PREFIX}{near[0].upper()}?" if near else ""
-            log.warning("%s is no setting%s", variable.upper(), hint)
+            said = facts(op="settings", setting=variable.upper())
+            log.warning("%s is no setting%s", variable.upper(), hint, extra=said)
 
 
 class Settings(BaseSettings):

@@ -5,30 +5,29 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import re
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 from redismem.cli.terminal import printable
+from redismem.events import FACTS
 
-_SESSION = re.compile(r"session ([0-9a-f]{12}): ")
-_MS = re.compile(r"\bin ([0-9]+) ms\b")
 _OURS = ("redismem", "apscheduler")
 
 
 def line_of(record: logging.LogRecord) -> dict[str, Any]:
-    """What a line says. Of an error only its kind; of other libraries only who speaks: they may quote anything."""
+    """What a line says, with the facts of a record of redismem.
+
+    Of an error only its kind; of other libraries only who speaks: they may quote anything.
+    """
     at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
     line: dict[str, Any] = {"time": at.replace("+00:00", "Z"), "level": record.levelname.lower(), "logger": record.name}
-    text = record.getMessage() if record.name.partition(".")[0] in _OURS else "something went wrong"
-    if session := _SESSION.match(text):
-        line["session"] = session[1]
-        text = text[session.end() :]
-    if took := _MS.search(text):
-        line["ms"] = int(took[1])
+    sender = record.name.partition(".")[0]
+    text = record.getMessage() if sender in _OURS else "something went wrong"
     line["message"] = printable(" ".join(text.split()))
+    if sender == "redismem":
+        line |= {name: vars(record)[name] for name in FACTS if name in vars(record)}
     if record.exc_info and record.exc_info[0] is not None:
         line["error"] = record.exc_info[0].__name__
     return line
@@ -43,9 +42,9 @@ class _Line(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line = line_of(record)
         who = "" if record.name.startswith("redismem") else f"{record.name}: "
-        session = f"session {line['session']}: " if "session" in line else ""
-        error = f" ({line['error']})" if "error" in line else ""
-        return f"{line['time']} {line['level']:7} {who}{session}{line['message']}{error}"
+        # A sentence of ours names the error it is about.
+        error = f" ({line['error']})" if "error" in line and not hasattr(record, "error") else ""
+        return f"{line['time']} {line['level']:7} {who}{line['message']}{error}"
 
 
 @contextlib.contextmanager

@@ -17,8 +17,10 @@ from redismem.cli.logs import logs_on_stderr
 from redismem.cli.place import HOW_TO_NAME_REDIS, Place, opened
 from redismem.cli.stopping import stop_signals
 from redismem.cli.terminal import Namespace, Stop, Url, plural, print_json
+from redismem.events import facts
 from redismem.inspection.depths import Depths, depths_of
 from redismem.memory import Memory
+from redismem.workers.outcomes import SummaryOutcome
 
 if TYPE_CHECKING:
     from redismem.workers.archive import OnEvict
@@ -46,7 +48,7 @@ JsonLogs = Annotated[
         name="--json", negative=(), show_default=False, help="Logs as JSON; with --once one document on stdout too."
     ),
 ]
-_NOT_WELL = ("failed", "dead", "unavailable", "stopping")
+_NOT_WELL = (SummaryOutcome.FAILED, SummaryOutcome.DEAD, SummaryOutcome.UNAVAILABLE, SummaryOutcome.STOPPING)
 
 
 async def worker(
@@ -114,20 +116,23 @@ async def _until(
     log.info(
         "started on %s, namespace %s: %s%s, %d at a time, at most %d sessions",
         *(place.name, memory.store.keys.namespace, settings.strategy, by, concurrency, settings.max_sessions),
+        extra=facts(op="worker", namespace=memory.store.keys.namespace),
     )
     await scheduler.start()
     start_s = time.monotonic()
     try:
         await stopping.wait()
-        log.info("told to stop: taking up nothing more")
+        log.info("told to stop: taking up nothing more", extra=facts(op="worker"))
         start_s = time.monotonic()
     finally:
         await scheduler.stop()
     outcomes = {} if scheduler.worker is None else scheduler.worker.outcomes
-    log.info("stopped in %d ms; sessions: %s", (time.monotonic() - start_s) * 1000, _counts(outcomes))
+    duration_ms = int((time.monotonic() - start_s) * 1000)
+    known = facts(op="worker", duration_ms=duration_ms)
+    log.info("stopped in %d ms; sessions: %s", duration_ms, _counts(outcomes), extra=known)
 
 
-def _counts(outcomes: Mapping[str, int]) -> str:
+def _counts(outcomes: Mapping[SummaryOutcome, int]) -> str:
     return ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(outcomes.items())) or "none"
 
 
@@ -155,7 +160,7 @@ async def _once(
     outcomes = {} if worker is None else dict(worker.outcomes)
     left = await depths_of(memory.store)
     good = done is not None and left.over <= 0 and not any(outcomes.get(each) for each in _NOT_WELL)
-    summaries_count, evicted_count = done or (outcomes.get("ok", 0), None)
+    summaries_count, evicted_count = done or (outcomes.get(SummaryOutcome.OK, 0), None)
     if as_json:
         counts = {"summaries_count": summaries_count, "evicted_count": evicted_count, "outcomes": outcomes}
         print_json({"namespace": memory.store.keys.namespace, **counts, "left": left.document(), "good": good})
@@ -189,8 +194,10 @@ async def _unless(
     return None
 
 
-def _say(summaries_count: int, evicted_count: int | None, outcomes: Mapping[str, int], left: Depths) -> None:
-    unusual = {outcome: count for outcome, count in outcomes.items() if outcome != "ok"}
+def _say(summaries_count: int, evicted_count: int | None, outcomes: Mapping[SummaryOutcome, int], left: Depths) -> None:
+    unusual: Mapping[SummaryOutcome, int] = {
+        outcome: count for outcome, count in outcomes.items() if outcome is not SummaryOutcome.OK
+    }
     written = f"{summaries_count:,} {'summary' if summaries_count == 1 else 'summaries'} written"
     print(f"{written}, {plural(evicted_count or 0, 'session')} evicted", end="")
     print(f" ({_counts(unusual)})" if unusual else "")

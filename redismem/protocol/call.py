@@ -33,6 +33,8 @@ class Call(Generic[T]):
     script: Script | None = None
     resent: Callable[[tuple[Command, ...]], tuple[Command, ...]] | None = None
     """How the commands read when they are sent again; None: the same."""
+    op: str = "look"
+    """Its name in an event. What commands for operators look at has no name of its own."""
     is_independent: bool = False
     """The commands have nothing to do with each other: no transaction, and each goes to the node of its key."""
 
@@ -55,9 +57,9 @@ def evalsha(script: Script, keys: Sequence[bytes], arguments: Sequence[bytes | s
     return ("EVALSHA", script.sha, len(keys), *keys, *arguments)
 
 
-def independent(commands: tuple[Command, ...], decode: Callable[..., T]) -> Call[T]:
+def independent(commands: tuple[Command, ...], decode: Callable[..., T], op: str = "look") -> Call[T]:
     """A call of commands that have nothing to do with each other, such as the same one for each shard."""
-    return Call(None, commands, decode, is_independent=True)
+    return Call(None, commands, decode, is_independent=True, op=op)
 
 
 def context_reads(keys: SessionKeys) -> tuple[Command, Command]:

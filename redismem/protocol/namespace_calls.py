@@ -21,7 +21,7 @@ _FOREIGN_CURSOR = "this cursor was not given by sessions()"
 
 def ping() -> Call[bool]:
     """Whether the server answers."""
-    return Call(None, (("PING",),), bool)
+    return Call(None, (("PING",),), bool, op="ping")
 
 
 def recorded(keys: Keys) -> Call[bool]:
@@ -41,7 +41,7 @@ def recorded(keys: Keys) -> Call[bool]:
             )
         return shards is not None and layout is not None
 
-    return Call(None, (("HMGET", keys.record, "layout", "shards"),), decode)
+    return Call(None, (("HMGET", keys.record, "layout", "shards"),), decode, op="recorded")
 
 
 def record(keys: Keys) -> Call[bool]:
@@ -52,23 +52,24 @@ def record(keys: Keys) -> Call[bool]:
         ("HSETNX", keys.record, "shards", keys.shard_count),
         *looked.commands,
     )
-    return Call(None, commands, lambda *answers: looked.decode(answers[-1]))
+    return Call(None, commands, lambda *answers: looked.decode(answers[-1]), op="record")
 
 
 def recorded_shards(keys: Keys) -> Call[int | None]:
     """The number of shards that is recorded; None if none is."""
-    return Call(None, (("HGET", keys.record, "shards"),), lambda answer: None if answer is None else int(answer))
+    command = ("HGET", keys.record, "shards")
+    return Call(None, (command,), lambda answer: None if answer is None else int(answer), op="recorded_shards")
 
 
 def server_time_ms() -> Call[int]:
     """The server's clock in milliseconds."""
-    return Call(None, (("TIME",),), lambda time: int(time[0]) * 1000 + int(time[1]) // 1000)
+    return Call(None, (("TIME",),), lambda time: int(time[0]) * 1000 + int(time[1]) // 1000, op="server_time")
 
 
 def count(keys: Keys, since_ms: int) -> Call[int]:
     """Sessions active after `since_ms`."""
     commands = tuple(("ZCOUNT", shard.active, f"({since_ms}", "+inf") for shard in keys.shards())
-    return independent(commands, lambda *counts: sum(counts))
+    return independent(commands, lambda *counts: sum(counts), "count")
 
 
 def page(keys: Keys, limit: int, cursor: str | None, since_ms: int) -> Call[SessionPage]:
@@ -101,7 +102,7 @@ def page(keys: Keys, limit: int, cursor: str | None, since_ms: int) -> Call[Sess
         same = sum(entry.active_ms == last.active_ms for entry in sessions)
         return SessionPage(sessions, _sealed(last, same + (ties if last.active_ms == after_ms else 0)))
 
-    return independent(commands, decode)
+    return independent(commands, decode, "sessions")
 
 
 def entries(answer: Any) -> Iterator[SessionEntry]:

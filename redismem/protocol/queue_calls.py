@@ -21,6 +21,7 @@ from redismem.protocol.namespace_calls import entries
 from redismem.settings import Settings
 
 QUEUES = layout.INDEXES[1:]
+_COVERED = 13  # its place in the command of a commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +49,17 @@ def due(shards: Sequence[ShardKeys], now_ms: int, limit: int) -> Call[list[str]]
         for shard in shards
         for queue in (shard.overdue, shard.leased)
     )
-    return independent(commands, lambda *answers: [session.decode() for answer in answers for session in answer])
+    return independent(commands, _session_ids, "due")
+
+
+def _session_ids(*answers: Any) -> list[str]:
+    return [session.decode() for answer in answers for session in answer]
 
 
 def due_evictions(shards: Sequence[ShardKeys], now_ms: int, limit: int) -> Call[list[str]]:
     """Sessions to evict now, `limit` a shard."""
     commands = tuple(("ZRANGEBYSCORE", shard.evictions, "-inf", now_ms, "LIMIT", 0, limit) for shard in shards)
-    return independent(commands, lambda *answers: [session.decode() for answer in answers for session in answer])
+    return independent(commands, _session_ids, "due_evictions")
 
 
 def depths(keys: Keys) -> Call[list[dict[str, Depth]]]:
@@ -75,7 +80,7 @@ def depths(keys: Keys) -> Call[list[dict[str, Depth]]]:
         found = [Depth(count, _first_ms(first)) for count, first in zip(pairs, pairs, strict=True)]
         return [dict(zip(names, found[at : at + len(names)], strict=True)) for at in range(0, len(found), len(names))]
 
-    return independent(commands, decode)
+    return independent(commands, decode, "depths")
 
 
 def _first_ms(answer: Any) -> int | None:
@@ -85,13 +90,13 @@ def _first_ms(answer: Any) -> int | None:
 def members(keys: Keys, queue: str, limit: int) -> Call[list[SessionEntry]]:
     """The first `limit` of a queue in every shard, with their times."""
     commands = tuple(("ZRANGE", getattr(shard, queue), 0, limit - 1, "WITHSCORES") for shard in keys.shards())
-    return independent(commands, lambda *answers: [entry for answer in answers for entry in entries(answer)])
+    return independent(commands, lambda *answers: [entry for answer in answers for entry in entries(answer)], "members")
 
 
 def counts(keys: Keys) -> Call[list[int]]:
     """Sessions of every shard."""
     commands = tuple(("ZCARD", shard.active) for shard in keys.shards())
-    return independent(commands, lambda *answers: list(answers))
+    return independent(commands, lambda *answers: list(answers), "counts")
 
 
 def oldest(keys: Keys, limit: int, below_ms: int | None = None) -> Call[list[list[SessionEntry]]]:
@@ -100,7 +105,7 @@ def oldest(keys: Keys, limit: int, below_ms: int | None = None) -> Call[list[lis
     commands = tuple(
         ("ZRANGEBYSCORE", shard.active, "-inf", stop, "WITHSCORES", "LIMIT", 0, limit) for shard in keys.shards()
     )
-    return independent(commands, lambda *answers: [list(entries(answer)) for answer in answers])
+    return independent(commands, lambda *answers: [list(entries(answer)) for answer in answers], "oldest")
 
 
 def queue_eviction(
@@ -112,7 +117,7 @@ def queue_eviction(
     for keys, active_ms in chosen:
         arguments += [keys.session, active_ms]
     command = evalsha(script, (*shard.indexes, *(keys.state for keys, _ in chosen)), arguments)
-    return Call(None, (command,), int, script)
+    return Call(None, (command,), int, script, op="queue_eviction")
 
 
 def scan(shard: ShardKeys, cursor: int, limit: int) -> Call[tuple[int, list[str]]]:
@@ -129,7 +134,7 @@ def scan(shard: ShardKeys, cursor: int, limit: int) -> Call[tuple[int, list[str]
         names += [session.decode() for first in firsts for session in first]
         return int(next_cursor), sorted(set(names))
 
-    return Call(None, commands, decode)
+    return Call(None, commands, decode, op="scan")
 
 
 def sweep(shard: ShardKeys, swept: Sequence[SessionKeys], now_ms: int | None) -> Call[tuple[int, int]]:
@@ -137,11 +142,17 @@ def sweep(shard: ShardKeys, swept: Sequence[SessionKeys], now_ms: int | None) ->
     script = scripts.load("sweep")
     arguments = (_time(now_ms), *(keys.session for keys in swept))
     command = evalsha(script, (*shard.indexes, *(keys.state for keys in swept)), arguments)
-    return Call(None, (command,), lambda reply: (reply[0], reply[1]), script)
+    return Call(None, (command,), lambda reply: (reply[0], reply[1]), script, op="sweep")
 
 
 def _time(now_ms: int | None) -> str | int:
     return layout.NONE if now_ms is None else now_ms
+
+
+def covered_sizes(commit: Call[Any]) -> tuple[int, int]:
+    """Messages that a commit covers, and their tokens: read out of its command by those who want to know."""
+    count, tokens = commit.commands[0][_COVERED : _COVERED + 2]
+    return int(count), int(tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +164,7 @@ class QueueCalls:
 
     def _call(self, name: str, keys: Sequence[bytes], arguments: Sequence[bytes | str | int], decode: Any) -> Call[Any]:
         script = scripts.load(name)
-        return Call(self.keys.session_id, (evalsha(script, keys, arguments),), decode, script)
+        return Call(self.keys.session_id, (evalsha(script, keys, arguments),), decode, script, op=name)
 
     def claim(self, now_ms: int | None = None, *, reads: bool = True) -> Call[Job | ClaimOutcome]:
         """The job, or why there is none. Raises CorruptSession, UnsupportedFormat.
@@ -186,7 +197,8 @@ class QueueCalls:
             context = replies.context(keys.session_id, settings.recent_limit, replies.fields(stored), elements)
             return Job(fence.decode(), attempts, claimed_ms, context)
 
-        return Call(keys.session_id, (command, *context_reads(keys)) if reads else (command,), decode, script)
+        commands = (command, *context_reads(keys)) if reads else (command,)
+        return Call(keys.session_id, commands, decode, script, op="claim")
 
     def extend(self, fence: str, now_ms: int | None = None) -> Call[bool]:
         """False: the lease is another's, or gone."""

@@ -13,6 +13,7 @@ from redismem.context import Context, Receipt, SessionInfo, State
 from redismem.errors import InvalidMessage, InvalidState, TooLarge
 from redismem.messages import Message, TokenCounter, encode_message
 from redismem.protocol import layout, replies, scripts
+from redismem.protocol.append_command import AppendOptions, append_limits, resent_append
 from redismem.protocol.call import Call, Command, context_reads, evalsha
 from redismem.protocol.ids import append_token, nonce
 from redismem.protocol.keys import SessionKeys
@@ -22,34 +23,6 @@ from redismem.values import Undecodable
 from redismem.window import cut_before
 
 _MOST = 1 << 53
-_REQUEST = 13  # its place in the command of an append
-
-
-class AppendOptions(StateChanges, total=False):
-    """What an append takes beside its messages: changes of the state, and these.
-
-    `id` names the append: given again, nothing is written and the first receipt comes back with `duplicate=True`, for
-    the session's last 16 appends. `expect`: the last seq the caller has seen (0: no session). `now_ms`: the time in
-    milliseconds, instead of the server's.
-    """
-
-    id: str | None
-    expect: int | None
-    now_ms: int | None
-
-
-def append_limits(settings: Settings) -> bytes:
-    """What every append of a memory tells its script: six numbers in one argument, as each argument costs time."""
-    numbers = (settings.recent_limit, settings.max_window_count, settings.max_params_count)
-    return " ".join(
-        map(str, (settings.idle_timeout_ms, settings.overdue_count, settings.overdue_tokens, *numbers))
-    ).encode()
-
-
-def _resent(commands: tuple[Command, ...]) -> tuple[Command, ...]:
-    """An append that had no id, for a server that may have it already."""
-    command, *reads = commands
-    return ((*command[:_REQUEST], f"2{str(command[_REQUEST])[1:]}", *command[_REQUEST + 1 :]), *reads)
 
 
 class SessionCalls:
@@ -79,7 +52,9 @@ class SessionCalls:
         """Raises InvalidMessage, InvalidState, TooLarge."""
         command, session_id = self._append(messages, **options), self.keys.session_id
         decode = partial(replies.receipt, session_id, len(messages))
-        return Call(session_id, (command,), decode, scripts.load("append"), None if options.get("id") else _resent)
+        # By place: an argument by name would make every turn slower.
+        resent = None if options.get("id") else resent_append
+        return Call(session_id, (command,), decode, scripts.load("append"), resent, "append")
 
     def append_and_read(
         self, messages: Sequence[Message | dict[str, Any]], **options: Unpack[AppendOptions]
@@ -87,12 +62,13 @@ class SessionCalls:
         """The append, and the reads of a context behind it in one transaction. Raises as `append` does."""
         commands, session_id = (self._append(messages, **options), *self._reads), self.keys.session_id
         decode = partial(replies.appended, session_id, len(messages), self.settings.recent_limit)
-        return Call(session_id, commands, decode, scripts.load("append"), None if options.get("id") else _resent)
+        resent = None if options.get("id") else resent_append
+        return Call(session_id, commands, decode, scripts.load("append"), resent, "append_and_read")
 
-    def update(self, now_ms: int | None = None, **changes: Unpack[StateChanges]) -> Call[None]:
+    def update(self, now_ms: int | None = None, **changes: Unpack[StateChanges]) -> Call[bool]:
         """The state alone. Sent again it sets the same values again, so it needs no token."""
         command = self._command((), 0, self.change(**changes), None, layout.NONE, now_ms)
-        return Call(self.keys.session_id, (command,), lambda _: None, scripts.load("append"))
+        return Call(self.keys.session_id, (command,), lambda _: True, scripts.load("append"), op="update")
 
     def _append(
         self,
@@ -182,13 +158,14 @@ class SessionCalls:
         if by_script:
             script = scripts.load("read")
             command = evalsha(script, (keys.messages, keys.state), (first, last))
-            return Call(keys.session_id, (command,), lambda reply: decode(*reply), script)
+            return Call(keys.session_id, (command,), lambda reply: decode(*reply), script, op="read")
         if limit is None:
-            return Call(keys.session_id, self._reads, decode)
-        return Call(keys.session_id, (("HGETALL", keys.state), ("LRANGE", keys.messages, first, last)), decode)
+            return Call(keys.session_id, self._reads, decode, op="read")
+        reads = (("HGETALL", keys.state), ("LRANGE", keys.messages, first, last))
+        return Call(keys.session_id, reads, decode, op="read")
 
     def page(
-        self, limit: int, before_seq: int | None = None, include_originals: bool = False
+        self, limit: int, before_seq: int | None = None, include_originals: bool = False, op: str = "messages"
     ) -> Call[tuple[str, list[Message]] | None]:
         """The newest `limit` messages before a seq."""
         keys = self.keys
@@ -198,7 +175,7 @@ class SessionCalls:
             (keys.messages, keys.state, keys.originals),
             (layout.NONE if before_seq is None else before_seq, limit, int(include_originals)),
         )
-        return Call(keys.session_id, (command,), lambda reply: replies.page(keys.session_id, reply), script)
+        return Call(keys.session_id, (command,), lambda reply: replies.page(keys.session_id, reply), script, op=op)
 
     def state(self) -> Call[State]:
         """All of the state: empty if there is no session."""
@@ -212,7 +189,7 @@ class SessionCalls:
                 epoch = found.get(layout.EPOCH, b"").decode("utf-8", "replace")
                 raise replies.corrupt(keys.session_id, cause, epoch) from None
 
-        return Call(keys.session_id, (("HGETALL", keys.state),), decode)
+        return Call(keys.session_id, (("HGETALL", keys.state),), decode, op="state")
 
     def info(self) -> Call[SessionInfo | None]:
         """None if there is no session."""
@@ -221,6 +198,7 @@ class SessionCalls:
             keys.session_id,
             (("HGETALL", keys.state),),
             lambda stored: replies.info(keys.session_id, replies.fields(stored)),
+            op="info",
         )
 
     def epoch(self) -> Call[str]:
@@ -229,11 +207,12 @@ class SessionCalls:
             self.keys.session_id,
             (("HGET", self.keys.state, layout.EPOCH),),
             lambda reply: (reply or b"").decode("utf-8", "replace"),
+            op="read_epoch",
         )
 
     def exists(self) -> Call[bool]:
         """Whether there is such a session."""
-        return Call(self.keys.session_id, (("HEXISTS", self.keys.state, layout.COUNTERS),), bool)
+        return Call(self.keys.session_id, (("HEXISTS", self.keys.state, layout.COUNTERS),), bool, op="exists")
 
     def clear(self, epoch: str) -> Call[bool]:
         """Everything of the session, if it is still in this epoch."""
@@ -242,11 +221,11 @@ class SessionCalls:
         command = evalsha(
             script, (keys.messages, keys.state, keys.originals, *shard.indexes), (keys.session, epoch or layout.NONE)
         )
-        return Call(keys.session_id, (command,), bool, script)
+        return Call(keys.session_id, (command,), bool, script, op="clear")
 
     def window(self) -> Call[tuple[str, list[Message]] | None]:
         """All messages of the window, with the epoch; a script, so it is answered when memory has run out."""
-        return self.page(_MOST)
+        return self.page(_MOST, op="read_window")
 
     def prune(self, epoch: str, window: Sequence[Message], max_messages: int) -> Call[int] | None:
         """Drops the oldest of this window: how many, 0 if it has changed since. None: there is nothing to drop."""
@@ -261,7 +240,7 @@ class SessionCalls:
             (keys.messages, keys.state, keys.originals),
             (epoch, dropped[0].seq, len(dropped), tokens, nonce()),
         )
-        return Call(keys.session_id, (command,), lambda reply: len(dropped) if reply else 0, script)
+        return Call(keys.session_id, (command,), lambda reply: len(dropped) if reply else 0, script, op="prune")
 
     def touch(self, now_ms: int | None = None) -> Call[bool]:
         """Makes the session active now; False if there is none."""
@@ -272,7 +251,7 @@ class SessionCalls:
             (keys.messages, keys.state, shard.active, shard.evictions),
             (keys.session, layout.NONE if now_ms is None else now_ms, self.settings.idle_timeout_ms),
         )
-        return Call(keys.session_id, (command,), bool, script)
+        return Call(keys.session_id, (command,), bool, script, op="touch")
 
     def quarantine(self, epoch: str, now_ms: int) -> Call[int]:
         """The session that cannot be read to `…:corrupt:<session>:<now_ms>:<what it was>`."""
@@ -284,4 +263,4 @@ class SessionCalls:
             (keys.messages, keys.state, keys.originals, *aside, *shard.indexes),
             (keys.session, epoch or layout.NONE, self.settings.idle_timeout_ms),
         )
-        return Call(keys.session_id, (command,), int, script)
+        return Call(keys.session_id, (command,), int, script, op="quarantine")

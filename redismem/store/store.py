@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from time import monotonic
 from typing import Any, TypeVar
 
 from redismem.errors import ConnectionLost, CorruptSession, ServerError
+from redismem.events import facts
 from redismem.protocol import namespace_calls
 from redismem.protocol.call import Call
-from redismem.protocol.ids import now_ms
+from redismem.protocol.ids import now_ms, session_hash
 from redismem.protocol.keys import Keys
 from redismem.protocol.session_calls import SessionCalls
 from redismem.settings import Settings
@@ -75,6 +76,11 @@ class Store:
             await self._quarantine(corrupt)
         return await self.run(call.again())
 
+    def told(self, op: str, work: Coroutine[Any, Any, T], session_id: str | None = None) -> Coroutine[Any, Any, T]:
+        """The work, of whose end a hook is told if there is one: see `observed`."""
+        del op, session_id
+        return work
+
     def session_calls(self, session_id: str) -> SessionCalls:
         """The calls about one session. Raises InvalidSessionId."""
         return SessionCalls(self.keys.session(session_id), self.settings)
@@ -100,4 +106,6 @@ class Store:
     async def _quarantine(self, corrupt: CorruptSession) -> None:
         assert corrupt.session_id is not None
         await self.run(self.session_calls(corrupt.session_id).quarantine(corrupt.epoch, now_ms()))
-        log.error("put into quarantine and started afresh: %s", corrupt)
+        session = session_hash(corrupt.session_id)
+        known = facts(op="quarantine", session=session, namespace=self.keys.namespace, error=type(corrupt).__name__)
+        log.error("session %s: put into quarantine and started afresh: %s", session, corrupt.text, extra=known)

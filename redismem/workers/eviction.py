@@ -6,6 +6,7 @@ import asyncio
 import logging
 
 from redismem.context import SessionEntry
+from redismem.events import facts
 from redismem.protocol import queue_calls
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys
@@ -14,6 +15,7 @@ from redismem.protocol.queue_calls import QueueCalls
 from redismem.session import Session
 from redismem.store.store import Store
 from redismem.workers.archive import OnEvict
+from redismem.workers.failures import log_failure
 
 log = logging.getLogger("redismem.worker")
 
@@ -40,6 +42,9 @@ class Eviction:
 
         Raises StoreUnavailable.
         """
+        return await self._store.told("enforce", self._enforce(now_ms))
+
+    async def _enforce(self, now_ms: int | None) -> int:
         evicted = 0
         while not self._stopping:
             await self.choose_idle(now_ms)
@@ -48,7 +53,7 @@ class Eviction:
             evicted += gone
             if not gone:
                 break
-            log.info("evicted %d sessions", gone)
+            log.info("evicted %d sessions", gone, extra=facts(op="enforce", session_count=gone))
         return evicted
 
     async def choose_excess(self, now_ms: int | None = None) -> int:
@@ -109,9 +114,12 @@ class Eviction:
     async def _attended(self, session_id: str, now_ms: int | None) -> bool:
         async with self._slots:
             try:
-                return not self._stopping and await self.evict(session_id, now_ms)
+                if self._stopping:
+                    return False
+                return await self._store.told("eviction", self.evict(session_id, now_ms), session_id)
             except Exception as error:  # the caller's on_evict may raise anything; the session stays, and is due again
-                log.warning("session %s: not evicted: %s", session_hash(session_id), type(error).__name__)
+                session = session_hash(session_id)
+                log_failure(f"session {session}: not evicted", error, facts(op="eviction", session=session))
                 return False
 
     async def evict(self, session_id: str, now_ms: int | None = None) -> bool:
@@ -134,6 +142,9 @@ class Eviction:
 
     async def sweep(self, now_ms: int | None = None) -> tuple[int, int]:
         """Looks after the next few sessions of every shard: (index entries removed, sessions mended)."""
+        return await self._store.told("sweep_round", self._sweep(now_ms))
+
+    async def _sweep(self, now_ms: int | None) -> tuple[int, int]:
         keys = self._store.keys
         removed = mended = 0
         for number, shard in enumerate(keys.shards()):

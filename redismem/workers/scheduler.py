@@ -15,14 +15,14 @@ from typing import Any
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from redismem.context import Receipt
+from redismem.events import facts
 from redismem.store.store import Store
 from redismem.workers import strategies
 from redismem.workers.archive import OnEvict
 from redismem.workers.eviction import Eviction
+from redismem.workers.failures import log_failure
 from redismem.workers.strategies import Strategy
 from redismem.workers.summaries import Worker
-
-log = logging.getLogger("redismem.worker")
 
 Drain = Callable[[], Coroutine[Any, Any, Any]]
 
@@ -104,7 +104,7 @@ class Scheduler:
         try:
             await drain()
         except Exception as error:  # the state is in Redis: the next tick goes on from there
-            log.warning("a drain stopped early: %s", type(error).__name__)
+            log_failure("a drain stopped early", error, facts(op="drain"))
 
     async def stop(self) -> None:
         """Claims nothing more, lets what is in hand end for `stop_s`, then gives it back."""

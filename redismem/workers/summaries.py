@@ -17,15 +17,19 @@ from dataclasses import dataclass, replace
 
 from redismem.context import Context, Summary
 from redismem.errors import ModelFailed, RedismemError, StoreUnavailable
+from redismem.events import facts
 from redismem.messages import Message
 from redismem.models import Draft
 from redismem.protocol import queue_calls
 from redismem.protocol.ids import session_hash
+from redismem.protocol.layout import CommitOutcome, ReleaseOutcome
 from redismem.protocol.queue_calls import Job, QueueCalls
 from redismem.session import Session
 from redismem.settings import Settings
 from redismem.store.store import Store
 from redismem.window import cut_before, open_calls
+from redismem.workers.failures import log_failure
+from redismem.workers.outcomes import WORKED_OFF, SummaryOutcome
 from redismem.workers.strategies import Strategy
 
 log = logging.getLogger("redismem.worker")
@@ -76,8 +80,8 @@ class Worker:
 
     def __init__(self, store: Store, strategy: Strategy, *, concurrency: int = 16) -> None:
         self.concurrency = concurrency
-        self.outcomes: Counter[str] = Counter()
-        """How often each outcome was seen: ok, failed, dead, fenced, gone, …"""
+        self.outcomes: Counter[SummaryOutcome] = Counter()
+        """How often each outcome was seen."""
         self._store = store
         self._strategy = strategy
         self._slots = asyncio.Semaphore(concurrency)
@@ -93,42 +97,43 @@ class Worker:
 
         Raises StoreUnavailable; what goes wrong with one session is logged and leaves the others alone.
         """
+        return await self._store.told("drain", self._drain(now_ms))
+
+    async def _drain(self, now_ms: int | None) -> int:
         committed = 0
         while not self._stopping:
             time_ms = now_ms if now_ms is not None else await self._store.server_time_ms()
             due = await self._store.run(queue_calls.due(self._store.keys.shards(), time_ms, _DUE_COUNT))
             outcomes = await asyncio.gather(*(self.attend(session_id, now_ms) for session_id in due))
-            committed += outcomes.count("ok")
-            if not {"ok", "noop", "gone"} & set(outcomes):
+            committed += outcomes.count(SummaryOutcome.OK)
+            if WORKED_OFF.isdisjoint(outcomes):
                 break
         return committed
 
-    async def attend(self, session_id: str, now_ms: int | None = None) -> str:
-        """`summarise`, when there is a slot for it. `busy`: this worker has the session in hand already."""
+    async def attend(self, session_id: str, now_ms: int | None = None) -> SummaryOutcome:
+        """`summarise`, when there is a slot for it; it raises nothing."""
         if session_id in self._in_hand:
-            return "busy"
+            return SummaryOutcome.BUSY
         self._in_hand.add(session_id)
         try:
             async with self._slots:
                 if self._stopping:
-                    return "stopping"
-                outcome = await self.summarise(session_id, now_ms)
+                    return SummaryOutcome.STOPPING
+                outcome = await self._store.told("summary", self.summarise(session_id, now_ms), session_id)
         except Exception as error:  # of one session: the others go on; its lease, if it has one, runs out
-            log.warning("session %s: not summarised: %s", session_hash(session_id), type(error).__name__)
-            outcome = "unavailable"
+            session = session_hash(session_id)
+            log_failure(f"session {session}: not summarised", error, facts(op="summary", session=session))
+            outcome = SummaryOutcome.UNAVAILABLE
         finally:
             self._in_hand.discard(session_id)
         self.outcomes[outcome] += 1
         return outcome
 
-    async def summarise(self, session_id: str, now_ms: int | None = None) -> str:
-        """One claim and what follows from it.
-
-        ok, or why not: none, notdue, leased, gone, noop, dead (of a claim); failed, waiting, fenced, stale, already.
-        """
+    async def summarise(self, session_id: str, now_ms: int | None = None) -> SummaryOutcome:
+        """One claim and what follows from it. Raises StoreUnavailable, CorruptSession, UnsupportedFormat."""
         calls = QueueCalls(self._store.keys.session(session_id), self._store.settings)
         job = await self._claimed(calls, now_ms)
-        if isinstance(job, str):
+        if not isinstance(job, Job):
             return job
         try:
             return await self._compact(calls, job, now_ms)
@@ -138,24 +143,25 @@ class Worker:
                 await asyncio.shield(self._give_back(calls, job, 0, now_ms))
             raise
 
-    async def _claimed(self, calls: QueueCalls, now_ms: int | None) -> Job | str:
+    async def _claimed(self, calls: QueueCalls, now_ms: int | None) -> Job | SummaryOutcome:
         try:
-            return await self._store.run(calls.claim(now_ms), quarantine=True)
+            claimed = await self._store.run(calls.claim(now_ms), quarantine=True)
+            return claimed if isinstance(claimed, Job) else SummaryOutcome(claimed)
         except StoreUnavailable as refused:
             if refused.reason != "OOM":
                 raise
         # The server refuses a claim that reads, which is a transaction. What comes between the two, a commit notices.
         job = await self._store.run(calls.claim(now_ms, reads=False), quarantine=True)
-        if isinstance(job, str):
-            return job
+        if not isinstance(job, Job):
+            return SummaryOutcome(job)
         context = await Session(self._store, self._store.session_calls(calls.keys.session_id)).read()
-        return replace(job, context=context) if context.epoch else "gone"
+        return replace(job, context=context) if context.epoch else SummaryOutcome.GONE
 
     async def _give_back(self, calls: QueueCalls, job: Job, backoff_ms: int, now_ms: int | None) -> None:
         """As if it had not been claimed: no attempt is counted."""
         await self._store.run(calls.release(job.fence, backoff_ms, counts=False, dead=False, now_ms=now_ms))
 
-    async def _compact(self, calls: QueueCalls, job: Job, now_ms: int | None) -> str:
+    async def _compact(self, calls: QueueCalls, job: Job, now_ms: int | None) -> SummaryOutcome:
         started_s = time.monotonic()
         try:
             todo = plan(job.context, job.now_ms, self._store.settings)
@@ -164,21 +170,27 @@ class Worker:
             return await self._failed(calls, job, error, now_ms)
         if todo.wait_ms:
             await self._give_back(calls, job, todo.wait_ms, now_ms)
-            return "waiting"
+            return SummaryOutcome.WAITING
         commit = calls.commit(job, todo.covered, summary, todo.folded, now_ms)
         outcome = await self._store.run(commit, quarantine=True)
-        log.info(
-            "session %s: %d messages covered, %d summaries folded, in %d ms: %s",
-            session_hash(calls.keys.session_id),
-            len(todo.covered),
-            len(todo.folded),
-            (time.monotonic() - started_s) * 1000,
-            outcome,
+        known = facts(
+            op="summary",
+            session=session_hash(calls.keys.session_id),
+            message_count=len(todo.covered),
+            folded_count=len(todo.folded),
+            duration_ms=int((time.monotonic() - started_s) * 1000),
+            outcome=outcome,
         )
-        if outcome == "stale":
+        log.info(
+            "session %(session)s: %(message_count)d messages covered, %(folded_count)d summaries folded, "
+            "in %(duration_ms)d ms: %(outcome)s",
+            known,
+            extra=known,
+        )
+        if outcome is CommitOutcome.STALE:
             # Pruned meanwhile: what is left may still be too long.
             await self._give_back(calls, job, 0, now_ms)
-        return "ok" if outcome == "already" else outcome
+        return SummaryOutcome.OK if outcome is CommitOutcome.ALREADY else SummaryOutcome(outcome)
 
     async def _drafted(self, calls: QueueCalls, job: Job, todo: Plan) -> Summary | None:
         """What the strategy makes of it, while the lease is kept."""
@@ -187,14 +199,18 @@ class Worker:
         settings = self._store.settings
         renewal = asyncio.create_task(self._renew(calls, job.fence))
         try:
-            async with asyncio.timeout(settings.summary_timeout_s):
+            async with asyncio.timeout(settings.summary_timeout_s) as limit:
                 previous = "\n\n".join(summary.text for summary in todo.folded) or None
                 draft = await self._strategy.compact(todo.covered, previous)
+        except TimeoutError:
+            if limit.expired():
+                raise ModelFailed(f"no summary within {settings.summary_timeout_s:g} s") from None
+            raise
         finally:
             renewal.cancel()
         return None if draft is None else _summary(job, todo, draft, settings.max_summary_bytes)
 
-    async def _failed(self, calls: QueueCalls, job: Job, error: Exception, now_ms: int | None) -> str:
+    async def _failed(self, calls: QueueCalls, job: Job, error: Exception, now_ms: int | None) -> SummaryOutcome:
         failed = error if isinstance(error, ModelFailed) else ModelFailed("not by a model of ours")
         # One that does not count is told to wait, for no one knows how long: the longest of the first pauses.
         doublings = job.attempts if failed.counts else self._store.settings.max_attempts
@@ -204,14 +220,13 @@ class Worker:
             job.fence, int(backoff_s * 1000), counts=failed.counts, dead=failed.permanent, now_ms=now_ms
         )
         outcome = await self._store.run(release)
-        log.warning(
-            "session %s: attempt %d at a summary failed with %s: %s",
-            session_hash(calls.keys.session_id),
-            job.attempts,
-            type(error).__name__,
-            "dead" if outcome == "dead" else f"again in {backoff_s:.1f} s",
-        )
-        return "failed" if outcome == "ok" else outcome
+        next_try = "dead" if outcome is ReleaseOutcome.DEAD else f"again in {backoff_s:.1f} s"
+        session = session_hash(calls.keys.session_id)
+        known = facts(op="summary", session=session, outcome=outcome, attempt=job.attempts)
+        if outcome is ReleaseOutcome.OK:
+            known["backoff_ms"] = int(backoff_s * 1000)
+        log_failure(f"session {session}: attempt {job.attempts} at a summary failed, {next_try}", error, known)
+        return SummaryOutcome.FAILED if outcome is ReleaseOutcome.OK else SummaryOutcome(outcome)
 
     async def _renew(self, calls: QueueCalls, fence: str) -> None:
         while True:
@@ -219,8 +234,9 @@ class Worker:
             try:
                 if not await self._store.run(calls.extend(fence)):
                     return
-            except RedismemError:
-                log.warning("session %s: the lease was not renewed", session_hash(calls.keys.session_id))
+            except RedismemError as error:
+                session = session_hash(calls.keys.session_id)
+                log_failure(f"session {session}: the lease was not renewed", error, facts(op="extend", session=session))
 
 
 def _summary(job: Job, todo: Plan, draft: Draft, max_bytes: int) -> Summary:

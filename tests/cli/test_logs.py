@@ -1,4 +1,4 @@
-"""A worker's log lines: one line each, hashes and durations, and never a text."""
+"""A worker's log lines: one line each, the facts of its record, and never a text."""
 
 import json
 import logging
@@ -7,49 +7,83 @@ from typing import Any
 import pytest
 
 from redismem.cli.logs import logs_on_stderr
+from redismem.events import FACTS, facts
 
 SECRET = "the text of a message"
 
 
+class Logged:
+    """Gives what is on stderr after a log call, and knows whether it is JSON."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], *, as_json: bool) -> None:
+        self.as_json = as_json
+        self._capsys = capsys
+
+    def __call__(
+        self, name: str, level: int, text: str, *arguments: object, raised: Exception | None = None, **extra: Any
+    ) -> str:
+        with logs_on_stderr(as_json=self.as_json):
+            logging.getLogger(name).log(level, text, *arguments, exc_info=raised, extra=extra)
+        return self._capsys.readouterr().err
+
+
 @pytest.fixture(params=[True, False], ids=["json", "text"])
-def logged(request: Any, capsys: Any) -> Any:
-    """What is on stderr after a log call, and whether it is JSON."""
-
-    def log(name: str, level: int, text: str, *arguments: object, error: Exception | None = None) -> str:
-        with logs_on_stderr(as_json=request.param):
-            logging.getLogger(name).log(level, text, *arguments, exc_info=error)
-        return capsys.readouterr().err
-
-    log.as_json = request.param
-    return log
+def logged(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> Logged:
+    """A log call of either kind."""
+    return Logged(capsys, as_json=request.param)
 
 
-def test_a_line_of_ours(logged: Any) -> None:
-    line = logged("redismem.worker", logging.INFO, "session %s: done in %d ms: %s", "0123456789ab", 12.7, "ok")
+def test_a_line_of_ours(logged: Logged) -> None:
+    known = facts(op="summary", session="0123456789ab", duration_ms=12, outcome="ok")
+    line = logged("redismem.worker", logging.INFO, "session %s: done in %d ms", "0123456789ab", 12.7, **known)
     if logged.as_json:
         found = json.loads(line)
-        assert (found["session"], found["ms"], found["level"]) == ("0123456789ab", 12, "info")
-        assert found["message"] == "done in 12 ms: ok"
+        assert set(found) == {"time", "level", "logger", "message", *known}
+        assert {name: found[name] for name in known} == known
+        assert (found["level"], found["message"]) == ("info", "session 0123456789ab: done in 12 ms")
     else:
-        assert line.endswith(" info    session 0123456789ab: done in 12 ms: ok\n")
+        assert line.endswith("Z info    session 0123456789ab: done in 12 ms\n")
 
 
-def test_of_an_error_only_its_kind(logged: Any) -> None:
-    line = logged("redismem.worker", logging.WARNING, "failed", error=ValueError(SECRET))
+def test_facts_are_attributes_never_words_of_the_sentence(logged: Logged) -> None:
+    line = logged("redismem.worker", logging.INFO, "session 0123456789ab: covered in 12 ms: ok")
+    if logged.as_json:
+        assert not set(FACTS) & set(json.loads(line))
+
+
+def test_no_fact_clashes_with_what_a_record_has_already() -> None:
+    record = logging.LogRecord("redismem", logging.INFO, "file", 1, "text", (), None)
+    assert not {*vars(record), "message", "asctime", "taskName"} & set(FACTS)
+    everything = dict.fromkeys(FACTS, "x")
+    assert vars(logging.getLogger("x").makeRecord("x", 1, "", 1, "", (), None, extra=everything)).items() >= (
+        everything.items()
+    )
+
+
+def test_of_an_error_only_its_kind(logged: Logged) -> None:
+    line = logged("redismem.worker", logging.WARNING, "failed", raised=ValueError(SECRET))
     assert "ValueError" in line
     assert SECRET not in line
     assert line.count("\n") == 1
 
 
-def test_of_others_only_who_speaks_and_only_warnings(logged: Any) -> None:
-    line = logged("asyncio", logging.ERROR, f"Task exception was never retrieved {SECRET}", error=ValueError(SECRET))
+def test_a_sentence_that_names_its_error_is_not_told_twice(logged: Logged) -> None:
+    known = facts(op="summary", error="ValueError")
+    line = logged("redismem.worker", logging.WARNING, "failed: ValueError", raised=ValueError(SECRET), **known)
+    assert SECRET not in line
+    assert line.count("ValueError") == (2 if logged.as_json else 1)
+
+
+def test_of_others_only_who_speaks_and_only_warnings(logged: Logged) -> None:
+    text = f"Task exception was never retrieved {SECRET}"
+    line = logged("asyncio", logging.ERROR, text, raised=ValueError(SECRET), session=SECRET)
     assert "asyncio" in line
     assert "ValueError" in line
     assert SECRET not in line
     assert logged("httpx", logging.INFO, "HTTP Request: POST https://example.org") == ""
 
 
-def test_nothing_in_a_line_breaks_it_or_steers_a_terminal(logged: Any) -> None:
+def test_nothing_in_a_line_breaks_it_or_steers_a_terminal(logged: Logged) -> None:
     line = logged("redismem", logging.INFO, "a\nb\x1b[2J\u202ec")
     assert line.count("\n") == 1
     assert not set("\x1b\u202e") & set(line)

@@ -178,7 +178,7 @@ def test_a_worker_that_runs_summarises_what_comes_and_ends_when_told(memory: Any
     lines = [json.loads(line) for line in ran.err.splitlines()]
     assert {line["session"] for line in lines if "session" in line} == {session_hash("a"), session_hash("b")}
     assert all({"time", "level", "logger", "message"} <= set(line) for line in lines)
-    assert all(isinstance(line["ms"], int) for line in lines if "session" in line)
+    assert all(isinstance(line["duration_ms"], int) for line in lines if "session" in line)
     assert "2 ok" in lines[-1]["message"]
     assert SECRET not in ran.err
 

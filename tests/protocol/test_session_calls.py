@@ -21,10 +21,11 @@ from redismem.errors import (
 )
 from redismem.messages import Message, encode_message
 from redismem.protocol import namespace_calls, scripts, state_changes
+from redismem.protocol.append_command import append_limits
 from redismem.protocol.call import Call
 from redismem.protocol.ids import append_token
 from redismem.protocol.keys import Keys
-from redismem.protocol.session_calls import SessionCalls, append_limits
+from redismem.protocol.session_calls import SessionCalls
 from redismem.settings import Settings
 
 KEYS = Keys("shop", 8)

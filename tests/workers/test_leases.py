@@ -12,6 +12,7 @@ from support.worked import Worked, open_with, ranges, seqs
 from support.writers import T0, Echo, fill, said
 
 from redismem import Session
+from redismem.workers.outcomes import SummaryOutcome
 from redismem.workers.summaries import Worker
 
 
@@ -108,7 +109,7 @@ async def test_a_prune_in_between_wins(worked: Worked) -> None:
     assert await session.prune(12) == 8
     echo.gate.set()
     await drain
-    assert worker.outcomes["stale"] == 1
+    assert worker.outcomes[SummaryOutcome.STALE] == 1
     assert await worker.drain(T0) == 1
     assert await ranges(session) == [(9, 14)]
     assert await seqs(session) == list(range(15, 21))

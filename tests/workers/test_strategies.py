@@ -11,6 +11,7 @@ from support.writers import T0, Echo, fill
 from redismem import Message, Settings
 from redismem.errors import InvalidSettings
 from redismem.models import Draft
+from redismem.workers.outcomes import SummaryOutcome
 from redismem.workers.strategies import Strategy, Summarize, Trim, from_settings
 from redismem.workers.summaries import Worker
 
@@ -91,7 +92,7 @@ async def test_a_summary_is_never_asked_to_be_longer_than_may_be_stored(store: S
         await fill(session, 30, "a long story about order W123 and the people who wait for it,")
         worker = Worker(memory.store, strategy)
         assert await worker.drain(T0) == 1
-        assert worker.outcomes["failed"] == 0
+        assert worker.outcomes[SummaryOutcome.FAILED] == 0
 
 
 @pytest.mark.parametrize("provider", ["openai", "gemini", "anthropic"])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from support.worked import FEW, Worked, ranges, seqs
 from support.writers import T0, answered, called, said
 
+from redismem.workers.outcomes import SummaryOutcome
+
 
 async def test_a_tool_group_stays_whole(worked: Worked) -> None:
     memory, _, worker = worked
@@ -33,9 +35,9 @@ async def test_an_open_tool_call_is_kept_until_it_counts_as_dead(worked: Worked)
     assert await ranges(session) == [(1, 2)], "up to the call"
     assert await worker.drain(T0 + 5_000) == 0
     assert await seqs(session) == list(range(3, 14)), "the call is verbatim, and what follows it"
-    assert worker.outcomes["waiting"] == 2
+    assert worker.outcomes[SummaryOutcome.WAITING] == 2
     assert await worker.drain(T0 + 5_001) == 0
-    assert worker.outcomes["waiting"] == 2, "it is not looked at all the time"
+    assert worker.outcomes[SummaryOutcome.WAITING] == 2, "it is not looked at all the time"
 
     assert await worker.drain(T0 + patience_ms) == 1
     assert await ranges(session) == [(1, 2), (3, 7)]

@@ -11,6 +11,7 @@ from redismem.inspection.sessions import keys_left
 from redismem.inspection.traffic import counted, warm_up
 from redismem.memory import Memory
 from redismem.workers import strategies
+from redismem.workers.outcomes import SummaryOutcome
 from redismem.workers.summaries import Worker
 
 
@@ -77,7 +78,7 @@ class Playing:
         context, info = await self.session.read(), await self.session.info()
         originals = await self.session.messages(include_originals=True)
         self._expected.take_drain()
-        wrong = [] if outcome == "ok" else [f"the drain's outcome is {outcome}"]
+        wrong = [] if outcome is SummaryOutcome.OK else [f"the drain's outcome is {outcome}"]
         wrong += self._expected.differences(context, info)
         wrong += self._expected.summary_differences(context, originals, turn.drain["keeps"])
         self._expected.summary_version = context.summary_version

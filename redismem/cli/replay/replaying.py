@@ -23,6 +23,7 @@ from redismem.inspection.traffic import counted, warm_up
 from redismem.inspection.weight import stored_bytes
 from redismem.memory import Memory
 from redismem.session import Session
+from redismem.workers.outcomes import SummaryOutcome
 from redismem.workers.strategies import Strategy
 from redismem.workers.summaries import Worker
 
@@ -193,9 +194,9 @@ class Replay:
 
     async def _summarise_each(self, worker: Worker, source: Iterator[str], advance: Advance) -> None:
         for session_id in source:
-            while (outcome := await worker.attend(session_id)) == "ok":
+            while (outcome := await worker.attend(session_id)) is SummaryOutcome.OK:
                 self.found.summaries += 1
-            if outcome not in ("none", "noop"):
+            if outcome not in (SummaryOutcome.NONE, SummaryOutcome.NOOP):
                 self._problem(self._line_of[session_id], f"session {session_id}: not summarised: {outcome}")
             advance(1)
 

@@ -1,0 +1,47 @@
+"""How the command of an append reads: what a caller may ask of it, and what stands in its arguments. No I/O."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redismem.protocol.call import Call, Command
+from redismem.protocol.state_changes import StateChanges
+from redismem.settings import Settings
+
+REQUEST_PLACE = 13
+"""The place of the argument `request` in the command."""
+
+
+class AppendOptions(StateChanges, total=False):
+    """What an append takes beside its messages: changes of the state, and these.
+
+    `id` names the append: given again, nothing is written and the first receipt comes back with `duplicate=True`, for
+    the session's last 16 appends. `expect`: the last seq the caller has seen (0: no session). `now_ms`: the time in
+    milliseconds, instead of the server's.
+    """
+
+    id: str | None
+    expect: int | None
+    now_ms: int | None
+
+
+def append_limits(settings: Settings) -> bytes:
+    """What every append of a memory tells its script: six numbers in one argument, as each argument costs time."""
+    numbers = (settings.recent_limit, settings.max_window_count, settings.max_params_count)
+    return " ".join(
+        map(str, (settings.idle_timeout_ms, settings.overdue_count, settings.overdue_tokens, *numbers))
+    ).encode()
+
+
+def resent_append(commands: tuple[Command, ...]) -> tuple[Command, ...]:
+    """An append that had no id, for a server that may have it already."""
+    command, *reads = commands
+    return ((*command[:REQUEST_PLACE], f"2{str(command[REQUEST_PLACE])[1:]}", *command[REQUEST_PLACE + 1 :]), *reads)
+
+
+def appended_sizes(call: Call[Any]) -> tuple[int, int, int]:
+    """Messages, their bytes and their tokens in an append: read out of its command by those who want to know."""
+    command = call.commands[0]
+    _, count, _, tokens, *_ = map(str, str(command[REQUEST_PLACE]).split())
+    elements = command[REQUEST_PLACE + 2 : REQUEST_PLACE + 2 + int(count)]
+    return int(count), sum(len(element) for element in elements if isinstance(element, bytes)), int(tokens)

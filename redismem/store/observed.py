@@ -1,0 +1,152 @@
+"""A store that tells a hook of each call. One without a hook is a plain store, and none of this is on its path."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Coroutine
+from dataclasses import dataclass, field
+from enum import StrEnum
+from time import monotonic
+from typing import Any, TypeVar
+
+from redismem.context import Context, Receipt, SessionInfo
+from redismem.errors import Conflict
+from redismem.events import Event, OnEvent, facts
+from redismem.protocol.append_command import appended_sizes
+from redismem.protocol.call import Call
+from redismem.protocol.ids import session_hash
+from redismem.protocol.queue_calls import Job, covered_sizes
+from redismem.settings import Settings
+from redismem.store.store import Store
+from redismem.transport.base import Transport
+
+log = logging.getLogger("redismem")
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Watched(Call[T]):
+    """A call that knows how often it was sent; what it reads like when sent again knows it too."""
+
+    sends: list[float] = field(default_factory=list)
+
+
+class ObservedStore(Store):
+    """The same store. `on_event` is told of each call when it has ended, also if it failed."""
+
+    def __init__(self, transport: Transport, namespace: str, settings: Settings, on_event: OnEvent) -> None:
+        """Raises InvalidSessionId for the namespace, TypeError for a hook that is no plain function. No I/O."""
+        if not callable(on_event) or inspect.iscoroutinefunction(on_event):
+            raise TypeError("on_event is a plain function, which takes an event and returns at once")
+        super().__init__(transport, namespace, settings)
+        self._on_event = on_event
+        self._hook_failures: set[type[Exception]] = set()
+
+    async def run(self, call: Call[T], *, quarantine: bool = False) -> T:
+        if isinstance(call, _Watched):  # its session was put into quarantine: the same call still
+            return await super().run(call, quarantine=quarantine)
+        watched = _Watched(
+            call.session_id, call.commands, call.decode, call.script, call.resent, call.op, call.is_independent
+        )
+        return await self._observed(call.op, super().run(watched, quarantine=quarantine), call.session_id, watched)
+
+    def told(self, op: str, work: Coroutine[Any, Any, T], session_id: str | None = None) -> Coroutine[Any, Any, T]:
+        return self._observed(op, work, session_id)
+
+    def _sent(self, call: Call[T], timeout_s: float) -> Awaitable[list[Any]]:
+        assert isinstance(call, _Watched)
+        call.sends.append(timeout_s)
+        return super()._sent(call, timeout_s)
+
+    async def _observed(
+        self, op: str, work: Coroutine[Any, Any, T], session_id: str | None, call: _Watched[Any] | None = None
+    ) -> T:
+        begun_s = monotonic()
+        try:
+            value = await work
+        except BaseException as error:
+            outcome = "conflict" if isinstance(error, Conflict) else type(error).__name__
+            self._tell(op, outcome, begun_s, session_id, call)
+            raise
+        self._tell(op, _outcome(op, value), begun_s, session_id, call, value)
+        return value
+
+    def _tell(
+        self,
+        op: str,
+        outcome: str,
+        begun_s: float,
+        session_id: str | None,
+        call: _Watched[Any] | None,
+        value: Any = None,
+    ) -> None:
+        event = Event(
+            op,
+            outcome,
+            (monotonic() - begun_s) * 1000,
+            self.keys.namespace,
+            None if session_id is None else session_hash(session_id),
+            0 if call is None else len(call.sends),
+            *_sizes(op, call, value),
+        )
+        try:
+            self._on_event(event)
+        except Exception as error:  # the call is done: what it gave, or raised, is what the caller is owed
+            if type(error) not in self._hook_failures:
+                self._hook_failures.add(type(error))
+                log.error(
+                    "on_event failed with %s; others of the kind are not logged",
+                    type(error).__name__,
+                    exc_info=error,
+                    extra=facts(op="on_event", namespace=event.namespace, error=type(error).__name__),
+                )
+
+
+def open_store(transport: Transport, namespace: str, settings: Settings, on_event: OnEvent | None) -> Store:
+    """A store, which tells the hook if there is one. Raises InvalidSessionId, TypeError."""
+    if on_event is None:
+        return Store(transport, namespace, settings)
+    return ObservedStore(transport, namespace, settings, on_event)
+
+
+def _outcome(op: str, value: Any) -> str:
+    match value:
+        case None | False:
+            return "nothing"
+        case StrEnum():
+            return value.value
+        case Job():
+            return "job"
+        case Receipt():
+            return "duplicate" if value.duplicate else "ok"
+        case Context(receipt=Receipt(duplicate=True)):
+            return "duplicate"
+        case Context(epoch="") | 0 if op in ("read", "prune"):
+            return "nothing"
+    return "ok"
+
+
+def _sizes(op: str, call: _Watched[Any] | None, value: Any) -> tuple[int, int, int, int | None]:
+    """Messages, their bytes, their tokens, and the window's messages."""
+    match op, value:
+        case (("append" | "append_and_read"), _) if call is not None:
+            return *appended_sizes(call), _window_count(value)
+        case "commit", _ if call is not None:
+            count, tokens = covered_sizes(call)
+            return count, 0, tokens, None
+        case "messages", (_, [*messages]):
+            return len(messages), 0, 0, None
+        case "prune", int():
+            return value, 0, 0, None
+    return 0, 0, 0, _window_count(value)
+
+
+def _window_count(value: Any) -> int | None:
+    match value:
+        case Context():
+            return value.last_seq - value.first_seq + 1
+        case Receipt(duplicate=False) | SessionInfo():
+            return value.window_count
+    return None

@@ -1,0 +1,185 @@
+"""The hook: told of each call, how it ended, and nothing of what was said."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.redis_server import RedisServer
+from support.watched import CANARY, NAME, Awaiting, Events, Place, user
+from support.writers import T0
+
+import redismem
+from redismem import Conflict, SessionNotFound, Settings, TooLarge, blocking
+from redismem.events import Event
+from redismem.protocol.ids import session_hash
+from redismem.store.observed import ObservedStore
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+async def test_each_op_is_told_with_its_outcome(place: Place, events: Events) -> None:
+    async with place.memory(events.append) as memory:
+        assert events.ended() == [("recorded", "nothing"), ("record", "ok")]
+        session = memory.session(NAME)
+        assert events.ended() == [], "a handle is no call"
+        await session.read()
+        await session.exists()
+        await session.touch()
+        assert events.ended() == [("read", "nothing"), ("exists", "nothing"), ("touch", "nothing")]
+        with pytest.raises(SessionNotFound):
+            await session.info()
+        with pytest.raises(SessionNotFound):
+            await session.messages()
+        with pytest.raises(SessionNotFound):
+            await session.prune(1)
+        assert events.ended() == [("info", "nothing"), ("messages", "nothing"), ("read_window", "nothing")]
+        await session.clear()
+        assert events.ended() == [("read_epoch", "ok"), ("clear", "nothing")]
+        await session.append(user(1))
+        await session.append_and_read(user(2), merge={CANARY: CANARY})
+        assert events.ended() == [("append", "ok"), ("append_and_read", "ok")]
+        await session.read(limit=1)
+        await session.messages()
+        await session.exists()
+        await session.touch()
+        await session.info()
+        assert events.ended() == [(op, "ok") for op in ("read", "messages", "exists", "touch", "info")]
+        await session.set_plan([CANARY])
+        await session.params()
+        await session.state()
+        await session.telemetry()
+        assert events.ended() == [(op, "ok") for op in ("update", "state", "state", "info")]
+        await session.prune(1)
+        await session.clear()
+        assert events.ended() == [(op, "ok") for op in ("read_window", "prune", "read_epoch", "clear")]
+        await memory.ping()
+        await memory.count()
+        await memory.sessions(now_ms=T0)
+        assert events.ended() == [(op, "ok") for op in ("ping", "server_time", "count", "sessions")]
+        await session.append(user(3))
+
+
+async def test_an_append_tells_its_sizes_and_its_session_by_hash(place: Place, events: Events) -> None:
+    async with place.memory(events.append) as memory:
+        session = memory.session(NAME)
+        await session.append(user(1))
+        await session.append_and_read(user(2), user(3), merge={"a": 1}, id="the id")
+        first, both = events[-2:]
+        elements = place.raw.lrange(place.keys(NAME).messages, 0, -1)
+        assert (first.session, first.sent_count, first.window_count) == (session_hash(NAME), 1, 1)
+        assert (first.message_count, first.message_bytes) == (1, len(elements[0]) - 9), "without the server's time"
+        assert (both.message_count, both.window_count) == (2, 3)
+        assert both.message_bytes == len(elements[1]) + len(elements[2]) - 18
+        assert first.tokens + both.tokens == (await session.info()).window_tokens
+        assert (await session.read()).last_seq == events[-1].window_count
+        assert len(await session.messages()) == events[-1].message_count == 3
+        assert await session.prune(2) == events[-1].message_count == 1
+        await memory.ping()
+        assert (events[-1].session, events[-1].message_count, events[-1].window_count) == (None, 0, None)
+
+
+async def test_a_duplicate_and_a_conflict_are_no_errors_of_the_store(place: Place, events: Events) -> None:
+    async with place.memory(events.append) as memory:
+        session = memory.session(NAME)
+        await session.append(user(1), id=CANARY)
+        assert (await session.append(user(1), id=CANARY)).duplicate
+        await session.append_and_read(user(1), id=CANARY)
+        with pytest.raises(Conflict):
+            await session.append(user(2), expect=7)
+    outcomes = [("append", "ok"), ("append", "duplicate"), ("append_and_read", "duplicate"), ("append", "conflict")]
+    assert events.ended()[2:] == outcomes
+
+
+async def test_a_refusal_is_named_by_its_class(place: Place, events: Events) -> None:
+    async with place.memory(events.append, Settings(max_window_count=10)) as memory:
+        session = memory.session(NAME)
+        await session.append(*map(user, range(10)))
+        with pytest.raises(TooLarge):
+            await session.append(user(11))
+        place.raw.set(place.keys(NAME).state, "x")
+        with pytest.raises(redismem.CorruptSession):
+            await redismem_store(memory).run(redismem_store(memory).session_calls(NAME).read())
+    assert [event.outcome for event in events[-2:]] == ["TooLarge", "CorruptSession"]
+
+
+def redismem_store(memory: Any) -> Any:
+    """The store of either memory; of the blocking one, awaited."""
+    if not isinstance(memory, Awaiting):
+        return memory.store
+    store = memory._inner.store
+
+    class Stepped:
+        session_calls = staticmethod(store.session_calls)
+
+        async def run(self, call: Any) -> Any:
+            return blocking._finished(store.run(call))
+
+    return Stepped()
+
+
+async def test_a_session_that_was_set_aside_is_one_event_more(place: Place, events: Events) -> None:
+    async with place.memory(events.append) as memory:
+        place.raw.set(place.keys(NAME).state, "x")
+        assert (await memory.session(NAME).append(user(1))).created
+    assert events.ended()[2:] == [("quarantine", "ok"), ("append", "ok")]
+
+
+async def test_a_hook_that_fails_disturbs_no_call(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    failures: Iterator[Exception] = iter([ValueError("one"), ValueError("two"), KeyError("three")])
+
+    def failing(event: Event) -> None:
+        if event.op in ("append", "read"):
+            raise next(failures)
+
+    async with place.memory(failing) as memory:
+        session = memory.session(NAME)
+        assert (await session.append(user(1))).created
+        with pytest.raises(Conflict):
+            await session.append(user(2), expect=7)
+        assert len((await session.read()).messages) == 1
+    assert next(failures, None) is None
+    records: list[Any] = [record for record in caplog.records if record.name.startswith("redismem")]
+    assert [(record.levelno, record.op, record.error) for record in records] == [
+        (logging.ERROR, "on_event", "ValueError"),
+        (logging.ERROR, "on_event", "KeyError"),
+    ]
+    assert "raise next(failures)\nValueError: one" in caplog.text
+    assert "two" not in caplog.text
+
+
+@pytest.mark.parametrize("memory", [redismem.Memory, blocking.Memory])
+def test_a_hook_that_must_be_awaited_is_refused(memory: Any) -> None:
+    async def hook(event: Event) -> None:
+        del event
+
+    for wrong in (hook, "hook"):
+        with pytest.raises(TypeError, match="a plain function"):
+            memory.connect(on_event=wrong)
+
+
+def test_without_a_hook_the_store_is_a_plain_one() -> None:
+    for memory in (redismem.Memory.connect(), blocking.Memory.connect()):
+        assert not isinstance(memory.store, ObservedStore)
+
+
+def test_the_readme_counts_and_sums(server: RedisServer | None) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    (shown,) = (block for block in blocks if "on_event" in block)
+    names: dict[str, Any] = {"Memory": blocking.Memory, "url": server and server.url}
+    exec(shown, names)
+    with names["memory"] as memory:
+        session = memory.session(memory.new_session_id())
+        begun_s = time.monotonic()
+        for _ in range(2):
+            session.append(user(1), id="a")
+        took_ms = (time.monotonic() - begun_s) * 1000
+        session.clear()
+    calls, total_ms = names["calls"], names["total_ms"]
+    assert calls["append", "ok"] == calls["append", "duplicate"] == calls["clear", "ok"] == 1
+    assert 0 < total_ms["append"] <= took_ms

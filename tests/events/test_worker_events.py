@@ -1,0 +1,163 @@
+"""Events of calls that Redis did not answer at once, and of workers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from functools import partial
+from typing import Any
+
+import pytest
+from support.checks import until
+from support.proxy import Proxy
+from support.redis_server import RedisServer
+from support.watched import CANARY, NAME, PATIENT, Awaiting, Events, Place, user
+from support.writers import T0, Echo, called, fill
+
+import redismem
+from redismem import Message, Settings, StoreUnavailable, blocking
+from redismem.context import Context
+from redismem.errors import ModelFailed
+from redismem.events import Event
+from redismem.protocol.ids import session_hash
+from redismem.workers.eviction import Eviction
+from redismem.workers.scheduler import Scheduler
+from redismem.workers.summaries import Worker
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_call_that_is_sent_again_says_how_often(
+    proxy: Proxy, namespace: str, events: Events, is_async: bool
+) -> None:
+    given: dict[str, Any] = {"namespace": namespace, "settings": PATIENT, "on_event": events.append}
+
+    def turn() -> None:
+        with blocking.Memory.connect(proxy.url, **given) as memory:
+            memory.session(NAME).append(user(1))
+            proxy.break_next("reset", 1, to=b"EVALSHA")
+            assert memory.session(NAME).append(user(2)).last_seq == 2
+
+    if is_async:
+        async with redismem.Memory.connect(proxy.url, **given) as memory:
+            await memory.session(NAME).append(user(1))
+            proxy.break_next("reset", 1, to=b"EVALSHA")
+            assert (await memory.session(NAME).append(user(2))).last_seq == 2
+    else:
+        await asyncio.to_thread(turn)
+    assert [(event.op, event.outcome, event.sent_count) for event in events[-2:]] == [
+        ("append", "ok", 1),
+        ("append", "duplicate", 2),
+    ]
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_an_outage_is_told(tmp_path: Any, namespace: str, events: Events, is_async: bool) -> None:
+    server = RedisServer(tmp_path).start()
+    settings = Settings(deadline_s=0.3, reply_timeout_s=0.1)
+    given: dict[str, Any] = {"namespace": namespace, "settings": settings, "on_event": events.append}
+    memory: Any = redismem.Memory.connect(server.url, **given)
+    if not is_async:
+        memory = Awaiting(blocking.Memory.connect(server.url, **given))
+    with contextlib.suppress(StoreUnavailable):  # a busy machine may not answer in time
+        await memory.ping()
+    server.kill()
+    before = len(events)
+    session = memory.session(NAME)
+    for call in (session.append(user(1)), session.read(), memory.ping()):
+        with pytest.raises(StoreUnavailable):
+            await call
+    await (memory.aclose() if is_async else memory.close())
+    told = [(event.op, event.outcome) for event in events[before:] if event.op != "recorded"]
+    assert told == [(op, "StoreUnavailable") for op in ("append", "read", "ping")]
+    by_op = {event.op: event.sent_count for event in events[before:]}
+    assert by_op["append"] == 0, "the first look at the namespace failed already"
+    assert by_op["ping"] >= 1
+
+
+async def test_a_call_that_is_cancelled_is_told(proxy: Proxy, namespace: str, events: Events) -> None:
+    async with redismem.Memory.connect(
+        proxy.url, namespace=namespace, settings=PATIENT, on_event=events.append
+    ) as memory:
+        await memory.session(NAME).append(user(1))
+        proxy.break_next("swallow", 1, to=b"EVALSHA")
+        waiting = asyncio.create_task(memory.session(NAME).append(user(2)))
+
+        async def taken() -> bool:
+            return proxy.broken_count == 1
+
+        await until(taken)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+    assert (events[-1].op, events[-1].outcome, events[-1].sent_count) == ("append", "CancelledError", 1)
+
+
+async def test_a_worker_tells_each_call_and_each_summary(async_place: Place, events: Events) -> None:
+    async with async_place.memory(events.append) as memory:
+        await fill(memory.session(NAME), 11, CANARY)
+        events.ended()
+        echo = Echo()
+        assert await Worker(memory.store, echo).drain(T0) == 1
+        first = ["due", "claim", "commit", "summary"]
+        assert [op for op, _ in events.ended()] == [*first, "due", "drain"]
+        claim, commit, summary = events[-5:-2]
+        info = await memory.session(NAME).info()
+        assert (commit.outcome, commit.message_count, commit.session) == ("ok", 5, session_hash(NAME))
+        assert commit.tokens > 0
+        assert info.window_tokens > 0
+        assert (summary.outcome, summary.session, summary.sent_count) == ("ok", session_hash(NAME), 0)
+        assert summary.duration_ms >= commit.duration_ms
+        assert claim.outcome == "job"
+
+
+async def test_a_worker_tells_what_did_not_become_a_summary(async_place: Place, events: Events) -> None:
+    async with async_place.memory(events.append) as memory:
+        worker, echo = Worker(memory.store, Echo()), Echo()
+        await worker.attend(NAME, T0)
+        assert events.ended()[2:] == [("claim", "gone"), ("summary", "gone")]
+        await fill(memory.session(NAME), 11, CANARY)
+        echo.failures += [ModelFailed("no"), ValueError(CANARY)]
+        events.ended()
+        await Worker(memory.store, echo).attend(NAME, T0)
+        await Worker(memory.store, echo).attend(NAME, T0 + 60_000)
+        tried = [("claim", "job"), ("release", "ok"), ("summary", "failed")]
+        assert events.ended() == tried * 2
+        await memory.session("calls").append(*(called(f"c{number}") for number in range(11)), now_ms=T0)
+        events.ended()
+        assert await worker.attend("calls", T0) == "waiting"
+        assert events.ended() == [("claim", "job"), ("release", "ok"), ("summary", "waiting")]
+
+
+async def test_an_eviction_is_told_and_one_that_fails_too(async_place: Place, events: Events) -> None:
+    async def full(session_id: str, context: Context) -> None:
+        raise OSError(f"no room for {session_id}: {context.messages[0].content}")
+
+    async with async_place.memory(events.append, Settings(max_sessions=1, shards=1)) as memory:
+        await fill(memory.session(NAME), 1, CANARY)
+        await fill(memory.session("newer"), 1, CANARY, T0 + 1_000)
+        events.ended()
+        assert await Eviction(memory.store, full).enforce(T0 + 1_000) == 0
+        found = Counter(events.ended())
+        assert found["eviction", "OSError"] == found["claim_eviction", "ok"] == found["enforce", "ok"] == 1
+        assert found["queue_eviction", "ok"] >= 1
+        assert await Eviction(memory.store).enforce(T0 + 60_000) == 1
+        assert {("eviction", "ok"), ("evict", "ok"), ("enforce", "ok")} <= set(events.ended())
+        await Eviction(memory.store).sweep(T0)
+        assert events.ended() == [("scan", "ok"), ("sweep", "ok"), ("sweep_round", "ok")]
+        await memory.session("newer").append(Message("user", CANARY))
+
+
+async def test_workers_inside_a_memory_tell_the_same_hook(async_place: Place, events: Events) -> None:
+    told = asyncio.Event()
+
+    def hook(event: Event) -> None:
+        events.append(event)
+        if (event.op, event.outcome) == ("summary", "ok"):
+            told.set()
+
+    workers: Any = partial(Scheduler, strategy=Echo())
+    async with async_place.memory(hook, workers=workers) as memory:
+        await memory.session(NAME).append(*map(user, range(11)))
+        async with asyncio.timeout(60):
+            await told.wait()

@@ -1,0 +1,159 @@
+"""What redismem logs: facts as attributes, a session by its hash, and of a failure what an operator can use."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from support.checks import until
+from support.stores import Store
+from support.writers import T0, Echo, fill
+
+from redismem import CorruptSession, Message, Settings
+from redismem.context import Context
+from redismem.errors import ModelFailed
+from redismem.events import FACTS
+from redismem.protocol.ids import session_hash
+from redismem.workers.eviction import Eviction
+from redismem.workers.scheduler import Scheduler
+from redismem.workers.summaries import Worker
+
+SECRET = "the text of a message"
+NAME = "user-42"
+
+
+def records(caplog: pytest.LogCaptureFixture, op: str) -> list[Any]:
+    """The records of this op. None of redismem's lacks its facts, names a session by its id, or quotes a message."""
+    ours = [record for record in caplog.records if record.name.partition(".")[0] == "redismem"]
+    for record in ours:
+        assert "op" in vars(record), record.getMessage()
+        shown = record.getMessage() + repr([vars(record).get(name) for name in FACTS])
+        assert NAME not in shown
+        assert SECRET not in shown
+    return [record for record in ours if vars(record)["op"] == op]
+
+
+@pytest.fixture(autouse=True)
+def every_level(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, logger="redismem")
+
+
+async def test_a_summary_is_logged_with_its_facts(store: Store, namespace: str, caplog: Any) -> None:
+    async with store.memory(namespace) as memory:
+        await fill(memory.session(NAME), 11, SECRET)
+        assert await Worker(memory.store, Echo()).drain(T0) == 1
+    (record,) = records(caplog, "summary")
+    assert record.levelno == logging.INFO
+    assert (record.session, record.outcome, record.message_count, record.folded_count) == (
+        session_hash(NAME),
+        "ok",
+        5,
+        0,
+    )
+    assert type(record.duration_ms) is int
+    assert record.getMessage() == (
+        f"session {record.session}: 5 messages covered, 0 summaries folded, in {record.duration_ms} ms: ok"
+    )
+
+
+async def test_an_error_of_redismem_is_quoted_and_needs_no_traceback(store: Store, namespace: str, caplog: Any) -> None:
+    async with store.memory(namespace) as memory:
+        await fill(memory.session(NAME), 11, SECRET)
+        echo = Echo()
+        echo.failures.append(ModelFailed("openai answered 503", NAME, retry_after_s=7))
+        assert await Worker(memory.store, echo).drain(T0) == 0
+    (record,) = records(caplog, "summary")
+    assert record.getMessage() == (
+        f"session {session_hash(NAME)}: attempt 1 at a summary failed, again in 7.0 s: ModelFailed: openai answered 503"
+    )
+    assert (record.error, record.attempt, record.backoff_ms, record.exc_info) == ("ModelFailed", 1, 7_000, None)
+
+
+async def test_an_error_of_a_strategy_of_the_callers_own_is_logged_with_its_traceback(
+    store: Store, namespace: str, caplog: Any
+) -> None:
+    failure = KeyError(SECRET)
+    async with store.memory(namespace, Settings(max_attempts=1)) as memory:
+        await fill(memory.session(NAME), 11, SECRET)
+        echo = Echo()
+        echo.failures.append(failure)
+        assert await Worker(memory.store, echo).drain(T0) == 0
+    (record,) = records(caplog, "summary")
+    assert record.getMessage().endswith("attempt 1 at a summary failed, dead: KeyError")
+    assert (record.error, record.outcome) == ("KeyError", "dead")
+    assert record.exc_info[1] is failure
+    assert "compact\n    raise self.failures.popleft()\nKeyError" in caplog.text
+
+
+async def test_a_strategy_that_takes_too_long_is_told_how_long(store: Store, namespace: str, caplog: Any) -> None:
+    async with store.memory(namespace, Settings(summary_timeout_s=0.05)) as memory:
+        await fill(memory.session(NAME), 11, SECRET)
+        echo = Echo()
+        echo.hanging = SECRET
+        assert await Worker(memory.store, echo).drain(T0) == 0
+    (record,) = records(caplog, "summary")
+    assert record.getMessage().endswith("ModelFailed: no summary within 0.05 s")
+
+
+async def test_a_timeout_of_the_strategys_own_stays_its_own(store: Store, namespace: str, caplog: Any) -> None:
+    async with store.memory(namespace) as memory:
+        await fill(memory.session(NAME), 11, SECRET)
+        echo = Echo()
+        echo.failures.append(TimeoutError("its socket's"))
+        assert await Worker(memory.store, echo).drain(T0) == 0
+    (record,) = records(caplog, "summary")
+    assert (record.error, str(record.exc_info[1])) == ("TimeoutError", "its socket's")
+
+
+async def test_an_on_evict_that_fails_is_logged_with_its_traceback(store: Store, namespace: str, caplog: Any) -> None:
+    failure = OSError("the disk is full")
+
+    async def full(session_id: str, context: Context) -> None:
+        raise failure
+
+    async with store.memory(namespace, Settings(max_sessions=1)) as memory:
+        await fill(memory.session(NAME), 1, SECRET)
+        await fill(memory.session("newer"), 1, SECRET, T0 + 1_000)
+        assert await Eviction(memory.store, full).enforce(T0 + 1_000) == 0
+        (record,) = records(caplog, "eviction")
+        assert record.getMessage() == f"session {session_hash(NAME)}: not evicted: OSError"
+        assert (record.session, record.error, record.exc_info[1]) == (session_hash(NAME), "OSError", failure)
+        assert await Eviction(memory.store).enforce(T0 + 60_000) == 1
+    (record,) = records(caplog, "enforce")
+    assert record.session_count == 1
+
+
+async def test_a_session_set_aside_is_named_by_its_hash(store: Store, namespace: str, raw: Any, caplog: Any) -> None:
+    async with store.memory(namespace) as memory:
+        await fill(memory.session(NAME), 2, SECRET)
+        await raw.set(memory.store.keys.session(NAME).state, "x")
+        assert (await memory.session(NAME).append(Message("user", SECRET))).created
+    (record,) = records(caplog, "quarantine")
+    assert (record.levelno, record.session, record.namespace) == (logging.ERROR, session_hash(NAME), namespace)
+    assert record.error == CorruptSession.__name__
+    assert "WRONGTYPE" in record.getMessage()
+
+
+async def test_a_drain_that_stops_early_says_why(store: Store, namespace: str, raw: Any, caplog: Any) -> None:
+    async with store.memory(namespace, Settings(shards=1, tick_s=0.02)) as memory:
+        shard = memory.store.keys.shards()[0]
+        await raw.set(shard.overdue, "no queue")
+        scheduler = Scheduler(memory.store, Echo())
+        await scheduler.start()
+
+        async def stopped_early() -> bool:
+            return bool(records(caplog, "drain"))
+
+        await until(stopped_early)
+        await scheduler.stop()
+    record = records(caplog, "drain")[0]
+    assert record.getMessage().startswith(f"a drain stopped early: {record.error}: ")
+    assert record.exc_info is None
+
+
+def test_a_setting_that_is_not_usable_is_named(caplog: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REDISMEM_SHARDS", "none")
+    assert Settings().shards == 64
+    (record,) = records(caplog, "settings")
+    assert record.setting == "REDISMEM_SHARDS"
