@@ -60,8 +60,8 @@ class Facts(TypedDict, total=False):
     """The attributes of a log record of redismem, beside those that every record has. All but `op` may be missing."""
 
     op: str
-    """What was being done: the word of an event, else `settings`, `on_event` or `worker` (of a process: it began or
-    ended)."""
+    """What was being done: the word of an event, else `settings`, `connect`, `on_event`, or `worker` (of a process: it
+    began or ended)."""
     session: str
     """The session's hash."""
     namespace: str

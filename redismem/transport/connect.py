@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from redismem.errors import InvalidSettings
+from redismem.events import facts
 from redismem.settings import Settings
 from redismem.transport.base import Transport
 
@@ -77,6 +78,7 @@ def _makes(url: str | None) -> tuple[_Make, _Make]:
         log.warning(
             "no Redis URL is given: sessions are kept in this process and end with it; name a Redis, or say %s",
             EMBEDDED,
+            extra=facts(op="connect"),
         )
         return _MAKES["memory"]
     if not url.strip():
