@@ -25,7 +25,7 @@ help: ## this list
 	@printf 'redismem: Redis-native session memory for chat backends\n\n'
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' Makefile
 	@printf '\n  PYTHON=python3.12   another Python than python3\n'
-	@printf '  ARGS="..."          more arguments for demo, unit, bench and lock, such as ARGS="-k window"\n'
+	@printf '  ARGS="..."          more arguments for demo, unit, coverage, bench and lock, such as ARGS="-k window"\n'
 	@printf '  REDISMEM_URL=...    the Redis that demo uses; without it, it brings its own store\n'
 
 setup: $(READY) ## install everything into .venv, pinned with hashes

@@ -212,6 +212,18 @@ def test_the_invariants_are_those_that_are_checked() -> None:
     assert told == sorted(re.findall(r"\bI\d+\b", str(invariants.__doc__)), key=lambda name: int(name[1:]))
 
 
+def test_every_room_and_every_library_has_its_place_in_the_architecture() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    rooms = {path.name for path in (ROOT / "redismem").glob("*") if path.is_dir() or path.suffix == ".py"}
+    rooms -= {"__init__.py", "__main__.py", "__pycache__"}
+    wanted = {f"| `redismem/{room}`" if room.endswith(".py") else f"| `redismem/{room}/`" for room in rooms}
+    assert {row for row in wanted if row not in page} == set()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    names = {re.match(r"[a-z-]+", each)[0] for each in project["dependencies"]}  # type: ignore[index]
+    told = page[page.index("## Doors") : page.index("## Where")].lower()
+    assert {name for name in names if name not in told} == set()
+
+
 def test_the_words_of_the_glossary_stand_in_order_once_each() -> None:
     words = re.findall(r"^\| ([\w ]+) \| ", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)[1:]
     assert words == sorted(set(words), key=lambda word: word.replace("_", " "))
