@@ -19,13 +19,13 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint format types unit model have-redis redis bench build lock clean
+.PHONY: help setup demo test lint format types unit coverage model have-redis redis bench build release-check lock clean
 
 help: ## this list
 	@printf 'redismem: Redis-native session memory for chat backends\n\n'
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' Makefile
 	@printf '\n  PYTHON=python3.12   another Python than python3\n'
-	@printf '  ARGS="..."          more arguments for demo, unit, bench and lock, such as ARGS="-k window"\n'
+	@printf '  ARGS="..."          more arguments for demo, unit, coverage, bench and lock, such as ARGS="-k window"\n'
 	@printf '  REDISMEM_URL=...    the Redis that demo uses; without it, it brings its own store\n'
 
 setup: $(READY) ## install everything into .venv, pinned with hashes
@@ -52,6 +52,9 @@ unit: $(READY) ## the tests alone: make unit ARGS="tests/protocol/test_keys.py -
 	@echo '==> pytest'
 	@$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile $(ARGS)
 
+coverage: $(READY) have-redis ## the tests, and how much of the package they reach; fails under what pyproject.toml asks for
+	@$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --cov --cov-report=term:skip-covered $(ARGS)
+
 model: $(READY) have-redis ## check the queue protocol for ten minutes; MODEL_SECONDS=, MODEL_SEED=
 	@MODEL_SECONDS=$${MODEL_SECONDS:-600} $(BIN)/python -m pytest tests/model_check/test_model_check.py $(ARGS)
 
@@ -64,6 +67,12 @@ bench: $(READY) have-redis ## measure turns; REDISMEM_BENCH_URL=... to measure a
 build: $(READY) ## wheel and sdist, into dist/
 	@rm -rf dist
 	@$(BIN)/python -m build --no-isolation --outdir dist
+
+release-check: build ## build, install the wheel into a new environment, and run it there as a user would
+	@new=$$(mktemp -d); trap 'rm -rf "$$new"' EXIT; wheel=$$(echo "$$PWD"/dist/*.whl); \
+	$(PYTHON) -m venv "$$new/venv"; \
+	"$$new/venv/bin/python" -m pip --quiet --disable-pip-version-check install "$$wheel"; \
+	cd "$$new"; venv/bin/redismem --help > help.txt; grep -q doctor help.txt; venv/bin/redismem demo
 
 lock: ## write requirements.lock from pyproject.toml; newest versions: ARGS=--upgrade
 	@echo '==> $(LOCK)'
@@ -80,8 +89,8 @@ lock: ## write requirements.lock from pyproject.toml; newest versions: ARGS=--up
 	cat "$$new/lock" > $(LOCK)
 
 clean: ## remove all that make has made, .venv too
-	@rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
-	@find redismem tests benchmarks scripts -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	@rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.* htmlcov
+	@find redismem tests benchmarks .ci -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 have-redis:
 	@$(PYTHON) .ci/redis_server.py ensure

@@ -1,4 +1,4 @@
-"""What the README shows is so: its first turn runs, its table of settings is the settings'."""
+"""The README's first turn runs as it stands, and the table of settings in docs/ is the settings'."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.redis_server import RedisServer
 from redismem import Settings
 from redismem.blocking import Memory
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
 
 
 def table() -> str:
@@ -23,12 +23,13 @@ def table() -> str:
 
 
 def test_the_table_of_settings_is_complete() -> None:
-    shown = README.read_text().partition("<!-- settings -->\n")[2].partition("\n<!-- /settings -->")[0]
-    assert shown == table(), f"put this into the README:\n{table()}"
+    page = (ROOT / "docs" / "settings.md").read_text()
+    shown = page.partition("<!-- settings -->\n")[2].partition("\n<!-- /settings -->")[0]
+    assert shown == table(), f"put this into docs/settings.md:\n{table()}"
 
 
 def test_the_first_turn_works_as_it_stands(redis_server: RedisServer) -> None:
-    first = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)[0]
+    first = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[0]
     asked: list[list[dict[str, Any]]] = []
 
     def call_my_model(messages: list[dict[str, Any]]) -> str:

@@ -20,7 +20,7 @@ from redismem.events import Event
 from redismem.protocol.ids import session_hash
 from redismem.store.observed import ObservedStore
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 
 
 async def test_each_op_is_told_with_its_outcome(place: Place, events: Events) -> None:
@@ -168,11 +168,11 @@ def test_without_a_hook_the_store_is_a_plain_one() -> None:
         assert not isinstance(memory.store, ObservedStore)
 
 
-def test_the_readme_counts_and_sums(server: RedisServer | None) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+def test_the_page_for_operators_counts_and_sums(server: RedisServer | None) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     (shown,) = (block for block in blocks if "on_event" in block)
-    names: dict[str, Any] = {"Memory": blocking.Memory, "url": server and server.url}
-    exec(shown, names)
+    names: dict[str, Any] = {"url": server.url if server else "memory://"}
+    exec(shown.replace("from redismem import Memory", "from redismem.blocking import Memory"), names)
     with names["memory"] as memory:
         session = memory.session(memory.new_session_id())
         begun_s = time.monotonic()

@@ -1,0 +1,106 @@
+"""The ACL of docs/operations.md: enough for pods, workers and operators of a namespace, and for nothing else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from redismem import Settings, StoreUnavailable, blocking
+from redismem.cli import main
+from redismem.protocol import scripts
+
+PAGE = Path(__file__).parents[1] / "docs" / "operations.md"
+(LINE,) = re.findall(r"^ACL SETUSER shop-app .*", PAGE.read_text(), re.MULTILINE)
+SETTINGS = {"threshold": "3", "recent_limit": "1", "keep_originals": "1", "max_attempts": "1"}
+NO_MODEL = {
+    "model_provider": "openai",
+    "model": "none",
+    "model_base_url": "http://127.0.0.1:1",
+    "model_allow_http": "1",
+}
+
+
+@pytest.fixture
+def admin(redis_server: Any) -> Iterator[Any]:
+    with redis.Redis(port=redis_server.port) as admin:
+        admin.execute_command(*LINE.split())
+        yield admin
+        admin.execute_command("ACL", "DELUSER", "shop-app")
+        for key in admin.scan_iter("rm:{shop*"):
+            admin.delete(key)
+
+
+@pytest.fixture
+def url(redis_server: Any, admin: Any, monkeypatch: pytest.MonkeyPatch) -> str:
+    """As this user; the environment names it and small limits."""
+    url = str(redis_server.url).replace("redis://", "redis://shop-app:PASSWORD@")
+    for name, value in {"url": url, **SETTINGS}.items():
+        monkeypatch.setenv(f"REDISMEM_{name.upper()}", value)
+    return url
+
+
+def code(*words: str) -> int:
+    return main([*words, "--namespace", "shop"])
+
+
+def user(number: int) -> dict[str, Any]:
+    return {"role": "user", "content": str(number)}
+
+
+def test_it_has_every_command_of_the_scripts() -> None:
+    found = [re.findall(rb"call\(\s*'([A-Z]+)'", scripts.load(name).source) for name in scripts.names()]
+    called = {word.decode().lower() for words in found for word in words}
+    assert called <= set(re.findall(r"\+(\S+)", LINE))
+    assert len(called) > 20
+
+
+def test_turns_and_summaries_pass(url: str) -> None:
+    with blocking.Memory.connect(namespace="shop") as memory:
+        session = memory.session("a")
+        for number in range(5):
+            session.append_and_read(user(number), merge={"n": number}, waiting="size", id=str(number), expect=number)
+        assert session.append(user(4), id="4").duplicate
+        assert code("worker", "--once") == 0
+        assert len(session.read().summaries) == 1
+        assert len(session.messages(include_originals=True)) == 5
+        assert session.touch()
+        session.append(user(5), user(6))
+        assert session.prune(1) > 0
+        assert (session.info().window_count, memory.count(), memory.sessions().sessions[0].session_id) == (1, 1, "a")
+        assert session.clear(missing_ok=False)
+
+
+def test_failures_evictions_and_looking_pass(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with blocking.Memory.connect(namespace="shop") as memory:
+        for number in range(3):
+            memory.session(f"s-{number}").append(*map(user, range(5)))
+        with monkeypatch.context() as patch:
+            for name, value in NO_MODEL.items():
+                patch.setenv(f"REDISMEM_{name.upper()}", value)
+            assert code("worker", "--once") == 1, "the model is not there"
+        for words in ("dead list", "dead retry --all", "queues", "sessions", "watch --count 1", "check", "doctor"):
+            assert code(*words.split()) == 0, words
+        monkeypatch.setenv("REDISMEM_MAX_SESSIONS", "1")
+        assert code("worker", "--once") == 0
+        assert memory.count() == 1
+
+
+def test_a_broken_session_is_put_into_quarantine(url: str, admin: Any) -> None:
+    with blocking.Memory.connect(namespace="shop") as memory:
+        memory.session("a").append(user(1))
+        admin.hdel(memory.store.keys.session("a").state, "counters")
+        assert memory.session("a").append(user(2)).created
+    assert len(list(admin.scan_iter("rm:{shop:*}:corrupt:a:*"))) == 2
+
+
+def test_another_namespace_is_refused(url: str) -> None:
+    for namespace in ("shop2", "sho", "SHOP"):
+        memory = blocking.Memory.connect(namespace=namespace, settings=Settings())
+        with pytest.raises(StoreUnavailable, match="NOPERM"):
+            memory.session("a").exists()
+        memory.close()
