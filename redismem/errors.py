@@ -9,8 +9,8 @@ RedismemError
 ├── SessionNotFound     the session does not exist, or no longer                        (also a LookupError)
 ├── Conflict            `expect` named another last seq than the session has
 ├── WrongShards         the namespace was created with another number of shards
-├── CorruptSession      stored bytes that cannot be read, and could not be set aside
-├── UnsupportedFormat   bytes written by a newer release than this one
+├── CorruptSession      stored bytes that cannot be read, and could not be put into quarantine
+├── UnsupportedFormat   a session or namespace in a layout that this release does not know
 ├── StoreUnavailable    Redis did not take the call before the deadline; with append's id it is safe to try again
 ├── ModelFailed         a model gave no usable text; the messages stay as they are
 └── ScriptFailed        a script stopped half way: a defect, never retried
@@ -78,7 +78,10 @@ class CorruptSession(RedismemError):
 
 
 class UnsupportedFormat(RedismemError):
-    """A newer release wrote this session; this one leaves it alone."""
+    """Another release wrote this session, or laid out this namespace, in a way that this one does not know.
+
+    It is left alone: nothing is written, and nothing goes into quarantine.
+    """
 
 
 class StoreUnavailable(RedismemError):

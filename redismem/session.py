@@ -27,7 +27,7 @@ class Session:
     """One conversation. A handle without state of its own: make one a turn or keep it, from any number of pods.
 
     Every method that talks to Redis may raise StoreUnavailable. A session whose stored bytes cannot be read is put into
-    quarantine under `…:corrupt:<session>:<ms>`, which is logged, and starts afresh.
+    quarantine under `…:quarantine:<session>:<ms>`, which is logged, and starts afresh.
     """
 
     __slots__ = ("_calls", "_on_append", "_store")

@@ -35,7 +35,7 @@ for number, state in ipairs(states) do
   elseif kind == 'none' then -- [expired]
     --- @include unindex
   else
-    -- Whoever takes it in hand finds that this is no state, and sets the session aside.
+    -- Whoever takes it in hand finds that this is no state, and puts it into quarantine.
     redis.call('ZADD', evictions, now, session)
   end
 end

@@ -42,7 +42,7 @@ local removed, mended = 0, 0
 for number, state in ipairs(states) do
   local session, kind = sessions[number], redis.call('TYPE', state).ok
   -- A key of another type, or counters that are none, must not keep the others from being looked after: who reads that
-  -- session sets it aside. One of another layout is looked after by the release that wrote it.
+  -- session puts it into quarantine. One of another layout is looked after by the release that wrote it.
   if kind == 'hash' or kind == 'none' then
     local counters, queued = unpack(redis.call('HMGET', state, 'counters', 'queued'))
     if not counters then

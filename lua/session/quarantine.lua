@@ -5,9 +5,9 @@
 --   messages
 --   state
 --   originals
---   corrupt_messages
---   corrupt_state
---   corrupt_originals
+--   quarantine_messages
+--   quarantine_state
+--   quarantine_originals
 --   active
 --   overdue
 --   leased
@@ -18,9 +18,9 @@
 --   epoch       that the caller could not decode, - if it saw none
 --   idle_timeout_ms  the time to live of what had none
 -- FIELDS reads epoch counters
--- REPLY the number of keys set aside, 0 if another caller did it already
+-- REPLY the number of keys put there, 0 if another caller did it already
 -- ERROR LAYOUT version
-local messages, state, originals, corrupt_messages, corrupt_state, corrupt_originals,
+local messages, state, originals, quarantine_messages, quarantine_state, quarantine_originals,
   active, overdue, leased, dead, evictions = unpack(KEYS)
 local session, epoch, idle_timeout_ms = unpack(ARGV)
 local function kind(key) return redis.call('TYPE', key).ok end
@@ -35,7 +35,7 @@ if not is_foreign(state, 'hash') then
   if not is_broken and seen_epoch ~= epoch then return 0 end -- [epoch]
 end
 local moved = 0
-for key, aside in pairs({[messages] = corrupt_messages, [state] = corrupt_state, [originals] = corrupt_originals}) do
+for key, aside in pairs({[messages] = quarantine_messages, [state] = quarantine_state, [originals] = quarantine_originals}) do
   if kind(key) ~= 'none' then
     redis.call('RENAME', key, aside)
     if redis.call('PTTL', aside) < 0 then redis.call('PEXPIRE', aside, idle_timeout_ms) end

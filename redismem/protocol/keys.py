@@ -43,7 +43,7 @@ class SessionKeys:
     messages: bytes
     state: bytes
     originals: bytes
-    corrupt: bytes
+    quarantine: bytes
     shard: ShardKeys
     appends: tuple[bytes, ...]
     """The keys of an append, in the order in which its script takes them."""
@@ -105,7 +105,7 @@ class Keys:
             messages=messages,
             state=state,
             originals=f"{tag}:originals:{session_id}".encode(),
-            corrupt=f"{tag}:corrupt:{session_id}".encode(),
+            quarantine=f"{tag}:quarantine:{session_id}".encode(),
             shard=shard,
             appends=(messages, state, *shard.indexes, shard.fences),
         )

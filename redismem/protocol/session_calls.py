@@ -254,10 +254,10 @@ class SessionCalls:
         return Call(keys.session_id, (command,), bool, script, op="touch")
 
     def quarantine(self, epoch: str, now_ms: int) -> Call[int]:
-        """The session that cannot be read to `…:corrupt:<session>:<now_ms>:<what it was>`."""
+        """The session that cannot be read to `…:quarantine:<session>:<now_ms>:<what it was>`."""
         keys, shard = self.keys, self.keys.shard
         script = scripts.load("quarantine")
-        aside = tuple(b"%s:%d:%s" % (keys.corrupt, now_ms, name) for name in (b"messages", b"state", b"originals"))
+        aside = tuple(b"%s:%d:%s" % (keys.quarantine, now_ms, name) for name in (b"messages", b"state", b"originals"))
         command = evalsha(
             script,
             (keys.messages, keys.state, keys.originals, *aside, *shard.indexes),

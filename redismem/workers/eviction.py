@@ -47,8 +47,8 @@ class Eviction:
     async def _enforce(self, now_ms: int | None) -> int:
         evicted = 0
         while not self._stopping:
-            await self.choose_idle(now_ms)
-            await self.choose_excess(now_ms)
+            await self.queue_idle(now_ms)
+            await self.queue_excess(now_ms)
             gone = await self.drain(now_ms)
             evicted += gone
             if not gone:
@@ -56,7 +56,7 @@ class Eviction:
             log.info("evicted %d sessions", gone, extra=facts(op="enforce", session_count=gone))
         return evicted
 
-    async def choose_excess(self, now_ms: int | None = None) -> int:
+    async def queue_excess(self, now_ms: int | None = None) -> int:
         """Puts the least recently active sessions beyond the limit on the queue, a bounded number at a time."""
         keys = self._store.keys
         excess = min(await self._excess(), _ROUND_COUNT)
@@ -70,7 +70,7 @@ class Eviction:
             known_ms = min((shard[-1].active_ms for shard in shards if len(shard) == limit), default=None)
             complete = known_ms is None or (len(found) >= excess and found[excess - 1].active_ms <= known_ms)
             if excess > 0 and (complete or limit >= excess):
-                return await self._choose(found[:excess], EvictionReason.LIMIT, now_ms)
+                return await self._queue(found[:excess], EvictionReason.LIMIT, now_ms)
             limit = min(limit * 2, excess)
         return 0
 
@@ -78,14 +78,14 @@ class Eviction:
         per_shard = await self._store.run(queue_calls.counts(self._store.keys))
         return sum(per_shard) - self._store.settings.max_sessions
 
-    async def choose_idle(self, now_ms: int | None = None) -> int:
+    async def queue_idle(self, now_ms: int | None = None) -> int:
         """Puts sessions past their timeout on the queue."""
         time_ms = now_ms if now_ms is not None else await self._store.server_time_ms()
         below_ms = time_ms - self._store.settings.idle_timeout_ms
         shards = await self._store.run(queue_calls.oldest(self._store.keys, _CHUNK_COUNT, below_ms))
-        return await self._choose([entry for shard in shards for entry in shard], EvictionReason.IDLE, now_ms)
+        return await self._queue([entry for shard in shards for entry in shard], EvictionReason.IDLE, now_ms)
 
-    async def _choose(self, entries: list[SessionEntry], reason: EvictionReason, now_ms: int | None) -> int:
+    async def _queue(self, entries: list[SessionEntry], reason: EvictionReason, now_ms: int | None) -> int:
         keys = self._store.keys
         by_shard: dict[int, list[tuple[SessionKeys, int]]] = {}
         for entry in entries:
@@ -133,7 +133,7 @@ class Eviction:
             return await self._store.run(calls.evict(known.epoch, known.total_messages))
         context = await session.read()
         if not context.epoch:
-            return False  # gone meanwhile, or set aside: there is no transcript to hand over
+            return False  # gone meanwhile, or in quarantine: there is no transcript to hand over
         if self._store.settings.keep_originals:
             context.messages = await session.messages(include_originals=True)
         async with asyncio.timeout(self._store.settings.lease_s):

@@ -123,7 +123,7 @@ def redismem_store(memory: Any) -> Any:
     return Stepped()
 
 
-async def test_a_session_that_was_set_aside_is_one_event_more(place: Place, events: Events) -> None:
+async def test_a_session_in_quarantine_is_one_event_more(place: Place, events: Events) -> None:
     async with place.memory(events.append) as memory:
         place.raw.set(place.keys(NAME).state, "x")
         assert (await memory.session(NAME).append(user(1))).created

@@ -72,7 +72,7 @@ async def test_an_append_is_refused_too(lua: Scripts, contents: list[str], count
 
 
 @pytest.mark.parametrize("key", ["messages", "originals"])
-async def test_it_is_not_set_aside_though_another_key_has_a_foreign_type(lua: Scripts, key: str) -> None:
+async def test_it_is_not_quarantined_though_another_key_has_a_foreign_type(lua: Scripts, key: str) -> None:
     await of_another_layout(lua, OTHERS[0])
     await lua.raw.delete(lua.key(key))
     await lua.raw.set(lua.key(key), "x")

@@ -198,7 +198,7 @@ def expired_and_found(machine: Machine, name: str, index: str, by: str) -> None:
 
 
 def corrupted(machine: Machine, name: str, how: str, by_reading: bool) -> None:
-    """What cannot be read is set aside, and leaves nothing behind that could shadow a new session."""
+    """What cannot be read goes into quarantine, and leaves nothing behind that could shadow a new session."""
     session, keys, calls = machine.model.sessions.get(name), machine.store.keys.session(name), machine.calls[name]
     if session is None or not 0 < len(session.window) < SETTINGS.max_window_count:
         machine.make_overdue(name)

@@ -44,7 +44,7 @@ NOT_A_NAMESPACE = [
 def all_keys(keys: Keys, session_id: str) -> list[bytes]:
     found = keys.session(session_id)
     shard = found.shard
-    own = [found.messages, found.state, found.originals, found.corrupt]
+    own = [found.messages, found.state, found.originals, found.quarantine]
     return [*own, shard.active, shard.overdue, shard.leased, shard.dead, shard.evictions, shard.fences]
 
 

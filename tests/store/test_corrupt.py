@@ -64,7 +64,7 @@ CORRUPT: dict[str, Break] = {
 
 
 @pytest.mark.parametrize("what", CORRUPT)
-async def test_a_session_that_cannot_be_read_is_set_aside_and_starts_afresh(
+async def test_a_session_that_cannot_be_read_goes_into_quarantine_and_starts_afresh(
     raw: Any, session: Session, keys: SessionKeys, namespace: str, what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = await session.append(said("CANARY old"), said("b"), merge={"a": "CANARY"})
@@ -77,8 +77,8 @@ async def test_a_session_that_cannot_be_read_is_set_aside_and_starts_afresh(
     assert (context.total_messages, context.state.params) == (1, {})
     assert context.receipt is not None
     assert context.receipt.created
-    aside = {key: value for key, value in (await everything(raw, namespace)).items() if b":corrupt:" in key}
-    assert all(key.startswith(keys.corrupt + b":") for key in aside)
+    aside = {key: value for key, value in (await everything(raw, namespace)).items() if b":quarantine:" in key}
+    assert all(key.startswith(keys.quarantine + b":") for key in aside)
     assert all(expires_ms > 0 for _, expires_ms in aside.values())
     expected = {name for name in ("messages", "state", "originals") if getattr(keys, name) in broken}
     assert {key.rpartition(b":")[2].decode() for key in aside} >= expected - {"messages"}
@@ -154,10 +154,10 @@ async def test_what_a_newer_release_wrote_is_left_alone(
     with pytest.raises(UnsupportedFormat):
         await session.append_and_read(said("c"), now_ms=FUTURE_MS)
     assert await raw.lrange(keys.messages, 0, 1) == before[keys.messages][0]
-    assert [key for key in await keys_of(raw, namespace) if b":corrupt:" in key] == []
+    assert [key for key in await keys_of(raw, namespace) if b":quarantine:" in key] == []
 
 
-async def test_what_cannot_be_set_aside_is_raised(
+async def test_what_cannot_be_quarantined_is_raised(
     raw: Any, session: Session, keys: SessionKeys, monkeypatch: Any
 ) -> None:
     """Somebody breaks it again, faster than it is mended."""

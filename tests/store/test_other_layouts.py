@@ -1,4 +1,4 @@
-"""Sessions that another release wrote in a layout of its own: refused, never set aside, never evicted."""
+"""Sessions that another release wrote in a layout of its own: refused, never quarantined, never evicted."""
 
 from __future__ import annotations
 

@@ -50,8 +50,8 @@ class Scripts:
 
     def key(self, name: str, session_id: str = "s") -> bytes:
         keys = self.session(session_id)
-        if name.startswith("corrupt_"):
-            return b"%s:77:%s" % (keys.corrupt, name.removeprefix("corrupt_").encode())
+        if name.startswith("quarantine_"):
+            return b"%s:77:%s" % (keys.quarantine, name.removeprefix("quarantine_").encode())
         return bytes(getattr(keys, name) if hasattr(keys, name) else getattr(keys.shard, name))
 
     async def run(self, name: str, /, *tail: Any, session_id: str = "s", **arguments: Any) -> Any:

@@ -116,13 +116,13 @@ async def test_idle_sessions_are_marked_and_go(store: Store, namespace: str, raw
         await begin(memory, 10)
         now_ms = T0 + TIMEOUT_MS + 4_001
         assert await memory.count(now_ms) == 5, "a session past its timeout counts no more, with or without a worker"
-        assert await eviction.choose_idle(now_ms) == 5
+        assert await eviction.queue_idle(now_ms) == 5
         idle = {f"s-{number}" for number in range(5)}
         assert await queued(memory) == idle
         for number in range(10):
             reason = counters(await raw.hget(memory.store.keys.session(f"s-{number}").state, "counters")).evicting
             assert reason == ("idle" if number < 5 else None)
-        assert await eviction.choose_idle(now_ms) == 0, "once is enough"
+        assert await eviction.queue_idle(now_ms) == 0, "once is enough"
         assert await eviction.drain(now_ms) == 5
         assert set(archive.times) == idle
         assert await ids(memory) == {f"s-{number}" for number in range(5, 10)}
@@ -134,7 +134,7 @@ async def test_a_session_in_use_again_leaves_the_queue(store: Store, namespace: 
         eviction, session = Eviction(memory.store), memory.session("s-0")
         await begin(memory, 2)
         now_ms = T0 + TIMEOUT_MS + 10_000
-        assert await eviction.choose_idle(now_ms) == 2
+        assert await eviction.queue_idle(now_ms) == 2
         if touching == "append":
             await session.append(said(2), now_ms=now_ms)
         elif touching == "touch":

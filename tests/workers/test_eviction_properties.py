@@ -38,7 +38,7 @@ async def test_clear_complete(
         await Worker(memory.store, Echo()).drain(T0)
         await session.append(*map(said, range(5)), merge=params, waiting="x", now_ms=T0)
         if chosen:
-            await Eviction(memory.store).choose_idle(T0 + 10**9)
+            await Eviction(memory.store).queue_idle(T0 + 10**9)
         assert await session.clear()
         assert await stored_of(client, session, memory) == [{}, [], [], None, None, None, None, None]
         assert (await session.read()).to_openai() == []
@@ -74,7 +74,7 @@ async def test_inactive_marked(opened: Opened, client: Any, idle_s: list[int], i
     async with opened(idle_timeout_s=idle_timeout_s) as memory:
         names = await begin(memory, [T0 - age * 1_000 for age in idle_s])
         inactive = {name for name, age in zip(names, idle_s, strict=True) if age > idle_timeout_s}
-        assert await Eviction(memory.store).choose_idle(T0) == len(inactive)
+        assert await Eviction(memory.store).queue_idle(T0) == len(inactive)
         assert await listed(memory, "evictions") == inactive
         for name in names:
             marked = counters(await client.hget(memory.store.keys.session(name).state, "counters")).evicting

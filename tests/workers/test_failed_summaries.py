@@ -87,7 +87,7 @@ async def test_a_failure_of_one_session_stops_no_other(worked: Worked, raw: Any)
     echo.failures.append(ModelFailed("a pause that no number of milliseconds is", retry_after_s=math.inf))
     assert await worker.drain(T0) == 2
     assert worker.outcomes == {"ok": 2, "gone": 1, "unavailable": 1}
-    assert not await memory.session("b").exists(), "it could not be read, and was set aside"
+    assert not await memory.session("b").exists(), "it could not be read, and went into quarantine"
 
 
 async def test_a_hung_model_is_cut(store: Store, namespace: str) -> None:

@@ -124,7 +124,9 @@ async def test_an_on_evict_that_fails_is_logged_with_its_traceback(store: Store,
     assert record.session_count == 1
 
 
-async def test_a_session_set_aside_is_named_by_its_hash(store: Store, namespace: str, raw: Any, caplog: Any) -> None:
+async def test_a_session_in_quarantine_is_named_by_its_hash(
+    store: Store, namespace: str, raw: Any, caplog: Any
+) -> None:
     async with store.memory(namespace) as memory:
         await fill(memory.session(NAME), 2, SECRET)
         await raw.set(memory.store.keys.session(NAME).state, "x")

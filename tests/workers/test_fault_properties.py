@@ -143,7 +143,7 @@ async def test_corrupt_session_recovers(opened: Opened, client: Any, where: str,
         await append(session, [11])
         assert await worker.drain(T0) + by_worker == 2, "this session and the other one"
         assert covered(await session.read()) == list(range(1, 13))
-        aside = [key async for key in client.scan_iter(match=keys.corrupt + b":*", count=100_000)]
+        aside = [key async for key in client.scan_iter(match=keys.quarantine + b":*", count=100_000)]
         assert aside, "what it was can be looked at"
 
 

@@ -46,7 +46,7 @@ async def test_a_session_that_has_expired_leaves_every_index(lua: Scripts) -> No
 
 
 async def test_a_state_of_a_foreign_type_keeps_no_other_from_being_chosen(lua: Scripts) -> None:
-    """It is put on the queue as it is: whoever takes it in hand finds it unreadable, and sets it aside."""
+    """It is put on the queue as it is: whoever takes it in hand finds it unreadable, and puts it into quarantine."""
     await overdue(lua)
     await lua.append("1", session_id="b")
     await lua.raw.set(lua.key("state"), "x")

@@ -61,11 +61,11 @@ async def test_a_session_that_is_broken_to_see_is_renamed_with_its_time_to_live(
     after = await lua.everything()
     for name in there:
         content, expires_ms = before[lua.key(name)]
-        aside, aside_ms = after[lua.key(f"corrupt_{name}")]
+        aside, aside_ms = after[lua.key(f"quarantine_{name}")]
         assert aside == content
         assert aside_ms == expires_ms if expires_ms > 0 else aside_ms > 0
         assert lua.key(name) not in after
-    assert len([key for key in after if b":corrupt:" in key]) == len(there)
+    assert len([key for key in after if b":quarantine:" in key]) == len(there)
     for index in INDEXES:
         assert await lua.queue(index) == {b"other": 2}
 
@@ -74,8 +74,8 @@ async def test_the_epoch_that_the_caller_could_not_read_is_enough(lua: Scripts) 
     before = await broken(lua, [])
     assert await lua.run("quarantine", **ASIDE | {"epoch": "1-ab"}) == 3
     after = await lua.everything()
-    assert after[lua.key("corrupt_messages")] == before[lua.key("messages")]
-    assert after[lua.key("corrupt_state")][1] == EXPIRES_MS
+    assert after[lua.key("quarantine_messages")] == before[lua.key("messages")]
+    assert after[lua.key("quarantine_state")][1] == EXPIRES_MS
 
 
 @pytest.mark.parametrize("epoch", ["-", "2-ab", "1-cd"])
@@ -96,6 +96,6 @@ async def test_the_second_of_two_who_saw_it_spares_the_fresh_session(lua: Script
     assert await lua.everything() == before
 
 
-async def test_no_session_is_nothing_to_set_aside(lua: Scripts) -> None:
+async def test_no_session_is_nothing_to_quarantine(lua: Scripts) -> None:
     assert await lua.run("quarantine", **ASIDE) == 0
     assert await lua.everything() == {}
