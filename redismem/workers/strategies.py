@@ -19,14 +19,15 @@ from redismem.settings import Settings
 
 
 class Strategy(Protocol):
-    """`messages` leave the window, oldest first. Or there are none, and `previous` is the text of the oldest summaries,
-    which are to become one; else it is None.
+    """What becomes of the messages that leave the window."""
 
-    The draft becomes the summary that stands for them; None drops them without one. Whatever it raises is a failed
-    attempt: the messages stay. It may be called again for the same messages, and its outcome thrown away.
-    """
+    async def compact(self, messages: Sequence[Message], previous: str | None) -> Draft | None:
+        """The summary that stands for these messages, oldest first; None drops them without one.
 
-    async def compact(self, messages: Sequence[Message], previous: str | None) -> Draft | None: ...
+        Or there are no messages, and `previous` is the text of the oldest summaries, which are to become one; else it
+        is None. Whatever this raises is a failed attempt: the messages stay. It may be called again for the same
+        messages, and its outcome thrown away.
+        """
 
 
 class Summarize:
