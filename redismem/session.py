@@ -52,7 +52,7 @@ class Session:
         `now_ms`: the time in milliseconds, instead of the server's. Raises InvalidMessage, InvalidState, TooLarge,
         Conflict.
         """
-        receipt = await self._run(self._calls.append(messages, **options))
+        receipt = await self._run(self._calls.append(messages, options))
         if self._on_append is not None:
             self._tell(receipt)
         return receipt
@@ -62,7 +62,7 @@ class Session:
 
         The receipt is `Context.receipt`. Raises as `append` does.
         """
-        context = await self._run(self._calls.append_and_read(messages, **options))
+        context = await self._run(self._calls.append_and_read(messages, options))
         if self._on_append is not None:
             self._tell(context.receipt)
         return context

@@ -25,6 +25,9 @@ class AppendOptions(StateChanges, total=False):
     now_ms: int | None
 
 
+NO_OPTIONS: AppendOptions = {}
+
+
 def append_limits(settings: Settings) -> bytes:
     """What every append of a memory tells its script: six numbers in one argument, as each argument costs time."""
     numbers = (settings.recent_limit, settings.max_window_count, settings.max_params_count)

@@ -14,12 +14,6 @@ T = TypeVar("T")
 Command = tuple[bytes | str | int, ...]
 
 
-class Fixed(tuple[bytes | str | int, ...]):
-    """A command that is the same one at every turn of a session, so that its packed bytes are worth remembering."""
-
-    __slots__ = ()
-
-
 @dataclass(slots=True)
 class Call(Generic[T]):
     """Commands that travel together, as one MULTI/EXEC if there are several, and the meaning of their replies.
@@ -64,4 +58,4 @@ def independent(commands: tuple[Command, ...], decode: Callable[..., T], op: str
 
 def context_reads(keys: SessionKeys) -> tuple[Command, Command]:
     """The commands that read a session's state and its whole window."""
-    return Fixed(("HGETALL", keys.state)), Fixed(("LRANGE", keys.messages, 0, -1))
+    return ("HGETALL", keys.state), ("LRANGE", keys.messages, 0, -1)

@@ -56,6 +56,8 @@ def _matches(pattern: re.Pattern[str], text: object) -> bool:
 def _is_session_id(text: object) -> bool:
     if not isinstance(text, str) or not text or len(text) > _SESSION_ID_BYTES or text != text.strip():
         return False
+    if text.isascii():
+        return text.isprintable()
     return _NOT_IN_A_SESSION_ID.search(text) is None and len(text.encode()) <= _SESSION_ID_BYTES
 
 

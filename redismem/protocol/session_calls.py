@@ -13,7 +13,7 @@ from redismem.context import Context, Receipt, SessionInfo, State
 from redismem.errors import InvalidMessage, InvalidState, TooLarge
 from redismem.messages import Message, TokenCounter, encode_message
 from redismem.protocol import layout, replies, scripts
-from redismem.protocol.append_command import AppendOptions, append_limits, resent_append
+from redismem.protocol.append_command import NO_OPTIONS, AppendOptions, append_limits, resent_append
 from redismem.protocol.call import Call, Command, context_reads, evalsha
 from redismem.protocol.ids import append_token, nonce
 from redismem.protocol.keys import SessionKeys
@@ -41,28 +41,29 @@ class SessionCalls:
         self.keys = keys
         self.settings = settings
         self._count_tokens = count_tokens
-        self._append_head: Command = (
-            *evalsha(scripts.load("append"), keys.appends, ()),
-            keys.session,
-            limits or append_limits(settings),
-        )
+        appends = keys.appends
+        limits = limits or append_limits(settings)
+        sha = scripts.load("append").sha
+        self._append_head: Command = ("EVALSHA", sha, len(appends), *appends, keys.session, limits)
         self._reads = context_reads(keys)
 
-    def append(self, messages: Sequence[Message | dict[str, Any]], **options: Unpack[AppendOptions]) -> Call[Receipt]:
+    def append(
+        self, messages: Sequence[Message | dict[str, Any]], options: AppendOptions = NO_OPTIONS
+    ) -> Call[Receipt]:
         """Raises InvalidMessage, InvalidState, TooLarge."""
-        command, session_id = self._append(messages, **options), self.keys.session_id
+        command, session_id = self._append(messages, options), self.keys.session_id
         decode = partial(replies.receipt, session_id, len(messages))
         # By place: an argument by name would make every turn slower.
-        resent = None if options.get("id") else resent_append
+        resent = None if options and options.get("id") else resent_append
         return Call(session_id, (command,), decode, scripts.load("append"), resent, "append")
 
     def append_and_read(
-        self, messages: Sequence[Message | dict[str, Any]], **options: Unpack[AppendOptions]
+        self, messages: Sequence[Message | dict[str, Any]], options: AppendOptions = NO_OPTIONS
     ) -> Call[Context]:
         """The append, and the reads of a context behind it in one transaction. Raises as `append` does."""
-        commands, session_id = (self._append(messages, **options), *self._reads), self.keys.session_id
+        commands, session_id = (self._append(messages, options), *self._reads), self.keys.session_id
         decode = partial(replies.appended, session_id, len(messages), self.settings.recent_limit)
-        resent = None if options.get("id") else resent_append
+        resent = None if options and options.get("id") else resent_append
         return Call(session_id, commands, decode, scripts.load("append"), resent, "append_and_read")
 
     def update(self, now_ms: int | None = None, **changes: Unpack[StateChanges]) -> Call[bool]:
@@ -70,23 +71,29 @@ class SessionCalls:
         command = self._command((), 0, self.change(**changes), None, layout.NONE, now_ms)
         return Call(self.keys.session_id, (command,), lambda _: True, scripts.load("append"), op="update")
 
-    def _append(
+    def _append(self, messages: Sequence[Message | dict[str, Any]], options: AppendOptions) -> Command:
+        if not messages:
+            raise InvalidMessage(
+                "an append needs a message; state alone is set by merge() and the like", self.keys.session_id
+            )
+        elements, tokens = self._elements(messages)
+        if not options:
+            return self._command(elements, tokens, NO_CHANGE, None, layout.NONE, None)
+        return self._append_as(elements, tokens, **options)
+
+    def _append_as(
         self,
-        messages: Sequence[Message | dict[str, Any]],
+        elements: Sequence[bytes],
+        tokens: int,
         *,
         id: str | None = None,
         expect: int | None = None,
         now_ms: int | None = None,
         **changes: Unpack[StateChanges],
     ) -> Command:
-        if not messages:
-            raise InvalidMessage(
-                "an append needs a message; state alone is set by merge() and the like", self.keys.session_id
-            )
         if expect is not None and (type(expect) is not int or expect < 0):
             raise InvalidMessage("expect is a last seq: an integer, 0 or more", self.keys.session_id)
         change = self.change(**changes) if changes else NO_CHANGE
-        elements, tokens = self._elements(messages)
         return self._command(elements, tokens, change, id, layout.NONE if expect is None else expect, now_ms)
 
     def _command(

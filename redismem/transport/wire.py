@@ -13,7 +13,7 @@ from typing import Any
 import hiredis
 
 from redismem.errors import ConnectionLost, ServerError
-from redismem.protocol.call import Command, Fixed
+from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
 
 Outcome = list[Any] | ServerError | ConnectionLost
@@ -49,13 +49,13 @@ def reader() -> hiredis.Reader:
 
 def transaction(commands: Sequence[Command]) -> bytes:
     """All of them or none, in one MULTI/EXEC."""
+    if commands[0][0] == "EVALSHA":
+        return b"".join((_MULTI, _pack(commands[0]), _packed_reads(tuple(commands[1:])), _EXEC))
     return b"".join((_MULTI, *map(_pack, commands), _EXEC))
 
 
 def _pack(command: Command) -> bytes:
     """The bytes that hiredis makes of it; of a script's call, only what stands behind the keys is packed anew."""
-    if type(command) is Fixed:
-        return _packed_fixed(command)
     if command[0] != "EVALSHA":
         return _pack_words(command)
     arguments_at = _KEYS_AT + int(command[2])
@@ -81,8 +81,9 @@ def _length(length: int) -> bytes:
 
 
 @lru_cache(maxsize=_REMEMBERED_COUNT)
-def _packed_fixed(command: Command) -> bytes:
-    return _pack_words(tuple(command))
+def _packed_reads(commands: tuple[Command, ...]) -> bytes:
+    """What is read behind a script's call: the same whenever it is the same session."""
+    return b"".join(map(_pack, commands))
 
 
 def independent(commands: Sequence[Command]) -> bytes:

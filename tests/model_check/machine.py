@@ -57,7 +57,7 @@ class Machine(Steps):
     def append_overtaken(self, name: str, others: int) -> None:
         """An append without an id is given up and sent again; its first sending arrives last, after others too."""
         payloads, contents = self.messages(1)
-        call, id = self.calls[name].append(payloads, now_ms=self.now), f"no id {next(self.numbers)}"
+        call, id = self.calls[name].append(payloads, {"now_ms": self.now}), f"no id {next(self.numbers)}"
         for sent in (call.again(), call):
             expected = self.model.append(name, id, next(self.numbers), contents, self.now)
             if expected is None:

@@ -211,7 +211,7 @@ def corrupted(machine: Machine, name: str, how: str, by_reading: bool) -> None:
             "short": ("LPOP", keys.messages),
         }[how]
     )
-    healing = calls.read() if by_reading else calls.append_and_read([{"role": "user"}], now_ms=machine.now)
+    healing = calls.read() if by_reading else calls.append_and_read([{"role": "user"}], {"now_ms": machine.now})
     context = finished(machine.store.run(healing, quarantine=True))
     machine.model.remove(name, session.life)
     if not by_reading:

@@ -183,7 +183,7 @@ class Steps(RuleBasedStateMachine):
     def append_as(self, name: str, count: int, id: str) -> None:
         payloads, contents = self.messages(count)
         expected = self.model.append(name, id, next(self.numbers), contents, self.now)
-        call = self.calls[name].append_and_read(payloads, id=id, now_ms=self.now)
+        call = self.calls[name].append_and_read(payloads, {"id": id, "now_ms": self.now})
         if expected is None:
             with pytest.raises(TooLarge):
                 self.run_call(call)

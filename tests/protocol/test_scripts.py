@@ -13,10 +13,12 @@ from support.script_header import header
 
 from redismem.messages import Message, encode_message
 from redismem.protocol import scripts
+from redismem.protocol.append_command import AppendOptions
 from redismem.protocol.call import Call
 from redismem.protocol.ids import append_token
 from redismem.protocol.keys import Keys
 from redismem.protocol.session_calls import SessionCalls
+from redismem.protocol.state_changes import StateChanges
 from redismem.settings import Settings
 
 LUA = Path(__file__).parents[2] / "lua"
@@ -158,11 +160,12 @@ def numbered(first_seq: int) -> list[Message]:
     return messages
 
 
-CHANGES: dict[str, Any] = {"merge": {"order": "O-1"}, "waiting": "size", "plan": None}
+CHANGES: StateChanges = {"merge": {"order": "O-1"}, "waiting": "size", "plan": None}
+OPTIONS: AppendOptions = {"id": "my-id", "expect": 17, "now_ms": NOW_MS, **CHANGES}
 TOKENS = sum(encode_message(message)[1] for message in MESSAGES)
 CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
     "append": (
-        lambda: CALLS.append(MESSAGES, id="my-id", expect=17, now_ms=NOW_MS, **CHANGES),
+        lambda: CALLS.append(MESSAGES, OPTIONS),
         {
             "session": b"user-42",
             "limits": listed(
@@ -217,7 +220,7 @@ def test_a_caller_gives_each_key_and_argument_in_the_place_the_header_says(name:
 
 
 def test_behind_the_arguments_of_an_append_stand_messages_fields_and_drops() -> None:
-    _, _, count, *rest = CALLS.append(MESSAGES, id="my-id", expect=17, now_ms=NOW_MS, **CHANGES).commands[0]
+    _, _, count, *rest = CALLS.append(MESSAGES, OPTIONS).commands[0]
     tail = rest[int(count) + len(header(SOURCES["append"]).arguments) :]
     elements, changes = tail[:3], tail[3:]
     for content, element in zip(CONTENTS, elements, strict=True):

@@ -48,7 +48,7 @@ def test_all_keys_of_a_call_live_in_one_slot() -> None:
     made = calls_of()
     everything: list[Call[Any] | None] = [
         made.append([USER]),
-        made.append_and_read([USER], id="id", expect=1, merge={"a": 1}, now_ms=5),
+        made.append_and_read([USER], {"id": "id", "expect": 1, "merge": {"a": 1}, "now_ms": 5}),
         made.update(merge={"a": 1}),
         made.read(),
         made.page(5),
@@ -78,7 +78,7 @@ def test_a_call_is_the_same_when_it_is_sent_again_and_another_when_it_is_made_ag
     call = made.append([USER])
     assert call.commands is call.commands
     assert made.append([USER]).commands != call.commands
-    named = [made.append([USER], id="my-id").commands[0] for _ in range(2)]
+    named = [made.append([USER], {"id": "my-id"}).commands[0] for _ in range(2)]
     different = [place for place, (one, other) in enumerate(zip(*named, strict=True)) if one != other]
     assert different == [14]  # what makes an epoch unique
     for token in (one[14] for one in named):
@@ -88,7 +88,7 @@ def test_a_call_is_the_same_when_it_is_sent_again_and_another_when_it_is_made_ag
 
 def test_only_an_append_without_an_id_is_fresh_and_only_the_first_time() -> None:
     made = calls_of()
-    for call in (made.append([USER], expect=3, now_ms=5), made.append_and_read([USER])):
+    for call in (made.append([USER], {"expect": 3, "now_ms": 5}), made.append_and_read([USER])):
         again = call.again()
         assert (str(call.commands[0][13])[:2], str(again.commands[0][13])[:2]) == ("1 ", "2 ")
         changed = [
@@ -99,11 +99,11 @@ def test_only_an_append_without_an_id_is_fresh_and_only_the_first_time() -> None
         assert again.commands[1:] == call.commands[1:]
         assert (again.session_id, again.decode, again.script) == (call.session_id, call.decode, call.script)
         assert again.again() is again
-    named = made.append([USER], id="my-id")
+    named = made.append([USER], {"id": "my-id"})
     assert str(named.commands[0][13])[:2] == "0 "
     others: tuple[Call[Any], ...] = (
         named,
-        made.append_and_read([USER], id="my-id"),
+        made.append_and_read([USER], {"id": "my-id"}),
         made.update(plan=1),
         made.read(),
         made.touch(),
@@ -135,7 +135,7 @@ def test_an_append_needs_a_message() -> None:
 @pytest.mark.parametrize("expect", [-1, 1.0, "1", True, b"1"])
 def test_expect_is_a_last_seq(expect: Any) -> None:
     with pytest.raises(InvalidMessage, match="expect") as refused:
-        calls_of().append([USER], expect=expect)
+        calls_of().append([USER], {"expect": expect})
     assert refused.value.session_id == "user-42"
 
 

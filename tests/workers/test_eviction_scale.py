@@ -57,7 +57,7 @@ def begin_all(client: Any, memory: Memory, active_ms: list[int]) -> None:
         pipeline = client.pipeline(transaction=False)
         for number in range(first, first + 1_000):
             calls = SessionCalls(memory.store.keys.session(f"s-{number}"), memory.settings)
-            (command,) = calls.append([said(number)], now_ms=active_ms[number]).commands
+            (command,) = calls.append([said(number)], {"now_ms": active_ms[number]}).commands
             pipeline.execute_command(*command)
         pipeline.execute()
 
