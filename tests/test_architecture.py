@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 FLOORS = (
     "errors settings values",
     "messages",
-    "context window",
+    "context window tool_calls provider_view",
     "protocol models",
     "transport",
     "store",
