@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from datetime import UTC, datetime
 from typing import Any
 
-from redismem.messages import Message, StoredMessages
+from redismem.messages import Message, StoredMessages, moment
 from redismem.provider_view import provider_view
 from redismem.values import decode_value, encode_value
 
@@ -80,9 +79,7 @@ class Summary:
 
     def to_openai(self) -> dict[str, str]:
         """The summary quoted as data in a user message: what a transcript made a model write gives no orders."""
-        start, end = (
-            datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds") for ms in (self.start_ms, self.end_ms)
-        )
+        start, end = (moment(ms).isoformat(timespec="seconds") for ms in (self.start_ms, self.end_ms))
         text = _OWN_TAG.sub(r"<\\", self.text)
         return {
             "role": "user",

@@ -316,7 +316,8 @@ def test_a_server_that_stops_taking_writes_ends_it_and_leaves_nothing(command, i
     assert {key.rpartition(b":")[2] for key in left} == {b"namespace", b"fences"}
 
 
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20)
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+SCALARS = st.none() | st.booleans() | st.integers() | FLOATS | st.text(max_size=20)
 VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
 )
