@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from datetime import UTC, datetime
 from typing import Any
 
-from redismem.messages import Message, StoredMessages
+from redismem.messages import Message, StoredMessages, moment
+from redismem.provider_view import provider_view
 from redismem.values import decode_value, encode_value
+
+# Possessive: whoever writes a long run of spaces has it read once.
+_OWN_TAG = re.compile(r"<(?=\s*+/?+\s*+summary\b)", re.IGNORECASE)
 
 
 @dataclass(slots=True)
@@ -76,10 +79,8 @@ class Summary:
 
     def to_openai(self) -> dict[str, str]:
         """The summary quoted as data in a user message: what a transcript made a model write gives no orders."""
-        start, end = (
-            datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds") for ms in (self.start_ms, self.end_ms)
-        )
-        text = re.sub(r"<(?=\s*/?\s*summary\b)", r"<\\", self.text, flags=re.IGNORECASE)
+        start, end = (moment(ms).isoformat(timespec="seconds") for ms in (self.start_ms, self.end_ms))
+        text = _OWN_TAG.sub(r"<\\", self.text)
         return {
             "role": "user",
             "content": f"Summary of the earlier messages {self.first_seq} to {self.last_seq} of this conversation "
@@ -133,12 +134,18 @@ class Context:
         return self.messages[: -self.recent_limit]
 
     def to_openai(self) -> list[dict[str, Any]]:
-        """A new list: each summary as a quoted user message, then each message's dict as it was put in."""
+        """A new list: each summary as a quoted user message, then each message's dict as it was put in.
+
+        But for what a provider would refuse: a tool result that does not answer a call right before it, and a call that
+        the conversation went on without, are quoted in a user message. At the very end a call may wait for results.
+        """
         messages = self._messages
         if isinstance(messages, StoredMessages):
             payloads = messages.payloads()
+            if messages.may_hold_calls:
+                payloads = provider_view(payloads)
         else:
-            payloads = [message.to_openai() for message in messages]
+            payloads = provider_view([message.to_openai() for message in messages])
         return [summary.to_openai() for summary in self.summaries] + payloads
 
     def __eq__(self, other: object) -> bool:

@@ -24,9 +24,16 @@ from redismem.values import Undecodable, encode_plain, opened, pack
 
 FORMAT_VERSION = 1
 _EPOCH = datetime.fromtimestamp(0, UTC)
+_FIRST_MS = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
+_LAST_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
 
 TokenCounter = Callable[[dict[str, Any]], int]
 """Counts the tokens of a message's dict, once, when it is appended. The default: a quarter of its bytes, plus 4."""
+
+
+def moment(ms: float) -> datetime:
+    """These milliseconds since 1970 in UTC; the first or last moment there is, if they lie outside."""
+    return _EPOCH + timedelta(milliseconds=min(max(ms, _FIRST_MS), _LAST_MS))
 
 
 class Unset:
@@ -67,13 +74,7 @@ class Message:
         id: str | None = None,
         **unknown: Any,
     ) -> None:
-        known = {
-            "role": role,
-            "content": content,
-            "name": name,
-            "tool_calls": tool_calls,
-            "tool_call_id": tool_call_id,
-        }
+        known = {"role": role, "content": content, "name": name, "tool_calls": tool_calls, "tool_call_id": tool_call_id}
         self._payload: dict[str, Any] = {key: value for key, value in known.items() if value is not UNSET} | unknown
         beside: dict[str, Any] = {}
         if metadata is not None:
@@ -82,6 +83,8 @@ class Message:
             if timestamp.tzinfo is None:
                 raise InvalidMessage("a timestamp needs a time zone, this datetime has none")
             beside["timestamp_us"] = (timestamp - _EPOCH) // timedelta(microseconds=1)
+            if not _FIRST_MS * 1000 <= beside["timestamp_us"] <= _LAST_MS * 1000 + 999:
+                raise InvalidMessage("a timestamp lies within the years 1 to 9999 in UTC, this one does not")
         if id is not None:
             beside["id"] = id
         self._beside = beside or None
@@ -93,18 +96,13 @@ class Message:
     @classmethod
     def from_openai(cls, payload: dict[str, Any]) -> Message:
         """A message that is this dict, whatever its keys."""
-        return cls._stored(payload, None, 0, 0, 0, "")
+        return cls.restored(payload, None, 0, 0, 0, "")
 
     @classmethod
-    def _stored(
-        cls,
-        payload: dict[str, Any],
-        beside: dict[str, Any] | None,
-        seq: int,
-        tokens: int,
-        stored_ms: int,
-        epoch: str,
+    def restored(
+        cls, payload: dict[str, Any], beside: dict[str, Any] | None, seq: int, tokens: int, stored_ms: int, epoch: str
     ) -> Message:
+        """The message that had these attributes, `to_openai()` and `beside`."""
         message = cls.__new__(cls)
         message._payload = payload
         message._beside = beside
@@ -118,10 +116,13 @@ class Message:
         """The dict as it was put in."""
         return self._payload
 
+    @property
+    def beside(self) -> dict[str, Any] | None:
+        """What was given to `Message(...)` and goes to no model: `metadata`, `timestamp_us` (since 1970), `id`."""
+        return self._beside
+
     def _get(self, key: str) -> Any:
-        if self._beside is not None and key in self._beside:
-            return self._beside[key]
-        return self._payload.get(key)
+        return (self._beside or {}).get(key, self._payload.get(key))
 
     def _timestamp_us(self) -> int | None:
         return None if self._beside is None else self._beside.get("timestamp_us")
@@ -156,9 +157,9 @@ class Message:
         """The caller's, as given; else when Redis took the message, as a datetime in UTC (None before it did)."""
         given_us = self._timestamp_us()
         if given_us is not None:
-            return _EPOCH + timedelta(microseconds=given_us)
+            return moment(given_us // 1000) + timedelta(microseconds=given_us % 1000)
         given = self._payload.get("timestamp")
-        return _EPOCH + timedelta(milliseconds=self.stored_ms) if given is None and self.stored_ms else given
+        return moment(self.stored_ms) if given is None and self.stored_ms else given
 
     @property
     def time_ms(self) -> int:
@@ -236,13 +237,17 @@ def encode_message(message: Message | dict[str, Any], count_tokens: TokenCounter
 
 
 class StoredMessages:
-    """Messages out of the store, checked and decoded; their objects are made where somebody asks for them."""
+    """Messages out of the store, checked and decoded; their objects are made when somebody asks for them."""
 
-    __slots__ = ("_epoch", "_first_seq", "_rows")
+    __slots__ = ("_epoch", "_first_seq", "_rows", "may_hold_calls")
 
     def __init__(self, elements: Sequence[bytes], first_seq: int, epoch: str) -> None:
         """Of these elements, the first of which has `first_seq`. Raises Undecodable, UnsupportedFormat."""
-        self._rows = _decoded(elements)
+        # One msgpack array around all of them: one call into msgspec instead of one a message.
+        array = b"".join((b"\xdd", len(elements).to_bytes(4, "big"), *elements))
+        rows = self._rows = _decoded(array, elements)
+        # "_" is in every form of a call or result, but for a role of eight letters. Numbers are found fastest in bytes.
+        self.may_hold_calls = 0x5F in array or 0xA8 in array or bool(rows and type(rows[0]) is not _Element)
         self._first_seq = first_seq
         self._epoch = epoch
 
@@ -268,9 +273,7 @@ def decode_messages(elements: Sequence[bytes], first_seq: int, epoch: str) -> li
     return StoredMessages(elements, first_seq, epoch).messages()
 
 
-def _decoded(elements: Sequence[bytes]) -> list[_Element]:
-    # One msgpack array around all of them: one call into msgspec instead of one a message.
-    array = b"".join((b"\xdd", len(elements).to_bytes(4, "big"), *elements))
+def _decoded(array: bytes, elements: Sequence[bytes]) -> list[_Element]:
     try:
         try:
             return _decode_elements(array)

@@ -9,7 +9,7 @@ from redismem.errors import SessionNotFound
 from redismem.messages import Message
 from redismem.protocol.call import Call
 from redismem.protocol.session_calls import SessionCalls
-from redismem.window import cut_after, cut_before, newest_within
+from redismem.window import cut_after, cut_before, links, newest_within
 
 PAGE_COUNT = 500
 
@@ -48,10 +48,18 @@ def narrowed(context: Context, limit: int | None, before: int | datetime | None,
     if max_tokens is not None:
         left = max_tokens - sum(summary.tokens for summary in context.summaries)
         start = max(start, newest_within(messages, left))
-    if start or (messages and messages[0].seq > context.first_seq):
-        messages = messages[cut_after(messages, start) :]
+    is_whole = not context.messages or context.messages[0].seq <= context.first_seq
+    if start or not is_whole:
+        messages = messages[cut_after(messages, start, keeps_orphans=is_whole) :]
     context.messages = messages
     return context
+
+
+def lacks_calls(context: Context) -> bool:
+    """Whether a context with only the newest messages has results whose calls may be among the others."""
+    messages = context.messages
+    is_part = bool(messages) and messages[0].seq > context.first_seq
+    return is_part and any(call < 0 for call, _ in links(messages))
 
 
 class Reading:

@@ -14,7 +14,7 @@ from redismem.protocol.call import Call
 from redismem.protocol.replies import telemetry
 from redismem.protocol.session_calls import SessionCalls
 from redismem.protocol.state_changes import StateChanges
-from redismem.reading import Reading, check, narrowed
+from redismem.reading import Reading, check, lacks_calls, narrowed
 from redismem.store.store import Store
 
 T = TypeVar("T")
@@ -73,7 +73,8 @@ class Session:
         """The context: empty for an unknown session. A part of it with `limit`, `before` or `max_tokens`.
 
         `limit` counts messages, `max_tokens` messages and summaries; `before` is a seq or a datetime. A part never
-        holds a tool result without its call, nor a call without the result it has: rather it is smaller.
+        holds a tool result without its call, nor a call without the result it has: rather it is smaller. A result whose
+        call is in the window no more stays.
         """
         check(limit, before, max_tokens)
         read_limit = limit if before is None else None
@@ -83,6 +84,8 @@ class Session:
             if refused.reason != "OOM":
                 raise
             context = await self._run(self._calls.read(read_limit, by_script=True))
+        if read_limit is not None and lacks_calls(context):
+            return narrowed(await self.read(), limit, before, max_tokens)
         return narrowed(context, limit, before, max_tokens)
 
     async def messages(

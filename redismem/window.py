@@ -3,43 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from itertools import accumulate
 
 from redismem.messages import Message
+from redismem.tool_calls import Key, calls, results
 
 
-def _parts(payload: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    content = payload.get("content")
-    if isinstance(content, list):
-        yield from (part for part in content if isinstance(part, dict))
+def _id(key: Key) -> tuple[bool, str]:
+    """Ids are one space, whatever the form of a call; names of functions are another."""
+    return key[0] == "function", key[1]
 
 
-def _calls(payload: dict[str, Any]) -> Iterator[object]:
-    """Ids of the tool calls a message makes: OpenAI chat and Responses, Anthropic parts, old functions by name."""
-    tool_calls = payload.get("tool_calls")
-    if isinstance(tool_calls, list):
-        yield from (call.get("id") for call in tool_calls if isinstance(call, dict))
-    function_call = payload.get("function_call")
-    if isinstance(function_call, dict):
-        yield f"function {function_call.get('name')!r}"
-    if payload.get("type") in ("function_call", "custom_tool_call"):
-        yield payload.get("call_id")
-    yield from (part.get("id") for part in _parts(payload) if part.get("type") == "tool_use")
-
-
-def _results(payload: dict[str, Any]) -> Iterator[object]:
-    """Ids of the tool calls a message answers."""
-    if payload.get("tool_call_id") is not None:
-        yield payload["tool_call_id"]
-    elif payload.get("role") == "function":
-        yield f"function {payload.get('name')!r}"
-    if payload.get("type") in ("function_call_output", "custom_tool_call_output"):
-        yield payload.get("call_id")
-    yield from (part.get("tool_use_id") for part in _parts(payload) if part.get("type") == "tool_result")
-
-
-def _key(call_id: object) -> object:
-    return call_id if isinstance(call_id, str | int) else repr(call_id)
+def _answers(messages: Sequence[Message]) -> Iterator[tuple[int, int, tuple[bool, str]]]:
+    """(call, result, id) of every tool result."""
+    made: dict[tuple[bool, str], int] = {}
+    for at, message in enumerate(messages):
+        payload = message.to_openai()
+        for result in results(payload):
+            answered = _id(result.key)
+            yield made.get(answered, -1), at, answered
+        made.update((_id(call.key), at) for call in calls(payload))
 
 
 def links(messages: Sequence[Message]) -> list[tuple[int, int]]:
@@ -47,31 +30,36 @@ def links(messages: Sequence[Message]) -> list[tuple[int, int]]:
 
     A result belongs to the nearest call before it with its id: some models use an id again.
     """
-    made: dict[object, int] = {}
-    found = []
-    for at, message in enumerate(messages):
-        payload = message.to_openai()
-        found += [(made.get(_key(call_id), -1), at) for call_id in _results(payload)]
-        made.update((_key(call_id), at) for call_id in _calls(payload))
-    return found
+    return [(call, result) for call, result, _ in _answers(messages)]
+
+
+def _parted(pairs: Sequence[tuple[int, int]], count: int) -> list[int]:
+    """Of each place, how many results a cut there would part from their calls."""
+    changes = [0] * (count + 1)
+    for call, result in pairs:
+        changes[call + 1] += 1
+        changes[result + 1] -= 1
+    return list(accumulate(changes))
 
 
 def cut_before(messages: Sequence[Message], wanted: int) -> int:
     """The largest place up to `wanted` at which a cut parts no result from its call."""
-    pairs = [pair for pair in links(messages) if pair[0] >= 0]
-    place = wanted
-    while parted := [call for call, result in pairs if call < place <= result]:
-        place = min(parted)
-    return place
+    if not 0 < wanted < len(messages):
+        return wanted
+    parted = _parted([pair for pair in links(messages) if pair[0] >= 0], len(messages))
+    return next(place for place in range(wanted, -1, -1) if not parted[place])
 
 
-def cut_after(messages: Sequence[Message], wanted: int) -> int:
-    """The smallest place from `wanted` on from where every result has its call; a result without any call is passed."""
+def cut_after(messages: Sequence[Message], wanted: int, *, keeps_orphans: bool = False) -> int:
+    """The smallest place from `wanted` on from where every result has its call.
+
+    A result whose call is not in the list is passed, unless `keeps_orphans`.
+    """
+    if not 0 <= wanted < len(messages):
+        return wanted
     pairs = links(messages)
-    place = wanted
-    while parted := [result for call, result in pairs if call < place <= result]:
-        place = max(parted) + 1
-    return place
+    parted = _parted([pair for pair in pairs if pair[0] >= 0] if keeps_orphans else pairs, len(messages))
+    return next(place for place in range(wanted, len(messages) + 1) if not parted[place])
 
 
 def newest_within(messages: Sequence[Message], max_tokens: int) -> int:
@@ -86,11 +74,11 @@ def newest_within(messages: Sequence[Message], max_tokens: int) -> int:
 
 def open_calls(part: Sequence[Message], messages: Sequence[Message]) -> list[int]:
     """Places in `part` of tool calls that no message answers. `part` begins where `messages` does."""
-    answered: dict[int, int] = {}
-    for call, _ in links(messages):
-        answered[call] = answered.get(call, 0) + 1
+    answered: dict[int, set[tuple[bool, str]]] = {}
+    for call, _, answered_id in _answers(messages):
+        answered.setdefault(call, set()).add(answered_id)
     return [
         at
         for at, message in enumerate(part)
-        if len({_key(call_id) for call_id in _calls(message.to_openai())}) > answered.get(at, 0)
+        if {_id(call.key) for call in calls(message.to_openai())} - answered.get(at, set())
     ]

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 FLOORS = (
     "errors events settings values",
     "messages",
-    "context window",
+    "context window tool_calls provider_view",
     "protocol models",
     "transport",
     "store",
@@ -130,22 +130,13 @@ def circle(what: str, graph: dict[str, set[str]]) -> list[str]:
 
 
 def check_circles(package: Path) -> list[str]:
-    """No module needs one that needs it, be it for types alone or inside a function.
-
-    Except in models: its face opens the providers, inside functions, and they need the Draft that it defines.
-    """
+    """No module needs one that needs it, be it for types alone or inside a function."""
     graph: dict[str, set[str]] = {}
     names = {module_name(path): (path, tree) for path, _, tree in modules(package)}
     for name, (path, tree) in names.items():
         wanted = {part if part in names else part.rpartition(".")[0] for part in imported(tree, package_of(path))}
-        graph[name] = {other for other in wanted & names.keys() - {name} if room_of(name, other) != "models"}
+        graph[name] = wanted & names.keys() - {name}
     return circle("modules", graph)
-
-
-def room_of(*names: str) -> str | None:
-    """The room that modules have in common, if they have one."""
-    (room, *others) = {name.removeprefix("redismem").lstrip(".").partition(".")[0] for name in names}
-    return None if others else room
 
 
 def module_name(path: str) -> str:

@@ -53,7 +53,7 @@ async def test_what_is_stored_comes_back_in_order(memory: Memory, told: list[lis
         assert len({message.id for message in found if "id" not in message}) == sum(
             "id" not in each for each in expected
         )
-    assert same(context.to_openai(), expected)
+    assert same([message.to_openai() for message in context.messages], expected)
     assert context.pending + context.recent == context.messages
 
 
@@ -190,7 +190,7 @@ async def test_no_part_of_a_conversation_parts_a_call_from_its_result(
     if told.payloads:
         await session.append(*told.payloads)
     context = await session.read(limit=limit, max_tokens=max_tokens, before=before)
-    assert context.to_openai() == [told.payloads[message.seq - 1] for message in context.messages]
+    assert [each.to_openai() for each in context.messages] == [told.payloads[each.seq - 1] for each in context.messages]
     seqs = [message.seq for message in context.messages]
     if seqs:
         assert seqs == list(range(seqs[0], seqs[-1] + 1))

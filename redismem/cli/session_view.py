@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from redismem.cli.terminal import duration, one_line, plural, printable, spoken
 from redismem.context import Context, SessionInfo, Summary
+from redismem.messages import moment
+from redismem.values import readable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,7 +29,12 @@ def document(context: Context, info: SessionInfo, namespace: str, *, redact: boo
 
     def message(each: Message) -> dict[str, Any]:
         seen: dict[str, Any] = {"seq": each.seq, "tokens": each.tokens, "stored_ms": each.stored_ms}
-        return seen | ({"role": each.role} if redact else {"message": each.to_openai()})
+        if redact:
+            return seen | {"role": each.role}
+        beside = dict(each.beside or {})
+        if beside.pop("timestamp_us", None) is not None:
+            beside["timestamp"] = each.timestamp.isoformat()
+        return {**seen, **readable(beside), "message": readable(each.to_openai())}
 
     summaries = [asdict(summary) for summary in context.summaries]
     for summary in summaries if redact else ():
@@ -77,7 +83,7 @@ def show(out: Console, context: Context, info: SessionInfo, now_ms: int, where: 
 
 def _provenance(summary: Summary) -> str:
     """What it stands for, and who wrote it."""
-    start, end = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (summary.start_ms, summary.end_ms))
+    start, end = moment(summary.start_ms), moment(summary.end_ms)
     until = f"{end:%H:%M:%S}" if start.date() == end.date() else f"{end:%Y-%m-%d %H:%M:%S}"
     count = summary.last_seq - summary.first_seq + 1
     of = f"of {plural(count, 'message')}, {start:%Y-%m-%d %H:%M:%S} to {until} UTC"

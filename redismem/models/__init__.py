@@ -5,54 +5,17 @@ A summariser of one's own is any object with a `name` and the two methods of `Su
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from redismem.errors import InvalidSettings
-from redismem.messages import Message
+from redismem.models.draft import ChatModel, Draft, Summarizer
 
 if TYPE_CHECKING:
     import httpx
 
+__all__ = ["ChatModel", "Draft", "Provider", "Summarizer", "open_extractive", "open_model"]
+
 Provider = Literal["openai", "gemini", "anthropic"]
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Draft:
-    """A summary that is not stored yet. The tokens are what all its requests cost, 0 where the provider did not say."""
-
-    text: str
-    input_tokens: int
-    output_tokens: int
-    model: str
-
-    def __repr__(self) -> str:
-        return f"<Draft by {self.model} in={self.input_tokens} out={self.output_tokens}>"
-
-
-class Summarizer(Protocol):
-    """Turns messages into a summary."""
-
-    @property
-    def name(self) -> str:
-        """Who wrote a summary: goes into `Summary.model`."""
-
-    async def summarize(self, messages: Sequence[Message], previous: str | None, max_tokens: int) -> Draft:
-        """One text that stands for the previous summary and these messages; without messages, a shorter previous one.
-
-        Raises ModelFailed where there is no usable text. The caller decides whether and when to try again.
-        """
-
-    async def aclose(self) -> None:
-        """Closes what it opened itself."""
-
-
-class ChatModel(Summarizer, Protocol):
-    """A summariser that can also answer."""
-
-    async def reply(self, messages: Sequence[dict[str, Any]], *, max_tokens: int) -> str:
-        """The model's answer to messages as `Context.to_openai()` gives them. Raises ModelFailed."""
 
 
 def open_model(

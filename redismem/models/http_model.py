@@ -19,7 +19,7 @@ import httpx
 
 from redismem.errors import InvalidSettings, ModelFailed
 from redismem.messages import Message
-from redismem.models import Draft
+from redismem.models.draft import Draft
 from redismem.models.transcript import cleaned, pieces, quoted, shortened, steps
 
 INSTRUCTION = """\
@@ -69,17 +69,17 @@ class Wire(Protocol):
 def turns(messages: Sequence[dict[str, Any]]) -> tuple[str, list[tuple[str, str]]]:
     """OpenAI's messages as plain text: (system text, turns of `user` and `assistant`); tool results are the user's."""
     system: list[str] = []
-    spoken: list[tuple[str, str]] = []
+    spoken: list[tuple[str, list[str]]] = []
     for payload in messages:
         text = "\n".join(text for _, text in pieces(Message.from_openai(payload)) if text.strip())
         role = "assistant" if payload.get("role") == "assistant" else "user"
         if payload.get("role") in ("system", "developer"):
             system.append(text)
         elif text and spoken and spoken[-1][0] == role:
-            spoken[-1] = (role, f"{spoken[-1][1]}\n\n{text}")
+            spoken[-1][1].append(text)
         elif text:
-            spoken.append((role, text))
-    return "\n\n".join(filter(None, system)), spoken
+            spoken.append((role, [text]))
+    return "\n\n".join(filter(None, system)), [(role, "\n\n".join(texts)) for role, texts in spoken]
 
 
 def count(usage: Any, name: str) -> int:
@@ -193,7 +193,7 @@ class HttpModel:
         room = self._input_bytes - len(INSTRUCTION) - 200
         summary_room = room // 4 if messages else room
         summary = shortened(before, summary_room)
-        transcripts = steps(messages, room - summary_room) if messages else [""]
+        transcripts = steps(messages, room - summary_room) if messages else iter([""])
         spent_in = spent_out = 0
         for transcript in transcripts:
             asked = [

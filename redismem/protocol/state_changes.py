@@ -53,7 +53,7 @@ def change(
     drops: list[bytes] = []
 
     def put(field: bytes, value: Any, label: str) -> None:
-        packed = encode_value(value)
+        packed = encode_value(value, label)
         if len(packed) > settings.max_value_bytes:
             raise TooLarge(f"{label} has {len(packed)} bytes, over {settings.max_value_bytes}", session_id)
         sets.extend((field, packed))

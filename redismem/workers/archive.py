@@ -1,47 +1,122 @@
-"""What is handed over of a session before it is evicted, and a file to hand it to."""
+"""What is handed over of a session before it is evicted, a file to hand it to, and how it is read again."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
+import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from redismem.context import Context
+from redismem.context import Context, State, Summary
+from redismem.messages import Message
+from redismem.values import Undecodable, decode_value, packed_unchecked, readable
+
+log = logging.getLogger("redismem.worker")
 
 OnEvict = Callable[[str, Context], Awaitable[None]]
 """Called with the session id and all that the session holds, before it is removed. Called again where the worker died,
 or a message came in between and the session stayed: the newest transcript of an epoch holds the most.
 """
 
+_NUMBERS = ("total_messages", "first_seq", "last_seq", "recent_limit")
+_TEXTS = ("session_id", "epoch", "summary_version")
+
 
 class JsonlArchive:
-    """An `on_evict` that writes transcripts to a file, a line each: session_id, epoch, summaries, messages, state."""
+    """An `on_evict` that writes sessions to a file, a line of JSON each; `read_archive` reads them again.
+
+    A line has session_id, epoch, summary_version, total_messages, first_seq, last_seq, recent_limit, summaries, state,
+    `messages` (the dicts as they were put in) and, in the same order, `stored`: of each message seq, tokens, stored_ms
+    and `beside` (metadata, timestamp_us, id; or null). Where JSON in UTF-8 cannot hold a text or number exactly (half
+    surrogate pairs), the line shows it as well as it can, and `exact` has all of it: msgpack in base64.
+    """
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
         self._lock = asyncio.Lock()
 
     async def __call__(self, session_id: str, context: Context) -> None:
-        line = json.dumps(
-            {
-                "session_id": session_id,
-                "epoch": context.epoch,
-                "summaries": [asdict(summary) for summary in context.summaries],
-                "messages": [message.to_openai() for message in context.messages],
-                "state": asdict(context.state),
-            }
-        )
+        document = _document(context) | {"session_id": session_id}
         async with self._lock:
-            await asyncio.to_thread(self._write, line.encode() + b"\n")
+            await asyncio.to_thread(self._write, document)
 
-    def _write(self, line: bytes) -> None:
+    def _write(self, document: dict[str, Any]) -> None:
+        line = _line(document)
         # Unbuffered: one write a line, so that several processes may share the file.
-        with open(self._path, "ab", buffering=0, opener=_open_private) as file:
+        with open(self._path, "a+b", buffering=0, opener=_open_private) as file:
+            if file.seekable() and file.tell() and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
+                line = b"\n" + line  # behind what an earlier write could not finish
             if file.write(line) != len(line):
                 raise OSError("the archive took a part of a line")
+
+
+def read_archive(path: str | Path) -> Iterator[Context]:
+    """The sessions in an archive, oldest line first, each equal to what was handed over.
+
+    A line that was never finished is passed, with a warning in the log: its session stayed, and was handed over again.
+    Raises ValueError for a line that is no line of an archive, OSError.
+    """
+    with Path(path).open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                found = json.loads(line)
+            except (ValueError, RecursionError):
+                log.warning("line %d of the archive was never finished, and is passed", number)
+                continue
+            try:
+                yield _context(found)
+            except (Undecodable, KeyError, ValueError, TypeError, AttributeError):
+                raise ValueError(f"line {number} is no line of an archive") from None
+
+
+def _document(context: Context) -> dict[str, Any]:
+    stored = [
+        {"seq": each.seq, "tokens": each.tokens, "stored_ms": each.stored_ms, "beside": each.beside}
+        for each in context.messages
+    ]
+    return {
+        **{name: getattr(context, name) for name in (*_TEXTS, *_NUMBERS)},
+        "summaries": [asdict(summary) | {"message_ids": list(summary.message_ids)} for summary in context.summaries],
+        "messages": [message.to_openai() for message in context.messages],
+        "stored": stored,
+        "state": {name: getattr(context.state, name) for name in State.__slots__},
+    }
+
+
+def _line(document: dict[str, Any]) -> bytes:
+    try:
+        return json.dumps(document, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+    except ValueError:
+        exact = base64.b64encode(packed_unchecked(document)).decode()
+    shown = json.dumps(readable(document) | {"exact": exact}, ensure_ascii=False, allow_nan=False)
+    return shown.encode("utf-8", "backslashreplace") + b"\n"
+
+
+def _context(line: Any) -> Context:
+    if "exact" in line:
+        line = decode_value(base64.b64decode(line["exact"], validate=True))
+    epoch = line["epoch"]
+    messages = [
+        Message.restored(payload, row["beside"], row["seq"], row["tokens"], row["stored_ms"], epoch)
+        for payload, row in zip(line["messages"], line["stored"], strict=True)
+    ]
+    return Context(
+        line["session_id"],
+        [Summary(**each | {"message_ids": tuple(each["message_ids"])}) for each in line["summaries"]],
+        messages,
+        State(**line["state"]),
+        *(
+            line[name]
+            for name in ("total_messages", "first_seq", "last_seq", "epoch", "recent_limit", "summary_version")
+        ),
+    )
 
 
 def _open_private(path: str, flags: int) -> int:

@@ -146,7 +146,7 @@ def test_property_steps_hold_every_message_once_in_order_within_the_limit(conten
     messages = [Message("user", content) for content in contents]
     for seq, message in enumerate(messages, 1):
         message.seq = seq
-    found = steps(messages, limit_bytes)
+    found = list(steps(messages, limit_bytes))
     assert all(len(step.encode()) <= limit_bytes for step in found)
     heads = [line for step in found for line in step.split("\n") if line.startswith("[")]
     assert heads == [f"[{seq}] user:" for seq in range(1, len(contents) + 1)]

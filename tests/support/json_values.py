@@ -14,7 +14,7 @@ texts = st.text(st.characters(codec=None, categories=None), max_size=20) | st.sa
 integers = st.integers() | st.sampled_from(
     [2**53 + 1, 2**63 - 1, 2**63, 2**64 - 1, 2**64, -(2**63), -(2**63) - 1, 10**400]
 )
-floats = st.floats(width=64) | st.sampled_from([0.0, -0.0, 1.0, 1e16, math.nan, math.inf, -math.inf])
+floats = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0.0, -0.0, 1.0, 1e16])
 scalars = st.none() | st.booleans() | integers | floats | texts
 values = st.recursive(
     scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4), max_leaves=12

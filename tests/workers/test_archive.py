@@ -1,0 +1,127 @@
+"""Archives: each session in one line of JSON, complete, and read again exactly."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from support.json_values import messages as payloads
+from support.json_values import same, texts, values
+
+from redismem import Memory, Message
+from redismem.cli.session_view import document
+from redismem.context import Context, SessionInfo, State, Summary
+from redismem.workers.archive import JsonlArchive, read_archive
+
+counts = st.integers(0, 2**53)
+besides = st.none() | st.fixed_dictionaries(
+    {}, optional={"metadata": st.dictionaries(texts, values, max_size=3), "timestamp_us": st.integers(), "id": texts}
+)
+stored = st.lists(st.tuples(payloads, besides, counts, counts), max_size=4)
+states = st.builds(State, st.dictionaries(texts, values, max_size=3), st.none() | texts, values, values, values)
+summaries = st.builds(
+    Summary, texts, texts, counts, counts, counts, counts, texts, counts, counts, st.lists(texts, max_size=3).map(tuple)
+)
+
+
+def context_of(rows: list[Any], state: State, made: list[Summary]) -> Context:
+    messages = [
+        Message.restored(payload, beside or None, seq, tokens, stored_ms, "1-a")
+        for seq, (payload, beside, tokens, stored_ms) in enumerate(rows, 5)
+    ]
+    return Context("s", made, messages, state, len(rows) + 4, 5, len(rows) + 4, "1-a", 6, "v")
+
+
+def whole(context: Context) -> list[Any]:
+    return [
+        context.state.params,
+        [context.state.waiting_for_param, context.state.last_intent, context.state.last_result, context.state.plan],
+        [
+            [each.to_openai(), each.beside, each.seq, each.tokens, each.stored_ms, each.epoch]
+            for each in context.messages
+        ],
+    ]
+
+
+async def archived(path: Path, *contexts: Context) -> list[Context]:
+    archive = JsonlArchive(path)
+    for context in contexts:
+        await archive(context.session_id, context)
+    return list(read_archive(path))
+
+
+def refuse(name: str) -> None:
+    raise AssertionError(f"{name} is no JSON")
+
+
+@settings(max_examples=300, deadline=None)
+@given(rows=stored, state=states, made=st.lists(summaries, max_size=2))
+@example(rows=[({"a": "\ud83d\ude00", "b": "\ud800"}, {"id": "\udfff"}, 1, 1)], state=State(), made=[])
+@example(rows=[({"n": 10**400, "f": [1e16, -0.0, 1, True]}, None, 1, 1)], state=State(), made=[])
+@example(rows=[({"n": math.inf}, None, 1, 1)], state=State(plan=[-math.inf]), made=[])
+async def test_what_was_written_is_read(rows: list[Any], state: State, made: list[Summary]) -> None:
+    context = context_of(rows, state, made)
+    with TemporaryDirectory() as folder:
+        (found,) = await archived(Path(folder) / "a.jsonl", context)
+        (line,) = (Path(folder) / "a.jsonl").read_bytes().splitlines()
+    assert found == context
+    assert same(whole(found), whole(context))
+    assert found.summaries == context.summaries
+    plain = json.loads(line.decode("utf-8"), parse_constant=refuse)
+    assert len(plain["messages"]) == len(plain["stored"]) == len(rows)
+
+
+async def test_a_session_out_of_the_store(near: Memory, tmp_path: Path) -> None:
+    session = near.session("s")
+    at = datetime(2026, 3, 1, tzinfo=UTC)
+    await session.append(Message("user", "hi", metadata={"who": "é"}, timestamp=at, id="m-1"), merge={"a": 1})
+    context = await session.read()
+    first, second = await archived(tmp_path / "a.jsonl", context, context)
+    assert first == second == context
+    (message,) = first.messages
+    assert (message.metadata, message.timestamp, message.id) == ({"who": "é"}, at, "m-1")
+    assert message.stored_ms == context.messages[0].stored_ms > 0
+    copy = near.session("copy")
+    await copy.append(*first.messages, merge=first.state.params)
+    back = (await copy.read()).messages[0]
+    assert (back.to_openai(), back.beside) == (message.to_openai(), message.beside)
+
+
+async def test_a_line_that_was_never_finished_spoils_no_other(tmp_path: Path, caplog: Any) -> None:
+    path = tmp_path / "a.jsonl"
+    context = context_of([({"role": "user", "content": "CANARY"}, None, 1, 1)], State(), [])
+    await archived(path, context)
+    path.write_bytes(path.read_bytes()[:-20])
+    with caplog.at_level(logging.WARNING):
+        assert await archived(path, context) == [context]
+    assert "line 1 of the archive was never finished" in caplog.text
+    assert "CANARY" not in caplog.text
+
+
+@pytest.mark.parametrize("line", ["[]", "5", "null", '{"session_id": "s", "messages": []}', '{"exact": "AAAA"}'])
+def test_a_line_of_something_else_is_refused(tmp_path: Path, line: str) -> None:
+    (tmp_path / "a.jsonl").write_text(f"\n{line}\n")
+    with pytest.raises(ValueError, match="line 2 is no line of an archive"):
+        list(read_archive(tmp_path / "a.jsonl"))
+
+
+def test_show_as_json_is_complete_and_is_json() -> None:
+    at = datetime(2026, 3, 1, tzinfo=UTC)
+    rows = [({"n": math.nan}, Message("user", metadata={"m": [math.inf]}, timestamp=at, id="m-1").beside, 3, 9)]
+    info = SessionInfo("s", "1-a", 5, 5, 1, 3, 0, (), None, 0, 1, None)
+    shown = document(context_of(rows, State(), []), info, "n", redact=False)
+    (message,) = json.loads(json.dumps(shown, allow_nan=False))["recent"]
+    assert message == {
+        "seq": 5, "tokens": 3, "stored_ms": 9, "metadata": {"m": [None]}, "id": "m-1",
+        "timestamp": "2026-03-01T00:00:00+00:00", "message": {"n": None},
+    }  # fmt: skip
+    hidden = document(context_of(rows, State(), []), info, "n", redact=True)
+    assert set(hidden["recent"][0]) == {"seq", "tokens", "stored_ms", "role"}
