@@ -254,7 +254,7 @@ def test_each_check_can_fail(tmp_path: Path, check: Check, file: str, source: st
     write("models/openai.py", "from redismem.protocol import X")
     write("settings.py", "import os\nimport pydantic\nos.environ")
     write("cli.py", "import rich\nfrom redismem import Memory\nprint('x')")
-    write("models/gemini.py", "from redismem.models import x")
+    write("models/gemini.py", "from redismem.errors import x")
     write("models/__init__.py", "def f():\n    from redismem.models.gemini import x")
     write("protocol/keys.py", "from redismem.protocol import x")
     write("../tests/test_app.py", "from support.x import y")

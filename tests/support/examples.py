@@ -22,6 +22,7 @@ HUNDRED = settings(
 )
 Opened = Callable[..., AbstractAsyncContextManager[Memory]]
 texts = st.text(max_size=12)
+floats = st.floats(allow_nan=False, allow_infinity=False)
 values = st.none() | st.booleans() | st.integers(-(2**63), 2**63) | floats | texts
 payloads = st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant"]), "content": texts})
 batches = st.lists(st.integers(1, 9), min_size=1, max_size=8)

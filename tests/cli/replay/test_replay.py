@@ -145,6 +145,7 @@ def test_the_bytes_are_those_that_redis_names(
     assert found["bytes_per_message"] == round(found["stored_bytes"] / 140, 1)
 
 
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 SCALARS = st.none() | st.booleans() | st.integers() | FLOATS | st.text(max_size=20)
 VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
