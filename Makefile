@@ -48,7 +48,7 @@ types: $(READY) ## mypy, strict
 	@echo '==> mypy'
 	@$(BIN)/mypy
 
-unit: $(READY) ## the tests alone: make unit ARGS="tests/protocol/test_keys.py -x"
+unit: $(READY) have-redis ## the tests alone: make unit ARGS="tests/protocol/test_keys.py -x"
 	@echo '==> pytest'
 	@$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile $(ARGS)
 
