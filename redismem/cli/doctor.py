@@ -40,7 +40,8 @@ async def doctor(*, url: Url = None, namespace: Namespace = "default", as_json: 
     """Check the Redis server: what to change, and why.
 
     Looks at version, persistence, memory, replication, clock, latency, whether scripts may run, and in the namespace
-    at the recorded shards and at the expiry of the 200 sessions active last. Writes nothing.
+    at the recorded shards, the room that the session limit leaves, and the expiry of the 200 sessions active last.
+    Writes nothing.
 
     Each line is ok, warn or fail. Exit code: 1 if one failed, else 0.
     """
@@ -170,6 +171,13 @@ def _latency(finding: Finding) -> tuple[str, str]:
     return text, advice if finding.case == "far" else ""
 
 
+def _room(finding: Finding) -> tuple[str, str]:
+    seen = finding.seen
+    text = f"{plural(seen['sessions_count'], 'session')} of {seen['max_sessions']:,}"
+    advice = "Beyond the limit the least recently active are removed. Raise `REDISMEM_MAX_SESSIONS` where workers run."
+    return text, advice if finding.case != "left" else ""
+
+
 def _scripts(finding: Finding) -> tuple[str, str]:
     return f"{plural(finding.seen['scripts_count'], 'script')} loaded, one run", ""
 
@@ -185,6 +193,7 @@ _WORDS: dict[str, Callable[[Finding], tuple[str, str]]] = {
     "latency": _latency,
     "scripts": _scripts,
     "shards": _shards,
+    "room": _room,
     "expiry": _expiry,
 }
 

@@ -42,10 +42,13 @@ async def sessions(
             {"session_id": entry.session_id, "active_ms": entry.active_ms, **numbers_of(info)}
             for entry, info in zip(found.entries, found.infos, strict=True)
         ]
-        print_json({"namespace": namespace, "count": found.count, "sessions": rows, "cursor": found.cursor})
+        print_json(
+            {"namespace": namespace, "count": found.count, "room": found.room, "sessions": rows, "cursor": found.cursor}
+        )
     else:
         _print_sessions(found)
-        print(f"{plural(found.count, 'live session')} in namespace {namespace} on {place.name}")
+        room = f"; the limit of {memory.settings.max_sessions:,} leaves room for {found.room:,} more"
+        print(f"{plural(found.count, 'live session')} in namespace {namespace} on {place.name}{room}")
         if found.cursor:
             print(f"more: --cursor {found.cursor}")
     return 0

@@ -9,6 +9,7 @@ from typing import Any
 
 from redismem.errors import RedismemError, StoreUnavailable
 from redismem.inspection import rules
+from redismem.inspection.depths import sessions_count
 from redismem.inspection.rules import FAIL, NOT_HERE, OK, WARN, Facts, Finding, Sampled
 from redismem.protocol import ids, layout, namespace_calls, replies, scripts
 from redismem.protocol.call import Call
@@ -38,6 +39,7 @@ async def examine(store: Store, *, embedded: bool) -> list[Finding]:
     found.append(rules.latency([await _ping_ms(store) for _ in range(PINGS_COUNT)]))
     found.append(await _looked_at("scripts", _scripts(store)))
     found.append(await _looked_at("shards", _shards(store)))
+    found.append(await _looked_at("room", _room(store)))
     found.append(await _looked_at("expiry", _expiry(store)))
     return found
 
@@ -105,6 +107,10 @@ async def _scripts(store: Store) -> Finding:
 
 async def _shards(store: Store) -> Finding:
     return rules.shards(await store.run(namespace_calls.recorded_shards(store.keys)), store.settings.shards)
+
+
+async def _room(store: Store) -> Finding:
+    return rules.room(await sessions_count(store), store.settings.max_sessions)
 
 
 async def _expiry(store: Store) -> Finding:

@@ -150,6 +150,16 @@ def shards(recorded: int | None, set_to: int) -> Finding:
     return Finding("shards", OK, "same", seen) if recorded == set_to else Finding("shards", FAIL, "other", seen)
 
 
+def room(sessions_count: int, max_sessions: int) -> Finding:
+    """How many sessions the limit leaves room for."""
+    seen = {"sessions_count": sessions_count, "max_sessions": max_sessions, "left": max_sessions - sessions_count}
+    if sessions_count >= max_sessions:
+        return Finding("room", WARN, "full", seen)
+    if sessions_count >= 0.9 * max_sessions:
+        return Finding("room", WARN, "nearly_full", seen)
+    return Finding("room", OK, "left", seen)
+
+
 def latency(pings_ms: Sequence[float]) -> Finding:
     """Whether the server is near."""
     seen = {"median_ms": median(pings_ms), "slowest_ms": max(pings_ms), "pings_count": len(pings_ms)}

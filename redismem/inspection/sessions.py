@@ -26,6 +26,8 @@ class Listing:
     cursor: str | None
     count: int
     """Live sessions in all."""
+    room: int
+    """How many more the session limit of these settings leaves room for."""
     now_ms: int
 
 
@@ -36,7 +38,8 @@ async def list_sessions(store: Store, limit: int, cursor: str | None = None) -> 
     page = await store.run(namespace_calls.page(store.keys, limit, cursor, since_ms))
     count = await store.run(namespace_calls.count(store.keys, since_ms))
     infos = await infos_of(store, page.sessions)
-    return Listing(page.sessions, infos, page.cursor, count, now_ms)
+    room = max(0, store.settings.max_sessions - count)
+    return Listing(page.sessions, infos, page.cursor, count, room, now_ms)
 
 
 async def infos_of(store: Store, entries: Sequence[SessionEntry]) -> list[Info]:

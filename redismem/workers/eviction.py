@@ -21,6 +21,8 @@ log = logging.getLogger("redismem.worker")
 
 _ROUND_COUNT = 1_000
 _CHUNK_COUNT = 100
+_RECENT_MS = 3_600_000
+_WARN_EVERY_MS = 60_000
 
 
 class Eviction:
@@ -32,6 +34,7 @@ class Eviction:
         self._slots = asyncio.Semaphore(concurrency)
         self._cursors: dict[int, int] = {}
         self._stopping = False
+        self._warned_ms = -_WARN_EVERY_MS
 
     def stop(self) -> None:
         """Takes nothing more in hand."""
@@ -70,9 +73,22 @@ class Eviction:
             known_ms = min((shard[-1].active_ms for shard in shards if len(shard) == limit), default=None)
             complete = known_ms is None or (len(found) >= excess and found[excess - 1].active_ms <= known_ms)
             if excess > 0 and (complete or limit >= excess):
+                time_ms = now_ms if now_ms is not None else await self._store.server_time_ms()
+                self._warn_of_recent(found[:excess], time_ms)
                 return await self._queue(found[:excess], EvictionReason.LIMIT, now_ms)
             limit = min(limit * 2, excess)
         return 0
+
+    def _warn_of_recent(self, leaving: list[SessionEntry], time_ms: int) -> None:
+        """Says so when people who have just been there lose their sessions: the limit is too low for them."""
+        count = sum(entry.active_ms > time_ms - _RECENT_MS for entry in leaving)
+        if count and time_ms >= self._warned_ms + _WARN_EVERY_MS:
+            self._warned_ms = time_ms
+            log.warning(
+                "%d sessions that were active within the last hour have to go: the limit is %d (REDISMEM_MAX_SESSIONS)",
+                *(count, self._store.settings.max_sessions),
+                extra=facts(op="enforce", session_count=count, setting="REDISMEM_MAX_SESSIONS"),
+            )
 
     async def _excess(self) -> int:
         per_shard = await self._store.run(queue_calls.counts(self._store.keys))

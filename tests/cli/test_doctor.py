@@ -46,7 +46,7 @@ def examined(command: Any, server: Any, namespace: str) -> Any:
 def test_a_good_server(examined: Any, raw: Any) -> None:
     found, code = examined()
     assert code == 0
-    good = ("connection", "persistence", "memory", "replication", "clock", "scripts", "shards", "expiry")
+    good = ("connection", "persistence", "memory", "replication", "clock", "scripts", "shards", "room", "expiry")
     assert {name: found[name]["verdict"] for name in good} == dict.fromkeys(good, "ok")
     assert "appendfsync everysec" in found["persistence"]["seen"]
     assert "100 MiB" in found["memory"]["seen"]
@@ -224,3 +224,15 @@ def test_a_session_that_expired_between_two_looks_is_no_fault() -> None:
     assert Sampled("a", -2, -2, 0).wrong == ""
     assert Sampled("a", 5, -2, 0).wrong == ""
     assert Sampled("a", 5, -2, 3).wrong != ""
+
+
+@pytest.mark.parametrize(
+    ("count", "limit", "verdict", "said"),
+    [(0, 10, "ok", "0 sessions of 10"), (8, 10, "ok", ""), (9, 10, "warn", ""), (1_000, 1_000, "warn", "of 1,000")],
+)
+def test_the_room_that_the_limit_leaves(count: int, limit: int, verdict: str, said: str) -> None:
+    found = rules.room(count, limit)
+    assert found.verdict == verdict
+    seen, advice = words_of(found)
+    assert said in seen
+    assert ("REDISMEM_MAX_SESSIONS" in advice) == (verdict == "warn")

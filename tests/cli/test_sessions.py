@@ -212,3 +212,11 @@ def test_clear_asks_on_a_terminal(
 def test_clear_does_not_ask_where_nobody_can_answer(command: Any, talk: Any, here: Any) -> None:
     assert command("clear", "talk", *here).code == 0
     assert not talk.exists()
+
+
+def test_the_list_says_how_much_room_is_left(command: Any, memory: Any, here: Any, monkeypatch: Any) -> None:
+    memory.session("a").append({"role": "user", "content": "x"})
+    monkeypatch.setenv("REDISMEM_MAX_SESSIONS", "3")
+    assert "1 live session in" in (shown := command("sessions", *here).out)
+    assert "the limit of 3 leaves room for 2 more" in shown
+    assert command("sessions", "--json", *here).document["room"] == 2
