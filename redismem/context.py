@@ -92,7 +92,7 @@ class Summary:
 class Context:
     """What to give to a model: summaries, then the messages after them, oldest first.
 
-    `first_seq` is the seq of the window's first message (of the next one where the window is empty): everything before
+    `first_seq` is the seq of the window's first message (of the next one if the window is empty): everything before
     it is in the summaries. A read with a limit may leave out messages from there on; `messages[0].seq` tells.
     """
 
@@ -105,12 +105,12 @@ class Context:
     first_seq: int
     last_seq: int
     epoch: str
-    """"" where there is no session."""
+    """The life of the session that this is; "" if there is none."""
     recent_limit: int
     summary_version: str = ""
     """Changes when a summary is committed, and only then: till then the start of the context stays the same."""
     receipt: Receipt | None = None
-    """Of the append that this context came back from."""
+    """What the append did that this context came back from; None after a read."""
 
     @property
     def messages(self) -> list[Message]:

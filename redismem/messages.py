@@ -46,7 +46,7 @@ class Unset:
 
 
 UNSET = Unset()
-"""Not given, where None means something. As a value in `merge`, it removes the param."""
+"""Not given, if None means something. As a value in `merge`, it removes the param."""
 
 
 class Message:
@@ -242,7 +242,7 @@ class StoredMessages:
     __slots__ = ("_epoch", "_first_seq", "_rows", "may_hold_calls")
 
     def __init__(self, elements: Sequence[bytes], first_seq: int, epoch: str) -> None:
-        """Of these elements, the first of which has `first_seq`. Raises Undecodable, UnsupportedFormat."""
+        """`first_seq`: the seq of the first element. Raises Undecodable, UnsupportedFormat."""
         # One msgpack array around all of them: one call into msgspec instead of one a message.
         array = b"".join((b"\xdd", len(elements).to_bytes(4, "big"), *elements))
         rows = self._rows = _decoded(array, elements)
@@ -269,7 +269,7 @@ class StoredMessages:
 
 
 def decode_messages(elements: Sequence[bytes], first_seq: int, epoch: str) -> list[Message]:
-    """As StoredMessages, the objects at once."""
+    """The messages of these elements, made at once. Raises as StoredMessages does."""
     return StoredMessages(elements, first_seq, epoch).messages()
 
 

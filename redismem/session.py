@@ -93,7 +93,7 @@ class Session:
     ) -> list[Message]:
         """The newest `limit` messages before a seq or a datetime, oldest first: those no summary covers.
 
-        `include_originals`: those that a summary covers too, where they are kept. Read page by page: what is summarised
+        `include_originals`: those that a summary covers too, if they are kept. Read page by page: what is summarised
         meanwhile may be missing. Raises SessionNotFound.
         """
         check(limit, before)

@@ -133,7 +133,7 @@ def quoted_result(result: ToolResult, name: Any) -> Payload:
 
 
 def quoted_call(call: ToolCall) -> Payload:
-    """A call as a text of the user's, where no result follows it."""
+    """A call as a text of the user's, for when no result follows it."""
     return _quoted(
         "tool_call",
         f"The assistant called the tool {_label(call.name)} (call {_label(call.key[1])}) and the result was not there "

@@ -133,7 +133,7 @@ def _step(path: str, key: str | int) -> str:
 
 
 def opened(value: Any) -> Any:
-    """A value out of msgpack; where it is a `bin`, the value of the JSON text in it."""
+    """A value out of msgpack; if it is a `bin`, the value of the JSON text in it."""
     return json.loads(value.decode("utf-8", "surrogatepass")) if type(value) is bytes else value
 
 

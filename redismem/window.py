@@ -26,7 +26,7 @@ def _answers(messages: Sequence[Message]) -> Iterator[tuple[int, int, tuple[bool
 
 
 def links(messages: Sequence[Message]) -> list[tuple[int, int]]:
-    """(call, result) of every tool result, as places in the list; the call is -1 where it is not in the list.
+    """(call, result) of every tool result, as places in the list; the call is -1 if it is not in the list.
 
     A result belongs to the nearest call before it with its id: some models use an id again.
     """
@@ -34,7 +34,7 @@ def links(messages: Sequence[Message]) -> list[tuple[int, int]]:
 
 
 def _parted(pairs: Sequence[tuple[int, int]], count: int) -> list[int]:
-    """Of each place, how many results a cut there would part from their calls."""
+    """How many results a cut at each place would part from their calls."""
     changes = [0] * (count + 1)
     for call, result in pairs:
         changes[call + 1] += 1

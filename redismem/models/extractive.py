@@ -34,7 +34,7 @@ _SENTENCE = re.compile(r"(?<=[.!?…؟।])\s+|(?<=[。！？])|\n+")
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _NAME = re.compile(r"(?<=[^\W\d_,;:] )[^\W\d_]{2,}")
 # Order ids, dates, amounts, times, phone numbers: a run with a digit in it, with what stands inside and before it.
-# Letters beside the digits only of ASCII: where a language has no spaces, the rest of the sentence is not the number.
+# Letters beside the digits only of ASCII: if a language has no spaces, the rest of the sentence is not the number.
 _BESIDE = r"(?:[A-Za-z\d]|[_.,:/+@-](?=[A-Za-z\d])){0,63}"
 _NUMBER = re.compile(rf"[#$€£¥]?{_BESIDE}?\d{_BESIDE}[%$€£¥]?")
 _BEFORE_CHARS = 64  # how far before its first digit a number may begin
@@ -160,7 +160,7 @@ def _previous_lines(previous: str) -> Iterator[Line | None]:
 
 
 def _message_lines(messages: Sequence[Message]) -> Iterator[Line | None]:
-    """The lines, and None where others may get a turn."""
+    """The lines, and None whenever others may get a turn."""
     share = max(_READ_BYTES // max(len(messages), 1), 200)
     lines_share = max(_LINES_COUNT // max(len(messages), 1), 1)
     last_asked = max((at for at, message in enumerate(messages) if message.role == "user"), default=-1)

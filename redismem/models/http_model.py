@@ -83,7 +83,7 @@ def turns(messages: Sequence[dict[str, Any]]) -> tuple[str, list[tuple[str, str]
 
 
 def count(usage: Any, name: str) -> int:
-    """A count of tokens out of a reply; 0 where it has none."""
+    """A count of tokens out of a reply; 0 if it has none."""
     value = usage.get(name) if isinstance(usage, dict) else None
     return value if type(value) is int and 0 <= value < 1 << 40 else 0
 
@@ -186,7 +186,7 @@ class HttpModel:
         return f"<{self._wire.name} {self._model}>"
 
     async def summarize(self, messages: Sequence[Message], previous: str | None, max_tokens: int) -> Draft:
-        """One request; more where the messages exceed the input budget, each with the summary so far."""
+        """One request; more if the messages exceed the input budget, each with the summary so far."""
         before = quoted(cleaned(previous or "")).strip()
         if not messages and not before:
             raise ValueError("there is nothing to summarise")

@@ -19,7 +19,7 @@ from redismem.values import Undecodable, decode_value, packed_unchecked, readabl
 log = logging.getLogger("redismem.worker")
 
 OnEvict = Callable[[str, Context], Awaitable[None]]
-"""Called with the session id and all that the session holds, before it is removed. Called again where the worker died,
+"""Called with the session id and all that the session holds, before it is removed. Called again if the worker died,
 or a message came in between and the session stayed: the newest transcript of an epoch holds the most.
 """
 
@@ -32,7 +32,7 @@ class JsonlArchive:
 
     A line has session_id, epoch, summary_version, total_messages, first_seq, last_seq, recent_limit, summaries, state,
     `messages` (the dicts as they were put in) and, in the same order, `stored`: of each message seq, tokens, stored_ms
-    and `beside` (metadata, timestamp_us, id; or null). Where JSON in UTF-8 cannot hold a text or number exactly (half
+    and `beside` (metadata, timestamp_us, id; or null). If JSON in UTF-8 cannot hold a text or number exactly (half
     surrogate pairs), the line shows it as well as it can, and `exact` has all of it: msgpack in base64.
     """
 

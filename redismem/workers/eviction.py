@@ -139,7 +139,7 @@ class Eviction:
                 return False
 
     async def evict(self, session_id: str, now_ms: int | None = None) -> bool:
-        """Hands the transcript over and removes the session. False where it was touched, or is in other hands."""
+        """Hands the transcript over and removes the session. False if it was touched, or is in other hands."""
         calls = QueueCalls(self._store.keys.session(session_id), self._store.settings)
         if not await self._store.run(calls.claim_eviction(now_ms), quarantine=True):
             return False

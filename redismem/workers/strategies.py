@@ -54,7 +54,7 @@ class Trim:
 
 
 def from_settings(settings: Settings) -> Strategy | None:
-    """The strategy that the settings name, with the model they name; None where nothing becomes of older messages.
+    """The strategy that the settings name, with the model they name; None if nothing becomes of older messages.
 
     Raises InvalidSettings.
     """

@@ -158,7 +158,7 @@ class Worker:
         return replace(job, context=context) if context.epoch else SummaryOutcome.GONE
 
     async def _give_back(self, calls: QueueCalls, job: Job, backoff_ms: int, now_ms: int | None) -> None:
-        """As if it had not been claimed: no attempt is counted."""
+        """Gives the session back as if it had not been claimed: no attempt is counted."""
         await self._store.run(calls.release(job.fence, backoff_ms, counts=False, dead=False, now_ms=now_ms))
 
     async def _compact(self, calls: QueueCalls, job: Job, now_ms: int | None) -> SummaryOutcome:
