@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,23 @@ def test_it_has_every_command_of_the_scripts() -> None:
     assert len(called) > 20
 
 
+TURNS: list[tuple[Callable[[blocking.Session], Any], Callable[[Any], bool]]] = [
+    (lambda session: session.read(), lambda context: len(context.summaries) == 1),
+    (lambda session: session.messages(include_originals=True), lambda messages: len(messages) == 5),
+    (lambda session: session.touch(), lambda touched: touched is True),
+    (lambda session: session.append(user(5), expect=5), lambda receipt: receipt.last_seq == 6),
+    (lambda session: session.append_and_read(user(6), expect=6), lambda context: context.last_seq == 7),
+    (lambda session: session.update(plan=["a"]), lambda nothing: nothing is None),
+    (lambda session: session.state(), lambda state: state.plan == ["a"]),
+    (lambda session: session.prune(1), lambda dropped: dropped > 0),
+    (lambda session: session.info(), lambda info: info.window_count == 1),
+    (lambda session: session.telemetry(), lambda numbers: numbers["waiting_for_param"] == "size"),
+    (lambda session: session.exists(), lambda exists: exists is True),
+    (lambda session: session.clear(missing_ok=False), lambda cleared: cleared is True),
+]
+"""In this order, after five messages and a summary: each operation, and whether it gave what it should."""
+
+
 def test_turns_and_summaries_pass(url: str) -> None:
     with blocking.Memory.connect(namespace="shop") as memory:
         session = memory.session("a")
@@ -66,13 +83,11 @@ def test_turns_and_summaries_pass(url: str) -> None:
             session.append_and_read(user(number), merge={"n": number}, waiting="size", id=str(number), expect=number)
         assert session.append(user(4), id="4").duplicate
         assert code("worker", "--once") == 0
-        assert len(session.read().summaries) == 1
-        assert len(session.messages(include_originals=True)) == 5
-        assert session.touch()
-        session.append(user(5), user(6))
-        assert session.prune(1) > 0
-        assert (session.info().window_count, memory.count(), memory.sessions().sessions[0].session_id) == (1, 1, "a")
-        assert session.clear(missing_ok=False)
+        for number, (turn, expected) in enumerate(TURNS):
+            given = turn(session)
+            assert expected(given), f"turn {number}: {given}"
+        session.append(user(7))
+        assert (memory.count(), memory.sessions().sessions[0].session_id) == (1, "a")
 
 
 def test_failures_evictions_and_looking_pass(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

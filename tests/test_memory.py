@@ -22,6 +22,7 @@ from redismem import (
     Settings,
     WrongShards,
 )
+from redismem.context import State
 from redismem.protocol.keys import Keys
 
 
@@ -89,6 +90,7 @@ UNKNOWN: dict[str, tuple[Callable[[Session], Coroutine[Any, Any, Any]], Any]] = 
     "exists": (lambda session: session.exists(), False),
     "clear": (lambda session: session.clear(), False),
     "touch": (lambda session: session.touch(), False),
+    "state": (lambda session: session.state(), State()),
     "params": (lambda session: session.params(), {}),
     "waiting": (lambda session: session.waiting(), None),
     "last_intent": (lambda session: session.last_intent(), None),
@@ -105,6 +107,7 @@ UNKNOWN: dict[str, tuple[Callable[[Session], Coroutine[Any, Any, Any]], Any]] = 
     "info": (lambda session: session.info(), SessionNotFound),
     "clear that insists": (lambda session: session.clear(missing_ok=False), SessionNotFound),
     "append that expects": (lambda session: session.append(said("a"), expect=1), Conflict),
+    "append and read that expects": (lambda session: session.append_and_read(said("a"), expect=1), Conflict),
 }
 
 

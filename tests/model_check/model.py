@@ -1,7 +1,7 @@
 """What the sessions of one shard should be, in plain Python: said without fences, scripts or Redis.
 
-A worker is known by its number, a session's life by its own; whether a worker may still write is decided by who claimed
-last, not by comparing texts. `now` is always the time in milliseconds.
+Here the user's side; `work_model` adds what workers do. A session's life is known by its number. `now` is always the
+time in milliseconds.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from redismem.context import Receipt, Summary
-from redismem.protocol.queue_calls import Job
 from redismem.settings import Settings
 
 QUEUES = ("overdue", "leased", "dead")
@@ -51,20 +50,9 @@ class SessionModel:
 
 
 @dataclass
-class Claim:
-    """What a worker took with it: the session as it was then."""
-
-    name: str
-    worker: int
-    life: int
-    job: Job
-    first_seq: int
-    window: list[tuple[str, int]]
-    summaries: list[Summary]
-
-
-@dataclass
 class Model:
+    """The sessions, and what users do with them."""
+
     settings: Settings
     sessions: dict[str, SessionModel] = field(default_factory=dict)
     indexes: dict[str, dict[str, int]] = field(default_factory=lambda: {name: {} for name in INDEXES})
@@ -83,8 +71,6 @@ class Model:
 
     def waits(self, session: SessionModel) -> bool:
         return len(session.window) > self.settings.threshold or len(session.summaries) > self.settings.summaries_limit
-
-    # The user's side.
 
     def write(self, name: str, life: int, contents: list[tuple[str, int]], params: dict[str, int], now: int) -> None:
         """Writes messages, or params alone."""
@@ -157,143 +143,3 @@ class Model:
     def expire(self, name: str) -> None:
         """Lets the keys go; what names them stays."""
         self.sessions.pop(name, None)
-
-    # The workers' side.
-
-    def claim(self, name: str, now: int) -> str:
-        session = self.sessions.get(name)
-        if session is None:
-            self._leave(name, *QUEUES)
-            return "gone"
-        if session.queued not in ("overdue", "leased"):
-            return "none"
-        if self.indexes[session.queued][name] > now:
-            return "leased" if session.queued == "leased" else "notdue"
-        if not self.waits(session):
-            self._queue(name, None, 0)
-            session.attempts = None
-            return "noop"
-        if (session.attempts or 0) >= self.settings.max_attempts:
-            self._queue(name, "dead", now)
-            return "dead"
-        return "job"
-
-    def claimed(self, claim: Claim, now: int) -> None:
-        session = self.sessions[claim.name]
-        self._queue(claim.name, "leased", now + int(self.settings.lease_s * 1000))
-        session.holder, session.fence, session.attempts = claim.worker, claim.job.fence, (session.attempts or 0) + 1
-
-    def _held(self, claim: Claim) -> SessionModel | None:
-        session = self.sessions.get(claim.name)
-        return session if session is not None and (session.life, session.holder) == (claim.life, claim.worker) else None
-
-    def extend(self, claim: Claim, now: int) -> bool:
-        if self._held(claim) is None:
-            return False
-        self.indexes["leased"][claim.name] = now + int(self.settings.lease_s * 1000)
-        return True
-
-    def commit(
-        self, claim: Claim, count: int, folded: list[Summary], summary: Summary | None, keep: bool, now: int
-    ) -> str:
-        session = self.sessions.get(claim.name)
-        if session is None or session.life != claim.life:
-            return "gone"
-        if session.committed == claim.worker:
-            return "already"
-        if session.holder != claim.worker:
-            return "fenced"
-        if session.first_seq != claim.first_seq or not all(old in session.summaries for old in folded):
-            return "stale"
-        self._swap(claim.name, session, count, keep)
-        for old in folded:
-            session.summaries.remove(old)
-        covered = range(0) if summary is None else range(summary.first_seq, summary.last_seq + 1)
-        gone = [seq for old in folded for seq in range(old.first_seq, old.last_seq + 1)]
-        session.unsummarised = session.unsummarised.union(gone, range(claim.first_seq, session.first_seq)) - set(
-            covered
-        )
-        if summary is not None:
-            session.summaries = sorted([*session.summaries, summary], key=lambda each: each.first_seq)
-        session.committed, session.committed_fence = claim.worker, claim.job.fence
-        session.attempts = session.dropped_seq = None
-        self._queue(claim.name, "overdue" if self.waits(session) else None, now)
-        return "ok"
-
-    def _swap(self, name: str, session: SessionModel, count: int, keep: bool) -> None:
-        leaving = [content for content, _ in session.window[:count]]
-        session.first_seq += count
-        if count:
-            kept = self.originals.pop(name, []) if keep and session.with_originals else []
-            self.originals.pop(name, None)
-            session.with_originals = keep
-            if keep:
-                self.originals[name] = kept + leaving
-
-    def release(self, claim: Claim, backoff_ms: int, counts: bool, dead: bool, now: int) -> str:
-        session = self._held(claim)
-        if session is None:
-            return "fenced"
-        session.attempts = (session.attempts or 0) - (not counts)
-        over = dead or session.attempts >= self.settings.max_attempts
-        self._queue(claim.name, "dead" if over else "overdue", now if over else now + backoff_ms)
-        return "dead" if over else "ok"
-
-    def requeue(self, name: str, again: bool, now: int) -> bool:
-        session = self.sessions.get(name)
-        if session is None or session.queued != "dead":
-            return self.indexes["dead"].pop(name, None) is not None
-        self._queue(name, "overdue" if again else None, now)
-        session.attempts = None
-        if not again:
-            session.dropped_seq = session.total
-        return True
-
-    # Eviction, and the sweep.
-
-    def queue_eviction(self, seen: list[tuple[str, int]], reason: str, now: int) -> int:
-        chosen = 0
-        for name, active_ms in seen:
-            session = self.sessions.get(name)
-            if session is None:
-                self._leave(name, *INDEXES)
-            elif session.active_ms == active_ms and session.evicting is None:
-                session.evicting = reason
-                self.indexes["evictions"][name] = now
-                chosen += 1
-        return chosen
-
-    def claim_eviction(self, name: str, now: int) -> bool:
-        session, due_ms = self.sessions.get(name), self.indexes["evictions"].get(name)
-        if due_ms is None or due_ms > now:
-            return False
-        if session is None or session.evicting is None:
-            self._leave(name, "evictions")
-            return False
-        self.indexes["evictions"][name] = now + int(self.settings.lease_s * 1000)
-        return True
-
-    def evict(self, name: str, life: int, total: int) -> bool:
-        session = self.sessions.get(name)
-        if session is None or (session.life, session.total) != (life, total) or session.evicting is None:
-            return False
-        return self.remove(name, life)
-
-    def sweep(self, names: list[str], now: int) -> tuple[int, int]:
-        removed = mended = 0
-        for name in names:
-            session = self.sessions.get(name)
-            before = {index: dict(entries) for index, entries in self.indexes.items()}
-            if session is None:
-                self._leave(name, *INDEXES)
-                removed += 1
-                continue
-            self._leave(name, *(queue for queue in QUEUES if queue != session.queued))
-            if session.queued is not None and name not in self.indexes[session.queued]:
-                self._queue(name, "overdue", now)
-                session.attempts = None
-            self.indexes["active"].setdefault(name, session.active_ms)
-            forgotten = session.evicting is not None and name not in self.indexes["evictions"]
-            session.evicting = None if forgotten else session.evicting
-            mended += forgotten or self.indexes != before
-        return removed, mended

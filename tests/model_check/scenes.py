@@ -6,20 +6,16 @@ The machine plays them at any moment, in any session; those of BEGINNINGS are on
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from model_check.model import INDEXES, QUEUES
 from model_check.steps import SETTINGS, finished
-from model_check.work_scenes import BOTH, DEAD, LEASES, ORIGINALS, Scene, bring_into, each
-
-if TYPE_CHECKING:
-    from model_check.machine import Machine
-
+from model_check.work_machine import WorkMachine
+from model_check.work_scenes import BOTH, Scene, bring_into, each
 
 # What only a new machine can play.
 
 
-def nothing_there(machine: Machine, name: str) -> None:
+def nothing_there(machine: WorkMachine, name: str) -> None:
     machine.touch(name)
     machine.clear(name)
     machine.claims_one(name)
@@ -27,7 +23,7 @@ def nothing_there(machine: Machine, name: str) -> None:
     machine.sweep({name})
 
 
-def duplicates(machine: Machine, name: str) -> None:
+def duplicates(machine: WorkMachine, name: str) -> None:
     for _ in range(3):
         machine.append(name)
     machine.append_duplicate(name, 0)
@@ -36,7 +32,7 @@ def duplicates(machine: Machine, name: str) -> None:
     machine.append_batch(name, 6)
 
 
-def known_however_often_the_fields_have_gone_round(machine: Machine, name: str) -> None:
+def known_however_often_the_fields_have_gone_round(machine: WorkMachine, name: str) -> None:
     for number in range(22):
         machine.append_batch(name, 1 + number % 3)
         machine.prune(name, 1, False)
@@ -45,12 +41,12 @@ def known_however_often_the_fields_have_gone_round(machine: Machine, name: str) 
         machine.prune(name, 1, False)
 
 
-def overtaken(machine: Machine, name: str) -> None:
+def overtaken(machine: WorkMachine, name: str) -> None:
     machine.append_overtaken(name, 0)
     machine.append_overtaken(name, 7)
 
 
-def pruned_until_nothing_waits(machine: Machine, name: str) -> None:
+def pruned_until_nothing_waits(machine: WorkMachine, name: str) -> None:
     machine.append_batch(name, 6)
     machine.prune(name, 2, True)
     machine.claims_one(name)
@@ -58,7 +54,7 @@ def pruned_until_nothing_waits(machine: Machine, name: str) -> None:
     machine.claims_one(name)
 
 
-def given_back(machine: Machine, name: str) -> None:
+def given_back(machine: WorkMachine, name: str) -> None:
     for counts, dead in ((False, 0), (True, 0), (True, 4)):
         machine.claims_overdue(name)
         machine.extend(0)
@@ -68,7 +64,7 @@ def given_back(machine: Machine, name: str) -> None:
         machine.time_passes(700)
 
 
-def committed_without_summary(machine: Machine, name: str) -> None:
+def committed_without_summary(machine: WorkMachine, name: str) -> None:
     machine.claims_overdue(name)
     machine.commit_without_summary(0, 2, True)
     machine.extend(0)
@@ -77,7 +73,7 @@ def committed_without_summary(machine: Machine, name: str) -> None:
     machine.killed(True)
 
 
-def chosen_and_touched(machine: Machine, name: str) -> None:
+def chosen_and_touched(machine: WorkMachine, name: str) -> None:
     machine.append(name)
     machine.observe()
     machine.time_passes(1000)
@@ -95,7 +91,7 @@ def chosen_and_touched(machine: Machine, name: str) -> None:
 # Users.
 
 
-def cleared_late(machine: Machine, name: str) -> None:
+def cleared_late(machine: WorkMachine, name: str) -> None:
     for _ in range(2):
         machine.append_batch(name, 3)
         machine.look(name)
@@ -104,7 +100,7 @@ def cleared_late(machine: Machine, name: str) -> None:
     machine.clear_late(0)
 
 
-def pruned_in_another_life(machine: Machine, name: str, count: int) -> None:
+def pruned_in_another_life(machine: WorkMachine, name: str, count: int) -> None:
     machine.clear(name)
     machine.append_batch(name, count)
     machine.look(name)
@@ -117,7 +113,7 @@ def pruned_in_another_life(machine: Machine, name: str, count: int) -> None:
 # Eviction.
 
 
-def evicted_unless_touched(machine: Machine, name: str, touched: str, when: int) -> None:
+def evicted_unless_touched(machine: WorkMachine, name: str, touched: str, when: int) -> None:
     """Observed, chosen, taken in hand, evicted: touched in between or not."""
     if name not in machine.model.sessions:
         machine.append(name)
@@ -135,7 +131,7 @@ def evicted_unless_touched(machine: Machine, name: str, touched: str, when: int)
         machine.evict(0)
 
 
-def _touch(machine: Machine, name: str, how: str) -> None:
+def _touch(machine: WorkMachine, name: str, how: str) -> None:
     if how == "touch":
         machine.touch(name)
     elif how == "state":
@@ -146,7 +142,7 @@ def _touch(machine: Machine, name: str, how: str) -> None:
         machine.append(name)
 
 
-def evicted_later(machine: Machine, name: str, count: int, cleared: bool) -> None:
+def evicted_later(machine: WorkMachine, name: str, count: int, cleared: bool) -> None:
     """A worker that hands over a transcript is slow, and finds a session that only looks the same."""
     machine.clear(name)
     for _ in range(2):
@@ -167,7 +163,7 @@ def evicted_later(machine: Machine, name: str, count: int, cleared: bool) -> Non
 # What the store loses.
 
 
-def torn_and_swept(machine: Machine, name: str, index: str) -> None:
+def torn_and_swept(machine: WorkMachine, name: str, index: str) -> None:
     """An index loses an entry, and another has one too many, as a store that drops keys would have it."""
     (shard,) = machine.store.keys.shards()
     bring_into(machine, name, index)
@@ -182,7 +178,7 @@ def torn_and_swept(machine: Machine, name: str, index: str) -> None:
     machine.sweep({name})
 
 
-def expired_and_found(machine: Machine, name: str, index: str, by: str) -> None:
+def expired_and_found(machine: WorkMachine, name: str, index: str, by: str) -> None:
     """Whoever comes across a session that has expired cleans up behind it."""
     bring_into(machine, name, index)
     machine.observe()
@@ -197,7 +193,7 @@ def expired_and_found(machine: Machine, name: str, index: str, by: str) -> None:
     found[by]()
 
 
-def corrupted(machine: Machine, name: str, how: str, by_reading: bool) -> None:
+def corrupted(machine: WorkMachine, name: str, how: str, by_reading: bool) -> None:
     """What cannot be read goes into quarantine, and leaves nothing behind that could shadow a new session."""
     session, keys, calls = machine.model.sessions.get(name), machine.store.keys.session(name), machine.calls[name]
     if session is None or not 0 < len(session.window) < SETTINGS.max_window_count:
@@ -223,7 +219,7 @@ def corrupted(machine: Machine, name: str, how: str, by_reading: bool) -> None:
     assert machine.run_call(calls.quarantine(session.epoch, machine.now)) == 0
 
 
-def failover_race(machine: Machine, name: str, count: int) -> None:
+def failover_race(machine: WorkMachine, name: str, count: int) -> None:
     """A claim is lost with its master; its worker must not commit over messages that it has never seen."""
     if name in machine.model.sessions and machine.model.sessions[name].window:
         machine.clear(name)
@@ -240,7 +236,7 @@ def failover_race(machine: Machine, name: str, count: int) -> None:
         machine.give_back(late)
 
 
-def failover_loses_a_session(machine: Machine, name: str) -> None:
+def failover_loses_a_session(machine: WorkMachine, name: str) -> None:
     machine.clear(name)
     machine.remember()
     machine.append(name)
@@ -268,16 +264,3 @@ LOSSES = (
     *each(failover_race, count=(5, 6)),
     failover_loses_a_session,
 )
-
-
-def play_each(machine: type[Machine]) -> None:
-    """Raises what the first scene finds in which something is wrong."""
-    for scene in (*BEGINNINGS, *USERS, *LEASES, *DEAD, *ORIGINALS, *EVICTIONS, *LOSSES):
-        playing = machine()
-        try:
-            scene(playing, "a")
-            playing.agrees()
-        except BaseException:
-            playing.close()
-            raise
-        playing.teardown()

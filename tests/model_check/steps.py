@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 from support.redis_server import RedisServer
 
 from model_check.comparison import NAMES, compare, reading
-from model_check.model import Claim, Model
+from model_check.work_model import Claim, WorkModel
 from redismem import Settings, TooLarge
 from redismem.context import Summary
 from redismem.inspection import check
@@ -71,7 +71,7 @@ class Steps(RuleBasedStateMachine):
         self.send(("FLUSHALL",))
         self.calls = {name: SessionCalls(self.store.keys.session(name), SETTINGS) for name in NAMES}
         self.queue_calls = {name: QueueCalls(self.store.keys.session(name), SETTINGS) for name in NAMES}
-        self.model = Model(SETTINGS)
+        self.model = WorkModel(SETTINGS)
         self.now = time.time_ns() // 1_000_000
         self.numbers = itertools.count(1)
         self.claims: list[Claim] = []

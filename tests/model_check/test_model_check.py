@@ -14,8 +14,7 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 from support.redis_server import RedisServer
 
-from model_check.machine import Machine
-from model_check.scenes import play_each
+from model_check.scene_machine import SceneMachine, play_each
 from model_check.steps import volume
 
 SECONDS = float(os.environ.get("MODEL_SECONDS", "0"))
@@ -46,7 +45,7 @@ def server(tmp_path: Path) -> Iterator[RedisServer]:
 def play(examples: int, steps: int, number: int) -> None:
     """Raises what the machine finds, shrunk."""
     run_state_machine_as_test(
-        seed(number)(Machine),
+        seed(number)(SceneMachine),
         settings=settings(
             max_examples=examples,
             stateful_step_count=steps,
@@ -60,10 +59,10 @@ def play(examples: int, steps: int, number: int) -> None:
 
 @pytest.mark.timeout(SECONDS * 1.5 + 300)
 def test_no_order_of_events_breaks_the_protocol(server: RedisServer, capsys: pytest.CaptureFixture[str]) -> None:
-    Machine.server = server
+    SceneMachine.server = server
     volume.clear()
     started = time.monotonic()
-    play_each(Machine)
+    play_each(SceneMachine)
     number = SEED
     while True:
         play(100 if SECONDS else 120, 50 if SECONDS else 25, number)

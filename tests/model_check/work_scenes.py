@@ -5,15 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from model_check.model import QUEUES
 from model_check.steps import LEASE_MS, SETTINGS
+from model_check.work_machine import WorkMachine
 
-if TYPE_CHECKING:
-    from model_check.machine import Machine
-
-Scene = Callable[["Machine", str], None]
+Scene = Callable[[WorkMachine, str], None]
 BOTH = (True, False)
 
 
@@ -25,7 +23,7 @@ def each(scene: Callable[..., None], **choices: Iterable[Any]) -> list[Scene]:
 # Leases and fences.
 
 
-def extended_in_time(machine: Machine, name: str) -> None:
+def extended_in_time(machine: WorkMachine, name: str) -> None:
     machine.make_overdue(name)
     if machine.claim(name) is not None:
         machine.pass_time(LEASE_MS - 1)
@@ -34,7 +32,7 @@ def extended_in_time(machine: Machine, name: str) -> None:
         assert machine.claim(name) is None
 
 
-def expired_while_leased(machine: Machine, name: str) -> None:
+def expired_while_leased(machine: WorkMachine, name: str) -> None:
     """No lease of the session that is gone may keep the new one from being claimed, nor write into it."""
     machine.make_overdue(name)
     late = machine.claim(name)
@@ -46,7 +44,7 @@ def expired_while_leased(machine: Machine, name: str) -> None:
     assert machine.claim(name) is not None
 
 
-def superseded(machine: Machine, name: str, released: bool) -> None:
+def superseded(machine: WorkMachine, name: str, released: bool) -> None:
     """A worker that was slow comes back after another has taken over, and after that one has committed."""
     machine.make_overdue(name)
     late = machine.claim(name)
@@ -65,7 +63,7 @@ def superseded(machine: Machine, name: str, released: bool) -> None:
     assert machine.commit_cover(late, 3, True, False) == "fenced"
 
 
-def pruned_while_leased(machine: Machine, name: str, keep: int) -> None:
+def pruned_while_leased(machine: WorkMachine, name: str, keep: int) -> None:
     machine.make_overdue(name)
     claim = machine.claim(name)
     machine.prune(name, keep, False)
@@ -78,7 +76,7 @@ def pruned_while_leased(machine: Machine, name: str, keep: int) -> None:
 # The dead.
 
 
-def poison(machine: Machine, name: str, crash: bool) -> None:
+def poison(machine: WorkMachine, name: str, crash: bool) -> None:
     """A session that no worker gets done with ends among the dead, after no more attempts than allowed."""
     machine.make_overdue(name)
     for _ in range(SETTINGS.max_attempts + 1):
@@ -90,7 +88,7 @@ def poison(machine: Machine, name: str, crash: bool) -> None:
     assert machine.model.sessions[name].queued == "dead"
 
 
-def retried_or_dropped(machine: Machine, name: str, again: bool) -> None:
+def retried_or_dropped(machine: WorkMachine, name: str, again: bool) -> None:
     poison(machine, name, True)
     machine.requeue(name, again)
     machine.agrees()
@@ -101,7 +99,7 @@ def retried_or_dropped(machine: Machine, name: str, again: bool) -> None:
 # Originals.
 
 
-def expired_with_originals(machine: Machine, name: str, keep: bool) -> None:
+def expired_with_originals(machine: WorkMachine, name: str, keep: bool) -> None:
     """Originals outlive their session, and must not be taken for the next one's."""
     machine.make_overdue(name)
     machine.works(name, True, 0)
@@ -113,7 +111,7 @@ def expired_with_originals(machine: Machine, name: str, keep: bool) -> None:
     machine.works(name, keep, 0)
 
 
-def works_with_originals(machine: Machine, name: str, then: str) -> None:
+def works_with_originals(machine: WorkMachine, name: str, then: str) -> None:
     machine.make_overdue(name)
     machine.look(name)
     machine.works(name, True, 0)
@@ -129,7 +127,7 @@ def works_with_originals(machine: Machine, name: str, then: str) -> None:
         machine.prune_as_seen(0, 1, True)
 
 
-def summarised_again_and_again(machine: Machine, name: str, kept: tuple[bool, ...]) -> None:
+def summarised_again_and_again(machine: WorkMachine, name: str, kept: tuple[bool, ...]) -> None:
     """Summaries add up until they are folded, with originals and without."""
     for keep in kept:
         if name not in machine.model.indexes["overdue"]:
@@ -139,7 +137,7 @@ def summarised_again_and_again(machine: Machine, name: str, kept: tuple[bool, ..
         machine.agrees()
 
 
-def bring_into(machine: Machine, name: str, index: str) -> None:
+def bring_into(machine: WorkMachine, name: str, index: str) -> None:
     """Gets a session into an index."""
     if index == "dead":
         poison(machine, name, True)

@@ -109,6 +109,8 @@ READS: dict[str, tuple[Callable[[Session], Coroutine[Any, Any, Any]], Any]] = {
     "prune": (lambda session: session.prune(1), SessionNotFound),
     "touch": (lambda session: session.touch(), False),
     "merge": (lambda session: session.merge({"a": 1}), None),
+    "append": (lambda session: session.append(said("b"), id="b"), None),
+    "append and read": (lambda session: session.append_and_read(said("b"), id="b"), None),
 }
 
 
@@ -126,7 +128,7 @@ async def test_every_method_finds_a_fresh_session_where_there_was_a_foreign_key(
         result = await call(session)
         assert answer is None or result == answer
     assert await raw.type(keys.state) in (b"none", b"hash")
-    assert (await session.append(said("b"))).last_seq == 1
+    assert (await session.append(said("b"), id="b")).last_seq == 1
 
 
 async def test_two_who_find_the_same_broken_session_keep_what_each_appends(

@@ -65,26 +65,28 @@ async def test_a_cancelled_append_tried_again_is_there_once(proxy: Proxy, near: 
         assert await contents(session) == [user(number)["content"] for number in range(12)]
 
 
+FORGOTTEN: list[tuple[Callable[[Session], Awaitable[Any]], Callable[[Any], bool]]] = [
+    (lambda session: session.append(user(0)), lambda receipt: receipt.created),
+    (
+        lambda session: session.append_and_read(user(1)),
+        lambda context: (len(context.messages), context.receipt.duplicate) == (2, False),
+    ),
+    (lambda session: session.merge({"a": 1}), lambda nothing: nothing is None),
+    (lambda session: session.read(), lambda context: len(context.messages) == 2),
+    (lambda session: session.messages(), lambda messages: len(messages) == 2),
+    (lambda session: session.touch(), lambda touched: touched is True),
+    (lambda session: session.prune(1), lambda dropped: dropped == 1),
+    (lambda session: session.clear(), lambda cleared: cleared is True),
+]
+"""In this order: what each operation that runs a script does, and whether it gave what it should."""
+
+
 async def test_forgotten_scripts_are_not_noticed(near: Memory, raw: Any) -> None:
     session = near.session("a")
-    operations: list[Callable[[], Awaitable[Any]]] = [
-        lambda: session.append(user(0)),
-        lambda: session.append_and_read(user(1)),
-        lambda: session.merge({"a": 1}),
-        session.read,
-        session.messages,
-        session.touch,
-        lambda: session.prune(1),
-        session.clear,
-    ]
-    results = []
-    for operation in operations:
+    for number, (operation, expected) in enumerate(FORGOTTEN):
         await raw.script_flush()
-        results.append(await operation())
-    assert results[0].created
-    assert not results[1].receipt.duplicate
-    assert [len(results[1].messages), len(results[3].messages), len(results[4])] == [2, 2, 2]
-    assert results[5:] == [True, 1, True]
+        given = await operation(session)
+        assert expected(given), f"operation {number}: {given}"
 
 
 async def converse(session: Session, random_: random.Random) -> None:

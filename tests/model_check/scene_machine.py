@@ -1,0 +1,66 @@
+"""All of it: the rules of users and workers, and whole scenes, where chance alone would take too long to get there."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+
+from model_check import scenes, work_scenes
+from model_check.machine import names
+from model_check.work_machine import WorkMachine
+from model_check.work_scenes import Scene
+
+EVERY_SCENE = (
+    *(*scenes.BEGINNINGS, *scenes.USERS),
+    *(*work_scenes.LEASES, *work_scenes.DEAD, *work_scenes.ORIGINALS),
+    *(*scenes.EVICTIONS, *scenes.LOSSES),
+)
+
+
+class SceneMachine(WorkMachine):
+    """The rules of users, workers and the store, and the scenes."""
+
+    @rule(name=names, scene=st.sampled_from(scenes.USERS))
+    def scene_of_users(self, name: str, scene: Scene) -> None:
+        scene(self, name)
+
+    @rule(name=names, scene=st.sampled_from(work_scenes.LEASES))
+    def scene_of_leases(self, name: str, scene: Scene) -> None:
+        scene(self, name)
+
+    @rule(name=names, scene=st.sampled_from(work_scenes.DEAD))
+    def scene_of_dead(self, name: str, scene: Scene) -> None:
+        scene(self, name)
+
+    @rule(name=names, scene=st.sampled_from(work_scenes.ORIGINALS))
+    def scene_of_originals(self, name: str, scene: Scene) -> None:
+        scene(self, name)
+
+    @rule(name=names, scene=st.sampled_from(scenes.EVICTIONS))
+    def scene_of_evictions(self, name: str, scene: Scene) -> None:
+        scene(self, name)
+
+    @rule(name=names, scene=st.sampled_from(scenes.LOSSES))
+    def scene_of_losses(self, name: str, scene: Scene) -> None:
+        scene(self, name)
+
+
+def play_each(machine: type[SceneMachine]) -> None:
+    """Raises what the first scene finds in which something is wrong."""
+    for scene in (
+        *scenes.BEGINNINGS,
+        *scenes.USERS,
+        *work_scenes.LEASES,
+        *work_scenes.DEAD,
+        *work_scenes.ORIGINALS,
+        *scenes.EVICTIONS,
+        *scenes.LOSSES,
+    ):
+        playing = machine()
+        try:
+            scene(playing, "a")
+            playing.agrees()
+        except BaseException:
+            playing.close()
+            raise
+        playing.teardown()

@@ -1,0 +1,171 @@
+"""The queue protocol, played by chance: what workers do in any order and as late as they like, between the users.
+
+The store itself loses keys, is killed, or is replaced by one that lags behind.
+"""
+
+from __future__ import annotations
+
+import copy
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from model_check.machine import Machine, names, newest, places
+from model_check.steps import LEASE_MS, SETTINGS, volume
+from redismem.protocol import queue_calls
+from redismem.protocol.layout import EvictionReason
+from redismem.workers.summaries import plan
+
+
+class WorkMachine(Machine):
+    """The rules of users, workers and the store."""
+
+    @rule(ms=st.sampled_from([1, 500, 1000, LEASE_MS - 1, LEASE_MS, LEASE_MS + 1, 300_000, 2_000_000]))
+    def time_passes(self, ms: int) -> None:
+        self.pass_time(ms)
+
+    @rule()
+    def peek(self) -> None:
+        indexes = self.model.indexes
+        due = [name for queue in ("overdue", "leased") for name, at in indexes[queue].items() if at <= self.now]
+        found = self.run_call(queue_calls.due(self.store.keys.shards(), self.now, 20))
+        self.same("peek", sorted(found), sorted(due))
+
+    @rule(name=names)
+    def claims_one(self, name: str) -> None:
+        self.claim(name)
+
+    @rule(name=names)
+    def claims_overdue(self, name: str) -> None:
+        self.make_overdue(name)
+        self.claim(name)
+
+    @rule(name=names, keep=st.booleans(), more=st.integers(0, 4))
+    def works(self, name: str, keep: bool, more: int) -> None:
+        """A worker does all it does with a session that is due, while the user goes on."""
+        claim = self.claim(name)
+        if claim is None:
+            return
+        todo = plan(claim.job.context, self.now, SETTINGS)
+        for _ in range(more):
+            self.append(name)
+        if todo.covered:
+            assert len(claim.window) - len(todo.covered) == SETTINGS.recent_limit
+            self.commit_cover(claim, len(todo.covered), True, keep)
+        else:
+            assert len(claim.summaries) - len(todo.folded) == SETTINGS.summaries_limit // 2
+            self.commit_fold(claim, len(todo.folded), keep)
+
+    @precondition(lambda self: self.claims)
+    @rule(place=places)
+    def extend(self, place: int) -> None:
+        claim = newest(self.claims, place)
+        call = self.queue_calls[claim.name].extend(claim.job.fence, self.now)
+        self.same("extend", self.run_call(call), self.model.extend(claim, self.now))
+
+    @precondition(lambda self: self.claims)
+    @rule(place=places, count=st.integers(1, 12), keep=st.booleans(), more=st.integers(0, 4), again=st.booleans())
+    def commit_a_cover(self, place: int, count: int, keep: bool, more: int, again: bool) -> None:
+        claim = newest(self.claims, place)
+        for _ in range(more):
+            self.append(claim.name)
+        if self.commit_cover(claim, count, True, keep) == "ok" and again:
+            assert self.commit_cover(claim, count, True, keep) == "already"
+
+    @precondition(lambda self: self.claims)
+    @rule(place=places, count=st.integers(1, 12), keep=st.booleans())
+    def commit_without_summary(self, place: int, count: int, keep: bool) -> None:
+        self.commit_cover(newest(self.claims, place), count, False, keep)
+
+    @precondition(lambda self: any(claim.summaries for claim in self.claims))
+    @rule(place=places, count=st.integers(1, 4), keep=st.booleans())
+    def commit_a_fold(self, place: int, count: int, keep: bool) -> None:
+        self.commit_fold(newest([claim for claim in self.claims if claim.summaries], place), count, keep)
+
+    @precondition(lambda self: self.claims)
+    @rule(place=places, backoff_ms=st.sampled_from([0, 700, 300_000]), counts=st.booleans(), dead=st.integers(0, 4))
+    def release(self, place: int, backoff_ms: int, counts: bool, dead: int) -> None:
+        self.give_back(newest(self.claims, place), backoff_ms, counts, dead == 4)
+
+    @rule(name=names, again=st.booleans())
+    def requeue(self, name: str, again: bool) -> None:
+        call = self.queue_calls[name].requeue(again=again, now_ms=self.now)
+        self.same("requeue", self.run_call(call), self.model.requeue(name, again, self.now))
+
+    # Eviction.
+
+    @rule()
+    def observe(self) -> None:
+        (found,) = self.run_call(queue_calls.oldest(self.store.keys, 10))
+        self.observed = [(entry.session_id, entry.active_ms) for entry in found]
+        assert sorted(self.observed) == sorted(self.model.indexes["active"].items())
+
+    @precondition(lambda self: self.observed)
+    @rule(count=st.integers(1, 3), reason=st.sampled_from(["idle", "limit"]))
+    def queue_eviction(self, count: int, reason: str) -> None:
+        (shard,) = self.store.keys.shards()
+        seen = self.observed[:count]
+        chosen = [(self.store.keys.session(name), active_ms) for name, active_ms in seen]
+        found = self.run_call(queue_calls.queue_eviction(shard, chosen, EvictionReason(reason), self.now))
+        self.same(f"queue_eviction {found > 0}", found, self.model.queue_eviction(seen, reason, self.now))
+
+    @precondition(lambda self: self.model.indexes["evictions"])
+    @rule(name=names)
+    def claim_eviction(self, name: str) -> None:
+        held = self.run_call(self.queue_calls[name].claim_eviction(self.now))
+        self.same("claim_eviction", held, self.model.claim_eviction(name, self.now))
+        if held:
+            session = self.model.sessions[name]
+            self.in_hand.append((name, session.life, session.epoch, session.total))
+
+    @precondition(lambda self: self.in_hand)
+    @rule(place=places)
+    def evict(self, place: int) -> None:
+        name, life, epoch, total = newest(self.in_hand, place)
+        call = self.queue_calls[name].evict(epoch, total)
+        self.same("evict", self.run_call(call), self.model.evict(name, life, total))
+
+    # The store itself.
+
+    @rule(some=st.sets(names, min_size=1))
+    def sweep(self, some: set[str]) -> None:
+        (shard,) = self.store.keys.shards()
+        swept = sorted(some)
+        call = queue_calls.sweep(shard, [self.store.keys.session(name) for name in swept], self.now)
+        self.same("sweep", self.run_call(call), self.model.sweep(swept, self.now))
+
+    @rule(name=names)
+    def expire(self, name: str) -> None:
+        self.vanish(name)
+
+    @rule()
+    def remember(self) -> None:
+        keys = self.send(("KEYS", "*"))[0]
+        stored = [(key, *self.send(("PEXPIRETIME", key), ("DUMP", key))) for key in keys]
+        self.snapshot = (stored, copy.deepcopy(self.model), self.fence_count)
+
+    @precondition(lambda self: self.snapshot is not None)
+    @rule()
+    def roll_back(self) -> None:
+        """A replica that had not got the latest is promoted: what the clients know is ahead of what is stored."""
+        assert self.snapshot is not None
+        stored, model, self.fence_count = self.snapshot
+        self.send(("FLUSHALL",))
+        for key, expires_ms, dump in stored:
+            assert self.send(("RESTORE", key, max(0, expires_ms), dump, "ABSTTL")) == [b"OK"]
+        self.model = copy.deepcopy(model)
+        self.pass_time(0)
+
+    @rule()
+    def scripts_forgotten(self) -> None:
+        self.send(("SCRIPT", "FLUSH"))
+
+    @precondition(lambda self: self.restarts_left)
+    @rule(really=st.booleans())
+    def killed(self, really: bool) -> None:
+        if really and self.restarts_left:
+            self.restarts_left -= 1
+            volume["restarts"] += 1
+            self.server.kill()
+            self.server.start()
+            self.connect()
