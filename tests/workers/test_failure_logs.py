@@ -120,7 +120,8 @@ async def test_an_on_evict_that_fails_is_logged_with_its_traceback(store: Store,
         assert record.getMessage() == f"session {session_hash(NAME)}: not evicted: OSError"
         assert (record.session, record.error, record.exc_info[1]) == (session_hash(NAME), "OSError", failure)
         assert await Eviction(memory.store).enforce(T0 + 60_000) == 1
-    (record,) = records(caplog, "enforce")
+    warning, record = records(caplog, "enforce")
+    assert (warning.levelno, warning.session_count) == (logging.WARNING, 1), "it was active just now"
     assert record.session_count == 1
 
 
