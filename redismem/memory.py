@@ -12,6 +12,7 @@ from redismem.events import OnEvent
 from redismem.messages import TokenCounter
 from redismem.protocol import ids, namespace_calls
 from redismem.protocol.append_command import append_limits
+from redismem.protocol.keys import plain
 from redismem.protocol.session_calls import SessionCalls
 from redismem.session import Session
 from redismem.settings import Settings
@@ -102,7 +103,9 @@ class Memory:
 
     def session(self, session_id: str) -> Session:
         """The handle of a session, without I/O. Raises InvalidSessionId."""
-        return Session(self.store, self._calls(session_id if isinstance(session_id, str) else ""), self._on_append)
+        if type(session_id) is not str:
+            session_id = plain(session_id) if isinstance(session_id, str) else ""
+        return Session(self.store, self._calls(session_id), self._on_append)
 
     def _session_calls(self, session_id: str) -> SessionCalls:
         keys = self.store.keys.session(session_id)

@@ -93,6 +93,9 @@ class _View:
         elif result is not None:
             self._shown.append(quoted_result(result, self._names.get(result.key)))
         else:
+            # A provider refuses the thoughts before a call that is not there.
+            while self._shown and self._shown[-1].get("type") == "reasoning":
+                self._shown.pop()
             self._shown += [quoted_call(call) for call in calls(payload) if call.key[0] == "item"]
 
     def _take_result(self, payload: Payload, made: Sequence[ToolCall]) -> None:

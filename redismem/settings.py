@@ -33,12 +33,17 @@ _KEEPING: dict[str, Any] = {
     "strategy": "none",
 }
 
+# With the strategy trim, these decide what is dropped for good.
+_TRIMMING = frozenset(["threshold", "recent_limit", "threshold_tokens"])
+_LONGEST_WINDOW = 10_000
+
 
 class _Environment(EnvSettingsSource):
     """The environment without the values that cannot be used."""
 
     def __call__(self) -> dict[str, Any]:
         usable: dict[str, Any] = {}
+        unusable: set[str] = set()
         for name, value in super().__call__().items():
             field = self.settings_cls.model_fields[name]
             kind: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
@@ -47,15 +52,29 @@ class _Environment(EnvSettingsSource):
                 usable[name] = adapter.validate_python(value)
             except ValidationError as refused:
                 usable |= self._fall_back(name, refused.errors()[0]["msg"])
+                unusable.add(name)
         self._warn_of_unknown()
+        unusable |= self._fit_recent_limit(usable, unusable)
+        if {**usable, **self.current_state}.get("strategy") == "trim" and unusable & _TRIMMING:
+            log.error("nothing is trimmed until all of them can be used: %s", ", ".join(sorted(unusable & _TRIMMING)))
+            threshold = self.current_state.get("threshold", _LONGEST_WINDOW)
+            usable |= {"threshold": threshold, "recent_limit": threshold, "threshold_tokens": 0}
+        return usable
+
+    def _fit_recent_limit(self, usable: dict[str, Any], unusable: set[str]) -> set[str]:
+        """A recent_limit alone raises the threshold to it; over a threshold that is given, both are unusable."""
         default = self.settings_cls.model_fields["threshold"].default
         threshold = self.current_state.get("threshold", usable.get("threshold", default))
         recent_limit = usable.get("recent_limit", 0)
-        if "recent_limit" not in self.current_state and isinstance(threshold, int) and recent_limit > threshold:
-            for name in ("threshold", "recent_limit"):
-                if usable.pop(name, None) is not None:
-                    self._fall_back(name, f"recent_limit {recent_limit} is over threshold {threshold}")
-        return usable
+        if "recent_limit" in self.current_state or not isinstance(threshold, int) or recent_limit <= threshold:
+            return set()
+        if not {"threshold"} & {*self.current_state, *usable, *unusable}:
+            usable["threshold"] = recent_limit
+            return set()
+        given = [name for name in ("threshold", "recent_limit") if usable.pop(name, None) is not None]
+        for name in given:
+            self._fall_back(name, f"recent_limit {recent_limit} is over threshold {threshold}")
+        return set(given)
 
     def _fall_back(self, name: str, why: str) -> dict[str, Any]:
         """What stands for an unusable value: nothing, which is the default, or what removes nothing."""

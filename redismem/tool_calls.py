@@ -53,7 +53,8 @@ def calls(payload: Payload) -> Iterator[ToolCall]:
     """The tool calls that a message makes."""
     tool_calls = payload.get("tool_calls")
     for call in tool_calls if isinstance(tool_calls, list) else ():
-        if isinstance(call, dict):
+        # Some formats (Ollama's) give calls no id, and answer them by place: there is nothing to hold them to.
+        if isinstance(call, dict) and call.get("id") is not None:
             function = call.get("function", call.get("custom"))
             function = function if isinstance(function, dict) else {}
             arguments = function.get("arguments", function.get("input"))
@@ -106,7 +107,9 @@ def without(payload: Payload, dropped: set[Key]) -> Payload | None:
     tool_calls = left.get("tool_calls")
     if isinstance(tool_calls, list):
         del left["tool_calls"]
-        kept = [call for call in tool_calls if isinstance(call, dict) and _key("chat", call.get("id")) not in dropped]
+        kept = [
+            call for call in tool_calls if not isinstance(call, dict) or _key("chat", call.get("id")) not in dropped
+        ]
         left |= {"tool_calls": kept} if kept else {}
     function = left.get("function_call")
     if isinstance(function, dict) and _key("function", function.get("name")) in dropped:

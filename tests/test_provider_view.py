@@ -12,6 +12,7 @@ from support.stores import Store
 from redismem import Session, Settings
 from redismem.context import Context, State
 from redismem.messages import Message, StoredMessages, encode_message
+from redismem.provider_view import provider_view
 from redismem.workers.strategies import Trim
 from redismem.workers.summaries import Worker
 
@@ -212,3 +213,21 @@ async def test_a_part_that_ends_with_a_result_of_nobody_is_not_empty(session: Se
     await session.append(call("chat", "a"), result("chat", "a"))
     assert (await session.read(limit=1)).messages == [], "its call is there, but not within the limit"
     assert len((await session.read(limit=2)).messages) == 2
+
+
+def test_calls_without_an_id_are_nobodys_to_pair() -> None:
+    """As Ollama writes them: answered by place and name."""
+    call = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "weather", "arguments": {}}}]}
+    told = [call, {"role": "tool", "tool_name": "weather", "content": "11"}, {"role": "user", "content": "and then?"}]
+    assert provider_view(told) == told
+
+
+def test_thoughts_go_with_the_call_they_led_to() -> None:
+    thoughts = {"type": "reasoning", "id": "rs_1", "summary": []}
+    call = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
+    user = {"role": "user", "content": "never mind"}
+    shown = provider_view([thoughts, call, user])
+    assert [message.get("role") for message in shown] == ["user", "user"]
+    assert "c1" in shown[0]["content"]
+    answer = {"type": "function_call_output", "call_id": "c1", "output": "x"}
+    assert provider_view([thoughts, call, answer, user]) == [thoughts, call, answer, user]

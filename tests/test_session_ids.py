@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import itertools
 import json
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from support.stores import Store
 from redismem import Settings
 from redismem.cli import main
 from redismem.inspection.check import check
+from redismem.protocol.keys import Keys
 from redismem.workers.archive import JsonlArchive
 from redismem.workers.eviction import Eviction
 from redismem.workers.strategies import Trim
@@ -71,3 +73,18 @@ def test_the_command_line_takes_and_shows_any_name(
         assert session_id.replace("\u202e", "\\u202e") in shown()
         assert main(["clear", session_id, "--yes", *here]) == 0
         assert "\u202e" not in shown()
+
+
+class Tenant(str, enum.Enum):  # noqa: UP042 (it is what people have)
+    ALICE = "alice"
+
+
+async def test_a_member_of_a_str_enum_is_its_text(store: Store, namespace: str) -> None:
+    """Whoever comes first, and for the namespace too."""
+    async with store.memory(namespace) as memory:
+        await memory.session(Tenant.ALICE).append(said(1))
+        assert (await memory.session("alice").read()).total_messages == 1
+        assert [entry.session_id for entry in (await memory.sessions()).sessions] == ["alice"]
+        assert memory.session(Tenant.ALICE).id == "alice"
+        assert type(memory.session(Tenant.ALICE).id) is str
+    assert Keys(Tenant.ALICE, 4).record == Keys("alice", 4).record

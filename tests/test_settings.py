@@ -130,7 +130,6 @@ def test_a_threshold_alone_brings_the_default_recent_limit_down_with_it(
 @pytest.mark.parametrize(
     ("given", "warned"),
     [
-        ({"RECENT_LIMIT": "11"}, ["RECENT_LIMIT"]),
         ({"THRESHOLD": "5", "RECENT_LIMIT": "7"}, ["THRESHOLD", "RECENT_LIMIT"]),
         ({"THRESHOLD": "abc", "RECENT_LIMIT": "11"}, ["THRESHOLD", "RECENT_LIMIT"]),
         ({"THRESHOLD": "7", "RECENT_LIMIT": "7"}, []),
@@ -258,3 +257,36 @@ def test_no_url_at_all_is_an_embedded_store_and_one_warning(caplog: pytest.LogCa
         assert warnings_of(caplog) == []
     with BlockingMemory.connect("memory://") as memory:
         assert memory.session("a").append({"role": "user", "content": "x"}).created
+
+
+def test_a_recent_limit_alone_raises_the_threshold_to_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("REDISMEM_RECENT_LIMIT", "50")
+    assert (Settings().threshold, Settings().recent_limit) == (50, 50)
+    assert warnings_of(caplog) == []
+
+
+@pytest.mark.parametrize(
+    "given", [{"THRESHOLD": "6O"}, {"RECENT_LIMIT": "5O"}, {"THRESHOLD": "5", "RECENT_LIMIT": "7"}]
+)
+@pytest.mark.parametrize("in_code", [True, False])
+def test_what_cannot_be_read_trims_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, given: dict[str, str], in_code: bool
+) -> None:
+    for name, text in given.items():
+        monkeypatch.setenv(f"REDISMEM_{name}", text)
+    monkeypatch.setenv("REDISMEM_STRATEGY", "trim")
+    made = Settings(strategy="trim") if in_code else Settings()
+    assert (made.strategy, made.threshold, made.recent_limit) == ("trim", 10_000, 10_000)
+    errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert len(errors) == 1
+    assert errors[0].startswith("nothing is trimmed until")
+    assert Settings(strategy="trim", threshold=20, recent_limit=5).recent_limit == 5
+
+
+@pytest.mark.parametrize("url", ["memory", "memory://localhost/3?x=1", "redis", "://", "http://x"])
+def test_an_address_that_is_none_is_refused(url: str) -> None:
+    for connect in (Memory.connect, BlockingMemory.connect):
+        with pytest.raises(InvalidSettings):
+            connect(url)

@@ -58,7 +58,7 @@ def connect(url: str | None, namespace: str, **given: Any) -> tuple[Memory, Plac
             2,
         ) from None
     memory = Memory(Store(transport, namespace, settings))
-    embedded = address.startswith(EMBEDDED)
+    embedded = address.lower() == EMBEDDED
     return memory, Place("embedded" if embedded else safe_url(address), embedded)
 
 

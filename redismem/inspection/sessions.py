@@ -7,14 +7,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from redismem.context import Context, SessionEntry, SessionInfo
-from redismem.errors import CorruptSession, SessionNotFound
+from redismem.errors import CorruptSession, SessionNotFound, UnsupportedFormat
 from redismem.protocol import namespace_calls, replies
 from redismem.protocol.call import Call, independent
 from redismem.protocol.keys import Keys
 from redismem.store.store import Store
 
 Info = SessionInfo | str
-"""The numbers of a session, or why there are none: `gone`, `unreadable`."""
+"""The numbers of a session, or why there are none: `gone`, `unreadable`, `of another layout`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,8 @@ def _info(session_id: str, answer: Any) -> Info:
         return replies.info(session_id, replies.fields(answer)) or "gone"
     except CorruptSession:
         return "unreadable"
+    except UnsupportedFormat:
+        return "of another layout"
 
 
 def numbers_of(info: Info) -> dict[str, Any]:

@@ -53,6 +53,11 @@ def _matches(pattern: re.Pattern[str], text: object) -> bool:
     return isinstance(text, str) and pattern.fullmatch(text) is not None
 
 
+def plain(text: str) -> str:
+    """The text alone: a member of a str enum would be formatted by its name, but encoded by its value."""
+    return text if type(text) is str else str.__str__(text)
+
+
 def _is_session_id(text: object) -> bool:
     if not isinstance(text, str) or not text or len(text) > _SESSION_ID_BYTES or text != text.strip():
         return False
@@ -73,6 +78,7 @@ class Keys:
     def __init__(self, namespace: str, shard_count: int) -> None:
         if not _matches(_NAMESPACE, namespace):
             raise InvalidSessionId("a namespace is 1 to 64 of [A-Za-z0-9._-], the first one alphanumeric")
+        namespace = plain(namespace)
         self.namespace = namespace
         self.shard_count = shard_count
         self.record = f"rm:{{{namespace}}}:namespace".encode()
@@ -98,6 +104,7 @@ class Keys:
                 f"a session id is a text of 1 to {_SESSION_ID_BYTES} bytes in UTF-8, without control characters and "
                 "without blanks around it"
             )
+        session_id = plain(session_id)
         number = self.shard_of(session_id)
         tag, shard = self._tag(number), self._shards[number]
         messages, state = f"{tag}:messages:{session_id}".encode(), f"{tag}:state:{session_id}".encode()

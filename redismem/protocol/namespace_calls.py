@@ -28,20 +28,37 @@ def recorded(keys: Keys) -> Call[bool]:
     """Whether the namespace is recorded. Raises WrongShards, UnsupportedFormat if it is laid out in another way."""
 
     def decode(answer: Any) -> bool:
-        layout, shards = answer
-        if layout is not None and int(layout) != LAYOUT_VERSION:
+        layout, shards = (_number(keys, field) for field in answer)
+        if layout is not None and layout != LAYOUT_VERSION:
             raise UnsupportedFormat(
-                f"namespace {keys.namespace} has layout version {int(layout)}, this release knows {LAYOUT_VERSION}: "
+                f"namespace {keys.namespace} has layout version {layout}, this release knows {LAYOUT_VERSION}: "
                 "see docs/layout.md"
             )
-        if shards is not None and int(shards) != keys.shard_count:
+        if shards is not None and shards != keys.shard_count:
             raise WrongShards(
-                f"namespace {keys.namespace} has {int(shards)} shards, the settings say {keys.shard_count}: "
-                f"set shards={int(shards)}"
+                f"namespace {keys.namespace} has {shards} shards, the settings say {keys.shard_count}: "
+                f"set shards={shards} or REDISMEM_SHARDS={shards}"
             )
         return shards is not None and layout is not None
 
     return Call(None, (("HMGET", keys.record, "layout", "shards"),), decode, op="recorded")
+
+
+def _number(keys: Keys, field: bytes | None) -> int | None:
+    """Raises UnsupportedFormat for what no release writes there."""
+    if field is None:
+        return None
+    if not field.isdigit():
+        raise unreadable_record(keys)
+    return int(field)
+
+
+def unreadable_record(keys: Keys) -> UnsupportedFormat:
+    """The error for a namespace whose record is none."""
+    return UnsupportedFormat(
+        f"namespace {keys.namespace} has a record that cannot be read: look at the key {keys.record.decode()}, "
+        "a hash of layout and shards"
+    )
 
 
 def record(keys: Keys) -> Call[bool]:
@@ -58,7 +75,7 @@ def record(keys: Keys) -> Call[bool]:
 def recorded_shards(keys: Keys) -> Call[int | None]:
     """The number of shards that is recorded; None if none is."""
     command = ("HGET", keys.record, "shards")
-    return Call(None, (command,), lambda answer: None if answer is None else int(answer), op="recorded_shards")
+    return Call(None, (command,), lambda answer: _number(keys, answer), op="recorded_shards")
 
 
 def server_time_ms() -> Call[int]:

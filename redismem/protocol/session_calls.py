@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Unpack
 
 from redismem.context import Context, Receipt, SessionInfo, State
-from redismem.errors import InvalidMessage, InvalidState, TooLarge
+from redismem.errors import InvalidMessage, InvalidState, TooLarge, UnsupportedFormat
 from redismem.messages import Message, TokenCounter, encode_message
 from redismem.protocol import layout, replies, scripts
 from redismem.protocol.append_command import NO_OPTIONS, AppendOptions, append_limits, resent_append
@@ -191,7 +191,11 @@ class SessionCalls:
         def decode(stored: Any) -> State:
             found = replies.fields(stored)
             try:
+                if found:
+                    layout.bounds(found.get(layout.COUNTERS, b""))
                 return replies.state(found)
+            except UnsupportedFormat as other:
+                raise UnsupportedFormat(str(other), keys.session_id) from None
             except (Undecodable, ValueError) as cause:
                 epoch = found.get(layout.EPOCH, b"").decode("utf-8", "replace")
                 raise replies.corrupt(keys.session_id, cause, epoch) from None

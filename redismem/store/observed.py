@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Awaitable, Coroutine
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import StrEnum
 from time import monotonic
@@ -25,6 +26,8 @@ log = logging.getLogger("redismem")
 
 T = TypeVar("T")
 
+_in_hook: ContextVar[bool] = ContextVar("redismem_in_hook", default=False)
+
 
 @dataclass(slots=True)
 class _Watched(Call[T]):
@@ -38,7 +41,7 @@ class ObservedStore(Store):
 
     def __init__(self, transport: Transport, namespace: str, settings: Settings, on_event: OnEvent) -> None:
         """Raises InvalidSessionId for the namespace, TypeError for a hook that is no plain function. No I/O."""
-        if not callable(on_event) or inspect.iscoroutinefunction(on_event):
+        if not callable(on_event) or _must_be_awaited(on_event):
             raise TypeError("on_event is a plain function, which takes an event and returns at once")
         super().__init__(transport, namespace, settings)
         self._on_event = on_event
@@ -91,6 +94,9 @@ class ObservedStore(Store):
             0 if call is None else len(call.sends),
             *_sizes(op, call, value),
         )
+        if _in_hook.get():  # what a hook calls by itself would have events without end
+            return
+        inside = _in_hook.set(True)
         try:
             self._on_event(event)
         except Exception as error:  # the call is done: what it gave, or raised, is what the caller is owed
@@ -102,6 +108,14 @@ class ObservedStore(Store):
                     exc_info=error,
                     extra=facts(op="on_event", namespace=event.namespace, error=type(error).__name__),
                 )
+        finally:
+            _in_hook.reset(inside)
+
+
+def _must_be_awaited(on_event: OnEvent) -> bool:
+    """Whether a call of it would not run it: a coroutine function or a generator, or an object with such a __call__."""
+    asks = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
+    return any(ask(each) for ask in asks for each in (on_event, getattr(on_event, "__call__", None)))  # noqa: B004
 
 
 def open_store(transport: Transport, namespace: str, settings: Settings, on_event: OnEvent | None) -> Store:

@@ -46,7 +46,10 @@ class Store:
 
     async def look(self) -> bool:
         """Whether the namespace is recorded in Redis; records nothing. Raises as `open` does."""
-        return await self.run(namespace_calls.recorded(self.keys))
+        try:
+            return await self.run(namespace_calls.recorded(self.keys))
+        except CorruptSession:  # a key of a foreign type, which is no session's
+            raise namespace_calls.unreadable_record(self.keys) from None
 
     async def aclose(self) -> None:
         """Closes the connections; a client that the caller brought stays open."""

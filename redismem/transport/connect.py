@@ -85,8 +85,11 @@ def _makes(url: str | None) -> tuple[_Make, _Make]:
         raise InvalidSettings(
             f"the Redis URL is empty: name a Redis, or say {EMBEDDED} to keep sessions in this process"
         )
-    scheme = url.partition("://")[0].lower()
-    if scheme not in _MAKES:
+    scheme, separator, rest = url.partition("://")
+    scheme = scheme.lower()
+    if scheme == "memory" and rest:
+        raise InvalidSettings(f"the embedded store has no address: say {EMBEDDED} and nothing behind it")
+    if not separator or scheme not in _MAKES:
         # Neither the URL nor the scheme is repeated: what stands there may be a password.
         raise InvalidSettings(f"the Redis URL begins with none of {', '.join(f'{known}://' for known in _MAKES)}")
     return _MAKES[scheme]

@@ -24,6 +24,7 @@ or a message came in between and the session stayed: the newest transcript of an
 """
 
 _NUMBERS = ("total_messages", "first_seq", "last_seq", "recent_limit")
+_BEGINNING = b'{"session_id": '
 _TEXTS = ("session_id", "epoch", "summary_version")
 
 
@@ -68,6 +69,8 @@ def read_archive(path: str | Path) -> Iterator[Context]:
             try:
                 found = json.loads(line)
             except (ValueError, RecursionError):
+                if not line.startswith(_BEGINNING) and not _BEGINNING.startswith(line.rstrip()):
+                    raise ValueError(f"line {number} is no line of an archive") from None
                 log.warning("line %d of the archive was never finished, and is passed", number)
                 continue
             try:

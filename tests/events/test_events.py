@@ -183,3 +183,31 @@ def test_the_page_for_operators_counts_and_sums(server: RedisServer | None) -> N
     calls, total_ms = names["calls"], names["total_ms"]
     assert calls["append", "ok"] == calls["append", "duplicate"] == calls["clear", "ok"] == 1
     assert 0 < total_ms["append"] <= took_ms
+
+
+class Awaited:
+    async def __call__(self, event: Event) -> None: ...
+
+
+def generating(event: Event) -> Iterator[None]:
+    yield
+
+
+@pytest.mark.parametrize("hook", [Awaited(), generating, 5])
+def test_a_hook_that_a_call_would_not_run_is_refused(hook: Any) -> None:
+    for connect in (redismem.Memory.connect, blocking.Memory.connect):
+        with pytest.raises(TypeError, match="plain function"):
+            connect("memory://", on_event=hook)
+
+
+def test_what_a_hook_calls_has_no_event_of_its_own() -> None:
+    seen: list[str] = []
+
+    def hook(event: Event) -> None:
+        seen.append(event.op)
+        memory.ping()
+
+    memory = blocking.Memory.connect("memory://", on_event=hook)
+    with memory:
+        memory.session("a").append(user(1))
+    assert seen == ["recorded", "record", "append"]

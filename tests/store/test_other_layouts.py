@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from support.conversations import FUTURE_MS, said
 from support.stored import everything, keys_of
+from support.stores import Store
 
 from redismem import Memory, Session, UnsupportedFormat
 from redismem.inspection.check import check_session
@@ -60,3 +61,23 @@ async def test_workers_leave_a_session_of_another_layout_alone(
     assert [found.invariant for found in await check_session(memory.store, "user-42")] == ["I1"]
     assert await memory.session("user-42").clear()
     assert await keys_of(raw, namespace) == {keys.shard.fences, Keys(namespace, 64).record}
+
+
+async def test_no_read_gives_the_state_of_another_layout(memory: Memory, raw: Any, keys: SessionKeys) -> None:
+    session = memory.session("user-42")
+    await session.append(said(1), merge={"a": 1})
+    await raw.hset(keys.state, "counters", "v2 1 1 9 5 6")
+    for read in (session.state, session.params, session.waiting, session.plan):
+        with pytest.raises(UnsupportedFormat, match="layout version 2"):
+            await read()
+
+
+@pytest.mark.parametrize("record", [{"layout": "x", "shards": "64"}, {"layout": "1", "shards": ""}, "a string"])
+async def test_a_record_that_is_none_is_named_by_its_key(
+    store: Store, namespace: str, raw: Any, record: dict[str, str] | str
+) -> None:
+    key = f"rm:{{{namespace}}}:namespace"
+    await (raw.set(key, record) if isinstance(record, str) else raw.hset(key, mapping=record))
+    with pytest.raises(UnsupportedFormat, match="a record that cannot be read: look at the key rm:"):
+        async with store.memory(namespace):
+            pass

@@ -106,7 +106,20 @@ async def test_a_line_that_was_never_finished_spoils_no_other(tmp_path: Path, ca
     assert "CANARY" not in caplog.text
 
 
-@pytest.mark.parametrize("line", ["[]", "5", "null", '{"session_id": "s", "messages": []}', '{"exact": "AAAA"}'])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "a,b,c",
+        "{",
+        '  "messages": [',
+        "\x01\x02",
+        "[]",
+        "5",
+        "null",
+        '{"session_id": "s", "messages": []}',
+        '{"exact": "AAAA"}',
+    ],
+)
 def test_a_line_of_something_else_is_refused(tmp_path: Path, line: str) -> None:
     (tmp_path / "a.jsonl").write_text(f"\n{line}\n")
     with pytest.raises(ValueError, match="line 2 is no line of an archive"):
