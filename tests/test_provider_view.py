@@ -218,7 +218,8 @@ async def test_a_part_that_ends_with_a_result_of_nobody_is_not_empty(session: Se
 def test_calls_without_an_id_are_nobodys_to_pair() -> None:
     """As Ollama writes them: answered by place and name."""
     call = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "weather", "arguments": {}}}]}
-    told = [call, {"role": "tool", "tool_name": "weather", "content": "11"}, {"role": "user", "content": "and then?"}]
+    answer = {"role": "tool", "tool_name": "weather", "content": "11"}
+    told: list[dict[str, Any]] = [call, answer, {"role": "user", "content": "and then?"}]
     assert provider_view(told) == told
 
 

@@ -110,7 +110,6 @@ async def test_a_line_that_was_never_finished_spoils_no_other(tmp_path: Path, ca
     "line",
     [
         "a,b,c",
-        "{",
         '  "messages": [',
         "\x01\x02",
         "[]",
