@@ -149,6 +149,7 @@ class ProviderServer:
         self.port = 0
         self._changed = threading.Condition()
         self._loop = asyncio.new_event_loop()
+        self._writers: list[asyncio.StreamWriter] = []
         self._released = asyncio.Event()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
@@ -182,12 +183,17 @@ class ProviderServer:
 
     async def _stop(self) -> None:
         self._server.close()
-        serving = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in serving:
-            task.cancel()
-        await asyncio.gather(*serving, return_exceptions=True)
+        while serving := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in serving:
+                task.cancel()
+            await asyncio.gather(*serving, return_exceptions=True)
+        for writer in self._writers:
+            writer.transport.abort()  # whatever is not sent yet: nobody reads it
+        for _ in range(3):
+            await asyncio.sleep(0)  # a socket is closed in a turn of its own
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
         try:
             while True:
                 asked = await _request(reader)
