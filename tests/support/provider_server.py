@@ -133,6 +133,9 @@ def in_s(seconds: float) -> str:
     return format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
 
 
+_PIECE_BYTES = 64 * 1024
+
+
 class ProviderServer:
     """See the module."""
 
@@ -228,9 +231,12 @@ class ProviderServer:
             await self._send(writer, whole[at : at + 64 * 1024])
 
     async def _send(self, writer: asyncio.StreamWriter, chunk: bytes) -> None:
-        writer.write(chunk)
-        await writer.drain()
-        self.sent_bytes += len(chunk)
+        # In pieces: what the other side does not take is neither copied into a buffer nor counted.
+        for at in range(0, len(chunk), _PIECE_BYTES):
+            piece = chunk[at : at + _PIECE_BYTES]
+            writer.write(piece)
+            await writer.drain()
+            self.sent_bytes += len(piece)
 
     def _reply(self, asked: Asked, mode: str) -> tuple[int, bytes, dict[str, str]]:
         json_headers = {"content-type": "application/json"}
