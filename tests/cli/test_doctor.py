@@ -138,10 +138,10 @@ def test_expiry_of_real_sessions(examined: Any, server: Any, raw: Any, namespace
     assert "6 sessions looked at" in found["expiry"]["seen"]
     assert "1 expired" in found["expiry"]["seen"]
 
-    moment = raw.pexpiretime(keys["apart"].messages)
+    moment, other = (raw.pexpiretime(keys[name].messages) for name in ("apart", "for-ever"))
     for spoil, mend, said in (
         (("PEXPIREAT", keys["apart"].messages, moment + 1000), ("PEXPIREAT", keys["apart"].messages, moment), "before"),
-        (("PERSIST", keys["for-ever"].state), ("PEXPIREAT", keys["for-ever"].state, moment), "never expires"),
+        (("PERSIST", keys["for-ever"].state), ("PEXPIREAT", keys["for-ever"].state, other), "never expires"),
         (("DEL", keys["torn"].messages), ("PING",), "lost a part"),
     ):
         raw.execute_command(*spoil)

@@ -186,6 +186,8 @@ class ProviderServer:
 
     async def _stop(self) -> None:
         self._server.close()
+        for _ in range(3):
+            await asyncio.sleep(0)  # who is accepted begins, for a task that never began would not close its socket
         while serving := asyncio.all_tasks() - {asyncio.current_task()}:
             for task in serving:
                 task.cancel()
