@@ -56,7 +56,9 @@ class _Environment(EnvSettingsSource):
         self._warn_of_unknown()
         unusable |= self._fit_recent_limit(usable, unusable)
         if {**usable, **self.current_state}.get("strategy") == "trim" and unusable & _TRIMMING:
-            log.error("nothing is trimmed until all of them can be used: %s", ", ".join(sorted(unusable & _TRIMMING)))
+            said = ", ".join(_PREFIX + name.upper() for name in sorted(unusable & _TRIMMING))
+            known = facts(op="settings", setting=said)
+            log.error("nothing is trimmed until all of them can be used: %s", said, extra=known)
             threshold = self.current_state.get("threshold", _LONGEST_WINDOW)
             usable |= {"threshold": threshold, "recent_limit": threshold, "threshold_tokens": 0}
         return usable
@@ -68,7 +70,7 @@ class _Environment(EnvSettingsSource):
         recent_limit = usable.get("recent_limit", 0)
         if "recent_limit" in self.current_state or not isinstance(threshold, int) or recent_limit <= threshold:
             return set()
-        if not {"threshold"} & {*self.current_state, *usable, *unusable}:
+        if "threshold" not in {*self.current_state, *usable, *unusable}:
             usable["threshold"] = recent_limit
             return set()
         given = [name for name in ("threshold", "recent_limit") if usable.pop(name, None) is not None]
@@ -83,7 +85,7 @@ class _Environment(EnvSettingsSource):
         if name in _KEEPING:
             kept = _KEEPING[name]
             log.error("%s is not usable (%s); until it is, nothing is removed: %r", variable, why, kept, extra=known)
-            return {name: _KEEPING[name]}
+            return {name: kept}
         default = self.settings_cls.model_fields[name].default
         log.warning("%s is not usable (%s); using the default, %r", variable, why, default, extra=known)
         return {}

@@ -85,6 +85,8 @@ class ObservedStore(Store):
         call: _Watched[Any] | None,
         value: Any = None,
     ) -> None:
+        if _in_hook.get():  # what a hook calls by itself would have events without end
+            return
         event = Event(
             op,
             outcome,
@@ -94,8 +96,6 @@ class ObservedStore(Store):
             0 if call is None else len(call.sends),
             *_sizes(op, call, value),
         )
-        if _in_hook.get():  # what a hook calls by itself would have events without end
-            return
         inside = _in_hook.set(True)
         try:
             self._on_event(event)
