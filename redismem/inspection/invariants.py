@@ -27,7 +27,7 @@ from redismem.settings import Settings
 from redismem.values import Undecodable
 
 _OPTIONAL_NUMBERS = (layout.ATTEMPTS, layout.SUMMARIES_COUNT, layout.DROPPED_SEQ)
-_FENCE = re.compile(r"([1-9][0-9]*)-[0-9a-f]+")
+_FENCE = re.compile(r"([1-9][0-9]{0,18})-[0-9a-f]+")
 
 
 class Violation(NamedTuple):
@@ -90,7 +90,7 @@ def violations(session_id: str, seen: Stored, settings: Settings) -> Iterator[Vi
 
 
 def _is_number(text: str | None) -> bool:
-    return text is not None and re.fullmatch(r"-?[0-9]+", text) is not None
+    return text is not None and re.fullmatch(r"-?[0-9]{1,19}", text) is not None
 
 
 Found = Iterator[tuple[str, str]]

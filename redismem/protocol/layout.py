@@ -150,8 +150,10 @@ class Counters(NamedTuple):
 
 
 _MARK = b"v%d" % LAYOUT_VERSION
-_NUMBERS = re.compile(_MARK + rb" ([0-9]+) ([0-9]+) ([0-9]+) ([0-9]+) ([0-9]+)(?: ([a-zA-Z]+))?")
-_VERSION = re.compile(rb"v([0-9]+)")
+NUMBER = rb"[0-9]{1,19}"
+"""A count that Redis holds: at most 2**63 - 1. int() refuses a text of thousands of digits."""
+_NUMBERS = re.compile(_MARK + rb" (%b)" % NUMBER * 5 + rb"(?: ([a-zA-Z]+))?")
+_VERSION = re.compile(rb"v(%b)" % NUMBER)
 
 
 def counters(field: bytes) -> Counters:

@@ -6,14 +6,15 @@ import base64
 import binascii
 import heapq
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from redismem.context import SessionEntry, SessionPage
 from redismem.errors import UnsupportedFormat, WrongShards
+from redismem.protocol import layout
 from redismem.protocol.call import Call, independent
 from redismem.protocol.keys import Keys
-from redismem.protocol.layout import LAYOUT_VERSION
 
 _LIMIT = 10_000
 _FOREIGN_CURSOR = "this cursor was not given by sessions()"
@@ -28,10 +29,10 @@ def recorded(keys: Keys) -> Call[bool]:
     """Whether the namespace is recorded. Raises WrongShards, UnsupportedFormat if it is laid out in another way."""
 
     def decode(answer: Any) -> bool:
-        layout, shards = (_number(keys, field) for field in answer)
-        if layout is not None and layout != LAYOUT_VERSION:
+        version, shards = (_number(keys, field) for field in answer)
+        if version is not None and version != layout.LAYOUT_VERSION:
             raise UnsupportedFormat(
-                f"namespace {keys.namespace} has layout version {layout}, this release knows {LAYOUT_VERSION}: "
+                f"namespace {keys.namespace} has layout version {version}, this release knows {layout.LAYOUT_VERSION}: "
                 "see docs/layout.md"
             )
         if shards is not None and shards != keys.shard_count:
@@ -39,7 +40,7 @@ def recorded(keys: Keys) -> Call[bool]:
                 f"namespace {keys.namespace} has {shards} shards, the settings say {keys.shard_count}: "
                 f"set shards={shards} or REDISMEM_SHARDS={shards}"
             )
-        return shards is not None and layout is not None
+        return shards is not None and version is not None
 
     return Call(None, (("HMGET", keys.record, "layout", "shards"),), decode, op="recorded")
 
@@ -48,7 +49,7 @@ def _number(keys: Keys, field: bytes | None) -> int | None:
     """Raises UnsupportedFormat for what no release writes there."""
     if field is None:
         return None
-    if not field.isdigit():
+    if re.fullmatch(layout.NUMBER, field) is None:
         raise unreadable_record(keys)
     return int(field)
 
@@ -65,7 +66,7 @@ def record(keys: Keys) -> Call[bool]:
     """Records layout and number of shards for the first caller; then as `recorded`."""
     looked = recorded(keys)
     commands = (
-        ("HSETNX", keys.record, "layout", LAYOUT_VERSION),
+        ("HSETNX", keys.record, "layout", layout.LAYOUT_VERSION),
         ("HSETNX", keys.record, "shards", keys.shard_count),
         *looked.commands,
     )

@@ -50,16 +50,21 @@ def receipt(session_id: str, sent_count: int, reply: Any) -> Receipt:
     """What the append script answered. Raises CorruptSession if the window is not as long as the state says."""
     if type(reply) is bytes:
         return _plain_receipt(sent_count, *bounds(reply))
-    expected = counters(reply[0]).window_count
+    try:
+        window_first_seq, total = bounds(reply[0])
+    except Undecodable as cause:
+        raise corrupt(session_id, cause, _epoch(reply)) from None
+    expected = total - window_first_seq + 1
     if len(reply) == 3:
-        _, epoch, window_count = reply
-        raise CorruptSession(
-            f"the window holds {window_count} messages, expected {expected}",
-            session_id,
-            (epoch or b"").decode("utf-8", "replace"),
-        )
+        found = Undecodable(f"the window holds {reply[2]} messages, expected {expected}")
+        raise corrupt(session_id, found, _epoch(reply))
     _, first_seq, last_seq, created, duplicate = reply
     return Receipt(first_seq, last_seq, last_seq, created == 1, duplicate == 1, -1 if duplicate else expected)
+
+
+def _epoch(reply: Sequence[Any]) -> str:
+    """The epoch in an answer that nothing was written; "" if it is another answer."""
+    return (reply[1] or b"").decode("utf-8", "replace") if len(reply) == 3 else ""
 
 
 def _plain_receipt(sent_count: int, window_first_seq: int, total: int) -> Receipt:

@@ -75,7 +75,8 @@ def test_counters_are_five_numbers_and_perhaps_a_reason() -> None:
     [b"", b"v1", b"v1 1 2 3 4", b"v1 1 2 3 4 5 ", b"v1 1 2 3 4 5 6", b"v1 1 2 3 4 5idle", b" v1 1 2 3 4 5",
      b"1 2 3 4 5",
      b"v1 1 2 -3 4 5", b"v1 1 2 1e+15 4 5", b"v1 1 2 3 4 5.0", b"v1 1  2 3 4 5", b"v1 1 2 3 4 5 idle limit",
-     b"v1 1 2 3 4 5\n", b"v1  1 2 3 4 5", b"v1x 1 2 3 4 5", b"v 1 2 3 4 5", "v1 1 2 3 4 ٥".encode()],
+     b"v1 1 2 3 4 5\n", b"v1  1 2 3 4 5", b"v1x 1 2 3 4 5", b"v 1 2 3 4 5", "v1 1 2 3 4 ٥".encode(),
+     b"v1 1 2 %b 4 5" % (b"9" * 20), b"v1 1 2 %b 4 5" % (b"9" * 5_000)],
 )  # fmt: skip
 def test_what_are_no_counters_is_refused(field: bytes) -> None:
     with pytest.raises(Undecodable):
@@ -100,7 +101,7 @@ def test_counters_of_another_layout_are_not_corrupt(field: bytes) -> None:
 
 def test_bounds_are_what_a_turn_needs_of_the_counters() -> None:
     assert layout.bounds(b"v1 3 7 50 1000 2000") == layout.bounds(b"v1 3 7 50 1000 2000 limit") == (3, 7)
-    for field in (b"", b"v1 1 2 3 4", b"1 2 3 4 5", b"v1 x 2 3 4 5"):
+    for field in (b"", b"v1 1 2 3 4", b"1 2 3 4 5", b"v1 x 2 3 4 5", b"v1 %b 2 3 4 5" % (b"9" * 5_000)):
         with pytest.raises(Undecodable):
             layout.bounds(field)
 
@@ -125,6 +126,14 @@ def test_a_window_of_another_length_than_the_state_says_is_corrupt(window_count:
     with pytest.raises(CorruptSession, match=f"holds {window_count} messages, expected 4") as corrupt:
         replies.receipt("s", 3, [b"v1 2 5 50 1000 2000", None, window_count])
     assert corrupt.value.epoch == ""
+
+
+def test_a_receipt_of_counters_that_are_none_is_corrupt() -> None:
+    counters = b"v1 1 %b 50 1000 2000" % (b"9" * 5_000)
+    for reply, epoch in (([counters, b"1-ab", 3], "1-ab"), ([counters, 1, 3, 0, 1], "")):
+        with pytest.raises(CorruptSession, match="the state's counters are none") as corrupt:
+            replies.receipt("s", 3, reply)
+        assert corrupt.value.epoch == epoch
 
 
 def test_fields_come_flat_or_as_a_mapping() -> None:

@@ -55,6 +55,11 @@ CORRUPT: dict[str, Break] = {
     "no counters": lambda raw, keys: raw.hdel(keys.state, "counters"),
     "a count in words": lambda raw, keys: set_counters(raw, keys.state, message_count="two"),
     "a count of the wrong form": lambda raw, keys: set_counters(raw, keys.state, tokens="1e+15"),
+    "more messages than a number has digits": lambda raw, keys: set_counters(
+        raw, keys.state, message_count="9" * 5_000
+    ),
+    "more messages than Lua can count": lambda raw, keys: set_counters(raw, keys.state, message_count="9" * 17),
+    "a first seq of many digits": lambda raw, keys: set_counters(raw, keys.state, first_seq="9" * 5_000),
     "a count too few": lambda raw, keys: raw.hset(keys.state, "counters", "v1 1 2 3 4"),
     "a param that is none": lambda raw, keys: raw.hset(keys.state, "param:a", b"\xc1"),
     "a param name that is none": lambda raw, keys: raw.hset(keys.state, b"param:\xff", b"\x01"),

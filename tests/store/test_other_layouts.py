@@ -72,7 +72,10 @@ async def test_no_read_gives_the_state_of_another_layout(memory: Memory, raw: An
             await read()
 
 
-@pytest.mark.parametrize("record", [{"layout": "x", "shards": "64"}, {"layout": "1", "shards": ""}, "a string"])
+RECORDS = [{"layout": "x", "shards": "64"}, {"layout": "1", "shards": ""}, {"layout": "9" * 5_000}, "a string"]
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=["layout", "shards", "digits", "type"])
 async def test_a_record_that_is_none_is_named_by_its_key(
     store: Store, namespace: str, raw: Any, record: dict[str, str] | str
 ) -> None:
