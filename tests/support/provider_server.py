@@ -11,6 +11,7 @@ It runs in a thread of its own, so it serves blocking callers and other processe
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 import struct
@@ -20,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from functools import partial
 from typing import Any
 
 HUGE_BYTES = 10 * 1024 * 1024
@@ -152,7 +154,6 @@ class ProviderServer:
         self.port = 0
         self._changed = threading.Condition()
         self._loop = asyncio.new_event_loop()
-        self._writers: list[asyncio.StreamWriter] = []
         self._released = asyncio.Event()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
@@ -181,35 +182,44 @@ class ProviderServer:
             assert self._changed.wait_for(lambda: len(self.asked) >= count, deadline_s), len(self.asked)
 
     async def _start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=64 * 1024 * 1024)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener.setblocking(False)
+        self.port = self._listener.getsockname()[1]
+        self._accepting = self._loop.create_task(self._accept())
 
     async def _stop(self) -> None:
-        self._server.close()
+        await _cancelled({self._accepting})
+        self._listener.close()
+        await _cancelled({task for task in asyncio.all_tasks() if task is not asyncio.current_task()})
         for _ in range(3):
-            await asyncio.sleep(0)  # who is accepted begins, for a task that never began would not close its socket
-        while serving := asyncio.all_tasks() - {asyncio.current_task()}:
-            for task in serving:
-                task.cancel()
-            await asyncio.gather(*serving, return_exceptions=True)
-        for writer in self._writers:
-            writer.transport.abort()  # whatever is not sent yet: nobody reads it
-        for _ in range(3):
-            await asyncio.sleep(0)  # a socket is closed in a turn of its own
+            await asyncio.sleep(0)  # a transport ends in a turn of its own
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._writers.append(writer)
+    async def _accept(self) -> None:
+        # By hand: a server of asyncio's own may still make a task of somebody it has accepted when it is closed.
+        while True:
+            connection, _ = await self._loop.sock_accept(self._listener)
+            task = self._loop.create_task(self._serve(connection))
+            # A task that is cancelled before it began closes nothing by itself.
+            task.add_done_callback(partial(_close, connection))
+
+    async def _serve(self, connection: socket.socket) -> None:
+        reader, writer = await asyncio.open_connection(sock=connection, limit=64 * 1024 * 1024)
         try:
-            while True:
-                asked = await _request(reader)
-                with self._changed:
-                    self.asked.append(asked)
-                    self._changed.notify_all()
-                await self._answer(asked, self.modes.popleft() if self.modes else self.mode, writer)
-        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # the other side is done, or the test is
+            await self._converse(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            with contextlib.suppress(ConnectionError):  # the other side is done; what it was sent still goes out
+                writer.close()
+                await writer.wait_closed()
         finally:
-            writer.close()
+            writer.transport.abort()
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            asked = await _request(reader)
+            with self._changed:
+                self.asked.append(asked)
+                self._changed.notify_all()
+            await self._answer(asked, self.modes.popleft() if self.modes else self.mode, writer)
 
     async def _answer(self, asked: Asked, mode: str, writer: asyncio.StreamWriter) -> None:
         if mode == "reset":
@@ -272,6 +282,16 @@ class ProviderServer:
             "tool_calls": json.dumps(TOOL_CALLS[provider]).encode(),
         }
         return fixed[mode]
+
+
+async def _cancelled(tasks: set[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _close(connection: socket.socket, _: asyncio.Task[None]) -> None:
+    connection.close()
 
 
 async def _request(reader: asyncio.StreamReader) -> Asked:
