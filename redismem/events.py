@@ -28,10 +28,10 @@ class Event(NamedTuple):
     sweep_round. By commands for operators: look, depths, members, requeue, recorded_shards.
     """
     outcome: str
-    """ok; duplicate (an append that was there already: its id was known, or it was sent again after a lost reply);
-    conflict (`expect` was another); nothing (no such session, or it is not as the call expected it). A claim, a commit,
-    a release and a summary (`redismem.workers.outcomes`) have words of their own. Else the name of the error's class,
-    such as StoreUnavailable, TooLarge, CancelledError.
+    """ok; duplicate (an append whose id was known before the call); conflict (`expect` was another); nothing (no such
+    session, or it is not as the call expected it). A claim, a commit, a release and a summary
+    (`redismem.workers.outcomes`) have words of their own. Else the name of the error's class, such as StoreUnavailable,
+    TooLarge, CancelledError.
     """
     duration_ms: float
     """From the start to the end, with all that was sent again and the pauses between."""

@@ -47,10 +47,10 @@ class Session:
         """Adds messages behind the others, and changes the state with them: all or nothing. Gives what it did.
 
         `id` names this append: given again, nothing is written and the first receipt comes back with `duplicate=True`,
-        for the session's last 16 appends. `expect`: the last seq the caller has seen (0: no session). `merge`,
-        `waiting`, `last_intent`, `last_result`, `plan`: as `merge()`, `set_waiting()` and the other setters.
-        `now_ms`: the time in milliseconds, instead of the server's. Raises InvalidMessage, InvalidState, TooLarge,
-        Conflict.
+        for the session's last 16 appends and changes of state. `expect`: the last seq the caller has seen (0: no
+        session). `merge`, `waiting`, `last_intent`, `last_result`, `plan`: as `merge()`, `set_waiting()` and the other
+        setters. `now_ms`: the time in milliseconds, instead of the server's. Raises InvalidMessage, InvalidState,
+        TooLarge, Conflict.
         """
         receipt = await self._run(self._calls.append(messages, options))
         if self._on_append is not None:
@@ -174,12 +174,16 @@ class Session:
         """What was set as the plan; None if nothing was."""
         return (await self.state()).plan
 
-    async def update(self, *, now_ms: int | None = None, **changes: Unpack[StateChanges]) -> None:
+    async def update(
+        self, *, id: str | None = None, now_ms: int | None = None, **changes: Unpack[StateChanges]
+    ) -> None:
         """Several changes of the state at once: `merge`, `waiting`, `last_intent`, `last_result`, `plan`.
 
-        Creates a missing session. `now_ms`: milliseconds, instead of the server's clock. Raises InvalidState, TooLarge.
+        Creates a missing session. `id` names this change as it does an append: given again, nothing is written, so that
+        what another writer has set since stays. `now_ms`: milliseconds, instead of the server's clock. Raises
+        InvalidState, TooLarge, InvalidMessage for the id.
         """
-        await self._run(self._calls.update(now_ms, **changes))
+        await self._run(self._calls.update(id, now_ms, **changes))
 
     async def merge(self, params: Mapping[str, Any]) -> None:
         """Sets these params and leaves the others; a param set to UNSET is removed. Raises InvalidState, TooLarge."""

@@ -1,7 +1,7 @@
 -- A new session: its epoch, and no trace of what expired before it.
 -- READS active overdue leased dead evictions fences session token now idle_timeout_ms change
 -- SETS nonce expired
-local nonce = string.gsub(string.sub(token, 9), '.', function(byte) return string.format('%02x', string.byte(byte)) end)
+local nonce = string.gsub(string.sub(token, 11), '.', function(byte) return string.format('%02x', string.byte(byte)) end)
 change('epoch', redis.call('INCR', fences) .. '-' .. nonce) -- [epoch]
 -- A session of this name may have expired in a queue: its entries must not shadow the new one.
 for _, queue in ipairs({overdue, leased, dead, evictions}) do redis.call('ZREM', queue, session) end -- [unqueued]

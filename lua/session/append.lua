@@ -1,9 +1,9 @@
 -- Appends messages and changes state fields: all or nothing, and once for a token.
--- A call without messages only changes the state; either creates the session if it is missing.
+-- A call without messages only changes the state: an append of none. Either creates the session if it is missing.
 -- A window of more messages than threshold (at most window_limit, which no window exceeds) is overdue for a summary; so
 -- is one of more tokens than token_limit (- for none) and more messages than recent_limit.
--- fresh: 1 if this append cannot have been made before, 0 if it may have been; 2 if it is sent again, and the
--- first one may still be on its way. tokens: of all these messages. expect: the last seq the caller saw, or -.
+-- fresh: 1 if this append cannot have been made before, 0 if it may have been; sent again, these are 2 and 3, and a
+-- first one that does not look whether it was made may still be on its way. tokens: of all these messages. expect: the last seq the caller saw, or -.
 -- now_ms: - for the server's clock.
 -- KEYS
 --   messages
@@ -18,7 +18,7 @@
 --   session
 --   limits   idle_timeout_ms threshold token_limit recent_limit window_limit params_limit: one argument, as each costs time
 --   request  fresh message_count set_count tokens expect now_ms: likewise
---   token    8 bytes name this append, 8 make a new epoch unique; then messages, set_count fields and values, drops
+--   token    8 bytes name this append, 2 this call of it, 8 make a new epoch unique; then messages, set_count fields and values, drops
 -- FIELDS reads counters epoch ids_a ids_b ids_c ids_d repeated queued param:
 --   writes counters epoch ids_a ids_b ids_c ids_d repeated queued param: waiting last_intent last_result plan
 -- REPLY counters; if the append created the session, or was made before: counters first_seq last_seq created
@@ -40,7 +40,7 @@ if created and redis.call('EXISTS', messages, state) > 0 then return redis.error
 counters, ids = counters or 'v1 1 0 0 0 0', ids or 'b'
 --- @include counters
 -- If one was sent again, what seems fresh may be the first sending of it, overtaken by the second.
-if message_count > 0 and (fresh ~= '1' or repeated) then -- [made before]
+if fresh ~= '1' or repeated then -- [made before]
   --- @include known_append
 end
 if expect ~= '-' and tonumber(expect) ~= tonumber(total) then return redis.error_reply('CONFLICT ' .. total) end
@@ -61,8 +61,8 @@ local elements = {}
 if message_count > 0 then
   --- @include stamp
   for at = first_message, first_set - 1 do elements[#elements + 1] = ARGV[at] .. stamp end
-  --- @include remember_append
 end
+--- @include remember_append
 if created then
   --- @include begin_session
 end

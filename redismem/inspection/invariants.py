@@ -106,7 +106,7 @@ def _window_rules(seen: Stored, counters: Counters, messages: list[Message], set
         yield "I2", str(unreadable)
         return
     remembered = sum(append.message_count for append in appends)
-    if len({append.token for append in appends}) < len(appends) or remembered > total:
+    if len({append.name for append in appends}) < len(appends) or remembered > total:
         yield "I2", f"{len(appends)} appends of {remembered} messages are remembered, of {total} in all"
     if count > settings.max_window_count:
         yield "I9", f"the window holds {count} messages, over {settings.max_window_count}"

@@ -16,8 +16,8 @@ class AppendOptions(StateChanges, total=False):
     """What an append takes beside its messages: changes of the state, and these.
 
     `id` names the append: given again, nothing is written and the first receipt comes back with `duplicate=True`, for
-    the session's last 16 appends. `expect`: the last seq the caller has seen (0: no session). `now_ms`: the time in
-    milliseconds, instead of the server's.
+    the session's last 16 appends and changes of state. `expect`: the last seq the caller has seen (0: no session).
+    `now_ms`: the time in milliseconds, instead of the server's.
     """
 
     id: str | None
@@ -37,9 +37,11 @@ def append_limits(settings: Settings) -> bytes:
 
 
 def resent_append(commands: tuple[Command, ...]) -> tuple[Command, ...]:
-    """An append that had no id, for a server that may have it already."""
+    """An append, for a server that may have it already: `fresh` says so."""
     command, *reads = commands
-    return ((*command[:REQUEST_PLACE], f"2{str(command[REQUEST_PLACE])[1:]}", *command[REQUEST_PLACE + 1 :]), *reads)
+    fresh, _, request = str(command[REQUEST_PLACE]).partition(" ")
+    again = f"{'2' if fresh == '1' else '3'} {request}"
+    return ((*command[:REQUEST_PLACE], again, *command[REQUEST_PLACE + 1 :]), *reads)
 
 
 def appended_sizes(call: Call[Any]) -> tuple[int, int, int]:

@@ -57,7 +57,9 @@ FIELDS = {
     ),
     NEWEST_IDS: _field("the newest append ids, behind the letter of the field they go to when full", "append"),
     **dict.fromkeys(OLDER_IDS, _field("five older append ids", "append")),
-    REPEATED: _field("1 once an append was sent again: every append looks for its id from then on", "append"),
+    REPEATED: _field(
+        "1 once an append without an id was sent again: every append looks for its id from then on", "append"
+    ),
     QUEUED: _field(
         "the queue it is in: overdue, leased, dead; missing when in none", "append claim commit release requeue sweep"
     ),
@@ -190,17 +192,18 @@ def unsupported(version: str, session_id: str | None = None) -> UnsupportedForma
     return UnsupportedFormat(text, session_id)
 
 
-ID_BYTES = 10
-"""An append id: eight bytes of its token, then the message count, the top bit set when it created the session."""
+ID_BYTES = 12
+"""An append id: eight bytes that name it, two of the call that made it, then the message count, the top bit set when
+it created the session."""
 IDS_COUNT = 16
-"""So many appends are known for certain; the ring may hold a few more."""
-_TOKEN_BYTES = 8
+"""So many appends and changes of the state are known for certain; the ring may hold a few more."""
+_NAME_BYTES, _COUNT_BYTES = 8, 2
 
 
 class AppendId(NamedTuple):
-    """An append that the session remembers."""
+    """An append that the session remembers, or a change of its state: one of no messages."""
 
-    token: bytes
+    name: bytes
     message_count: int
 
 
@@ -219,4 +222,4 @@ def remembered(fields: Mapping[bytes, bytes]) -> list[AppendId]:
     if len(ring) % ID_BYTES:
         raise Undecodable("a part of an append is remembered")
     entries = [ring[at : at + ID_BYTES] for at in range(0, len(ring), ID_BYTES)][-IDS_COUNT:]
-    return [AppendId(entry[:_TOKEN_BYTES], int.from_bytes(entry[_TOKEN_BYTES:]) & 0x7FFF) for entry in entries]
+    return [AppendId(entry[:_NAME_BYTES], int.from_bytes(entry[-_COUNT_BYTES:]) & 0x7FFF) for entry in entries]

@@ -54,8 +54,7 @@ class SessionCalls:
         command, session_id = self._append(messages, options), self.keys.session_id
         decode = partial(replies.receipt, session_id, len(messages))
         # By place: an argument by name would make every turn slower.
-        resent = None if options and options.get("id") else resent_append
-        return Call(session_id, (command,), decode, scripts.load("append"), resent, "append")
+        return Call(session_id, (command,), decode, scripts.load("append"), resent_append, "append")
 
     def append_and_read(
         self, messages: Sequence[Message | dict[str, Any]], options: AppendOptions = NO_OPTIONS
@@ -63,13 +62,15 @@ class SessionCalls:
         """The append, and the reads of a context behind it in one transaction. Raises as `append` does."""
         commands, session_id = (self._append(messages, options), *self._reads), self.keys.session_id
         decode = partial(replies.appended, session_id, len(messages), self.settings.recent_limit)
-        resent = None if options and options.get("id") else resent_append
-        return Call(session_id, commands, decode, scripts.load("append"), resent, "append_and_read")
+        return Call(session_id, commands, decode, scripts.load("append"), resent_append, "append_and_read")
 
-    def update(self, now_ms: int | None = None, **changes: Unpack[StateChanges]) -> Call[bool]:
-        """The state alone. Sent again it sets the same values again, so it needs no token."""
-        command = self._command((), 0, self.change(**changes), None, layout.NONE, now_ms)
-        return Call(self.keys.session_id, (command,), lambda _: True, scripts.load("append"), op="update")
+    def update(self, id: str | None = None, now_ms: int | None = None, **changes: Unpack[StateChanges]) -> Call[bool]:
+        """The state alone: an append of no messages. Raises InvalidState, InvalidMessage for the id, TooLarge."""
+        command, session_id = (
+            self._command((), 0, self.change(**changes), id, layout.NONE, now_ms),
+            self.keys.session_id,
+        )
+        return Call(session_id, (command,), lambda _: True, scripts.load("append"), resent_append, "update")
 
     def _append(self, messages: Sequence[Message | dict[str, Any]], options: AppendOptions) -> Command:
         if not messages:

@@ -118,9 +118,9 @@ async def test_appends_remembered_are_read_in_their_order_however_often_the_fiel
             newest = fields[b"ids_a"]
             letters = b"bcdbc"[b"bcd".index(newest[:1]) :][:3]
             entries = b"".join(fields[b"ids_%c" % letter] for letter in letters) + newest[1:]
-            for back in (16, 17) if len(entries) > 160 else (16,):
-                token = entries[-10 * back :][:8]
-                changed = newest[:-10] + token + newest[-2:]
+            for back in (16, 17) if len(entries) > 192 else (16,):
+                token = entries[-12 * back :][:8]
+                changed = newest[:-12] + token + newest[-4:]
                 await raw.hset(keys.state, "ids_a", changed)
                 assert [each.invariant for each in await found(memory)] == (["I2"] if back == 16 else []), number
             await raw.hset(keys.state, "ids_a", newest)

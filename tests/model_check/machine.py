@@ -36,8 +36,7 @@ class Machine(Steps):
     @precondition(lambda self: self.model.sessions)
     @rule(name=names, place=places)
     def append_duplicate(self, name: str, place: int) -> None:
-        session = self.model.sessions.get(name)
-        ids = [] if session is None else [id for id, _ in session.appends if id.startswith("id ")]
+        ids = self.ids_of(name)
         if ids:
             self.append_as(name, 2, newest(ids, place))
 
@@ -56,11 +55,47 @@ class Machine(Steps):
             for _ in range(others if sent is not call else 0):
                 self.append(name)
 
+    @rule(name=names, named=st.booleans())
+    def append_sent_again(self, name: str, named: bool) -> None:
+        """The reply is lost: the caller is told what the first sending did, and that it is no duplicate."""
+        payloads, contents = self.messages(2)
+        id = f"id {next(self.numbers)}"
+        call = self.calls[name].append(payloads, {"id": id, "now_ms": self.now} if named else {"now_ms": self.now})
+        expected = self.model.append(name, id if named else f"no {id}", next(self.numbers), contents, self.now)
+        if expected is not None:
+            self.same("append, sent", self.run_call(call), expected)
+            self.same("append, sent again", self.run_call(call.again()), expected)
+
     @rule(name=names, value=st.integers(0, 9))
     def change_state(self, name: str, value: int) -> None:
-        calls = self.calls[name]
-        self.run_call(calls.update(self.now, merge={f"p{value % 2}": value}))
-        self.model.write(name, next(self.numbers), [], {f"p{value % 2}": value}, self.now)
+        self.change_as(name, f"id {next(self.numbers)}", value)
+
+    @precondition(lambda self: self.model.sessions)
+    @rule(name=names, place=places, value=st.integers(0, 9))
+    def change_duplicate(self, name: str, place: int, value: int) -> None:
+        ids = self.ids_of(name)
+        if ids:
+            self.change_as(name, newest(ids, place), value)
+
+    @rule(name=names, value=st.integers(0, 9))
+    def change_overtaken(self, name: str, value: int) -> None:
+        """The reply to a change is lost; by the time it is sent again, another writer has changed the same param."""
+        change, id = {f"p{value % 2}": value}, f"no id {next(self.numbers)}"
+        call = self.calls[name].update(now_ms=self.now, merge=change)
+        for sent in (call, call.again()):
+            self.run_call(sent)
+            self.model.append(name, id, next(self.numbers), [], self.now, change)
+            self.change_state(name, value + 2)
+
+    def change_as(self, name: str, id: str, value: int) -> None:
+        change = {f"p{value % 2}": value}
+        self.run_call(self.calls[name].update(id, self.now, merge=change))
+        self.model.append(name, id, next(self.numbers), [], self.now, change)
+
+    def ids_of(self, name: str) -> list[str]:
+        """The ids that callers gave."""
+        session = self.model.sessions.get(name)
+        return [] if session is None else [id for id, _ in session.appends if id.startswith("id ")]
 
     @rule(name=names)
     def touch(self, name: str) -> None:

@@ -6,7 +6,7 @@ time in milliseconds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from redismem.context import Receipt, Summary
 from redismem.settings import Settings
@@ -89,16 +89,24 @@ class Model:
                 session.expires_ms = self._expires_ms(now)
         self._untouch(name)
 
-    def append(self, name: str, id: str, life: int, contents: list[tuple[str, int]], now: int) -> Receipt | None:
-        """Gives None if the window may not hold so many."""
+    def append(
+        self,
+        name: str,
+        id: str,
+        life: int,
+        contents: list[tuple[str, int]],
+        now: int,
+        params: dict[str, int] | None = None,
+    ) -> Receipt | None:
+        """Messages, params or both. Gives None if the window may not hold so many."""
         session = self.sessions.get(name)
         for known, receipt in [] if session is None else session.appends[-16:]:
             if known == id:
-                return Receipt(receipt.first_seq, receipt.last_seq, receipt.total, receipt.created, True)
+                return replace(receipt, duplicate=True)
         before = 0 if session is None else len(session.window)
-        if before + len(contents) > self.settings.max_window_count:
+        if contents and before + len(contents) > self.settings.max_window_count:
             return None
-        self.write(name, life, contents, {}, now)
+        self.write(name, life, contents, params or {}, now)
         total = self.sessions[name].total
         receipt = Receipt(total - len(contents) + 1, total, total, session is None, False)
         self.sessions[name].appends.append((id, receipt))

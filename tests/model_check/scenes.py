@@ -41,6 +41,14 @@ def known_however_often_the_fields_have_gone_round(machine: WorkMachine, name: s
         machine.prune(name, 1, False)
 
 
+def sent_again(machine: WorkMachine, name: str) -> None:
+    for named in (True, False):
+        machine.append_sent_again(name, named)
+    machine.change_overtaken(name, 1)
+    machine.change_duplicate(name, 0, 3)
+    machine.change_duplicate(name, 2, 3)
+
+
 def overtaken(machine: WorkMachine, name: str) -> None:
     machine.append_overtaken(name, 0)
     machine.append_overtaken(name, 7)
@@ -247,7 +255,7 @@ def failover_loses_a_session(machine: WorkMachine, name: str) -> None:
 
 
 BEGINNINGS: tuple[Scene, ...] = (
-    *(nothing_there, duplicates, known_however_often_the_fields_have_gone_round, overtaken),
+    *(nothing_there, duplicates, sent_again, known_however_often_the_fields_have_gone_round, overtaken),
     *(pruned_until_nothing_waits, given_back, committed_without_summary, chosen_and_touched),
 )
 USERS = (cleared_late, *each(pruned_in_another_life, count=(2, 3, 4)))

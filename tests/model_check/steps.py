@@ -190,6 +190,8 @@ class Steps(RuleBasedStateMachine):
             return
         context = self.run_call(call)
         self.same("append, duplicate" if expected.duplicate else "append", context.receipt, expected)
+        if expected.duplicate:
+            self.same("append, duplicate sent again", self.run_call(call.again()).receipt, expected)
         self.lives_in(name, context.epoch)
         window = self.model.sessions[name].window
         assert [message.content for message in context.messages] == [content for content, _ in window]

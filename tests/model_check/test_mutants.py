@@ -152,8 +152,10 @@ MUTANTS = [
     Mutant("append", "epoch without a nonce", "epoch", *NONCE),
     Mutant("append", "evicted all the same", "off the eviction queue"),
     Mutant("append", "noted as chosen all the same", "new", *ALWAYS_CHOSEN),
-    Mutant("append", "made twice where the first sending comes late", "made before", r" or \w+\)", ")"),
+    Mutant("append", "made twice where the first sending comes late", "made before", r" or repeated", ""),
     Mutant("append", "not known any more", "made before", *NEVER),
+    Mutant("append", "what was sent again counts as a duplicate", "sent again", r"fresh >= '2'", "false"),
+    Mutant("append", "no call's duplicate", "sent again", r" and .*", ""),
     Mutant("append", "remembered out of order", "ring", r"(\w+) \.\. (\w+) \.\. (\w+)", r"\2 .. \1 .. \3"),
 ]
 

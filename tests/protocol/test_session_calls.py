@@ -86,11 +86,19 @@ def test_a_call_is_the_same_when_it_is_sent_again_and_another_when_it_is_made_ag
         assert token[:8] == append_token("my-id")[:8]
 
 
-def test_only_an_append_without_an_id_is_fresh_and_only_the_first_time() -> None:
+def test_an_append_says_whether_it_has_an_id_and_whether_it_is_sent_again() -> None:
     made = calls_of()
-    for call in (made.append([USER], {"expect": 3, "now_ms": 5}), made.append_and_read([USER])):
+    calls: tuple[tuple[Call[Any], str, str], ...] = (
+        (made.append([USER], {"expect": 3, "now_ms": 5}), "1 ", "2 "),
+        (made.append_and_read([USER]), "1 ", "2 "),
+        (made.update(plan=1), "1 ", "2 "),
+        (made.append([USER], {"id": "my-id"}), "0 ", "3 "),
+        (made.append_and_read([USER], {"id": "my-id"}), "0 ", "3 "),
+        (made.update("my-id", plan=1), "0 ", "3 "),
+    )
+    for call, first, second in calls:
         again = call.again()
-        assert (str(call.commands[0][13])[:2], str(again.commands[0][13])[:2]) == ("1 ", "2 ")
+        assert (str(call.commands[0][13])[:2], str(again.commands[0][13])[:2]) == (first, second)
         changed = [
             at for at, (one, other) in enumerate(zip(call.commands[0], again.commands[0], strict=True)) if one != other
         ]
@@ -99,15 +107,7 @@ def test_only_an_append_without_an_id_is_fresh_and_only_the_first_time() -> None
         assert again.commands[1:] == call.commands[1:]
         assert (again.session_id, again.decode, again.script) == (call.session_id, call.decode, call.script)
         assert again.again() is again
-    named = made.append([USER], {"id": "my-id"})
-    assert str(named.commands[0][13])[:2] == "0 "
-    others: tuple[Call[Any], ...] = (
-        named,
-        made.append_and_read([USER], {"id": "my-id"}),
-        made.update(plan=1),
-        made.read(),
-        made.touch(),
-    )
+    others: tuple[Call[Any], ...] = (made.read(), made.touch())
     for other in others:
         assert other.again() is other
 

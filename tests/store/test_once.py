@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from support.conversations import contents, said
 from support.stored import everything
 
@@ -45,11 +46,46 @@ async def test_the_last_sixteen_appends_are_known_with_their_receipts(session: S
     assert (await session.info()).total_messages == sum(number % 5 + 1 for number in range(40))
 
 
-async def test_state_in_between_is_no_append(session: Session) -> None:
+async def test_changes_of_state_in_between_are_remembered_with_the_appends(session: Session) -> None:
     await session.append(said("a"), id="turn-1")
-    for number in range(20):
+    for number in range(15):
         await session.merge({"x": number})
     assert (await session.append(said("a"), id="turn-1")).duplicate
+
+
+async def test_a_change_of_state_is_made_once_for_an_id(raw: Any, session: Session, namespace: str) -> None:
+    await session.update(id="change-1", merge={"x": 1}, waiting="y")
+    await session.update(merge={"x": 2}, waiting=None)
+    before = await everything(raw, namespace)
+    await session.update(id="change-1", merge={"x": 1}, waiting="y")
+    assert await everything(raw, namespace) == before
+    assert (await session.state()).params == {"x": 2}
+
+
+async def test_a_change_sent_again_does_not_undo_what_another_has_changed_since(memory: Memory) -> None:
+    """The reply was lost, and somebody else was faster than its repetition."""
+    session = memory.session("s")
+    call = SessionCalls(memory.store.keys.session("s"), memory.settings).update(merge={"x": "old"}, waiting="x")
+    await memory.store.run(call)
+    await session.update(merge={"x": "new"}, waiting=None)
+    await memory.store.run(call.again())
+    state = await session.state()
+    assert (state.params, state.waiting_for_param) == ({"x": "new"}, None)
+
+
+@pytest.mark.parametrize("id", [None, "turn-1"])
+async def test_what_the_library_sends_again_is_no_duplicate_of_the_caller(memory: Memory, id: str | None) -> None:
+    calls = SessionCalls(memory.store.keys.session("s"), memory.settings)
+    for number in range(3):
+        call = calls.append([said(number), said(number)], {"id": id and f"{id}-{number}"})
+        first = await memory.store.run(call)
+        again = await memory.store.run(call.again())
+        assert (again, again.window_count) == (first, first.window_count)
+        assert not again.duplicate
+    if id is not None:
+        repeated = calls.append([said("x")], {"id": f"{id}-1"})
+        assert (await memory.store.run(repeated)).duplicate
+        assert (await memory.store.run(repeated.again())).duplicate
 
 
 async def test_ids_belong_to_a_session_and_its_epoch(memory: Memory) -> None:

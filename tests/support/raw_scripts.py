@@ -72,6 +72,7 @@ class Scripts:
         drops: Any = (),
         token: bytes = b"token..1",
         nonce: str = "ab",
+        own: bytes = b"\0\0",
         **changed: Any,
     ) -> Any:
         """append.lua with messages of these contents; `changed` are LIMITS and REQUEST that are others."""
@@ -83,7 +84,7 @@ class Scripts:
             for defaults in (LIMITS, REQUEST)
         )
         tail = [*(element(content) for content in contents), *pairs, *drops]
-        names = {"limits": limits, "request": request, "token": token + bytes.fromhex(nonce)}
+        names = {"limits": limits, "request": request, "token": token + own + bytes.fromhex(nonce)}
         return await self.run("append", *tail, session_id=session_id, **names)
 
     async def set_counters(self, **changed: Any) -> None:

@@ -44,7 +44,7 @@ async def test_a_session_that_is_not_as_it_was_stays(lua: Scripts, since: str) -
     elif since == "touch":
         await lua.run("touch", now_ms=LATER_MS, idle_timeout_ms=TIMEOUT_MS)
     elif since == "state":
-        await lua.append(sets={"plan": "p"}, now_ms=LATER_MS)
+        await lua.append(sets={"plan": "p"}, token=b"token..2", now_ms=LATER_MS)
     elif since == "another life":
         await lua.run("clear", epoch="1-ab")
         await lua.append("1", "2", now_ms=LATER_MS)

@@ -38,11 +38,14 @@ async def test_an_append_without_messages_changes_the_state_only(lua: Scripts) -
     assert await lua.append(sets={"plan": "p"}, tokens=0) == [counters(0, 0), 1, 0, 1, 0]
     assert await lua.raw.exists(lua.key("messages")) == 0
     assert (await lua.fields())[b"plan"] == b"p"
-    assert await lua.append(sets={"param:x": "1"}, drops=["plan"], tokens=0) == counters(0, 0)
+    assert await lua.append(sets={"param:x": "1"}, drops=["plan"], tokens=0, token=b"token..2") == counters(0, 0)
     fields = await lua.fields()
     assert b"plan" not in fields
     assert fields[b"param:x"] == b"1"
-    assert await lua.append("a") == counters(1, 10)
+    before = await lua.everything()
+    assert await lua.append(sets={"plan": "p"}, tokens=0) == [counters(0, 0), 1, 0, 1, 1]
+    assert await lua.everything() == before
+    assert await lua.append("a", token=b"token..3") == counters(1, 10)
     assert await lua.raw.pexpiretime(lua.key("messages")) == await lua.raw.pexpiretime(lua.key("state")) == EXPIRES_MS
 
 

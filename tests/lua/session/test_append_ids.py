@@ -45,10 +45,10 @@ async def test_a_token_is_found_at_its_own_place_only(lua: Scripts) -> None:
     """Between two entries, and across them, stand the same bytes."""
     await lua.append("a", token=b"AAAAAAAA")
     await lua.append("b", token=b"BBBBBBBB")
-    across = b"AAAA\x80\x01BBBB"
-    for start in range(1, 3):
+    across = b"AAAA\x00\x00\x80\x01BBBB"
+    for start in range(1, 4):
         assert is_new(await lua.append("c", token=across[start : start + 8]))
-    inside = b"\x80\x01BBBBBB"
+    inside = b"\x00\x00\x80\x01BBBB"
     assert is_new(await lua.append("d", token=inside))
     assert not is_new(await lua.append("x", token=inside))
 
@@ -77,7 +77,7 @@ async def test_the_last_sixteen_are_known_however_often_the_fields_have_gone_rou
             again = await lua.append("x", token=b"%08d" % (number - back), **limits)
             assert again == [counters(last_seq, 0), *seqs[number - back], int(number == back), 1]
     fields = await lua.fields()
-    assert all(len(value) <= 51 for name, value in fields.items() if name.startswith(b"ids_"))
+    assert all(len(value) <= 61 for name, value in fields.items() if name.startswith(b"ids_"))
 
 
 async def test_a_fresh_append_does_not_look_whether_it_was_made_before(lua: Scripts) -> None:
@@ -96,8 +96,25 @@ async def test_the_first_sending_of_an_append_may_arrive_after_the_second(lua: S
     assert await lua.everything() == before
 
 
-async def test_an_append_that_was_sent_again_and_is_known_leaves_no_trace(lua: Scripts) -> None:
-    await lua.append("a", fresh=1)
+@pytest.mark.parametrize(("first", "second"), [(1, 2), (0, 3)])
+async def test_an_append_that_was_sent_again_and_is_known_leaves_no_trace(
+    lua: Scripts, first: int, second: int
+) -> None:
+    await lua.append("a", fresh=first)
     before = await lua.everything()
-    assert (await lua.append("a", fresh=2))[1:] == [1, 1, 1, 1]
+    assert (await lua.append("a", fresh=second))[1:] == [1, 1, 1, 0]
     assert await lua.everything() == before
+
+
+async def test_only_what_the_same_call_has_sent_again_is_no_duplicate(lua: Scripts) -> None:
+    await lua.append("a", fresh=0, own=b"\x01\x02")
+    for own, fresh, duplicate in ((b"\x01\x02", 3, 0), (b"\x01\x03", 3, 1), (b"\x01\x02", 0, 1), (b"\x01\x03", 0, 1)):
+        assert (await lua.append("a", fresh=fresh, own=own))[1:] == [1, 1, 1, duplicate]
+
+
+async def test_an_append_by_id_that_is_sent_again_leaves_no_mark(lua: Scripts) -> None:
+    """Its first sending looks for its id itself, however late it comes."""
+    assert (await lua.append("a", fresh=3))[1:] == [1, 1, 1, 0]
+    assert b"repeated" not in await lua.fields()
+    assert await lua.append("b", token=b"token..2", fresh=2) == counters(2, 20)
+    assert (await lua.fields())[b"repeated"] == b"1"
