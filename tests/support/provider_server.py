@@ -21,7 +21,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from functools import partial
 from typing import Any
 
 HUGE_BYTES = 10 * 1024 * 1024
@@ -200,7 +199,7 @@ class ProviderServer:
             connection, _ = await self._loop.sock_accept(self._listener)
             task = self._loop.create_task(self._serve(connection))
             # A task that is cancelled before it began closes nothing by itself.
-            task.add_done_callback(partial(_close, connection))
+            task.add_done_callback(lambda _, ended=connection: ended.close())
 
     async def _serve(self, connection: socket.socket) -> None:
         reader, writer = await asyncio.open_connection(sock=connection, limit=64 * 1024 * 1024)
@@ -288,10 +287,6 @@ async def _cancelled(tasks: set[asyncio.Task[Any]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _close(connection: socket.socket, _: asyncio.Task[None]) -> None:
-    connection.close()
 
 
 async def _request(reader: asyncio.StreamReader) -> Asked:
