@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 import redis.asyncio
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 from support.checks import check_silent, contents, silent_logs, unavailable, until, user  # noqa: F401 (an autouse fixture)
 from support.proxy import Proxy
 from support.redis_server import RedisServer, free_port
@@ -198,8 +200,11 @@ async def replica_without_master(raw: Any) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def busy(raw: Any) -> AsyncIterator[None]:
-    looping = asyncio.create_task(raw.eval("while true do end", 0))
-    async with redis.asyncio.Redis(port=raw.connection_pool.connection_kwargs["port"]) as other:
+    port = raw.connection_pool.connection_kwargs["port"]
+    # Neither given up nor sent again: a second loop could begin when the first one has been ended.
+    patient = redis.asyncio.Redis(port=port, socket_timeout=None, retry=Retry(NoBackoff(), 0))
+    async with patient, redis.asyncio.Redis(port=port) as other:
+        looping: asyncio.Future[Any] = asyncio.ensure_future(patient.eval("while true do end", 0))
 
         async def is_busy() -> bool:
             try:

@@ -11,7 +11,6 @@ It runs in a thread of its own, so it serves blocking callers and other processe
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import socket
 import struct
@@ -21,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from functools import partial
 from typing import Any
 
 HUGE_BYTES = 10 * 1024 * 1024
@@ -190,8 +190,7 @@ class ProviderServer:
         await _cancelled({self._accepting})
         self._listener.close()
         await _cancelled({task for task in asyncio.all_tasks() if task is not asyncio.current_task()})
-        for _ in range(3):
-            await asyncio.sleep(0)  # a transport ends in a turn of its own
+        await asyncio.sleep(0)  # a transport ends in a turn of its own
 
     async def _accept(self) -> None:
         # By hand: a server of asyncio's own may still make a task of somebody it has accepted when it is closed.
@@ -199,16 +198,15 @@ class ProviderServer:
             connection, _ = await self._loop.sock_accept(self._listener)
             task = self._loop.create_task(self._serve(connection))
             # A task that is cancelled before it began closes nothing by itself.
-            task.add_done_callback(lambda _, ended=connection: ended.close())
+            task.add_done_callback(partial(_close, connection))
 
     async def _serve(self, connection: socket.socket) -> None:
         reader, writer = await asyncio.open_connection(sock=connection, limit=64 * 1024 * 1024)
         try:
             await self._converse(reader, writer)
         except (ConnectionError, asyncio.IncompleteReadError):
-            with contextlib.suppress(ConnectionError):  # the other side is done; what it was sent still goes out
-                writer.close()
-                await writer.wait_closed()
+            writer.close()  # the other side is done; what it was sent still goes out
+            await asyncio.gather(writer.wait_closed(), return_exceptions=True)
         finally:
             writer.transport.abort()
 
@@ -287,6 +285,10 @@ async def _cancelled(tasks: set[asyncio.Task[Any]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _close(connection: socket.socket, _: object) -> None:
+    connection.close()
 
 
 async def _request(reader: asyncio.StreamReader) -> Asked:
