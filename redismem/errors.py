@@ -12,6 +12,7 @@ RedismemError
 ├── CorruptSession      stored bytes that cannot be read, and could not be put into quarantine
 ├── UnsupportedFormat   a session or namespace in a layout that this release does not know
 ├── StoreUnavailable    Redis did not take the call before the deadline; with append's id it is safe to try again
+├── NotAllowed          the Redis user may not run a command or use a key: its ACL lacks it
 ├── ModelFailed         a model gave no usable text; the messages stay as they are
 └── ScriptFailed        a script stopped half way: a defect, never retried
 
@@ -95,6 +96,17 @@ class StoreUnavailable(RedismemError):
         self.reason = reason
 
 
+class NotAllowed(RedismemError):
+    """The ACL of the Redis user lacks a command or a key. `command` names it in small letters; "" for a key.
+
+    If a script was stopped by it, what the script wrote before stays: `redismem doctor` prints the ACL that is needed.
+    """
+
+    def __init__(self, text: str, session_id: str | None = None, command: str = "") -> None:
+        super().__init__(text, session_id)
+        self.command = command
+
+
 class ModelFailed(RedismemError):
     """An attempt at a model gave no usable text. The text names the provider and a status, never a message or key.
 
@@ -148,4 +160,4 @@ TRANSIENT_WORDS = frozenset(
     ["NOSCRIPT", "LOADING", "BUSY", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "MOVED", "ASK", "TRYAGAIN", "NOREPLICAS"]
 )
 # Not carried out, and only an operator can mend it: no use in keeping a chat waiting.
-LASTING_WORDS = frozenset(["OOM", "MISCONF", "CROSSSLOT", "NOPERM", "NOAUTH", "WRONGPASS", "EXECABORT", "NOPROTO"])
+LASTING_WORDS = frozenset(["OOM", "MISCONF", "CROSSSLOT", "NOAUTH", "WRONGPASS", "EXECABORT", "NOPROTO"])

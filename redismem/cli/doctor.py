@@ -9,7 +9,7 @@ from redismem.cli.terminal import AsJson, Namespace, Url, console, duration, plu
 from redismem.inspection.doctor import examine
 from redismem.inspection.rules import FAIL, NOT_HERE, OK, WARN, Finding
 
-_NOT_ALLOWED = "Allow this user the commands of redismem: +@read +@write +@scripting +@transaction on its keys, rm:*."
+_NOT_ALLOWED = "Let the user of the URL do what pods and workers need: the line at the end, with its name for USER."
 _NTP = (
     "redismem goes by the server's clock alone, so sessions are safe; but a clock that is put right may end or "
     "prolong them at once. Synchronise both (NTP)."
@@ -39,8 +39,9 @@ _EMBEDDED = {
 async def doctor(*, url: Url = None, namespace: Namespace = "default", as_json: AsJson = False) -> int:
     """Check the Redis server: what to change, and why.
 
-    Looks at version, persistence, memory, replication, clock, latency, whether scripts may run, and in the namespace
-    at the recorded shards, the room that the session limit leaves, and the expiry of the 200 sessions active last.
+    Looks at version, persistence, memory, replication, clock, latency, the user's ACL, whether scripts may run, and in
+    the namespace at the recorded shards, the room that the session limit leaves, and the expiry of the 200 sessions
+    active last.
     Writes nothing.
 
     Each line is ok, warn or fail. Exit code: 1 if one failed, else 0.
@@ -53,7 +54,8 @@ async def doctor(*, url: Url = None, namespace: Namespace = "default", as_json: 
     failed = any(each.verdict == FAIL for each in found)
     if as_json:
         rows = [dict(zip(("name", "verdict", "seen", "advice"), _row(each), strict=True)) for each in found]
-        print_json({"store": place.name, "namespace": namespace, "good": not failed, "findings": rows})
+        answer = {"store": place.name, "namespace": namespace, "good": not failed, "findings": rows}
+        print_json(answer | ({"acl": line} if (line := _acl(found)) else {}))
     else:
         _report(found, place, namespace)
     return 1 if failed else 0
@@ -67,8 +69,8 @@ def words_of(finding: Finding) -> tuple[str, str]:
     """What was seen, and what to change and why: "" if nothing."""
     if finding.case == "embedded":
         return _EMBEDDED[finding.name]
-    if finding.case == "not_allowed":
-        return str(finding.seen["error"]), _NOT_ALLOWED
+    if finding.case in ("not_allowed", "failed"):
+        return str(finding.seen["error"]), _NOT_ALLOWED if finding.case == "not_allowed" else ""
     return _WORDS[finding.name](finding)
 
 
@@ -178,6 +180,10 @@ def _room(finding: Finding) -> tuple[str, str]:
     return text, advice if finding.case != "left" else ""
 
 
+def _commands(finding: Finding) -> tuple[str, str]:
+    return f"this user may run all {finding.seen['commands_count']} that pods and workers use", ""
+
+
 def _scripts(finding: Finding) -> tuple[str, str]:
     return f"{plural(finding.seen['scripts_count'], 'script')} loaded, one run", ""
 
@@ -191,11 +197,20 @@ _WORDS: dict[str, Callable[[Finding], tuple[str, str]]] = {
     "replication": _replication,
     "clock": _clock,
     "latency": _latency,
+    "commands": _commands,
     "scripts": _scripts,
     "shards": _shards,
     "room": _room,
     "expiry": _expiry,
 }
+
+
+def _acl(found: list[Finding]) -> str:
+    """What an administrator has to say, if something was not allowed; else "".
+
+    It takes nothing away from the user.
+    """
+    return next((f"ACL SETUSER USER {each.seen['acl']}" for each in found if each.case == "not_allowed"), "")
 
 
 def _report(found: list[Finding], place: Place, namespace: str) -> None:
@@ -215,6 +230,8 @@ def _report(found: list[Finding], place: Place, namespace: str) -> None:
         if advice:
             table.add_row("", "", Text(advice, "dim"))
     out.print(table)
+    if line := _acl(found):
+        out.print(Text(line), soft_wrap=True)
     counts = {verdict: sum(each.verdict == verdict for each in found) for verdict in (FAIL, WARN)}
     if not any(counts.values()):
         out.print(Text("all is well", "bold green"))

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from redismem.cli.terminal import Stop, complain
-from redismem.errors import InvalidSettings, StoreUnavailable
+from redismem.errors import InvalidSettings, NotAllowed, StoreUnavailable
 from redismem.memory import Memory
 from redismem.settings import Settings
 from redismem.store.store import Store
@@ -75,7 +75,7 @@ async def opened(url: str | None, namespace: str, **given: Any) -> AsyncIterator
     try:
         async with memory:
             yield memory, place
-    except StoreUnavailable as error:
+    except (StoreUnavailable, NotAllowed) as error:
         raise Stop(f"{place.name}: {error}") from None
 
 
@@ -87,7 +87,7 @@ async def looking(url: str | None, namespace: str) -> AsyncIterator[tuple[Memory
     try:
         await memory.store.look()
         yield memory, place
-    except StoreUnavailable as error:
+    except (StoreUnavailable, NotAllowed) as error:
         raise Stop(f"{place.name}: {error}") from None
     finally:
         await memory.aclose()

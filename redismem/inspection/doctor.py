@@ -7,11 +7,11 @@ from collections.abc import Awaitable
 from dataclasses import replace
 from typing import Any
 
-from redismem.errors import RedismemError, StoreUnavailable
+from redismem.errors import NotAllowed, RedismemError, StoreUnavailable
 from redismem.inspection import rules
 from redismem.inspection.depths import sessions_count
 from redismem.inspection.rules import FAIL, NOT_HERE, OK, WARN, Facts, Finding, Sampled
-from redismem.protocol import ids, layout, namespace_calls, replies, scripts
+from redismem.protocol import ids, layout, namespace_calls, permissions, replies, scripts
 from redismem.protocol.call import Call
 from redismem.store.store import Store
 from redismem.values import Undecodable
@@ -30,6 +30,8 @@ async def examine(store: Store, *, embedded: bool) -> list[Finding]:
         trip_ms = (time.time() - start) * 1000
     except StoreUnavailable as error:
         return [Finding("connection", FAIL, "unavailable", {"error": str(error)})]
+    except NotAllowed as error:
+        return [_refused(store, "connection", error)]
     found = [Finding("connection", OK, "answers")]
     if embedded:
         found += [Finding(name, NOT_HERE, "embedded") for name in ("version", "persistence", "memory", "replication")]
@@ -37,19 +39,27 @@ async def examine(store: Store, *, embedded: bool) -> list[Finding]:
         found += await _server(store)
     found.append(rules.clock(server_ms - (start * 1000 + trip_ms / 2), trip_ms))
     found.append(rules.latency([await _ping_ms(store) for _ in range(PINGS_COUNT)]))
-    found.append(await _looked_at("scripts", _scripts(store)))
-    found.append(await _looked_at("shards", _shards(store)))
-    found.append(await _looked_at("room", _room(store)))
-    found.append(await _looked_at("expiry", _expiry(store)))
+    if not embedded:
+        found.append(await _looked_at(store, "commands", _commands(store)))
+    found.append(await _looked_at(store, "scripts", _scripts(store)))
+    found.append(await _looked_at(store, "shards", _shards(store)))
+    found.append(await _looked_at(store, "room", _room(store)))
+    found.append(await _looked_at(store, "expiry", _expiry(store)))
     return found
 
 
-async def _looked_at(name: str, looking: Awaitable[Finding]) -> Finding:
-    """The finding, or that the server did not let us look."""
+async def _looked_at(store: Store, name: str, looking: Awaitable[Finding]) -> Finding:
+    """The finding, or why there is none."""
     try:
         return await looking
     except RedismemError as error:
-        return Finding(name, FAIL, "not_allowed", {"error": str(error)})
+        return _refused(store, name, error)
+
+
+def _refused(store: Store, name: str, error: RedismemError) -> Finding:
+    if isinstance(error, NotAllowed):
+        return Finding(name, FAIL, "not_allowed", {"error": str(error), "acl": permissions.acl(store.keys.namespace)})
+    return Finding(name, FAIL, "failed", {"error": str(error)})
 
 
 async def _server(store: Store) -> list[Finding]:
@@ -69,7 +79,7 @@ async def _facts(store: Store, command: tuple[str, ...]) -> Facts:
     """Empty if the server does not allow the command."""
     try:
         return await store.run(Call(None, (command,), _named))
-    except StoreUnavailable:
+    except (StoreUnavailable, NotAllowed):
         return {}
 
 
@@ -93,6 +103,16 @@ async def _ping_ms(store: Store) -> float:
     start = time.perf_counter()
     await _ping(store)
     return (time.perf_counter() - start) * 1000
+
+
+async def _commands(store: Store) -> Finding:
+    """Whether this user may run every command there is in the scripts; none of them is carried out."""
+    try:
+        await store.run(permissions.permitted(store.keys.session(ids.new_session_id())))
+    except StoreUnavailable as refused:
+        if refused.reason not in ("ERR", "EXECABORT"):
+            raise
+    return Finding("commands", OK, "allowed", {"commands_count": len(permissions.COMMANDS)})
 
 
 async def _scripts(store: Store) -> Finding:

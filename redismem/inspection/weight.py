@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from redismem.errors import StoreUnavailable
+from redismem.errors import NotAllowed, StoreUnavailable
 from redismem.protocol.call import Call, Command, independent
 from redismem.protocol.keys import Keys
 from redismem.store.store import Store
 
 # MEMORY is unknown to the embedded store, and forbidden by some hosts. redis-py drops the first word, ERR.
-_NOT_TOLD = ("ERR", "unknown", "NOPERM")
+_NOT_TOLD = ("ERR", "unknown")
 
 
 async def stored_bytes(store: Store, session_ids: Collection[str], chunk_count: int = 1_000) -> int | None:
@@ -36,6 +36,8 @@ async def stored_bytes(store: Store, session_ids: Collection[str], chunk_count: 
     except StoreUnavailable as refused:
         if refused.reason not in _NOT_TOLD:
             raise
+        return None
+    except NotAllowed:
         return None
 
 

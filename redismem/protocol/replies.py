@@ -20,6 +20,7 @@ from redismem.errors import (
 from redismem.messages import Message, StoredMessages, decode_messages
 from redismem.protocol import layout
 from redismem.protocol.layout import PARAM, SUMMARY, bounds, counters
+from redismem.protocol.permissions import not_allowed
 from redismem.values import Undecodable, decode_value
 
 
@@ -39,6 +40,9 @@ def refusal(error: ServerError, session_id: str | None) -> RedismemError | None:
             return CorruptSession(f"a key is not what it should be ({error.word})", session_id)
         case "LAYOUT":
             return layout.unsupported(detail, session_id)
+    denied = not_allowed(error, session_id)
+    if denied is not None:
+        return denied
     if error.word in TRANSIENT_WORDS or error.word in LASTING_WORDS:
         return None
     if "script:" in error.text or "user_script" in error.text:

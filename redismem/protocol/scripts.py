@@ -16,6 +16,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 _INCLUDE = re.compile(r"^( *)--- @include +(.*?) *\n", re.MULTILINE)
+_CALLED = re.compile(r"redis\.call\('([A-Z]+)'")
 _HEAD = re.compile(r"(?:--.*\n)*?-- SETS.*\n")
 
 
@@ -55,6 +56,16 @@ def load(name: str) -> Script:
 def names() -> list[str]:
     """All scripts there are, sorted."""
     return sorted(_files())
+
+
+def commands_at(sha: str, line: int) -> list[str]:
+    """The commands that this line of the script calls, in small letters; none for a script or line that is not ours."""
+    for name in names():
+        script = load(name)
+        lines = script.source.decode().splitlines() if script.sha.decode() == sha else []
+        if 0 < line <= len(lines):
+            return [command.lower() for command in _CALLED.findall(lines[line - 1])]
+    return []
 
 
 @cache

@@ -41,17 +41,26 @@ def _server_error(error: Exception) -> ServerError | ConnectionLost:
         if isinstance(error, kind):
             if word == "NOAUTH" and "username-password" in str(error):
                 word = "WRONGPASS"  # the same class
-            return ServerError(word, word)
+            return ServerError(word, f"{word} {_reason(error)}" if word == "NOPERM" else word)
     if isinstance(error, redis.exceptions.DataError):
         raise error
     if isinstance(error, redis.exceptions.ResponseError):
-        text = str(error)
-        if text.startswith("Command #"):
-            # redis.asyncio writes the repr of a tuple there.
-            text = text.rpartition("caused error: ")[2].lstrip("('\"")
+        text = _reason(error)
+        if text == "EXEC without MULTI":
+            # Nobody refuses MULTI but the ACL, and redis-py raises what came of it.
+            return ServerError("NOPERM", "NOPERM no permissions to run the 'multi' command")
         word = text.partition(" ")[0]
         return ServerError(word if word.isupper() else "ERR", text)  # redis-py drops ERR
     return ConnectionLost(type(error).__name__)
+
+
+def _reason(error: Exception) -> str:
+    """What the server said, without the arguments that a pipeline puts before it."""
+    text = str(error)
+    if text.startswith("Command #"):
+        # redis.asyncio writes the repr of a tuple there.
+        text = text.rpartition("caused error: ")[2].lstrip("('\"")
+    return text
 
 
 def _answers(answers: Sequence[Any]) -> list[Any]:

@@ -1,0 +1,61 @@
+"""What the ACL of a Redis user refuses, and what this library needs of it. No I/O."""
+
+from __future__ import annotations
+
+import re
+
+from redismem.errors import NotAllowed, ServerError
+from redismem.protocol import scripts
+from redismem.protocol.call import Call
+from redismem.protocol.keys import SessionKeys
+
+# `script|load`: when a server does not know a script yet. The rest lets a connection in.
+_WITHOUT_A_KEY = "evalsha script|load multi exec ping time auth hello select client|setname"
+# What follows the key when it is asked whether a command is allowed: enough to be one.
+_WITH_A_KEY = """
+hgetall / hget f / hmget f / hset f v / hsetnx f v / hdel f / hlen / hkeys / hexists f / lrange 0 0 / llen / rpush v /
+ltrim 0 0 / zadd 1 v / zrem v / zscore v / zcard / zcount 0 0 / zrange 0 0 / zrangebyscore 0 0 / zrevrangebyscore 0 0 /
+zscan 0 / get / incr / exists / type / del / rename - / pexpire 1 / pexpireat 1 / pexpiretime / pttl
+"""
+_PROBES = {name: tuple(rest) for name, *rest in (probe.split() for probe in _WITH_A_KEY.split("/"))}
+COMMANDS = (*_WITHOUT_A_KEY.split(), *_PROBES)
+"""Every command that pods and workers of a namespace use, within scripts and without."""
+_NAMED = re.compile(r"permissions? to run the '([a-z][a-z0-9_|-]{0,60})' command")
+_STOPPED = re.compile(r"script: ([0-9a-f]{40}), on @user_script:([0-9]{1,6})\b")
+# Redis 7.0 says this from within scripts, behind ERR; later ones say NOPERM and name the command.
+_IN_SCRIPT = "The user executing the script can't "
+
+
+def acl(namespace: str) -> str:
+    """What to say behind `ACL SETUSER <user>`, so that pods and workers of this namespace are let do their work."""
+    return " ".join((f"~rm:{{{namespace}:*", f"~rm:{{{namespace}}}:*", *(f"+{command}" for command in COMMANDS)))
+
+
+def permitted(keys: SessionKeys) -> Call[bool]:
+    """Asks whether the user may run every command on these keys: NotAllowed names the first that it may not.
+
+    Nothing of it is carried out: the last command is none, so the server refuses the whole transaction.
+    """
+    probes = tuple(
+        (name.upper(), keys.state, *(keys.messages if word == "-" else word for word in rest))
+        for name, rest in _PROBES.items()
+    )
+    return Call(None, (*probes, ("GET",)), lambda *_: False)
+
+
+def not_allowed(error: ServerError, session_id: str | None) -> NotAllowed | None:
+    """The error that a refusal by the ACL is; None for another one."""
+    if error.word != "NOPERM" and _IN_SCRIPT not in error.text:
+        return None
+    stopped = _STOPPED.search(error.text)
+    named = _NAMED.search(error.text)
+    found = [named[1]] if named else []
+    if not found and stopped is not None and "run this command" in error.text:
+        found = scripts.commands_at(stopped[1], int(stopped[2]))
+    place = "" if stopped is None else " within a script, which stopped there"
+    if found:
+        what = f"run {' or '.join(command.upper() for command in found)}{place}"
+    else:
+        what = f"use one of the keys of this call{place}" if "key" in error.text else f"run a command{place}"
+    text = f"the ACL of the Redis user does not allow it to {what} (NOPERM): redismem doctor says what it needs"
+    return NotAllowed(text, session_id, found[0] if len(found) == 1 else "")
