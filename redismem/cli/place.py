@@ -50,10 +50,9 @@ def connect(url: str | None, namespace: str, **given: Any) -> tuple[Memory, Plac
     address = EMBEDDED if address is None else address
     try:
         transport = connect_transport(address, None, settings)
-    except InvalidSettings:
-        # Its text may quote a part of the URL.
+    except InvalidSettings as refused:
         raise Stop(
-            "the Redis URL cannot be used; it looks like redis://user:password@host:6379/0, rediss://…, unix://… or "
+            f"{refused}; a URL looks like redis://user:password@host:6379/0, rediss://…, unix://… or "
             "memory://, with what is not a letter or digit in user and password percent-encoded",
             2,
         ) from None

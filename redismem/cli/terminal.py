@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Url = Annotated[
     str | None,
-    Parameter(help="Where Redis is: `redis://[user:password@]host:port/db`, `rediss://…`, `unix://…`."),
+    Parameter(help="Where Redis is: `redis://[user:password@]host:port/db`, `rediss://…`, `valkey://…`, `unix://…`."),
 ]
 Namespace = Annotated[str, Parameter(help="The tenant. Nothing crosses it.")]
 AsJson = Annotated[

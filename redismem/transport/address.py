@@ -1,22 +1,43 @@
-"""Where a Redis is and how to be let in: a URL, as redis-py reads it, into what a socket needs.
+"""Where a Redis is and how to be let in: a URL, in the form that redis-py reads, into what a socket needs.
 
-`redis://user:password@host:port/db`, `rediss://` for TLS, `unix://user:password@/path.sock`. Options behind the `?`:
-db, username, password, client_name, protocol (2 or 3) and, for TLS, ssl_ca_certs, ssl_ca_path, ssl_ca_data,
-ssl_certfile, ssl_keyfile, ssl_password, ssl_cert_reqs (required, optional, none), ssl_check_hostname.
+`redis://user:password@host:port/db`, `rediss://` for TLS, `unix://user:password@/path.sock`; `valkey://` and
+`valkeys://` are the same as the first two. Options behind the `?`: db, username, password, client_name, protocol (2 or
+3), socket_keepalive (it is on) and, for TLS, ssl_ca_certs, ssl_ca_path, ssl_ca_data, ssl_certfile, ssl_keyfile,
+ssl_password, ssl_cert_reqs (required, optional, none), ssl_check_hostname, ssl_ciphers, ssl_min_version. Any other
+option is refused by its name, and so is one that would have no effect.
 """
 
 from __future__ import annotations
 
+import re
 import ssl
 from dataclasses import dataclass, field
 from typing import Any
-
-from redis.connection import SSLConnection, parse_url
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from redismem.errors import InvalidSettings
 from redismem.protocol.call import Command
 
 _VERIFY = {"required": ssl.CERT_REQUIRED, "optional": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}
+_SECURE = {"redis": False, "valkey": False, "rediss": True, "valkeys": True, "unix": False}
+_TRUE, _FALSE = ("true", "yes", "t", "y", "1"), ("false", "no", "f", "n", "0")
+_TLS_VERSIONS = {str(int(version)): version for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)} | {
+    "TLSv1_2": ssl.TLSVersion.TLSv1_2,
+    "TLSv1_3": ssl.TLSVersion.TLSv1_3,
+}
+# What redis-py would do with them, redismem does by its own settings, or always, or never.
+_INSTEAD = {
+    "socket_timeout": "set REDISMEM_REPLY_TIMEOUT_S",
+    "socket_connect_timeout": "set REDISMEM_REPLY_TIMEOUT_S",
+    "timeout": "set REDISMEM_DEADLINE_S",
+    "max_connections": "set REDISMEM_MAX_CONNECTIONS",
+    "retry_on_timeout": "calls are sent again for REDISMEM_DEADLINE_S",
+    "retry_on_error": "calls are sent again for REDISMEM_DEADLINE_S",
+    "decode_responses": "messages are bytes",
+    "encoding": "messages are bytes",
+    "encoding_errors": "messages are bytes",
+    "health_check_interval": "a connection that stands still is found by its replies",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,24 +55,86 @@ class Address:
     def from_url(cls, url: str) -> Address:
         """Raises InvalidSettings, which names the option but neither its value nor the URL."""
         try:
-            options: dict[str, Any] = parse_url(url)  # type: ignore[no-untyped-call]
+            parts = urlsplit(url)
+            where = _where(parts)
         except ValueError:  # its text repeats parts of the URL, which may hold a password
-            raise InvalidSettings("the Redis URL is not usable: its scheme, port or an option is not one") from None
-        secure = options.pop("connection_class", None) is SSLConnection
+            raise InvalidSettings("the Redis URL is not usable: its scheme, host or port is none") from None
+        options = _options(parts)
         greeting = _greeting(options)
-        where = {name: options.pop(name) for name in ("host", "port", "path") if name in options}
+        secure = _SECURE[parts.scheme]
+        _flag(options, "socket_keepalive", True, only=True)
         tls = _tls(options) if secure else None
         if options:
-            raise InvalidSettings(f"the Redis URL has options that are not known: {', '.join(sorted(options))}")
+            raise _not_taken(parts, sorted(options), secure=secure)
         return cls(**where, tls=tls, greeting=greeting)
 
 
-def _greeting(options: dict[str, Any]) -> tuple[Command, ...]:
+def _where(parts: SplitResult) -> dict[str, Any]:
+    """Raises ValueError for what is no place."""
+    if parts.scheme not in _SECURE or parts.fragment:
+        raise ValueError
+    if parts.scheme == "unix":
+        if parts.hostname or not parts.path:
+            raise ValueError
+        return {"path": unquote(parts.path)}
+    where = {"host": unquote(parts.hostname) if parts.hostname else None, "port": parts.port}
+    return {name: value for name, value in where.items() if value is not None}
+
+
+def _options(parts: SplitResult) -> dict[str, str]:
+    """What stands behind the `?`, and what stands before it and could stand there. Raises InvalidSettings."""
+    given = {"username": parts.username, "password": parts.password}
+    options = {name: unquote(value) for name, value in given.items() if value}
+    path = "" if parts.scheme == "unix" else unquote(parts.path).strip("/")
+    if path:
+        options["db"] = path
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if re.fullmatch("[a-z_]{1,40}", name) is None:
+            raise InvalidSettings("the Redis URL has an option that cannot be one")
+        if name in options:
+            raise InvalidSettings(f"the Redis URL says {name} twice")
+        if not value:
+            raise InvalidSettings(f"the Redis URL's option {name} has no value")
+        options[name] = value
+    if "=" not in parts.query and parts.query:
+        raise InvalidSettings("the Redis URL has an option without a value")
+    return options
+
+
+def _not_taken(parts: SplitResult, names: list[str], *, secure: bool) -> InvalidSettings:
+    """Names what is left, but for what may be a part of a password that was not percent-encoded."""
+    if "@" in parts.query:
+        return InvalidSettings("the Redis URL has an option that is not known")
+    why = {name: _INSTEAD[name] for name in names if name in _INSTEAD}
+    if not secure:
+        why |= {name: "it is for rediss:// and valkeys://" for name in names if name.startswith("ssl_")}
+    told = ", ".join(f"{name} ({why.get(name, 'it is not known')})" for name in names)
+    return InvalidSettings(f"the Redis URL has options that are not taken: {told}")
+
+
+def _flag(options: dict[str, str], name: str, default: bool, *, only: bool | None = None) -> bool:
+    """Takes the option out. `only`: the one value that it may have."""
+    text = options.pop(name, "true" if default else "false").lower()
+    if text not in (*_TRUE, *_FALSE) or (only is not None and (text in _TRUE) != only):
+        raise InvalidSettings(f"the Redis URL's {name} is {'true or false' if only is None else str(only).lower()}")
+    return text in _TRUE
+
+
+def _number(options: dict[str, str], name: str, default: int) -> int:
+    text = options.pop(name, str(default))
+    if re.fullmatch("[0-9]{1,9}", text) is None:
+        raise InvalidSettings(f"the Redis URL's {name} is a number")
+    return int(text)
+
+
+def _greeting(options: dict[str, str]) -> tuple[Command, ...]:
     """HELLO or AUTH, CLIENT SETNAME, SELECT: what of it is needed. Takes its options out."""
     username, password = options.pop("username", None), options.pop("password", None)
-    protocol, name, db = options.pop("protocol", 2), options.pop("client_name", None), options.pop("db", 0)
+    protocol, name, db = _number(options, "protocol", 2), options.pop("client_name", None), _number(options, "db", 0)
     if protocol not in (2, 3):
         raise InvalidSettings(f"the Redis URL's protocol is 2 or 3, not {protocol}")
+    if username is not None and password is None:
+        password = ""  # of a user who needs none
     said: list[Command] = []
     if protocol == 3:
         login = ("AUTH", username or "default", password) if password is not None else ()
@@ -65,7 +148,7 @@ def _greeting(options: dict[str, Any]) -> tuple[Command, ...]:
     return tuple(said)
 
 
-def _tls(options: dict[str, Any]) -> ssl.SSLContext:
+def _tls(options: dict[str, str]) -> ssl.SSLContext:
     """Checks certificate and host name unless the URL says otherwise. Takes its options out."""
 
     def take(name: str, default: Any = None) -> Any:
@@ -73,13 +156,22 @@ def _tls(options: dict[str, Any]) -> ssl.SSLContext:
 
     authorities = {"cafile": take("ca_certs"), "capath": take("ca_path"), "cadata": take("ca_data")}
     certificate, key, password = take("certfile"), take("keyfile"), take("password")
-    required, check_hostname = take("cert_reqs", "required"), take("check_hostname", True)
+    required, check_hostname = take("cert_reqs", "required"), _flag(options, "ssl_check_hostname", True)
+    ciphers, oldest = take("ciphers"), take("min_version")
     if required not in _VERIFY:
         raise InvalidSettings("the Redis URL's ssl_cert_reqs is required, optional or none")
+    if oldest is not None and oldest not in _TLS_VERSIONS:
+        raise InvalidSettings(f"the Redis URL's ssl_min_version is one of {', '.join(_TLS_VERSIONS)}")
+    if certificate is None and (key or password):
+        raise InvalidSettings("the Redis URL has ssl_keyfile or ssl_password without ssl_certfile")
     try:
         context = ssl.create_default_context(**authorities)
         context.check_hostname = check_hostname and required != "none"
         context.verify_mode = _VERIFY[required]
+        if oldest is not None:
+            context.minimum_version = _TLS_VERSIONS[oldest]
+        if ciphers:
+            context.set_ciphers(ciphers)
         if certificate:
             context.load_cert_chain(certificate, key, password)
     except OSError as refused:

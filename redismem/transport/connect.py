@@ -47,6 +47,8 @@ EMBEDDED = "memory://"
 _MAKES: dict[str, tuple[_Make, _Make]] = {
     "redis": (_lane, _blocking_lane),
     "rediss": (_lane, _blocking_lane),
+    "valkey": (_lane, _blocking_lane),
+    "valkeys": (_lane, _blocking_lane),
     "unix": (_lane, _blocking_lane),
     "memory": (_embedded, _blocking_embedded),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+import redis
 from support.servers import PASSWORD, GuardedServer, TlsServer
 
 from redismem.errors import ConnectionLost, InvalidSettings, ServerError
@@ -55,6 +57,10 @@ async def client_info(transport: Transport) -> dict[str, str]:
         ("redis://u:p@h/0", Address("h", greeting=(("AUTH", "u", "p"),))),
         ("redis://h?protocol=3", Address("h", greeting=(("HELLO", "3"),))),
         ("redis://:p@h?protocol=3", Address("h", greeting=(("HELLO", "3", "AUTH", "default", "p"),))),
+        ("valkey://u:p@h:1/2", Address("h", 1, greeting=(("AUTH", "u", "p"), ("SELECT", 2)))),
+        ("redis://u@h", Address("h", greeting=(("AUTH", "u", ""),))),
+        ("redis://h?username=u&password=p%40", Address("h", greeting=(("AUTH", "u", "p@"),))),
+        ("redis://h/?socket_keepalive=True", Address("h")),
         (
             "unix://u:p@/a/b.sock?db=1&client_name=n",
             Address(path="/a/b.sock", greeting=(("AUTH", "u", "p"), ("CLIENT", "SETNAME", "n"), ("SELECT", 1))),
@@ -71,6 +77,8 @@ def test_what_a_url_says(url: str, expected: Address) -> None:
         "http://u:secret@h",
         "redis://:secret@h:99999",
         "redis://:secret@h?db=secret",
+        "redis://h?se=cret@other",
+        "redis://u:p?secret=x@h",
         "redis://:secret@h?protocol=4",
         "redis://:secret@h?decode_responses=secret",
         "redis://:secret@h?ssl_ca_certs=secret",
@@ -84,6 +92,54 @@ def test_a_url_that_cannot_be_used_is_refused_without_repeating_it(url: str) -> 
     assert "secret" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("redis://h?socket_timeout=5", "socket_timeout (set REDISMEM_REPLY_TIMEOUT_S)"),
+        ("redis://h?max_connections=5", "max_connections (set REDISMEM_MAX_CONNECTIONS)"),
+        ("redis://h?decode_responses=false&health_check_interval=3", "decode_responses (messages are bytes), health_"),
+        ("valkey://h?lib_name=x", "lib_name (it is not known)"),
+        ("redis://h?dbb=1", "dbb (it is not known)"),
+        ("redis://h?ssl_ca_certs=x", "ssl_ca_certs (it is for rediss:// and valkeys://)"),
+        ("redis://h?host=other", "host (it is not known)"),
+        ("redis://h?db=", "option db has no value"),
+        ("redis://h?db", "option db has no value"),
+        ("redis://h?db=1&db=2", "says db twice"),
+        ("redis://h/1?db=1", "says db twice"),
+        ("redis://u:p@h?password=p", "says password twice"),
+        ("redis://h/one", "db is a number"),
+        ("redis://h/1/2", "db is a number"),
+        ("redis://h?db=-1", "db is a number"),
+        ("redis://h?protocol=three", "protocol is a number"),
+        ("redis://h?socket_keepalive=no", "socket_keepalive is true"),
+        ("rediss://h?ssl_check_hostname=never", "ssl_check_hostname is true or false"),
+        ("rediss://h?ssl_min_version=TLSv1", "ssl_min_version is one of"),
+        ("rediss://h?ssl_keyfile=x", "without ssl_certfile"),
+        ("rediss://h?ssl_ciphers=none-such", "cannot be used"),
+        ("redis://h/0#1", "scheme, host or port"),
+        ("unix://h/a.sock", "scheme, host or port"),
+    ],
+)
+def test_no_option_is_ignored(url: str, said: str) -> None:
+    with pytest.raises(InvalidSettings) as refused:
+        Address.from_url(url)
+    assert said in str(refused.value)
+
+
+def test_every_option_of_redis_py_is_taken_or_refused_by_its_name() -> None:
+    """All that its connections can be made with: whoever moves a URL here loses nothing without being told."""
+    parameters = {
+        name
+        for kind in (redis.Connection, redis.SSLConnection, redis.ConnectionPool, redis.connection.AbstractConnection)
+        for name in inspect.signature(kind.__init__).parameters
+        if name not in ("self", "kwargs", "args", "connection_kwargs")
+    }
+    assert parameters >= {"socket_timeout", "ssl_ciphers", "health_check_interval", "max_connections"}
+    for name in parameters - {"db", "username", "password", "client_name", "protocol", "socket_keepalive"}:
+        with pytest.raises(InvalidSettings, match=name):
+            Address.from_url(f"redis://h?{name}=1")
+
+
 def test_tls_checks_certificate_and_name_unless_told_otherwise() -> None:
     checks = Address.from_url("rediss://h").tls
     assert checks is not None
@@ -91,6 +147,11 @@ def test_tls_checks_certificate_and_name_unless_told_otherwise() -> None:
     lax = Address.from_url("rediss://h?ssl_cert_reqs=none").tls
     assert lax is not None
     assert (lax.verify_mode, lax.check_hostname) == (ssl.CERT_NONE, False)
+    assert Address.from_url("valkeys://h").tls is not None
+    strict = Address.from_url("rediss://h?ssl_min_version=TLSv1_3&ssl_ciphers=ECDHE%2BAESGCM").tls
+    assert strict is not None
+    assert strict.minimum_version == ssl.TLSVersion.TLSv1_3
+    assert {cipher["name"] for cipher in strict.get_ciphers()} < {cipher["name"] for cipher in checks.get_ciphers()}
     assert SECRET not in repr(Address.from_url(f"redis://:{SECRET}@h"))
 
 
