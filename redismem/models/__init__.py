@@ -33,8 +33,9 @@ def open_model(
 ) -> ChatModel:
     """A model over HTTP.
 
-    `base_url` ends where the provider's paths begin (`…/v1`). `allow_http` permits one without TLS, for a model on
-    one's own machine. `timeout_s` is for one request as a whole; a long transcript takes several, each of them with at
+    `base_url` ends where the provider's paths begin (`…/v1`); a query, such as Azure's `?api-version=…`, is kept, and
+    with that one the key goes into Azure's header. `allow_http` permits one without TLS, for a model on one's own
+    machine. `timeout_s` is for one request as a whole; a long transcript takes several, each of them with at
     most `input_tokens` (estimated: a quarter of the bytes). `max_tokens_field`: many OpenAI-compatible servers want the
     older `max_tokens`. Proxies and certificates of the environment are not used: a `client` may bring its own; it is
     not closed here.
@@ -46,7 +47,9 @@ def open_model(
     from redismem.models.http_model import HttpModel, Wire
     from redismem.models.openai import OpenAI
 
-    wires: dict[str, Wire] = {"openai": OpenAI(max_tokens_field), "gemini": Gemini(), "anthropic": Anthropic()}
+    key_header = "api-key" if "api-version=" in (base_url or "").partition("?")[2] else None
+    openai = OpenAI(max_tokens_field, key_header=key_header)
+    wires: dict[str, Wire] = {"openai": openai, "gemini": Gemini(), "anthropic": Anthropic()}
     if provider not in wires:
         raise InvalidSettings(f"the provider of a model is one of {', '.join(wires)}")
     return HttpModel(

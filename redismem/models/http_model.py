@@ -39,6 +39,7 @@ MAX_WAIT_S = 120.0
 _RETRYABLE = frozenset([408, 409, 429])
 _WORD = re.compile("[A-Za-z_]{1,40}")
 _KEY = re.compile("[!-~]+")
+_SECRET = re.compile("key|token|secret|password|^sig$|^code$")
 
 
 class Answer(NamedTuple):
@@ -169,7 +170,8 @@ class HttpModel:
             raise InvalidSettings("a model needs timeout_s > 0, input_tokens >= 1000, max_summary_bytes >= 100")
         self._wire = wire
         self._model = model
-        self._url = checked_url(wire.base_url if base_url is None else base_url, allow_http) + wire.path(model)
+        base, query = checked_url(wire.base_url if base_url is None else base_url, allow_http)
+        self._url = base + wire.path(model) + query
         headers = {"accept-encoding": "identity", "content-type": "application/json", "user-agent": "redismem"}
         self._headers = headers | (wire.headers(api_key) if api_key else {})
         self._timeout_s = timeout_s
@@ -259,14 +261,20 @@ class HttpModel:
         return response.status_code, response.headers, bytes(raw)
 
 
-def checked_url(base_url: str, allow_http: bool) -> str:
-    """The base URL without a slash at its end. Raises InvalidSettings, without the URL: it may hold a password."""
+def checked_url(base_url: str, allow_http: bool) -> tuple[str, str]:
+    """The base URL without a slash at its end, and its query with its `?`: what goes before a path, and behind it.
+
+    Raises InvalidSettings, without the URL: it may hold a password.
+    """
     try:
         url = httpx.URL(base_url)
     except (httpx.InvalidURL, TypeError):
         raise InvalidSettings("the base URL of a model cannot be read") from None
     if url.scheme != "https" and not (allow_http and url.scheme == "http"):
         raise InvalidSettings("the base URL of a model begins with https:// (allow_http permits http:// as well)")
-    if not url.host or url.userinfo or url.query or url.fragment:
-        raise InvalidSettings("the base URL of a model is a host and a path: no user, query or fragment")
-    return str(url).rstrip("/")
+    if not url.host or url.userinfo or url.fragment:
+        raise InvalidSettings("the base URL of a model is a host, a path and perhaps a query: no user or fragment")
+    if any(_SECRET.search(name.lower()) for name in url.params):
+        raise InvalidSettings("the base URL of a model holds no key in its query: an address ends up in logs")
+    base, mark, query = str(url).partition("?")
+    return base.rstrip("/"), mark + query

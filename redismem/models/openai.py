@@ -12,17 +12,24 @@ from redismem.models.http_model import Answer, count
 
 @dataclass(frozen=True, slots=True)
 class OpenAI:
-    """Chat completions. `max_tokens_field`: how the server calls the limit of the answer."""
+    """Chat completions. `max_tokens_field`: how the server calls the limit of the answer.
+
+    `key_header`: where Azure's deployments, whose addresses end in `?api-version=…`, look for a key.
+    """
 
     max_tokens_field: str = "max_completion_tokens"
     name: str = "openai"
     base_url: str = "https://api.openai.com/v1"
+    key_header: str | None = None
 
     def path(self, model: str) -> str:
         del model
         return "/chat/completions"
 
     def headers(self, api_key: str) -> dict[str, str]:
+        # Three parts with dots between: a token of Entra, which is let in as everywhere else.
+        if self.key_header is not None and api_key.count(".") != 2:
+            return {self.key_header: api_key}
         return {"authorization": f"Bearer {api_key}"}
 
     def body(self, model: str, messages: Sequence[dict[str, Any]], max_tokens: int) -> dict[str, Any]:

@@ -82,6 +82,30 @@ async def test_a_server_that_wants_the_older_name_of_the_limit_and_no_key(server
     assert "authorization" not in server.asked[0].headers
 
 
+TOKEN = "ey.canary.key"
+
+
+@pytest.mark.parametrize(
+    ("key", "header"), [(KEY, ("api-key", KEY)), (TOKEN, ("authorization", f"Bearer {TOKEN}"))], ids=["key", "token"]
+)
+async def test_a_deployment_of_azure(server: Any, key: str, header: tuple[str, str]) -> None:
+    base_url = server.base_url.removesuffix("/v1") + "/openai/deployments/mini/?api-version=2026-10-21&x=a%20b"
+    model = open_model("openai", "mini", key, base_url=base_url, allow_http=True)
+    await model.summarize(MESSAGES, None, 300)
+    await model.aclose()
+    (asked,) = server.asked
+    assert asked.path == "/openai/deployments/mini/chat/completions?api-version=2026-10-21&x=a%20b"
+    assert [(name, value) for name, value in asked.headers.items() if key in value] == [header]
+
+
+async def test_any_provider_keeps_the_query_of_its_address(server: Any, provider: Any) -> None:
+    model = open_model(provider, "some-model", KEY, base_url=f"{server.base_url}?team=shop", allow_http=True)
+    await model.summarize(MESSAGES, None, 300)
+    await model.aclose()
+    assert server.asked[0].path.endswith("?team=shop")
+    assert server.asked[0].provider == provider
+
+
 async def test_the_name_of_a_model_stays_one_piece_of_the_path(server: Any) -> None:
     model = open_model("gemini", "../../x?key=1#", KEY, base_url=server.base_url, allow_http=True)
     await model.summarize(MESSAGES, None, 300)
@@ -142,6 +166,8 @@ async def test_what_json_cannot_hold_is_refused_before_it_is_sent(server: Any) -
         "ftp://api.example.com",
         "https://user:canary-key@api.example.com/v1",
         "https://api.example.com/v1?key=canary-key",
+        "https://api.example.com/v1?api-version=1&access_token=canary-key",
+        "https://api.example.com/v1?subscription-key=canary-key",
         "https://api.example.com/v1#canary-key",
         "https://",
         "/v1",

@@ -41,9 +41,10 @@ class Asked:
 
     @property
     def provider(self) -> str:
-        if self.path.endswith("/chat/completions"):
+        path = self.path.partition("?")[0]
+        if path.endswith("/chat/completions"):
             return "openai"
-        return "gemini" if self.path.endswith(":generateContent") else "anthropic"
+        return "gemini" if path.endswith(":generateContent") else "anthropic"
 
 
 def told(asked: Asked) -> list[tuple[str, str]]:
