@@ -14,6 +14,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from redismem import memory, session
 from redismem.events import OnEvent
 from redismem.messages import TokenCounter
+from redismem.protocol.clock import Clock
 from redismem.settings import Settings
 from redismem.store.observed import open_store
 from redismem.transport.connect import connect_blocking
@@ -62,6 +63,7 @@ class Memory:
         client: Any = None,
         count_tokens: TokenCounter | None = None,
         on_event: OnEvent | None = None,
+        clock: Clock | None = None,
     ) -> Memory:
         """The same as `redismem.Memory.connect`; `client` is a `redis.Redis`.
 
@@ -69,7 +71,11 @@ class Memory:
         """
         settings = settings or Settings()
         store = open_store(
-            connect_blocking(settings.url if url is None else url, client, settings), namespace, settings, on_event
+            connect_blocking(settings.url if url is None else url, client, settings),
+            namespace,
+            settings,
+            on_event,
+            clock,
         )
         return cls(memory.Memory(store, count_tokens))
 

@@ -5,6 +5,7 @@ RedismemError
 ├── InvalidState        a param name or state value that cannot be stored as it is      (also a ValueError)
 ├── InvalidSessionId    a session id or namespace that cannot be one                    (also a ValueError)
 ├── InvalidSettings     a setting given in code that is out of range                    (also a ValueError)
+├── InvalidTime         what a clock of the caller's own gave cannot be the time        (also a ValueError)
 ├── TooLarge            a message, batch, value or window over its limit                (also a ValueError)
 ├── SessionNotFound     the session does not exist, or no longer                        (also a LookupError)
 ├── Conflict            `expect` named another last seq than the session has
@@ -48,6 +49,10 @@ class InvalidSessionId(RedismemError, ValueError):
 
 class InvalidSettings(RedismemError, ValueError):
     """A setting given in code is out of range or unreadable."""
+
+
+class InvalidTime(RedismemError, ValueError):
+    """A clock given to `Memory.connect` gave no int, or a time out of all reason. Nothing was written."""
 
 
 class TooLarge(RedismemError, ValueError):

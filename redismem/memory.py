@@ -12,6 +12,7 @@ from redismem.events import OnEvent
 from redismem.messages import TokenCounter
 from redismem.protocol import ids, namespace_calls
 from redismem.protocol.append_command import append_limits
+from redismem.protocol.clock import Clock
 from redismem.protocol.keys import plain
 from redismem.protocol.session_calls import SessionCalls
 from redismem.session import Session
@@ -60,6 +61,7 @@ class Memory:
         client: Any = None,
         count_tokens: TokenCounter | None = None,
         on_event: OnEvent | None = None,
+        clock: Clock | None = None,
         workers: bool | Callable[[Store], Workers] = False,
     ) -> Memory:
         """A memory on the Redis at `url`; without one on `REDISMEM_URL`'s, and without that on a new embedded store.
@@ -70,13 +72,14 @@ class Memory:
         message's dict. `workers`: True to summarise and evict in this process too, as the settings say; or what makes
         the workers, such as `partial(Scheduler, strategy=mine)`. They run while the memory is open. `on_event`: a plain
         function that is told of each call and each piece of a worker's work when it has ended, well or not. It runs on
-        the event loop, so it must be quick. What it raises is logged, once a kind, and disturbs no call.
+        the event loop, so it must be quick. What it raises is logged, once a kind, and disturbs no call. `clock`: for
+        tests; gives milliseconds since 1970 as an int, which then count everywhere instead of the server's time.
         No I/O happens here; `async with` checks that Redis answers and has the same layout and as many shards.
         Raises InvalidSessionId for the namespace, InvalidSettings, TypeError for a hook that must be awaited.
         """
         settings = settings or Settings()
         store = open_store(
-            connect(settings.url if url is None else url, client, settings), namespace, settings, on_event
+            connect(settings.url if url is None else url, client, settings), namespace, settings, on_event, clock
         )
         return cls(store, count_tokens, _workers(store, workers))
 
@@ -109,7 +112,7 @@ class Memory:
 
     def _session_calls(self, session_id: str) -> SessionCalls:
         keys = self.store.keys.session(session_id)
-        return SessionCalls(keys, self.settings, self._count_tokens, self._append_limits)
+        return SessionCalls(keys, self.settings, self._count_tokens, self._append_limits, self.store.clock)
 
     @staticmethod
     def new_session_id() -> str:
@@ -120,29 +123,26 @@ class Memory:
         """True if Redis answers. Raises StoreUnavailable."""
         return await self.store.run(namespace_calls.ping())
 
-    async def count(self, now_ms: int | None = None) -> int:
-        """Live sessions of the namespace: those active within the timeout.
-
-        `now_ms`: milliseconds, instead of the server's clock. Raises StoreUnavailable.
-        """
-        since_ms = await self._alive_since_ms(now_ms)
+    async def count(self) -> int:
+        """Live sessions of the namespace: those active within the timeout. Raises StoreUnavailable."""
+        since_ms = await self._alive_since_ms()
         return await self.store.run(namespace_calls.count(self.store.keys, since_ms))
 
-    async def sessions(self, limit: int = 100, cursor: str | None = None, now_ms: int | None = None) -> SessionPage:
+    async def sessions(self, limit: int = 100, cursor: str | None = None) -> SessionPage:
         """A page of the live sessions, the last active first.
 
-        `cursor`: the last page's. `now_ms`: milliseconds, instead of the server's clock. Raises ValueError for a cursor
-        that no page gave, or a limit outside 1 to 10,000; StoreUnavailable.
+        `cursor`: the last page's. Raises ValueError for a cursor that no page gave, or a limit outside 1 to 10,000;
+        StoreUnavailable.
         """
-        since_ms = await self._alive_since_ms(now_ms)
+        since_ms = await self._alive_since_ms()
         return await self.store.run(namespace_calls.page(self.store.keys, limit, cursor, since_ms))
 
     async def server_time_ms(self) -> int:
-        """The server's clock, in milliseconds. Raises StoreUnavailable."""
+        """The server's clock, or the memory's own, in milliseconds. Raises StoreUnavailable, InvalidTime."""
         return await self.store.server_time_ms()
 
-    async def _alive_since_ms(self, now_ms: int | None) -> int:
-        return (await self.server_time_ms() if now_ms is None else now_ms) - self.settings.idle_timeout_ms
+    async def _alive_since_ms(self) -> int:
+        return await self.server_time_ms() - self.settings.idle_timeout_ms
 
 
 def _workers(store: Store, wanted: bool | Callable[[Store], Workers]) -> Workers | None:

@@ -49,8 +49,7 @@ class Session:
         `id` names this append: given again, nothing is written and the first receipt comes back with `duplicate=True`,
         for the session's last 16 appends and changes of state. `expect`: the last seq the caller has seen (0: no
         session). `merge`, `waiting`, `last_intent`, `last_result`, `plan`: as `merge()`, `set_waiting()` and the other
-        setters. `now_ms`: the time in milliseconds, instead of the server's. Raises InvalidMessage, InvalidState,
-        TooLarge, Conflict.
+        setters. Raises InvalidMessage, InvalidState, TooLarge, Conflict.
         """
         receipt = await self._run(self._calls.append(messages, options))
         if self._on_append is not None:
@@ -132,12 +131,9 @@ class Session:
         """Whether there is such a session."""
         return await self._run(self._calls.exists())
 
-    async def touch(self, now_ms: int | None = None) -> bool:
-        """Makes the session active now, as an append does. False if there is none.
-
-        `now_ms`: milliseconds, instead of the server's clock.
-        """
-        return await self._run(self._calls.touch(now_ms))
+    async def touch(self) -> bool:
+        """Makes the session active now, as an append does. False if there is none."""
+        return await self._run(self._calls.touch())
 
     async def info(self) -> SessionInfo:
         """Its numbers. Raises SessionNotFound."""
@@ -174,16 +170,13 @@ class Session:
         """What was set as the plan; None if nothing was."""
         return (await self.state()).plan
 
-    async def update(
-        self, *, id: str | None = None, now_ms: int | None = None, **changes: Unpack[StateChanges]
-    ) -> None:
+    async def update(self, *, id: str | None = None, **changes: Unpack[StateChanges]) -> None:
         """Several changes of the state at once: `merge`, `waiting`, `last_intent`, `last_result`, `plan`.
 
         Creates a missing session. `id` names this change as it does an append: given again, nothing is written, so that
-        what another writer has set since stays. `now_ms`: milliseconds, instead of the server's clock. Raises
-        InvalidState, TooLarge, InvalidMessage for the id.
+        what another writer has set since stays. Raises InvalidState, TooLarge, InvalidMessage for the id.
         """
-        await self._run(self._calls.update(id, now_ms, **changes))
+        await self._run(self._calls.update(id, **changes))
 
     async def merge(self, params: Mapping[str, Any]) -> None:
         """Sets these params and leaves the others; a param set to UNSET is removed. Raises InvalidState, TooLarge."""

@@ -10,6 +10,7 @@ from typing import Any
 import fakeredis
 import pytest
 import redis.asyncio
+from support.clock import Clock
 from support.proxy import Proxy
 from support.redis_server import RedisServer
 from support.stores import Store
@@ -42,14 +43,21 @@ def namespace() -> str:
     return f"test-{os.getpid()}-{next(_numbers)}"
 
 
+@pytest.fixture
+def clock() -> Clock:
+    """The time of a test that sets it: the memories of its store go by this clock, and not by the server's."""
+    return Clock()
+
+
 @pytest.fixture(params=["real", "embedded"])
 def store(request: pytest.FixtureRequest) -> Store:
     """Real Redis and the embedded store: a test that takes this runs on both."""
+    clock: Clock | None = request.getfixturevalue("clock") if "clock" in request.fixturenames else None
     if request.param == "real":
         server: RedisServer = request.getfixturevalue("redis_server")
-        return Store(lambda: redis.asyncio.Redis(port=server.port))
+        return Store(lambda: redis.asyncio.Redis(port=server.port), clock)
     fake = fakeredis.FakeServer()
-    return Store(lambda: fakeredis.FakeAsyncRedis(server=fake))
+    return Store(lambda: fakeredis.FakeAsyncRedis(server=fake), clock)
 
 
 @pytest.fixture

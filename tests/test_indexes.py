@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.conversations import FUTURE_MS, contents, said
+from support.clock import T0, Clock
+from support.conversations import contents, said
 from support.stores import Store
 
 from redismem import (
@@ -18,38 +19,45 @@ from redismem.protocol.keys import Keys, SessionKeys
 
 @pytest.mark.parametrize("threshold", [1, 2, 7, 10])
 async def test_a_session_is_overdue_exactly_when_its_window_is_over_the_threshold(
-    raw: Any, store: Store, namespace: str, threshold: int
+    raw: Any, store: Store, namespace: str, threshold: int, clock: Clock
 ) -> None:
     settings = Settings(threshold=threshold, recent_limit=min(3, threshold))
     async with store.memory(namespace, settings) as memory:
         session = memory.session("user-42")
         overdue = Keys(namespace, 64).session("user-42").shard.overdue
         for count in range(1, threshold + 3):
-            context = await session.append_and_read(said(count), now_ms=FUTURE_MS + count)
+            context = await clock.at(T0 + count, session.append_and_read(said(count)))
             assert (await session.info()).queued == ("overdue" if count > threshold else None)
             marked = await raw.zscore(overdue, "user-42")
-            assert marked == (FUTURE_MS + threshold + 1 if count > threshold else None)
+            assert marked == (T0 + threshold + 1 if count > threshold else None)
             assert len(context.recent) == min(count, settings.recent_limit)
             assert len(context.pending) == max(0, count - settings.recent_limit)
 
 
-async def test_all_keys_of_a_session_expire_together(raw: Any, store: Store, namespace: str, keys: SessionKeys) -> None:
+async def test_all_keys_of_a_session_expire_together(
+    raw: Any, store: Store, namespace: str, keys: SessionKeys, clock: Clock
+) -> None:
     async with store.memory(namespace, Settings(idle_timeout_s=1000)) as memory:
         session = memory.session("user-42")
         expected = 0
         for at in (0, 10_000, 62_500, 62_501, 100_000, 900_000):
-            await session.append(said("a"), now_ms=FUTURE_MS + at)
+            await clock.at(T0 + at, session.append(said("a")))
             state, messages = await raw.pexpiretime(keys.state), await raw.pexpiretime(keys.messages)
             assert state == messages == (await session.info()).expires_ms
-            assert state >= max(expected, FUTURE_MS + at + 1_000_000)
+            assert state >= max(expected, T0 + at + 1_000_000)
             expected = state
-        await session.touch(now_ms=FUTURE_MS + 950_000)
+        await clock.at(T0 + 950_000, session.touch())
         assert await raw.pexpiretime(keys.state) == await raw.pexpiretime(keys.messages) > expected
 
 
-async def test_an_expired_session_is_unknown_and_begins_anew(session: Session, memory: Memory) -> None:
-    first = await session.append(said("old"), merge={"a": 1}, now_ms=1_000_000)
-    assert first.created
+async def test_an_expired_session_is_unknown_and_begins_anew(
+    session: Session, memory: Memory, raw: Any, clock: Clock
+) -> None:
+    assert (await session.append(said("old"), merge={"a": 1})).created
+    keys = memory.store.keys.session(session.id)
+    for key in (keys.state, keys.messages):
+        await raw.pexpireat(key, 1)
+    clock.now_ms += memory.settings.idle_timeout_ms
     assert await session.exists() is False
     assert await memory.count() == 0
     again = await session.append_and_read(said("new"))
@@ -58,38 +66,38 @@ async def test_an_expired_session_is_unknown_and_begins_anew(session: Session, m
     assert (contents(again.messages), again.total_messages, again.state.params) == (["new"], 1, {})
 
 
-async def test_touch_makes_a_session_active(session: Session, memory: Memory) -> None:
-    await session.append(said("a"), now_ms=FUTURE_MS)
-    assert await session.touch(now_ms=FUTURE_MS + 5) is True
-    assert (await session.info()).active_ms == FUTURE_MS + 5
+async def test_touch_makes_a_session_active(session: Session, memory: Memory, clock: Clock) -> None:
+    await clock.at(T0, session.append(said("a")))
+    assert await clock.at(T0 + 5, session.touch()) is True
+    assert (await session.info()).active_ms == T0 + 5
 
 
-async def test_count_is_of_the_live_sessions_of_the_namespace(store: Store, namespace: str) -> None:
+async def test_count_is_of_the_live_sessions_of_the_namespace(store: Store, namespace: str, clock: Clock) -> None:
     async with (
         store.memory(namespace, Settings(idle_timeout_s=100)) as memory,
         store.memory(namespace + "x") as other,
     ):
         assert await memory.count() == 0
         for number in range(20):
-            await memory.session(f"s{number}").append(said("a"), now_ms=FUTURE_MS + number * 1000)
+            await clock.at(T0 + number * 1000, memory.session(f"s{number}").append(said("a")))
         await other.session("s0").append(said("b"))
-        assert await memory.count(now_ms=FUTURE_MS + 19_000) == 20
-        assert await memory.count(now_ms=FUTURE_MS + 99_999) == 20
-        assert await memory.count(now_ms=FUTURE_MS + 100_000) == 19
-        assert await memory.count(now_ms=FUTURE_MS + 119_000) == 0
+        assert await clock.at(T0 + 19_000, memory.count()) == 20
+        assert await clock.at(T0 + 99_999, memory.count()) == 20
+        assert await clock.at(T0 + 100_000, memory.count()) == 19
+        assert await clock.at(T0 + 119_000, memory.count()) == 0
         await memory.session("s19").clear()
-        assert await memory.count(now_ms=FUTURE_MS) == 19
+        assert await clock.at(T0, memory.count()) == 19
         assert await other.count() == 1
         assert contents((await other.session("s0").read()).messages) == ["b"]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 50])
-async def test_sessions_are_listed_page_by_page_the_last_active_first(memory: Memory, limit: int) -> None:
+async def test_sessions_are_listed_page_by_page_the_last_active_first(memory: Memory, limit: int, clock: Clock) -> None:
     expected = []
     for number in range(23):
         # Many were active in the very same millisecond.
-        at = FUTURE_MS + (number // 8) * 1000
-        await memory.session(f"s{number:02d}").append(said("a"), now_ms=at)
+        at = T0 + (number // 8) * 1000
+        await clock.at(at, memory.session(f"s{number:02d}").append(said("a")))
         expected.append((at, f"s{number:02d}"))
     found: list[tuple[int, str]] = []
     cursor = None
@@ -111,7 +119,7 @@ async def test_pages_go_on_through_sessions_of_the_very_same_millisecond(
     async with store.memory(namespace, Settings(shards=1)) as memory:
         names = [f"s{number:02d}" for number in range(11)]
         for name in names:
-            await memory.session(name).append(said("a"), now_ms=FUTURE_MS)
+            await memory.session(name).append(said("a"))
         found: list[str] = []
         cursor = None
         for _ in names:
@@ -136,14 +144,14 @@ async def test_a_page_has_at_least_one_session(memory: Memory, limit: int) -> No
         await memory.sessions(limit)
 
 
-async def test_info_is_the_numbers_of_a_session(session: Session) -> None:
-    await session.append(*[said("a")] * 11, merge={"b": 1, "a": 1}, waiting="a", now_ms=FUTURE_MS)
+async def test_info_is_the_numbers_of_a_session(session: Session, clock: Clock) -> None:
+    await session.append(*[said("a")] * 11, merge={"b": 1, "a": 1}, waiting="a")
     await session.prune(4)
     known = await session.info()
     assert (known.session_id, known.total_messages, known.first_seq, known.window_count) == ("user-42", 11, 8, 4)
     assert known.window_tokens == sum(message.tokens for message in (await session.read()).messages)
     assert (known.params_keys, known.waiting_for_param, known.summaries_count) == (("a", "b"), "a", 0)
-    assert (known.active_ms, known.queued, known.epoch) == (FUTURE_MS, "overdue", (await session.read()).epoch)
+    assert (known.active_ms, known.queued, known.epoch) == (clock.now_ms, "overdue", (await session.read()).epoch)
 
 
 async def test_telemetry_is_numbers_and_names(session: Session) -> None:

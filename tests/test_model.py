@@ -13,12 +13,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from support.redis_server import RedisServer
 from support.session_model import THRESHOLD, TIMEOUT_MS, WINDOW_LIMIT, PlainSession, PlainSessions
 
-from redismem import Conflict, InvalidMessage, Receipt, SessionNotFound, Settings, TooLarge, blocking
+from redismem import Conflict, InvalidMessage, InvalidTime, Receipt, SessionNotFound, Settings, TooLarge, blocking
 
 SETTINGS = Settings(
     shards=1, threshold=THRESHOLD, recent_limit=4, idle_timeout_s=TIMEOUT_MS / 1000, max_window_count=WINDOW_LIMIT
 )
-PAST_MS = 1_000_000
+PAST_MS = 1_000_000_000_000
 _numbers = itertools.count(1)
 
 sessions = st.sampled_from(["one", "two"])
@@ -38,7 +38,9 @@ class Sessions(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.namespace = f"model-{next(_numbers)}"
-        self.memory = blocking.Memory.connect(client=self.client, namespace=self.namespace, settings=SETTINGS)
+        self.memory = blocking.Memory.connect(
+            client=self.client, namespace=self.namespace, settings=SETTINGS, clock=lambda: self.now_ms
+        )
         self.now_ms = 4_000_000_000_000
         self.plain = PlainSessions()
         self.epochs: list[str] = []
@@ -58,13 +60,13 @@ class Sessions(RuleBasedStateMachine):
         session = self.memory.session(name)
         if self.plain.full(name, count):
             with pytest.raises(TooLarge):
-                session.append(*[{"role": "user"}] * count, now_ms=self.now_ms, merge=merge)
+                session.append(*[{"role": "user"}] * count, merge=merge)
             return
         what: dict[str, Any] = {"id": f"turn-{next(self.ids)}" if named else None}
         expected = self.plain.live[name].total if name in self.plain.live else 0
         change = {"merge": merge} | ({} if waits is ... else {"waiting": waits})
         messages, due = self.plain.append(name, count, self.now_ms, what["id"], **change)
-        what |= change | {"now_ms": self.now_ms, "expect": expected if expects else None}
+        what |= change | {"expect": expected if expects else None}
         if reads:
             context = session.append_and_read(*messages, **what)
             assert context.receipt is not None
@@ -86,7 +88,7 @@ class Sessions(RuleBasedStateMachine):
             return
         id, due = known[-1 - back % len(known)]
         session = self.memory.session(name)
-        what: dict[str, Any] = {"id": id, "merge": {"city": "not this"}, "now_ms": self.now_ms, "expect": 10**6}
+        what: dict[str, Any] = {"id": id, "merge": {"city": "not this"}, "expect": 10**6}
         if reads:
             context = session.append_and_read({"role": "user", "content": "not this"}, **what)
             assert context.receipt is not None
@@ -100,29 +102,29 @@ class Sessions(RuleBasedStateMachine):
     def expect_another(self, name: str, wrong: int) -> None:
         total = self.plain.live[name].total if name in self.plain.live else 0
         with pytest.raises(Conflict) as conflict:
-            self.memory.session(name).append({"role": "user"}, expect=total + wrong, now_ms=self.now_ms)
+            self.memory.session(name).append({"role": "user"}, expect=total + wrong)
         assert conflict.value.last_seq == total
 
     @rule(name=sessions)
     def append_what_cannot_be(self, name: str) -> None:
         with pytest.raises(InvalidMessage):
-            self.memory.session(name).append({"role": "user"}, {"role": (1,)}, merge={"city": 1}, now_ms=self.now_ms)
+            self.memory.session(name).append({"role": "user"}, {"role": (1,)}, merge={"city": 1})
 
-    @rule(name=sessions, count=counts)
-    def append_long_ago(self, name: str, count: int) -> None:
-        """By a clock so old that a session created by it has expired before it is there."""
-        if self.plain.full(name, count):
-            return
-        messages, due = self.plain.append(name, count, PAST_MS, None)
-        receipt = self.memory.session(name).append(*messages, now_ms=PAST_MS)
-        assert numbers_of(receipt) == numbers_of(due)
-        if due.created:
-            del self.plain.live[name]
+    @rule(name=sessions, now_ms=st.sampled_from([PAST_MS, 1, 4_000_000_000, 4_000_000_000_000_000]))
+    def append_at_no_time(self, name: str, now_ms: int) -> None:
+        """By a clock so old that what it writes would be gone at once, or one that counts something else."""
+        self.now_ms, before_ms = now_ms, self.now_ms
+        with pytest.raises(InvalidTime):
+            self.memory.session(name).append({"role": "user"})
+        if name in self.plain.live:
+            with pytest.raises(InvalidTime):
+                self.memory.session(name).touch()
+        self.now_ms = before_ms
 
     @rule(name=sessions, merge=merges, waits=names | st.none())
     def update(self, name: str, merge: Any, waits: Any) -> None:
         self.plain.changed(name, self.plain.written(name, self.now_ms), self.now_ms, merge, waits)
-        self.memory.session(name).update(merge=merge, waiting=waits, now_ms=self.now_ms)
+        self.memory.session(name).update(merge=merge, waiting=waits)
 
     @rule(name=sessions, kept=st.integers(0, 12))
     def prune(self, name: str, kept: int) -> None:
@@ -153,7 +155,7 @@ class Sessions(RuleBasedStateMachine):
 
     @rule(name=sessions)
     def touch(self, name: str) -> None:
-        assert self.memory.session(name).touch(now_ms=self.now_ms) is (name in self.plain.live)
+        assert self.memory.session(name).touch() is (name in self.plain.live)
         if name in self.plain.live:
             model = self.plain.live[name]
             model.active_ms = self.plain.active[name] = self.now_ms
@@ -217,7 +219,7 @@ class Sessions(RuleBasedStateMachine):
         assert index(shard.overdue) == self.plain.overdue
         assert self.client.exists(shard.leased, shard.dead, shard.evictions) == 0
         counted = sum(active_ms > self.now_ms - TIMEOUT_MS for active_ms in self.plain.active.values())
-        assert self.memory.count(now_ms=self.now_ms) == counted
+        assert self.memory.count() == counted
 
     @invariant()
     def an_epoch_is_used_once(self) -> None:

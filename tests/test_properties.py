@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.clock import Clock
 from support.conversations import Conversation, closed, conversations
 from support.json_values import messages, same, texts, values
 from support.stored import everything, keys_with
@@ -216,21 +217,21 @@ async def test_no_part_of_a_conversation_parts_a_call_from_its_result(
     since=st.integers(0, 6),
 )
 async def test_every_live_session_is_listed_once_and_counted(
-    store: Store, namespace: str, activity: list[int], limit: int, since: int
+    store: Store, namespace: str, activity: list[int], limit: int, since: int, clock: Clock
 ) -> None:
     now_ms = 4_000_000_000_000
     async with store.memory(f"{namespace}-{next(_numbers)}", Settings(shards=4, idle_timeout_s=100)) as memory:
         for number, second in enumerate(activity):
-            await memory.session(f"s{number}").append({"role": "user"}, now_ms=now_ms + second * 1000)
+            await clock.at(now_ms + second * 1000, memory.session(f"s{number}").append({"role": "user"}))
         at = now_ms + 100_000 + since * 1000
         live = sorted(
             ((second, f"s{number}") for number, second in enumerate(activity) if second > since), reverse=True
         )
-        assert await memory.count(now_ms=at) == len(live)
+        assert await clock.at(at, memory.count()) == len(live)
         found: list[str] = []
         cursor = None
         while True:
-            page = await memory.sessions(limit, cursor, now_ms=at)
+            page = await clock.at(at, memory.sessions(limit, cursor))
             found += [entry.session_id for entry in page.sessions]
             cursor = page.cursor
             if cursor is None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.clock import Clock
 from support.stores import Store
 
 from redismem import Session, Settings
@@ -192,13 +193,13 @@ def test_a_result_in_parts_is_quoted_as_text() -> None:
     assert '<tool_result>\nseen\n["image_url"]\n</tool_result>' in shown["content"]
 
 
-async def test_an_approval_after_the_summary_of_its_call(store: Store, namespace: str) -> None:
+async def test_an_approval_after_the_summary_of_its_call(store: Store, namespace: str, clock: Clock) -> None:
     t0 = 4_000_000_000_000
     async with store.memory(namespace, Settings(shards=1, recent_limit=2, threshold=3, open_call_s=60)) as memory:
         session = memory.session("s")
-        await session.append(USER, call("chat", "a"), *[USER] * 4, now_ms=t0)
-        assert await Worker(memory.store, Trim()).drain(t0 + 61_000) == 1
-        await session.append(result("chat", "a"), now_ms=t0 + 62_000)
+        await clock.at(t0, session.append(USER, call("chat", "a"), *[USER] * 4))
+        assert await clock.at(t0 + 61_000, Worker(memory.store, Trim()).drain()) == 1
+        await clock.at(t0 + 62_000, session.append(result("chat", "a")))
         for context in (await session.read(), await session.read(limit=2), await session.read(limit=1)):
             assert complaints(context.to_openai(), False) == []
             assert "answer a" in context.to_openai()[-1]["content"]

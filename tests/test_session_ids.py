@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hypothesis import HealthCheck, example, given, settings
+from support.clock import Clock
 from support.conversations import said
 from support.session_ids import session_ids
 from support.stores import Store
@@ -34,7 +35,7 @@ FUNCTION_SCOPED = [HealthCheck.function_scoped_fixture]
 @example("*")
 @example("auth0|123")
 async def test_a_session_of_any_name_lives_and_goes(
-    store: Store, namespace: str, tmp_path: Path, session_id: str
+    store: Store, namespace: str, clock: Clock, tmp_path: Path, session_id: str
 ) -> None:
     file = tmp_path / f"archive-{next(_numbers)}.jsonl"
     async with store.memory(f"{namespace}-{next(_numbers)}", Settings(shards=2, max_sessions=1)) as memory:
@@ -50,7 +51,7 @@ async def test_a_session_of_any_name_lives_and_goes(
         one, other = await memory.sessions(limit=1), await memory.sessions(limit=2)
         rest = await memory.sessions(limit=1, cursor=one.cursor)
         assert [*one.sessions, *rest.sessions] == list(other.sessions)
-        await memory.session("another").append(said(1), now_ms=await memory.server_time_ms() + 5_000)
+        await clock.at(clock.now_ms + 5_000, memory.session("another").append(said(1)))
         assert await Eviction(memory.store, JsonlArchive(file)).enforce() == 1
         assert json.loads(file.read_text())["session_id"] == session_id
         assert not await session.exists()

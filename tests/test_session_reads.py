@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from support.conversations import FUTURE_MS, contents, said
+from support.clock import T0, Clock
+from support.conversations import contents, said
 from support.stored import set_counters
 from support.stores import Store
 
@@ -48,11 +49,11 @@ async def test_messages_are_read_page_by_page(store: Store, namespace: str) -> N
             assert await session.messages(before=before) == []
 
 
-async def test_before_may_be_a_moment(session: Session) -> None:
-    noon = datetime.fromtimestamp(FUTURE_MS / 1000, UTC)
+async def test_before_may_be_a_moment(session: Session, clock: Clock) -> None:
+    noon = datetime.fromtimestamp(T0 / 1000, UTC)
     for number in range(600):
-        at = FUTURE_MS + number * 1000
-        await session.append(said(number), now_ms=at)
+        at = T0 + number * 1000
+        await clock.at(at, session.append(said(number)))
     half = noon + timedelta(seconds=300)
     assert contents(await session.messages(before=half)) == list(range(300))
     assert contents(await session.messages(before=half, limit=2)) == [298, 299]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from support.conversations import FUTURE_MS, said
+from support.conversations import said
 from support.stored import everything
 
 from redismem import (
@@ -41,10 +41,10 @@ async def test_none_and_unset_take_away(session: Session) -> None:
 
 
 async def test_empty_changes_change_nothing(raw: Any, session: Session, namespace: str) -> None:
-    await session.append(said("a"), merge={"a": 1}, now_ms=FUTURE_MS)
+    await session.append(said("a"), merge={"a": 1})
     before = await everything(raw, namespace)
-    await session.update(now_ms=FUTURE_MS)
-    await session.update(merge={}, now_ms=FUTURE_MS)
+    await session.update()
+    await session.update(merge={})
     after = await everything(raw, namespace)
     for content, _ in (*before.values(), *after.values()):
         if isinstance(content, dict):

@@ -23,7 +23,7 @@
 --   writes counters epoch ids_a ids_b ids_c ids_d repeated queued param: waiting last_intent last_result plan
 -- REPLY counters; if the append created the session, or was made before: counters first_seq last_seq created
 --   duplicate; if the window is not as long as the counters say, and nothing is written: counters epoch window_count
--- ERROR CONFLICT last_seq · FULL window_count · PARAMS params_count · CORRUPT · LAYOUT version
+-- ERROR PAST now_ms · CONFLICT last_seq · FULL window_count · PARAMS params_count · CORRUPT · LAYOUT version
 local messages, state, active, overdue, leased, dead, evictions, fences = unpack(KEYS)
 local session, limits, request, token = unpack(ARGV, 1, 4)
 local idle_timeout_ms, threshold, token_limit, recent_limit, window_limit, params_limit =
@@ -34,6 +34,7 @@ message_count = tonumber(message_count)
 local first_message, first_set = 5, 5 + message_count
 local first_drop = first_set + 2 * set_count
 --- @include now
+--- @include timely
 local counters, ids, repeated = unpack(redis.call('HMGET', state, 'counters', 'ids_a', 'repeated'))
 local created = not counters
 if created and redis.call('EXISTS', messages, state) > 0 then return redis.error_reply('CORRUPT no counters') end

@@ -11,13 +11,14 @@
 -- FIELDS reads counters
 --   writes counters
 -- REPLY 1 touched, 0 no such session
--- ERROR CORRUPT · LAYOUT version
+-- ERROR PAST now_ms · CORRUPT · LAYOUT version
 local messages, state, active, evictions = unpack(KEYS)
 local session, now_ms, idle_timeout_ms = unpack(ARGV)
 local counters = redis.call('HGET', state, 'counters')
 if not counters then return 0 end
 --- @include counters
 --- @include now
+--- @include timely
 --- @include expiry
 redis.call('ZADD', active, now, session)
 counters = string.format('v1 %s %s %s %d %d', window_first_seq, total, window_tokens, now, expires_ms) -- [new]

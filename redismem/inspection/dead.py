@@ -11,7 +11,6 @@ from redismem.context import SessionEntry
 from redismem.inspection.sessions import Info, infos_of, numbers_of
 from redismem.protocol import queue_calls
 from redismem.protocol.ids import session_hash
-from redismem.protocol.queue_calls import QueueCalls
 from redismem.store.store import Store
 
 _PAGE_COUNT = 100
@@ -70,8 +69,7 @@ async def requeue(store: Store, session_ids: Sequence[str], *, again: bool) -> t
     `again`: they are overdue at once; else nothing is tried until their next message. Raises InvalidSessionId,
     StoreUnavailable.
     """
-    keys, settings = store.keys, store.settings
-    calls = [QueueCalls(keys.session(session_id), settings).requeue(again=again) for session_id in session_ids]
+    calls = [store.queue_calls(session_id).requeue(again=again) for session_id in session_ids]
     done: list[bool] = []
     for at in range(0, len(calls), _TOGETHER_COUNT):
         done += await asyncio.gather(*(store.run(call) for call in calls[at : at + _TOGETHER_COUNT]))

@@ -17,12 +17,10 @@ class AppendOptions(StateChanges, total=False):
 
     `id` names the append: given again, nothing is written and the first receipt comes back with `duplicate=True`, for
     the session's last 16 appends and changes of state. `expect`: the last seq the caller has seen (0: no session).
-    `now_ms`: the time in milliseconds, instead of the server's.
     """
 
     id: str | None
     expect: int | None
-    now_ms: int | None
 
 
 NO_OPTIONS: AppendOptions = {}

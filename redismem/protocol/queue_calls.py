@@ -14,6 +14,7 @@ from redismem.context import Context, SessionEntry, Summary
 from redismem.messages import Message
 from redismem.protocol import layout, replies, scripts
 from redismem.protocol.call import Call, context_reads, evalsha, independent
+from redismem.protocol.clock import Clock, time_argument
 from redismem.protocol.ids import nonce
 from redismem.protocol.keys import Keys, SessionKeys, ShardKeys
 from redismem.protocol.layout import ClaimOutcome, CommitOutcome, EvictionReason, ReleaseOutcome
@@ -109,11 +110,11 @@ def oldest(keys: Keys, limit: int, below_ms: int | None = None) -> Call[list[lis
 
 
 def queue_eviction(
-    shard: ShardKeys, chosen: Sequence[tuple[SessionKeys, int]], reason: EvictionReason, now_ms: int | None
+    shard: ShardKeys, chosen: Sequence[tuple[SessionKeys, int]], reason: EvictionReason, clock: Clock | None
 ) -> Call[int]:
     """Puts these sessions of one shard, with their activity as seen, on the eviction queue."""
     script = scripts.load("queue_eviction")
-    arguments: list[bytes | str | int] = [_time(now_ms), reason]
+    arguments: list[bytes | str | int] = [time_argument(clock), reason]
     for keys, active_ms in chosen:
         arguments += [keys.session, active_ms]
     command = evalsha(script, (*shard.indexes, *(keys.state for keys, _ in chosen)), arguments)
@@ -137,16 +138,12 @@ def scan(shard: ShardKeys, cursor: int, limit: int) -> Call[tuple[int, list[str]
     return Call(None, commands, decode, op="scan")
 
 
-def sweep(shard: ShardKeys, swept: Sequence[SessionKeys], now_ms: int | None) -> Call[tuple[int, int]]:
+def sweep(shard: ShardKeys, swept: Sequence[SessionKeys], clock: Clock | None) -> Call[tuple[int, int]]:
     """Looks after these sessions of one shard: (entries removed, sessions mended)."""
     script = scripts.load("sweep")
-    arguments = (_time(now_ms), *(keys.session for keys in swept))
+    arguments = (time_argument(clock), *(keys.session for keys in swept))
     command = evalsha(script, (*shard.indexes, *(keys.state for keys in swept)), arguments)
     return Call(None, (command,), lambda reply: (reply[0], reply[1]), script, op="sweep")
-
-
-def _time(now_ms: int | None) -> str | int:
-    return layout.NONE if now_ms is None else now_ms
 
 
 def covered_sizes(commit: Call[Any]) -> tuple[int, int]:
@@ -157,16 +154,19 @@ def covered_sizes(commit: Call[Any]) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class QueueCalls:
-    """The calls about one session that workers make."""
+    """The calls about one session that workers make. A `clock` counts instead of the server's; each raises InvalidTime
+    for what it may not give.
+    """
 
     keys: SessionKeys
     settings: Settings
+    clock: Clock | None = None
 
     def _call(self, name: str, keys: Sequence[bytes], arguments: Sequence[bytes | str | int], decode: Any) -> Call[Any]:
         script = scripts.load(name)
         return Call(self.keys.session_id, (evalsha(script, keys, arguments),), decode, script, op=name)
 
-    def claim(self, now_ms: int | None = None, *, reads: bool = True) -> Call[Job | ClaimOutcome]:
+    def claim(self, *, reads: bool = True) -> Call[Job | ClaimOutcome]:
         """The job, or why there is none. Raises CorruptSession, UnsupportedFormat.
 
         Without `reads` the job's context is empty, and the claim is no transaction.
@@ -178,7 +178,7 @@ class QueueCalls:
             (keys.messages, keys.state, shard.overdue, shard.leased, shard.dead, shard.fences),
             (
                 keys.session,
-                _time(now_ms),
+                time_argument(self.clock),
                 nonce(),
                 int(settings.lease_s * 1000),
                 settings.overdue_count,
@@ -200,10 +200,10 @@ class QueueCalls:
         commands = (command, *context_reads(keys)) if reads else (command,)
         return Call(keys.session_id, commands, decode, script, op="claim")
 
-    def extend(self, fence: str, now_ms: int | None = None) -> Call[bool]:
+    def extend(self, fence: str) -> Call[bool]:
         """False: the lease is another's, or gone."""
         keys = self.keys
-        arguments = (keys.session, _time(now_ms), fence, int(self.settings.lease_s * 1000))
+        arguments = (keys.session, time_argument(self.clock), fence, int(self.settings.lease_s * 1000))
         return self._call("extend", (keys.state, keys.shard.leased), arguments, bool)
 
     def commit(
@@ -212,13 +212,12 @@ class QueueCalls:
         covered: Sequence[Message],
         summary: Summary | None,
         folded: Sequence[Summary] = (),
-        now_ms: int | None = None,
     ) -> Call[CommitOutcome]:
         """What came of it; but for OK and ALREADY, nothing has changed."""
         keys, settings, shard = self.keys, self.settings, self.keys.shard
         arguments = (
             keys.session,
-            _time(now_ms),
+            time_argument(self.clock),
             job.fence,
             job.context.epoch,
             job.context.first_seq,
@@ -236,26 +235,24 @@ class QueueCalls:
         keys_in_order = (keys.messages, keys.state, keys.originals, shard.overdue, shard.leased)
         return self._call("commit", keys_in_order, arguments, lambda reply: CommitOutcome(reply.decode()))
 
-    def release(
-        self, fence: str, backoff_ms: int, *, counts: bool, dead: bool, now_ms: int | None = None
-    ) -> Call[ReleaseOutcome]:
+    def release(self, fence: str, backoff_ms: int, *, counts: bool, dead: bool) -> Call[ReleaseOutcome]:
         """`dead`: whatever the attempts."""
         keys, shard = self.keys, self.keys.shard
         max_attempts = 0 if dead else self.settings.max_attempts
-        arguments = (keys.session, _time(now_ms), fence, backoff_ms, int(counts), max_attempts)
+        arguments = (keys.session, time_argument(self.clock), fence, backoff_ms, int(counts), max_attempts)
         keys_in_order = (keys.state, shard.overdue, shard.leased, shard.dead)
         return self._call("release", keys_in_order, arguments, lambda reply: ReleaseOutcome(reply.decode()))
 
-    def requeue(self, *, again: bool, now_ms: int | None = None) -> Call[bool]:
+    def requeue(self, *, again: bool) -> Call[bool]:
         """Off the dead list; `again`: onto the overdue one. False: it was not on the list."""
         keys, shard = self.keys, self.keys.shard
-        arguments = (keys.session, _time(now_ms), int(again))
+        arguments = (keys.session, time_argument(self.clock), int(again))
         return self._call("requeue", (keys.state, shard.overdue, shard.dead), arguments, bool)
 
-    def claim_eviction(self, now_ms: int | None = None) -> Call[bool]:
+    def claim_eviction(self) -> Call[bool]:
         """True: this worker may evict the session."""
         keys = self.keys
-        arguments = (keys.session, _time(now_ms), int(self.settings.lease_s * 1000))
+        arguments = (keys.session, time_argument(self.clock), int(self.settings.lease_s * 1000))
         return self._call("claim_eviction", (keys.state, keys.shard.evictions), arguments, bool)
 
     def evict(self, epoch: str, message_count: int) -> Call[bool]:

@@ -11,6 +11,7 @@ from redismem.errors import (
     TRANSIENT_WORDS,
     Conflict,
     CorruptSession,
+    InvalidTime,
     RedismemError,
     ScriptFailed,
     ServerError,
@@ -36,6 +37,8 @@ def refusal(error: ServerError, session_id: str | None) -> RedismemError | None:
             )
         case "PARAMS":
             return TooLarge(f"the session would hold {detail} params, over max_params_count", session_id)
+        case "PAST":
+            return InvalidTime(f"by the server's clock a session active at {detail} ms is past its timeout", session_id)
         case "CORRUPT" | "WRONGTYPE":
             return CorruptSession(f"a key is not what it should be ({error.word})", session_id)
         case "LAYOUT":

@@ -15,6 +15,7 @@ from redismem.messages import Message, TokenCounter, encode_message
 from redismem.protocol import layout, replies, scripts
 from redismem.protocol.append_command import NO_OPTIONS, AppendOptions, append_limits, resent_append
 from redismem.protocol.call import Call, Command, context_reads, evalsha
+from redismem.protocol.clock import Clock, clock_ms, time_argument
 from redismem.protocol.ids import append_token, nonce
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.state_changes import NO_CHANGE, Change, StateChanges, change
@@ -28,7 +29,7 @@ _MOST = 1 << 53
 class SessionCalls:
     """The calls of one session. What is the same in each of them is put together once."""
 
-    __slots__ = ("_append_head", "_count_tokens", "_reads", "keys", "settings")
+    __slots__ = ("_append_head", "_clock", "_count_tokens", "_reads", "keys", "settings")
 
     def __init__(
         self,
@@ -36,11 +37,16 @@ class SessionCalls:
         settings: Settings,
         count_tokens: TokenCounter | None = None,
         limits: bytes | None = None,
+        clock: Clock | None = None,
     ) -> None:
-        """`limits`: the settings' `append_limits`, if whoever makes many of these has them already."""
+        """`limits`: the settings' `append_limits`, if whoever makes many of these has them already.
+
+        `clock`: instead of the server's.
+        """
         self.keys = keys
         self.settings = settings
         self._count_tokens = count_tokens
+        self._clock = clock
         appends = keys.appends
         limits = limits or append_limits(settings)
         sha = scripts.load("append").sha
@@ -50,7 +56,7 @@ class SessionCalls:
     def append(
         self, messages: Sequence[Message | dict[str, Any]], options: AppendOptions = NO_OPTIONS
     ) -> Call[Receipt]:
-        """Raises InvalidMessage, InvalidState, TooLarge."""
+        """Raises InvalidMessage, InvalidState, TooLarge, InvalidTime."""
         command, session_id = self._append(messages, options), self.keys.session_id
         decode = partial(replies.receipt, session_id, len(messages))
         # By place: an argument by name would make every turn slower.
@@ -64,12 +70,9 @@ class SessionCalls:
         decode = partial(replies.appended, session_id, len(messages), self.settings.recent_limit)
         return Call(session_id, commands, decode, scripts.load("append"), resent_append, "append_and_read")
 
-    def update(self, id: str | None = None, now_ms: int | None = None, **changes: Unpack[StateChanges]) -> Call[bool]:
+    def update(self, id: str | None = None, **changes: Unpack[StateChanges]) -> Call[bool]:
         """The state alone: an append of no messages. Raises InvalidState, InvalidMessage for the id, TooLarge."""
-        command, session_id = (
-            self._command((), 0, self.change(**changes), id, layout.NONE, now_ms),
-            self.keys.session_id,
-        )
+        command, session_id = self._command((), 0, self.change(**changes), id, layout.NONE), self.keys.session_id
         return Call(session_id, (command,), lambda _: True, scripts.load("append"), resent_append, "update")
 
     def _append(self, messages: Sequence[Message | dict[str, Any]], options: AppendOptions) -> Command:
@@ -79,7 +82,7 @@ class SessionCalls:
             )
         elements, tokens = self._elements(messages)
         if not options:
-            return self._command(elements, tokens, NO_CHANGE, None, layout.NONE, None)
+            return self._command(elements, tokens, NO_CHANGE, None, layout.NONE)
         return self._append_as(elements, tokens, **options)
 
     def _append_as(
@@ -89,25 +92,18 @@ class SessionCalls:
         *,
         id: str | None = None,
         expect: int | None = None,
-        now_ms: int | None = None,
         **changes: Unpack[StateChanges],
     ) -> Command:
         if expect is not None and (type(expect) is not int or expect < 0):
             raise InvalidMessage("expect is a last seq: an integer, 0 or more", self.keys.session_id)
         change = self.change(**changes) if changes else NO_CHANGE
-        return self._command(elements, tokens, change, id, layout.NONE if expect is None else expect, now_ms)
+        return self._command(elements, tokens, change, id, layout.NONE if expect is None else expect)
 
     def _command(
-        self,
-        elements: Sequence[bytes],
-        tokens: int,
-        change: Change,
-        id: str | None,
-        expect: int | str,
-        now_ms: int | None,
+        self, elements: Sequence[bytes], tokens: int, change: Change, id: str | None, expect: int | str
     ) -> Command:
         """The one call of append.lua: what follows its keys stands in the order of its header."""
-        fresh, now = "0" if id else "1", layout.NONE if now_ms is None else now_ms
+        fresh, now = "0" if id else "1", layout.NONE if self._clock is None else clock_ms(self._clock)
         return (
             *self._append_head,
             f"{fresh} {len(elements)} {len(change.sets) // 2} {tokens} {expect} {now}",
@@ -254,14 +250,14 @@ class SessionCalls:
         )
         return Call(keys.session_id, (command,), lambda reply: len(dropped) if reply else 0, script, op="prune")
 
-    def touch(self, now_ms: int | None = None) -> Call[bool]:
-        """Makes the session active now; False if there is none."""
+    def touch(self) -> Call[bool]:
+        """Makes the session active now; False if there is none. Raises InvalidTime."""
         keys, shard = self.keys, self.keys.shard
         script = scripts.load("touch")
         command = evalsha(
             script,
             (keys.messages, keys.state, shard.active, shard.evictions),
-            (keys.session, layout.NONE if now_ms is None else now_ms, self.settings.idle_timeout_ms),
+            (keys.session, time_argument(self._clock), self.settings.idle_timeout_ms),
         )
         return Call(keys.session_id, (command,), bool, script, op="touch")
 

@@ -16,6 +16,7 @@ from redismem.errors import Conflict
 from redismem.events import Event, OnEvent, facts
 from redismem.protocol.append_command import appended_sizes
 from redismem.protocol.call import Call
+from redismem.protocol.clock import Clock
 from redismem.protocol.ids import session_hash
 from redismem.protocol.queue_calls import Job, covered_sizes
 from redismem.settings import Settings
@@ -39,11 +40,13 @@ class _Watched(Call[T]):
 class ObservedStore(Store):
     """The same store. `on_event` is told of each call when it has ended, also if it failed."""
 
-    def __init__(self, transport: Transport, namespace: str, settings: Settings, on_event: OnEvent) -> None:
+    def __init__(
+        self, transport: Transport, namespace: str, settings: Settings, on_event: OnEvent, clock: Clock | None = None
+    ) -> None:
         """Raises InvalidSessionId for the namespace, TypeError for a hook that is no plain function. No I/O."""
         if not callable(on_event) or _must_be_awaited(on_event):
             raise TypeError("on_event is a plain function, which takes an event and returns at once")
-        super().__init__(transport, namespace, settings)
+        super().__init__(transport, namespace, settings, clock)
         self._on_event = on_event
         self._hook_failures: set[type[Exception]] = set()
 
@@ -118,11 +121,13 @@ def _must_be_awaited(on_event: OnEvent) -> bool:
     return any(ask(each) for ask in asks for each in (on_event, getattr(on_event, "__call__", None)))  # noqa: B004
 
 
-def open_store(transport: Transport, namespace: str, settings: Settings, on_event: OnEvent | None) -> Store:
+def open_store(
+    transport: Transport, namespace: str, settings: Settings, on_event: OnEvent | None, clock: Clock | None
+) -> Store:
     """A store, which tells the hook if there is one. Raises InvalidSessionId, TypeError."""
     if on_event is None:
-        return Store(transport, namespace, settings)
-    return ObservedStore(transport, namespace, settings, on_event)
+        return Store(transport, namespace, settings, clock)
+    return ObservedStore(transport, namespace, settings, on_event, clock)
 
 
 def _outcome(op: str, value: Any) -> str:

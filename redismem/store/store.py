@@ -11,8 +11,10 @@ from redismem.errors import ConnectionLost, CorruptSession, ServerError
 from redismem.events import facts
 from redismem.protocol import namespace_calls
 from redismem.protocol.call import Call
+from redismem.protocol.clock import Clock, clock_ms
 from redismem.protocol.ids import now_ms, session_hash
 from redismem.protocol.keys import Keys
+from redismem.protocol.queue_calls import QueueCalls
 from redismem.protocol.session_calls import SessionCalls
 from redismem.settings import Settings
 from redismem.store.retries import Retries
@@ -26,9 +28,10 @@ T = TypeVar("T")
 class Store:
     """One namespace, over one transport. Fit for any number of tasks at once."""
 
-    def __init__(self, transport: Transport, namespace: str, settings: Settings) -> None:
-        """Raises InvalidSessionId for the namespace. No I/O."""
+    def __init__(self, transport: Transport, namespace: str, settings: Settings, clock: Clock | None = None) -> None:
+        """Raises InvalidSessionId for the namespace. No I/O. `clock`: counts in all calls instead of the server's."""
         self.settings = settings
+        self.clock = clock
         self.keys = Keys(namespace, settings.shards)
         self.transport = transport
         self._is_agreed = False
@@ -86,10 +89,16 @@ class Store:
 
     def session_calls(self, session_id: str) -> SessionCalls:
         """The calls about one session. Raises InvalidSessionId."""
-        return SessionCalls(self.keys.session(session_id), self.settings)
+        return SessionCalls(self.keys.session(session_id), self.settings, clock=self.clock)
+
+    def queue_calls(self, session_id: str) -> QueueCalls:
+        """The calls of workers about one session. Raises InvalidSessionId."""
+        return QueueCalls(self.keys.session(session_id), self.settings, self.clock)
 
     async def server_time_ms(self) -> int:
-        """The server's clock, in milliseconds. Raises StoreUnavailable."""
+        """The server's clock, or what counts instead of it, in milliseconds. Raises StoreUnavailable, InvalidTime."""
+        if self.clock is not None:
+            return clock_ms(self.clock)
         return await self.run(namespace_calls.server_time_ms())
 
     def _sent(self, call: Call[T], timeout_s: float) -> Awaitable[list[Any]]:

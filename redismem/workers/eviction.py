@@ -11,7 +11,6 @@ from redismem.protocol import queue_calls
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.layout import EvictionReason
-from redismem.protocol.queue_calls import QueueCalls
 from redismem.session import Session
 from redismem.store.store import Store
 from redismem.workers.archive import OnEvict
@@ -40,26 +39,26 @@ class Eviction:
         """Takes nothing more in hand."""
         self._stopping = True
 
-    async def enforce(self, now_ms: int | None = None) -> int:
+    async def enforce(self) -> int:
         """Chooses and evicts until the namespace holds its limit and nothing idle. Gives how many sessions went.
 
         Raises StoreUnavailable.
         """
-        return await self._store.told("enforce", self._enforce(now_ms))
+        return await self._store.told("enforce", self._enforce())
 
-    async def _enforce(self, now_ms: int | None) -> int:
+    async def _enforce(self) -> int:
         evicted = 0
         while not self._stopping:
-            await self.queue_idle(now_ms)
-            await self.queue_excess(now_ms)
-            gone = await self.drain(now_ms)
+            await self.queue_idle()
+            await self.queue_excess()
+            gone = await self.drain()
             evicted += gone
             if not gone:
                 break
             log.info("evicted %d sessions", gone, extra=facts(op="enforce", session_count=gone))
         return evicted
 
-    async def queue_excess(self, now_ms: int | None = None) -> int:
+    async def queue_excess(self) -> int:
         """Puts the least recently active sessions beyond the limit on the queue, a bounded number at a time."""
         keys = self._store.keys
         excess = min(await self._excess(), _ROUND_COUNT)
@@ -73,9 +72,9 @@ class Eviction:
             known_ms = min((shard[-1].active_ms for shard in shards if len(shard) == limit), default=None)
             complete = known_ms is None or (len(found) >= excess and found[excess - 1].active_ms <= known_ms)
             if excess > 0 and (complete or limit >= excess):
-                time_ms = now_ms if now_ms is not None else await self._store.server_time_ms()
-                self._warn_of_recent(found[:excess], time_ms)
-                return await self._queue(found[:excess], EvictionReason.LIMIT, now_ms)
+                now_ms = await self._store.server_time_ms()
+                self._warn_of_recent(found[:excess], now_ms)
+                return await self._queue(found[:excess], EvictionReason.LIMIT)
             limit = min(limit * 2, excess)
         return 0
 
@@ -94,54 +93,56 @@ class Eviction:
         per_shard = await self._store.run(queue_calls.counts(self._store.keys))
         return sum(per_shard) - self._store.settings.max_sessions
 
-    async def queue_idle(self, now_ms: int | None = None) -> int:
+    async def queue_idle(self) -> int:
         """Puts sessions past their timeout on the queue."""
-        time_ms = now_ms if now_ms is not None else await self._store.server_time_ms()
-        below_ms = time_ms - self._store.settings.idle_timeout_ms
+        now_ms = await self._store.server_time_ms()
+        below_ms = now_ms - self._store.settings.idle_timeout_ms
         shards = await self._store.run(queue_calls.oldest(self._store.keys, _CHUNK_COUNT, below_ms))
-        return await self._queue([entry for shard in shards for entry in shard], EvictionReason.IDLE, now_ms)
+        return await self._queue([entry for shard in shards for entry in shard], EvictionReason.IDLE)
 
-    async def _queue(self, entries: list[SessionEntry], reason: EvictionReason, now_ms: int | None) -> int:
+    async def _queue(self, entries: list[SessionEntry], reason: EvictionReason) -> int:
         keys = self._store.keys
         by_shard: dict[int, list[tuple[SessionKeys, int]]] = {}
         for entry in entries:
             place = by_shard.setdefault(keys.shard_of(entry.session_id), [])
             place.append((keys.session(entry.session_id), entry.active_ms))
         calls = [
-            queue_calls.queue_eviction(keys.shards()[shard], sessions[at : at + _CHUNK_COUNT], reason, now_ms)
+            queue_calls.queue_eviction(
+                keys.shards()[shard], sessions[at : at + _CHUNK_COUNT], reason, self._store.clock
+            )
             for shard, sessions in by_shard.items()
             for at in range(0, len(sessions), _CHUNK_COUNT)
         ]
         return sum(await asyncio.gather(*(self._store.run(call) for call in calls)))
 
-    async def drain(self, now_ms: int | None = None) -> int:
+    async def drain(self) -> int:
         """Evicts what is on the queue. Gives how many sessions went; those touched meanwhile stay."""
         evicted = 0
         while not self._stopping:
-            time_ms = now_ms if now_ms is not None else await self._store.server_time_ms()
-            call = queue_calls.due_evictions(self._store.keys.shards(), time_ms, _CHUNK_COUNT)
+            now_ms = await self._store.server_time_ms()
+            call = queue_calls.due_evictions(self._store.keys.shards(), now_ms, _CHUNK_COUNT)
             due = await self._store.run(call)
-            outcomes = await asyncio.gather(*(self._attended(session_id, now_ms) for session_id in due))
+            outcomes = await asyncio.gather(*(self._attended(session_id) for session_id in due))
             evicted += sum(outcomes)
             if not any(outcomes):
                 break
         return evicted
 
-    async def _attended(self, session_id: str, now_ms: int | None) -> bool:
+    async def _attended(self, session_id: str) -> bool:
         async with self._slots:
             try:
                 if self._stopping:
                     return False
-                return await self._store.told("eviction", self.evict(session_id, now_ms), session_id)
+                return await self._store.told("eviction", self.evict(session_id), session_id)
             except Exception as error:  # the caller's on_evict may raise anything; the session stays, and is due again
                 session = session_hash(session_id)
                 log_failure(f"session {session}: not evicted", error, facts(op="eviction", session=session))
                 return False
 
-    async def evict(self, session_id: str, now_ms: int | None = None) -> bool:
+    async def evict(self, session_id: str) -> bool:
         """Hands the transcript over and removes the session. False if it was touched, or is in other hands."""
-        calls = QueueCalls(self._store.keys.session(session_id), self._store.settings)
-        if not await self._store.run(calls.claim_eviction(now_ms), quarantine=True):
+        calls = self._store.queue_calls(session_id)
+        if not await self._store.run(calls.claim_eviction(), quarantine=True):
             return False
         session = Session(self._store, self._store.session_calls(session_id))
         if self._on_evict is None:
@@ -156,11 +157,11 @@ class Eviction:
             await self._on_evict(session_id, context)
         return await self._store.run(calls.evict(context.epoch, context.total_messages))
 
-    async def sweep(self, now_ms: int | None = None) -> tuple[int, int]:
+    async def sweep(self) -> tuple[int, int]:
         """Looks after the next few sessions of every shard: (index entries removed, sessions mended)."""
-        return await self._store.told("sweep_round", self._sweep(now_ms))
+        return await self._store.told("sweep_round", self._sweep())
 
-    async def _sweep(self, now_ms: int | None) -> tuple[int, int]:
+    async def _sweep(self) -> tuple[int, int]:
         keys = self._store.keys
         removed = mended = 0
         for number, shard in enumerate(keys.shards()):
@@ -170,7 +171,7 @@ class Eviction:
             self._cursors[number] = cursor
             for at in range(0, len(session_ids), _CHUNK_COUNT):
                 part = [keys.session(session_id) for session_id in session_ids[at : at + _CHUNK_COUNT]]
-                gone, put_right = await self._store.run(queue_calls.sweep(shard, part, now_ms))
+                gone, put_right = await self._store.run(queue_calls.sweep(shard, part, self._store.clock))
                 removed, mended = removed + gone, mended + put_right
         return removed, mended
 

@@ -92,25 +92,25 @@ class Worker:
         """No further claims; what is claimed goes on."""
         self._stopping = True
 
-    async def drain(self, now_ms: int | None = None) -> int:
+    async def drain(self) -> int:
         """Works off every session that is due and not in hand already. Gives how many summaries were committed.
 
         Raises StoreUnavailable; what goes wrong with one session is logged and leaves the others alone.
         """
-        return await self._store.told("drain", self._drain(now_ms))
+        return await self._store.told("drain", self._drain())
 
-    async def _drain(self, now_ms: int | None) -> int:
+    async def _drain(self) -> int:
         committed = 0
         while not self._stopping:
-            time_ms = now_ms if now_ms is not None else await self._store.server_time_ms()
-            due = await self._store.run(queue_calls.due(self._store.keys.shards(), time_ms, _DUE_COUNT))
-            outcomes = await asyncio.gather(*(self.attend(session_id, now_ms) for session_id in due))
+            now_ms = await self._store.server_time_ms()
+            due = await self._store.run(queue_calls.due(self._store.keys.shards(), now_ms, _DUE_COUNT))
+            outcomes = await asyncio.gather(*(self.attend(session_id) for session_id in due))
             committed += outcomes.count(SummaryOutcome.OK)
             if WORKED_OFF.isdisjoint(outcomes):
                 break
         return committed
 
-    async def attend(self, session_id: str, now_ms: int | None = None) -> SummaryOutcome:
+    async def attend(self, session_id: str) -> SummaryOutcome:
         """`summarise`, when there is a slot for it; it raises nothing."""
         if session_id in self._in_hand:
             return SummaryOutcome.BUSY
@@ -119,7 +119,7 @@ class Worker:
             async with self._slots:
                 if self._stopping:
                     return SummaryOutcome.STOPPING
-                outcome = await self._store.told("summary", self.summarise(session_id, now_ms), session_id)
+                outcome = await self._store.told("summary", self.summarise(session_id), session_id)
         except Exception as error:  # of one session: the others go on; its lease, if it has one, runs out
             session = session_hash(session_id)
             log_failure(f"session {session}: not summarised", error, facts(op="summary", session=session))
@@ -129,49 +129,49 @@ class Worker:
         self.outcomes[outcome] += 1
         return outcome
 
-    async def summarise(self, session_id: str, now_ms: int | None = None) -> SummaryOutcome:
+    async def summarise(self, session_id: str) -> SummaryOutcome:
         """One claim and what follows from it. Raises StoreUnavailable, CorruptSession, UnsupportedFormat."""
-        calls = QueueCalls(self._store.keys.session(session_id), self._store.settings)
-        job = await self._claimed(calls, now_ms)
+        calls = self._store.queue_calls(session_id)
+        job = await self._claimed(calls)
         if not isinstance(job, Job):
             return job
         try:
-            return await self._compact(calls, job, now_ms)
+            return await self._compact(calls, job)
         except asyncio.CancelledError:
             # A worker that is told to stop gives the session back, so that another need not wait for the lease.
             with contextlib.suppress(RedismemError):
-                await asyncio.shield(self._give_back(calls, job, 0, now_ms))
+                await asyncio.shield(self._give_back(calls, job, 0))
             raise
 
-    async def _claimed(self, calls: QueueCalls, now_ms: int | None) -> Job | SummaryOutcome:
+    async def _claimed(self, calls: QueueCalls) -> Job | SummaryOutcome:
         try:
-            claimed = await self._store.run(calls.claim(now_ms), quarantine=True)
+            claimed = await self._store.run(calls.claim(), quarantine=True)
             return claimed if isinstance(claimed, Job) else SummaryOutcome(claimed)
         except StoreUnavailable as refused:
             if refused.reason != "OOM":
                 raise
         # The server refuses a claim that reads, which is a transaction. What comes between the two, a commit notices.
-        job = await self._store.run(calls.claim(now_ms, reads=False), quarantine=True)
+        job = await self._store.run(calls.claim(reads=False), quarantine=True)
         if not isinstance(job, Job):
             return SummaryOutcome(job)
         context = await Session(self._store, self._store.session_calls(calls.keys.session_id)).read()
         return replace(job, context=context) if context.epoch else SummaryOutcome.GONE
 
-    async def _give_back(self, calls: QueueCalls, job: Job, backoff_ms: int, now_ms: int | None) -> None:
+    async def _give_back(self, calls: QueueCalls, job: Job, backoff_ms: int) -> None:
         """Gives the session back as if it had not been claimed: no attempt is counted."""
-        await self._store.run(calls.release(job.fence, backoff_ms, counts=False, dead=False, now_ms=now_ms))
+        await self._store.run(calls.release(job.fence, backoff_ms, counts=False, dead=False))
 
-    async def _compact(self, calls: QueueCalls, job: Job, now_ms: int | None) -> SummaryOutcome:
+    async def _compact(self, calls: QueueCalls, job: Job) -> SummaryOutcome:
         started_s = time.monotonic()
         try:
             todo = plan(job.context, job.now_ms, self._store.settings)
             summary = await self._drafted(calls, job, todo)
         except Exception as error:  # whatever a model or a strategy of the caller's own raises
-            return await self._failed(calls, job, error, now_ms)
+            return await self._failed(calls, job, error)
         if todo.wait_ms:
-            await self._give_back(calls, job, todo.wait_ms, now_ms)
+            await self._give_back(calls, job, todo.wait_ms)
             return SummaryOutcome.WAITING
-        commit = calls.commit(job, todo.covered, summary, todo.folded, now_ms)
+        commit = calls.commit(job, todo.covered, summary, todo.folded)
         outcome = await self._store.run(commit, quarantine=True)
         known = facts(
             op="summary",
@@ -189,7 +189,7 @@ class Worker:
         )
         if outcome is CommitOutcome.STALE:
             # Pruned meanwhile: what is left may still be too long.
-            await self._give_back(calls, job, 0, now_ms)
+            await self._give_back(calls, job, 0)
         return SummaryOutcome.OK if outcome is CommitOutcome.ALREADY else SummaryOutcome(outcome)
 
     async def _drafted(self, calls: QueueCalls, job: Job, todo: Plan) -> Summary | None:
@@ -210,15 +210,13 @@ class Worker:
             renewal.cancel()
         return None if draft is None else _summary(job, todo, draft, settings.max_summary_bytes)
 
-    async def _failed(self, calls: QueueCalls, job: Job, error: Exception, now_ms: int | None) -> SummaryOutcome:
+    async def _failed(self, calls: QueueCalls, job: Job, error: Exception) -> SummaryOutcome:
         failed = error if isinstance(error, ModelFailed) else ModelFailed("not by a model of ours")
         # One that does not count is told to wait, for no one knows how long: the longest of the first pauses.
         doublings = job.attempts if failed.counts else self._store.settings.max_attempts
         longest_s = min(self._store.settings.max_backoff_s, _FIRST_BACKOFF_S * 2.0**doublings)
         backoff_s = _random.uniform(0, longest_s) if failed.retry_after_s is None else failed.retry_after_s
-        release = calls.release(
-            job.fence, int(backoff_s * 1000), counts=failed.counts, dead=failed.permanent, now_ms=now_ms
-        )
+        release = calls.release(job.fence, int(backoff_s * 1000), counts=failed.counts, dead=failed.permanent)
         outcome = await self._store.run(release)
         next_try = "dead" if outcome is ReleaseOutcome.DEAD else f"again in {backoff_s:.1f} s"
         session = session_hash(calls.keys.session_id)

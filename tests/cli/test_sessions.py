@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import redis
+from support.clock import Clock
 from support.redis_server import RedisServer
 
 import redismem.blocking
@@ -56,9 +57,12 @@ def test_an_embedded_store_is_empty_and_says_so(command: Any) -> None:
 
 
 def test_sessions_page_by_page_the_last_active_first(command: Any, memory: Any, here: Any, raw: Any) -> None:
-    server_ms = int(raw.time()[0]) * 1000
+    clock = Clock(int(raw.time()[0]) * 1000 - 60_000)
+    memory.store.clock = clock
     for number in range(25):
-        memory.session(f"s-{number:02}").append({"role": "user", "content": SECRET}, now_ms=server_ms - 60_000 + number)
+        clock.now_ms += 1
+        memory.session(f"s-{number:02}").append({"role": "user", "content": SECRET})
+    memory.store.clock = None
     found: list[dict[str, Any]] = []
     cursor = None
     while not found or cursor:

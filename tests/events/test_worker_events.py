@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 from support.checks import until
+from support.clock import T0, Clock
 from support.proxy import Proxy
 from support.redis_server import RedisServer
 from support.watched import CANARY, NAME, PATIENT, Awaiting, Events, Place, user
-from support.writers import T0, Echo, called, fill
+from support.writers import Echo, called, fill
 
 import redismem
 from redismem import Message, Settings, StoreUnavailable, blocking
@@ -93,12 +94,12 @@ async def test_a_call_that_is_cancelled_is_told(proxy: Proxy, namespace: str, ev
     assert (events[-1].op, events[-1].outcome, events[-1].sent_count) == ("append", "CancelledError", 1)
 
 
-async def test_a_worker_tells_each_call_and_each_summary(async_place: Place, events: Events) -> None:
-    async with async_place.memory(events.append) as memory:
+async def test_a_worker_tells_each_call_and_each_summary(async_place: Place, events: Events, clock: Clock) -> None:
+    async with async_place.memory(events.append, clock=clock) as memory:
         await fill(memory.session(NAME), 11, CANARY)
         events.ended()
         echo = Echo()
-        assert await Worker(memory.store, echo).drain(T0) == 1
+        assert await Worker(memory.store, echo).drain() == 1
         first = ["due", "claim", "commit", "summary"]
         assert [op for op, _ in events.ended()] == [*first, "due", "drain"]
         claim, commit, summary = events[-5:-2]
@@ -111,39 +112,39 @@ async def test_a_worker_tells_each_call_and_each_summary(async_place: Place, eve
         assert claim.outcome == "job"
 
 
-async def test_a_worker_tells_what_did_not_become_a_summary(async_place: Place, events: Events) -> None:
-    async with async_place.memory(events.append) as memory:
+async def test_a_worker_tells_what_did_not_become_a_summary(async_place: Place, events: Events, clock: Clock) -> None:
+    async with async_place.memory(events.append, clock=clock) as memory:
         worker, echo = Worker(memory.store, Echo()), Echo()
-        await worker.attend(NAME, T0)
+        await clock.at(T0, worker.attend(NAME))
         assert events.ended()[2:] == [("claim", "gone"), ("summary", "gone")]
         await fill(memory.session(NAME), 11, CANARY)
         echo.failures += [ModelFailed("no"), ValueError(CANARY)]
         events.ended()
-        await Worker(memory.store, echo).attend(NAME, T0)
-        await Worker(memory.store, echo).attend(NAME, T0 + 60_000)
+        await clock.at(T0, Worker(memory.store, echo).attend(NAME))
+        await clock.at(T0 + 60_000, Worker(memory.store, echo).attend(NAME))
         tried = [("claim", "job"), ("release", "ok"), ("summary", "failed")]
         assert events.ended() == tried * 2
-        await memory.session("calls").append(*(called(f"c{number}") for number in range(11)), now_ms=T0)
+        await clock.at(T0, memory.session("calls").append(*(called(f"c{number}") for number in range(11))))
         events.ended()
-        assert await worker.attend("calls", T0) == "waiting"
+        assert await clock.at(T0, worker.attend("calls")) == "waiting"
         assert events.ended() == [("claim", "job"), ("release", "ok"), ("summary", "waiting")]
 
 
-async def test_an_eviction_is_told_and_one_that_fails_too(async_place: Place, events: Events) -> None:
+async def test_an_eviction_is_told_and_one_that_fails_too(async_place: Place, events: Events, clock: Clock) -> None:
     async def full(session_id: str, context: Context) -> None:
         raise OSError(f"no room for {session_id}: {context.messages[0].content}")
 
-    async with async_place.memory(events.append, Settings(max_sessions=1, shards=1)) as memory:
+    async with async_place.memory(events.append, Settings(max_sessions=1, shards=1), clock=clock) as memory:
         await fill(memory.session(NAME), 1, CANARY)
-        await fill(memory.session("newer"), 1, CANARY, T0 + 1_000)
+        await clock.at(T0 + 1_000, fill(memory.session("newer"), 1, CANARY))
         events.ended()
-        assert await Eviction(memory.store, full).enforce(T0 + 1_000) == 0
+        assert await clock.at(T0 + 1_000, Eviction(memory.store, full).enforce()) == 0
         found = Counter(events.ended())
         assert found["eviction", "OSError"] == found["claim_eviction", "ok"] == found["enforce", "ok"] == 1
         assert found["queue_eviction", "ok"] >= 1
-        assert await Eviction(memory.store).enforce(T0 + 60_000) == 1
+        assert await clock.at(T0 + 60_000, Eviction(memory.store).enforce()) == 1
         assert {("eviction", "ok"), ("evict", "ok"), ("enforce", "ok")} <= set(events.ended())
-        await Eviction(memory.store).sweep(T0)
+        await clock.at(T0, Eviction(memory.store).sweep())
         assert events.ended() == [("scan", "ok"), ("sweep", "ok"), ("sweep_round", "ok")]
         await memory.session("newer").append(Message("user", CANARY))
 

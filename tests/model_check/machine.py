@@ -44,7 +44,7 @@ class Machine(Steps):
     def append_overtaken(self, name: str, others: int) -> None:
         """An append without an id is given up and sent again; its first sending arrives last, after others too."""
         payloads, contents = self.messages(1)
-        call, id = self.calls[name].append(payloads, {"now_ms": self.now}), f"no id {next(self.numbers)}"
+        call, id = self.calls[name].append(payloads), f"no id {next(self.numbers)}"
         for sent in (call.again(), call):
             expected = self.model.append(name, id, next(self.numbers), contents, self.now)
             if expected is None:
@@ -60,7 +60,7 @@ class Machine(Steps):
         """The reply is lost: the caller is told what the first sending did, and that it is no duplicate."""
         payloads, contents = self.messages(2)
         id = f"id {next(self.numbers)}"
-        call = self.calls[name].append(payloads, {"id": id, "now_ms": self.now} if named else {"now_ms": self.now})
+        call = self.calls[name].append(payloads, {"id": id} if named else {})
         expected = self.model.append(name, id if named else f"no {id}", next(self.numbers), contents, self.now)
         if expected is not None:
             self.same("append, sent", self.run_call(call), expected)
@@ -81,7 +81,7 @@ class Machine(Steps):
     def change_overtaken(self, name: str, value: int) -> None:
         """The reply to a change is lost; by the time it is sent again, another writer has changed the same param."""
         change, id = {f"p{value % 2}": value}, f"no id {next(self.numbers)}"
-        call = self.calls[name].update(now_ms=self.now, merge=change)
+        call = self.calls[name].update(merge=change)
         for sent in (call, call.again()):
             self.run_call(sent)
             self.model.append(name, id, next(self.numbers), [], self.now, change)
@@ -89,7 +89,7 @@ class Machine(Steps):
 
     def change_as(self, name: str, id: str, value: int) -> None:
         change = {f"p{value % 2}": value}
-        self.run_call(self.calls[name].update(id, self.now, merge=change))
+        self.run_call(self.calls[name].update(id, merge=change))
         self.model.append(name, id, next(self.numbers), [], self.now, change)
 
     def ids_of(self, name: str) -> list[str]:
@@ -99,7 +99,7 @@ class Machine(Steps):
 
     @rule(name=names)
     def touch(self, name: str) -> None:
-        self.same("touch", self.run_call(self.calls[name].touch(self.now)), self.model.touch(name, self.now))
+        self.same("touch", self.run_call(self.calls[name].touch()), self.model.touch(name, self.now))
 
     @precondition(lambda self: self.model.sessions)
     @rule(name=names)

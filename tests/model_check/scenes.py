@@ -215,7 +215,7 @@ def corrupted(machine: WorkMachine, name: str, how: str, by_reading: bool) -> No
             "short": ("LPOP", keys.messages),
         }[how]
     )
-    healing = calls.read() if by_reading else calls.append_and_read([{"role": "user"}], {"now_ms": machine.now})
+    healing = calls.read() if by_reading else calls.append_and_read([{"role": "user"}])
     context = finished(machine.store.run(healing, quarantine=True))
     machine.model.remove(name, session.life)
     if not by_reading:

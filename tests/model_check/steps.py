@@ -7,6 +7,7 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
@@ -22,8 +23,7 @@ from redismem.inspection.invariants import Violation
 from redismem.messages import Message, encode_message
 from redismem.protocol import queue_calls
 from redismem.protocol.call import Call, Command
-from redismem.protocol.queue_calls import Job, QueueCalls
-from redismem.protocol.session_calls import SessionCalls
+from redismem.protocol.queue_calls import Job
 from redismem.store.store import Store
 from redismem.transport.blocking_lane import BlockingLane
 
@@ -67,10 +67,10 @@ class Steps(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.lane = BlockingLane.from_url(self.server.url, max_connections=1)
-        self.store = Store(self.lane, "m", SETTINGS)
+        self.store = Store(self.lane, "m", SETTINGS, lambda: self.now)
         self.send(("FLUSHALL",))
-        self.calls = {name: SessionCalls(self.store.keys.session(name), SETTINGS) for name in NAMES}
-        self.queue_calls = {name: QueueCalls(self.store.keys.session(name), SETTINGS) for name in NAMES}
+        self.calls = {name: self.store.session_calls(name) for name in NAMES}
+        self.queue_calls = {name: self.store.queue_calls(name) for name in NAMES}
         self.model = WorkModel(SETTINGS)
         self.now = time.time_ns() // 1_000_000
         self.numbers = itertools.count(1)
@@ -183,7 +183,7 @@ class Steps(RuleBasedStateMachine):
     def append_as(self, name: str, count: int, id: str) -> None:
         payloads, contents = self.messages(count)
         expected = self.model.append(name, id, next(self.numbers), contents, self.now)
-        call = self.calls[name].append_and_read(payloads, {"id": id, "now_ms": self.now})
+        call = self.calls[name].append_and_read(payloads, {"id": id})
         if expected is None:
             with pytest.raises(TooLarge):
                 self.run_call(call)
@@ -197,7 +197,7 @@ class Steps(RuleBasedStateMachine):
         assert [message.content for message in context.messages] == [content for content, _ in window]
 
     def claim(self, name: str) -> Claim | None:
-        job = self.run_call(self.queue_calls[name].claim(self.now))
+        job = self.run_call(self.queue_calls[name].claim())
         self.same("claim", "job" if isinstance(job, Job) else job, self.model.claim(name, self.now))
         if not isinstance(job, Job):
             return None
@@ -230,14 +230,14 @@ class Steps(RuleBasedStateMachine):
     def commit(
         self, claim: Claim, covered: list[Message], folded: list[Summary], summary: Summary | None, keep: bool
     ) -> str:
-        calls = QueueCalls(self.store.keys.session(claim.name), KEEPING if keep else SETTINGS)
-        outcome: str = self.run_call(calls.commit(claim.job, covered, summary, folded, self.now))
+        calls = replace(self.queue_calls[claim.name], settings=KEEPING if keep else SETTINGS)
+        outcome: str = self.run_call(calls.commit(claim.job, covered, summary, folded))
         self.same("commit", outcome, self.model.commit(claim, len(covered), folded, summary, keep, self.now))
         return outcome
 
     def give_back(self, claim: Claim, backoff_ms: int = 0, counts: bool = True, dead: bool = False) -> str:
         calls = self.queue_calls[claim.name]
-        call = calls.release(claim.job.fence, backoff_ms, counts=counts, dead=dead, now_ms=self.now)
+        call = calls.release(claim.job.fence, backoff_ms, counts=counts, dead=dead)
         outcome: str = self.run_call(call)
         self.same("release", outcome, self.model.release(claim, backoff_ms, counts, dead, self.now))
         return outcome
@@ -251,6 +251,6 @@ class Steps(RuleBasedStateMachine):
         while name not in self.model.sessions or len(self.model.sessions[name].window) <= SETTINGS.threshold:
             self.append_as(name, 3, f"id {next(self.numbers)}")
         self.agrees()
-        self.run_call(self.calls[name].touch(self.now))
+        self.run_call(self.calls[name].touch())
         self.model.touch(name, self.now)
         self.pass_time(max(0, self.model.indexes["overdue"][name] - self.now))

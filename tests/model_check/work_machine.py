@@ -60,7 +60,7 @@ class WorkMachine(Machine):
     @rule(place=places)
     def extend(self, place: int) -> None:
         claim = newest(self.claims, place)
-        call = self.queue_calls[claim.name].extend(claim.job.fence, self.now)
+        call = self.queue_calls[claim.name].extend(claim.job.fence)
         self.same("extend", self.run_call(call), self.model.extend(claim, self.now))
 
     @precondition(lambda self: self.claims)
@@ -89,7 +89,7 @@ class WorkMachine(Machine):
 
     @rule(name=names, again=st.booleans())
     def requeue(self, name: str, again: bool) -> None:
-        call = self.queue_calls[name].requeue(again=again, now_ms=self.now)
+        call = self.queue_calls[name].requeue(again=again)
         self.same("requeue", self.run_call(call), self.model.requeue(name, again, self.now))
 
     # Eviction.
@@ -106,13 +106,13 @@ class WorkMachine(Machine):
         (shard,) = self.store.keys.shards()
         seen = self.observed[:count]
         chosen = [(self.store.keys.session(name), active_ms) for name, active_ms in seen]
-        found = self.run_call(queue_calls.queue_eviction(shard, chosen, EvictionReason(reason), self.now))
+        found = self.run_call(queue_calls.queue_eviction(shard, chosen, EvictionReason(reason), self.store.clock))
         self.same(f"queue_eviction {found > 0}", found, self.model.queue_eviction(seen, reason, self.now))
 
     @precondition(lambda self: self.model.indexes["evictions"])
     @rule(name=names)
     def claim_eviction(self, name: str) -> None:
-        held = self.run_call(self.queue_calls[name].claim_eviction(self.now))
+        held = self.run_call(self.queue_calls[name].claim_eviction())
         self.same("claim_eviction", held, self.model.claim_eviction(name, self.now))
         if held:
             session = self.model.sessions[name]
@@ -131,7 +131,7 @@ class WorkMachine(Machine):
     def sweep(self, some: set[str]) -> None:
         (shard,) = self.store.keys.shards()
         swept = sorted(some)
-        call = queue_calls.sweep(shard, [self.store.keys.session(name) for name in swept], self.now)
+        call = queue_calls.sweep(shard, [self.store.keys.session(name) for name in swept], self.store.clock)
         self.same("sweep", self.run_call(call), self.model.sweep(swept, self.now))
 
     @rule(name=names)

@@ -32,7 +32,7 @@ SETTINGS = Settings(
 KEYS = Keys("shop", 8)
 SESSION = KEYS.session("user-42")
 SHARD = SESSION.shard
-CALLS = QueueCalls(SESSION, SETTINGS)
+CALLS = QueueCalls(SESSION, SETTINGS, lambda: NOW_MS)
 NOW_MS = 1_700_000_000_123
 JOB = Job("9-f", 1, NOW_MS, Context("user-42", [], [], State(), 40, 31, 40, "7-e", 3))
 
@@ -54,7 +54,7 @@ def nonce(value: object) -> bool:
 NEW = summary(31)
 CALLED: dict[str, tuple[Callable[[], Call[Any]], dict[str, Any]]] = {
     "claim": (
-        lambda: CALLS.claim(NOW_MS),
+        CALLS.claim,
         {
             "session": b"user-42",
             "now_ms": NOW_MS,
@@ -68,11 +68,11 @@ CALLED: dict[str, tuple[Callable[[], Call[Any]], dict[str, Any]]] = {
         },
     ),
     "extend": (
-        lambda: CALLS.extend("9-f", NOW_MS),
+        lambda: CALLS.extend("9-f"),
         {"session": b"user-42", "now_ms": NOW_MS, "fence": "9-f", "lease_ms": 56_789},
     ),
     "commit": (
-        lambda: CALLS.commit(JOB, [message(100), message(11)], NEW, [summary(5), summary(8)], NOW_MS),
+        lambda: CALLS.commit(JOB, [message(100), message(11)], NEW, [summary(5), summary(8)]),
         {
             "session": b"user-42",
             "now_ms": NOW_MS,
@@ -91,7 +91,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any]], dict[str, Any]]] = {
         },
     ),
     "release": (
-        lambda: CALLS.release("9-f", 777, counts=True, dead=False, now_ms=NOW_MS),
+        lambda: CALLS.release("9-f", 777, counts=True, dead=False),
         {
             "session": b"user-42",
             "now_ms": NOW_MS,
@@ -102,19 +102,19 @@ CALLED: dict[str, tuple[Callable[[], Call[Any]], dict[str, Any]]] = {
         },
     ),
     "requeue": (
-        lambda: CALLS.requeue(again=True, now_ms=NOW_MS),
+        lambda: CALLS.requeue(again=True),
         {"session": b"user-42", "now_ms": NOW_MS, "again": 1},
     ),
     "claim_eviction": (
-        lambda: CALLS.claim_eviction(NOW_MS),
+        CALLS.claim_eviction,
         {"session": b"user-42", "now_ms": NOW_MS, "lease_ms": 56_789},
     ),
     "evict": (lambda: CALLS.evict("7-e", 40), {"session": b"user-42", "epoch": "7-e", "message_count": 40}),
     "queue_eviction": (
-        lambda: queue_calls.queue_eviction(SHARD, [(SESSION, 55), (SESSION, 66)], EvictionReason.LIMIT, NOW_MS),
+        lambda: queue_calls.queue_eviction(SHARD, [(SESSION, 55), (SESSION, 66)], EvictionReason.LIMIT, lambda: NOW_MS),
         {"now_ms": NOW_MS, "reason": "limit"},
     ),
-    "sweep": (lambda: queue_calls.sweep(SHARD, [SESSION, SESSION], NOW_MS), {"now_ms": NOW_MS}),
+    "sweep": (lambda: queue_calls.sweep(SHARD, [SESSION, SESSION], lambda: NOW_MS), {"now_ms": NOW_MS}),
 }
 TAILS = {
     "commit": [b"summary:5", b"summary:8"],

@@ -116,7 +116,7 @@ SETTINGS = Settings(
     max_value_bytes=99,
 )
 KEYS = Keys("shop", 8).session("user-42")
-CALLS = SessionCalls(KEYS, SETTINGS)
+CALLS = SessionCalls(KEYS, SETTINGS, clock=lambda: NOW_MS)
 CONTENTS = ["first", "second", "third"]
 MESSAGES: list[Any] = [{"role": "user", "content": content} for content in CONTENTS]
 NOW_MS = 1_700_000_000_123
@@ -161,7 +161,7 @@ def numbered(first_seq: int) -> list[Message]:
 
 
 CHANGES: StateChanges = {"merge": {"order": "O-1"}, "waiting": "size", "plan": None}
-OPTIONS: AppendOptions = {"id": "my-id", "expect": 17, "now_ms": NOW_MS, **CHANGES}
+OPTIONS: AppendOptions = {"id": "my-id", "expect": 17, **CHANGES}
 TOKENS = sum(encode_message(message)[1] for message in MESSAGES)
 CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
     "append": (
@@ -187,7 +187,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
         lambda: CALLS.prune("9-ab", numbered(5), 1),
         {"epoch": "9-ab", "first_seq": 5, "count": 2, "tokens": 110, "nonce": hexadecimal},
     ),
-    "touch": (lambda: CALLS.touch(NOW_MS), {"session": b"user-42", "now_ms": NOW_MS, "idle_timeout_ms": 56_789}),
+    "touch": (CALLS.touch, {"session": b"user-42", "now_ms": NOW_MS, "idle_timeout_ms": 56_789}),
     "quarantine": (
         lambda: CALLS.quarantine("9-ab", NOW_MS),
         {"session": b"user-42", "epoch": "9-ab", "idle_timeout_ms": 56_789},
@@ -230,10 +230,11 @@ def test_behind_the_arguments_of_an_append_stand_messages_fields_and_drops() -> 
 
 
 def test_what_is_not_given_is_a_dash() -> None:
-    for update in (CALLS.append(MESSAGES), CALLS.update(**CHANGES)):
+    bare = SessionCalls(KEYS, SETTINGS)
+    for update in (bare.append(MESSAGES), bare.update(**CHANGES)):
         assert str(update.commands[0][13]).endswith(" - -")
     assert SessionCalls(KEYS, Settings()).append(MESSAGES).commands[0][12] == b"86400000 10 - 6 10000 256"
-    for call in (CALLS.touch(), CALLS.page(5)):
+    for call in (bare.touch(), bare.page(5)):
         assert call.script is not None
         names = header(SOURCES[call.script.name]).arguments
         arguments = dict(zip(names, call.commands[0][3 + int(call.commands[0][2]) :], strict=False))

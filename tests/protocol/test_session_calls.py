@@ -48,7 +48,7 @@ def test_all_keys_of_a_call_live_in_one_slot() -> None:
     made = calls_of()
     everything: list[Call[Any] | None] = [
         made.append([USER]),
-        made.append_and_read([USER], {"id": "id", "expect": 1, "merge": {"a": 1}, "now_ms": 5}),
+        made.append_and_read([USER], {"id": "id", "expect": 1, "merge": {"a": 1}}),
         made.update(merge={"a": 1}),
         made.read(),
         made.page(5),
@@ -89,7 +89,7 @@ def test_a_call_is_the_same_when_it_is_sent_again_and_another_when_it_is_made_ag
 def test_an_append_says_whether_it_has_an_id_and_whether_it_is_sent_again() -> None:
     made = calls_of()
     calls: tuple[tuple[Call[Any], str, str], ...] = (
-        (made.append([USER], {"expect": 3, "now_ms": 5}), "1 ", "2 "),
+        (made.append([USER], {"expect": 3}), "1 ", "2 "),
         (made.append_and_read([USER]), "1 ", "2 "),
         (made.update(plan=1), "1 ", "2 "),
         (made.append([USER], {"id": "my-id"}), "0 ", "3 "),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from support.conversations import FUTURE_MS, contents, said
+from support.conversations import contents, said
 from support.stored import everything, keys_of, set_counters
 
 from redismem import (
@@ -151,7 +151,7 @@ async def test_two_who_find_the_same_broken_session_keep_what_each_appends(
 async def test_what_a_newer_release_wrote_is_left_alone(
     raw: Any, session: Session, keys: SessionKeys, namespace: str
 ) -> None:
-    await session.append(said("a"), said("b"), now_ms=FUTURE_MS)
+    await session.append(said("a"), said("b"))
     await raw.lset(keys.messages, 1, b"\x95\x02" + ELEMENT[2:])
     before = await everything(raw, namespace)
     for call in (session.read(), session.messages(), session.prune(1), session.read(limit=1)):
@@ -159,7 +159,7 @@ async def test_what_a_newer_release_wrote_is_left_alone(
             await call
     assert await everything(raw, namespace) == before
     with pytest.raises(UnsupportedFormat):
-        await session.append_and_read(said("c"), now_ms=FUTURE_MS)
+        await session.append_and_read(said("c"))
     assert await raw.lrange(keys.messages, 0, 1) == before[keys.messages][0]
     assert [key for key in await keys_of(raw, namespace) if b":quarantine:" in key] == []
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from support.conversations import FUTURE_MS, said
+from support.clock import T0, Clock
+from support.conversations import said
 from support.stored import everything, keys_of
 from support.stores import Store
 
@@ -37,7 +38,7 @@ REFUSED: dict[str, Callable[[Session], Coroutine[Any, Any, Any]]] = {
 async def test_a_session_of_another_layout_is_left_alone(
     raw: Any, session: Session, keys: SessionKeys, namespace: str, method: str
 ) -> None:
-    await session.append(said("a"), said("b"), now_ms=FUTURE_MS)
+    await session.append(said("a"), said("b"))
     await raw.hset(keys.state, "counters", LAYOUT_2)
     before = await everything(raw, namespace)
     with pytest.raises(UnsupportedFormat, match=r"session user-42: the session has layout version 2, this .* knows 1$"):
@@ -46,17 +47,17 @@ async def test_a_session_of_another_layout_is_left_alone(
 
 
 async def test_workers_leave_a_session_of_another_layout_alone(
-    raw: Any, memory: Memory, keys: SessionKeys, namespace: str
+    raw: Any, memory: Memory, keys: SessionKeys, namespace: str, clock: Clock
 ) -> None:
-    await memory.session("user-42").append(*(said(number) for number in range(12)), now_ms=FUTURE_MS)
+    await clock.at(T0, memory.session("user-42").append(*(said(number) for number in range(12))))
     await raw.hset(keys.state, "counters", LAYOUT_2)
     await raw.zadd(keys.shard.evictions, {"user-42": 1})
     before = await everything(raw, namespace)
     worker, eviction = Worker(memory.store, Trim()), Eviction(memory.store)
-    assert await worker.drain(FUTURE_MS + 10**9) == 0
+    assert await clock.at(T0 + 10**9, worker.drain()) == 0
     assert worker.outcomes == {"unavailable": 1}
-    assert await eviction.enforce(FUTURE_MS + 10**9) == 0
-    assert await eviction.sweep(FUTURE_MS + 10**9) == (0, 0)
+    assert await clock.at(T0 + 10**9, eviction.enforce()) == 0
+    assert await clock.at(T0 + 10**9, eviction.sweep()) == (0, 0)
     assert await everything(raw, namespace) == before
     assert [found.invariant for found in await check_session(memory.store, "user-42")] == ["I1"]
     assert await memory.session("user-42").clear()

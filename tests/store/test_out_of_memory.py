@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import redis.asyncio
 from support.checks import silent_logs, unavailable, user  # noqa: F401 (an autouse fixture)
+from support.clock import T0, Clock
 from support.redis_server import RedisServer
-from support.writers import T0, Echo, fill
+from support.writers import Echo, fill
 
 from redismem import Memory, Session, Settings
 from redismem.context import Context
 from redismem.models import Draft
-from redismem.protocol.queue_calls import QueueCalls
 from redismem.workers.eviction import Eviction
 from redismem.workers.summaries import Worker
 
@@ -66,7 +66,7 @@ async def test_summaries_are_written_and_make_room(server: RedisServer, raw: Any
         strategy = Echo()
         strategy.drafts.extend(Draft("in short", 0, 0, "echo") for _ in sessions)
         worker = Worker(memory.store, strategy)
-        await worker.drain(T0)
+        await worker.drain()
         assert worker.outcomes == {"ok": 4}
         assert await used_bytes(raw) < full_bytes - FREED * 4 * 14 * len(TEXT)
         for session, recent in zip(sessions, before, strict=True):
@@ -93,7 +93,7 @@ async def test_a_session_that_is_cleared_after_its_claim_is_left_alone(
             return await read(late)
 
         monkeypatch.setattr(Session, "read", read_too_late)
-        assert await Worker(memory.store, strategy).summarise("s", T0) == "gone"
+        assert await Worker(memory.store, strategy).summarise("s") == "gone"
         assert strategy.seen == []
         assert not await session.exists()
 
@@ -101,7 +101,7 @@ async def test_a_session_that_is_cleared_after_its_claim_is_left_alone(
 @pytest.mark.parametrize("reason", ["limit", "idle"])
 @pytest.mark.parametrize("handed_over", [True, False])
 async def test_sessions_are_evicted_and_make_room(
-    server: RedisServer, raw: Any, namespace: str, reason: str, handed_over: bool
+    server: RedisServer, raw: Any, namespace: str, reason: str, handed_over: bool, clock: Clock
 ) -> None:
     handed: dict[str, Context] = {}
 
@@ -109,12 +109,12 @@ async def test_sessions_are_evicted_and_make_room(
         handed[session_id] = context
 
     settings = Settings(shards=2, max_sessions=1 if reason == "limit" else 1_000)
-    async with Memory.connect(server.url, namespace=namespace, settings=settings) as memory:
+    async with Memory.connect(server.url, namespace=namespace, settings=settings, clock=clock) as memory:
         for number in range(4):
-            await fill(memory.session(f"s-{number}"), 8, text=TEXT, now_ms=T0 + number * 1_000)
+            await clock.at(T0 + number * 1_000, fill(memory.session(f"s-{number}"), 8, text=TEXT))
         now_ms = T0 + 4_000 if reason == "limit" else T0 + settings.idle_timeout_ms + 2_001
         full_bytes = await run_out(raw)
-        assert await Eviction(memory.store, keep if handed_over else None).enforce(now_ms) == 3
+        assert await clock.at(now_ms, Eviction(memory.store, keep if handed_over else None).enforce()) == 3
         assert await used_bytes(raw) < full_bytes - FREED * 3 * 8 * len(TEXT)
         assert [await memory.session(f"s-{number}").exists() for number in range(4)] == [False, False, False, True]
         assert {session_id: len(context.messages) for session_id, context in handed.items()} == (
@@ -122,14 +122,15 @@ async def test_sessions_are_evicted_and_make_room(
         )
 
 
-async def test_a_lease_can_be_kept(server: RedisServer, raw: Any, namespace: str) -> None:
-    async with Memory.connect(server.url, namespace=namespace, settings=Settings(shards=2)) as memory:
+async def test_a_lease_can_be_kept(server: RedisServer, raw: Any, namespace: str, clock: Clock) -> None:
+    async with Memory.connect(server.url, namespace=namespace, settings=Settings(shards=2), clock=clock) as memory:
         await fill(memory.session("s"), 12)
-        calls = QueueCalls(memory.store.keys.session("s"), memory.settings)
-        job = await memory.store.run(calls.claim(T0))
+        calls = memory.store.queue_calls("s")
+        job = await memory.store.run(calls.claim())
         assert not isinstance(job, str)
         await run_out(raw)
-        assert await memory.store.run(calls.extend(job.fence, T0 + 1))
+        clock.now_ms = T0 + 1
+        assert await memory.store.run(calls.extend(job.fence))
         assert (
             await raw.zscore(memory.store.keys.session("s").shard.leased, "s")
             == T0 + 1 + 1000 * memory.settings.lease_s

@@ -10,9 +10,6 @@ from hypothesis import strategies as st
 
 from redismem.messages import Message
 
-FUTURE_MS = 4_000_000_000_000
-"""A time to pass as `now_ms`: what is written then does not expire during a test."""
-
 
 def said(content: Any) -> dict[str, Any]:
     return {"role": "user", "content": content}

@@ -13,7 +13,8 @@ from redismem import Memory, Session
 from redismem.context import Context
 from redismem.errors import ModelFailed
 from redismem.protocol.queue_calls import members
-from support.writers import T0, said
+from support.clock import T0, Clock
+from support.writers import said
 
 HUNDRED = settings(
     max_examples=100,
@@ -42,11 +43,11 @@ failures = st.sampled_from(
 )
 
 
-async def append(session: Session, counts: list[int], now_ms: int = T0) -> None:
+async def append(session: Session, counts: list[int]) -> None:
     """Batches of messages that say their own seq."""
     seq = 0
     for count in counts:
-        await session.append(*(said(seq + at) for at in range(1, count + 1)), now_ms=now_ms)
+        await session.append(*(said(seq + at) for at in range(1, count + 1)))
         seq += count
 
 
@@ -66,11 +67,12 @@ async def stored_of(raw: Any, session: Session, memory: Memory) -> list[Any]:
     return [state, *lists, *[await raw.zscore(index, session.id) for index in indexes]]
 
 
-async def begin(memory: Memory, active_ms: list[int]) -> list[str]:
-    """Sessions last active at these times."""
+async def begin(memory: Memory, clock: Clock, active_ms: list[int]) -> list[str]:
+    """Sessions last active at these times; now it is T0."""
     names = [f"s-{number}" for number in range(len(active_ms))]
     for name, at_ms in zip(names, active_ms, strict=True):
-        await memory.session(name).append(said(1), now_ms=at_ms)
+        await clock.at(at_ms, memory.session(name).append(said(1)))
+    clock.now_ms = T0
     return names
 
 

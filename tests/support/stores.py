@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from redismem import Memory, Settings
+from support.clock import Clock
 
 # What is sent again, because the machine is busy and a reply is late, would be counted and remembered as such.
 PATIENCE = {"deadline_s": 60.0, "reply_timeout_s": 20.0}
@@ -22,8 +23,10 @@ def patient(settings: Settings | None) -> Settings:
 class Store:
     """A place to keep sessions, and the raw client that looks into it behind the memory's back."""
 
-    def __init__(self, make_client: Callable[[], Any]) -> None:
+    def __init__(self, make_client: Callable[[], Any], clock: Clock | None = None) -> None:
+        """`clock`: of its memories, instead of the server's."""
         self._make_client = make_client
+        self._clock = clock
 
     def client(self) -> Any:
         """A raw redis.asyncio client on the store. Close it."""
@@ -34,6 +37,8 @@ class Store:
         """A memory on the store, over a client of its own."""
         async with (
             self.client() as client,
-            Memory.connect(client=client, namespace=namespace, settings=patient(settings), **options) as memory,
+            Memory.connect(
+                client=client, namespace=namespace, settings=patient(settings), clock=self._clock, **options
+            ) as memory,
         ):
             yield memory

@@ -10,9 +10,6 @@ from typing import Any
 from redismem import Message, Session
 from redismem.models import Draft
 
-# Far enough ahead that nothing expires by the server's clock; tests pass it on as `now_ms`.
-T0 = 4_000_000_000_000
-
 
 class Echo:
     """Its summary is all that the messages said, or the summaries it folds."""
@@ -58,7 +55,7 @@ def answered(id: str) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": id, "content": f"result of {id}"}
 
 
-async def fill(session: Session, count: int, text: str = "message", now_ms: int = T0) -> None:
+async def fill(session: Session, count: int, text: str = "message") -> None:
     """Appends messages with their seqs in them, one append each."""
     for number in range(1, count + 1):
-        await session.append(said(number, text), now_ms=now_ms)
+        await session.append(said(number, text))

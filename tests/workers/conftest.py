@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import redis.asyncio
+from support.clock import T0, Clock
 from support.examples import Opened
 from support.redis_server import RedisServer
 from support.stores import Store
@@ -22,7 +23,7 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture
-async def worked(store: Store, namespace: str) -> AsyncIterator[Worked]:
+async def worked(store: Store, namespace: str, clock: Clock) -> AsyncIterator[Worked]:
     async with store.memory(namespace, FEW) as memory:
         echo = Echo()
         yield memory, echo, Worker(memory.store, echo)
@@ -36,11 +37,12 @@ async def client(redis_server: RedisServer) -> AsyncIterator[redis.asyncio.Redis
 
 
 @pytest.fixture
-def opened(client: redis.asyncio.Redis, namespace: str) -> Opened:
+def opened(client: redis.asyncio.Redis, namespace: str, clock: Clock) -> Opened:
     """Opens a memory on the real server with a namespace of its own, once an example."""
 
     def open_it(**changed: Any) -> AbstractAsyncContextManager[Memory]:
+        clock.now_ms = T0
         name = f"{namespace}-{next(_numbers)}"
-        return Memory.connect(client=client, namespace=name, settings=Settings(shards=2, **changed))
+        return Memory.connect(client=client, namespace=name, settings=Settings(shards=2, **changed), clock=clock)
 
     return open_it

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.clock import T0, Clock
+from support.examples import listed
 from support.stores import Store
-from support.writers import T0, Echo, fill, said
+from support.writers import Echo, fill, said
 
 from redismem import Memory, Settings
 from redismem.context import Context
 from redismem.protocol.layout import counters
-from redismem.protocol.queue_calls import members
 from redismem.workers.archive import JsonlArchive
 from redismem.workers.eviction import Eviction
 from redismem.workers.summaries import Worker
@@ -42,26 +43,18 @@ class Archive:
         self.times[session_id] += 1
 
 
-async def ids(memory: Memory) -> set[str]:
-    return {entry.session_id for entry in await memory.store.run(members(memory.store.keys, "active", 10_000))}
-
-
-async def queued(memory: Memory) -> set[str]:
-    return {entry.session_id for entry in await memory.store.run(members(memory.store.keys, "evictions", 10_000))}
-
-
-async def begin(memory: Memory, count: int, first: int = 0) -> None:
+async def begin(memory: Memory, clock: Clock, count: int, first: int = 0) -> None:
     """Sessions a second apart, the oldest first; fewer at once than the client has connections."""
     numbers = range(first, first + count)
     for at in range(0, count, 50):
-        appends = (
-            memory.session(f"s-{number}").append(said(number), now_ms=T0 + number * 1_000)
-            for number in numbers[at : at + 50]
-        )
-        await asyncio.gather(*appends)
+        these = numbers[at : at + 50]
+        appends = [memory.session(f"s-{number}").append(said(number)) for number in these]
+        await asyncio.gather(*map(clock.at, (T0 + number * 1_000 for number in these), appends))
 
 
-async def test_the_oldest_goes_when_one_too_many_comes(store: Store, namespace: str, tmp_path: Path) -> None:
+async def test_the_oldest_goes_when_one_too_many_comes(
+    store: Store, namespace: str, tmp_path: Path, clock: Clock
+) -> None:
     archive, file = Archive(), JsonlArchive(tmp_path / "archive.jsonl")
 
     async def both(session_id: str, context: Context) -> None:
@@ -71,16 +64,16 @@ async def test_the_oldest_goes_when_one_too_many_comes(store: Store, namespace: 
     async with store.memory(namespace, Settings(max_sessions=1_000)) as memory:
         eviction = Eviction(memory.store, both)
         oldest = memory.session("s-7")
-        await begin(memory, 1_000)
-        await memory.session("s-0").touch(now_ms=T0 + 2_000_000)
+        await begin(memory, clock, 1_000)
+        await clock.at(T0 + 2_000_000, memory.session("s-0").touch())
         for number in range(1, 7):
-            await memory.session(f"s-{number}").append(said(2), now_ms=T0 + 2_000_000)
-        await oldest.merge({"name": "Ada"})
-        await oldest.append(said(2), now_ms=T0 + 7_500)
-        assert await eviction.enforce(T0 + 2_000_000) == 0, "a thousand are within the limit"
-        await begin(memory, 1, first=1_000)
-        assert await eviction.enforce(T0 + 2_000_000) == 1
-        assert await ids(memory) == {f"s-{number}" for number in range(1_001)} - {"s-7"}
+            await clock.at(T0 + 2_000_000, memory.session(f"s-{number}").append(said(2)))
+        await clock.at(T0 + 7_000, oldest.merge({"name": "Ada"}))
+        await clock.at(T0 + 7_500, oldest.append(said(2)))
+        assert await clock.at(T0 + 2_000_000, eviction.enforce()) == 0, "a thousand are within the limit"
+        await begin(memory, clock, 1, first=1_000)
+        assert await clock.at(T0 + 2_000_000, eviction.enforce()) == 1
+        assert await listed(memory, "active") == {f"s-{number}" for number in range(1_001)} - {"s-7"}
         assert not await oldest.exists()
     assert archive.times == {"s-7": 1}
     handed = archive.contexts["s-7"]
@@ -92,14 +85,14 @@ async def test_the_oldest_goes_when_one_too_many_comes(store: Store, namespace: 
     assert kept["state"]["params"] == {"name": "Ada"}
 
 
-async def test_nothing_of_an_evicted_session_is_left(store: Store, namespace: str, raw: Any) -> None:
+async def test_nothing_of_an_evicted_session_is_left(store: Store, namespace: str, raw: Any, clock: Clock) -> None:
     async with store.memory(namespace, Settings(shards=1, max_sessions=1, keep_originals=True)) as memory:
         archive = Archive()
         await fill(memory.session("old"), 30)
-        await Worker(memory.store, Echo()).drain(T0)
+        await clock.at(T0, Worker(memory.store, Echo()).drain())
         await fill(memory.session("old"), 6)
-        await fill(memory.session("new"), 1, now_ms=T0 + 1_000)
-        assert await Eviction(memory.store, archive).enforce(T0 + 1_000) == 1
+        await clock.at(T0 + 1_000, fill(memory.session("new"), 1))
+        assert await clock.at(T0 + 1_000, Eviction(memory.store, archive).enforce()) == 1
         handed = archive.contexts["old"]
         assert [message.seq for message in handed.messages] == list(range(1, 37)), "with the originals"
         assert len(handed.summaries) == 1
@@ -109,131 +102,141 @@ async def test_nothing_of_an_evicted_session_is_left(store: Store, namespace: st
         assert {member for key in queues for member in await raw.zrange(key, 0, -1)} == {b"new"}
 
 
-async def test_idle_sessions_are_marked_and_go(store: Store, namespace: str, raw: Any) -> None:
+async def test_idle_sessions_are_marked_and_go(store: Store, namespace: str, raw: Any, clock: Clock) -> None:
     async with store.memory(namespace, Settings(shards=2)) as memory:
         archive = Archive()
         eviction = Eviction(memory.store, archive)
-        await begin(memory, 10)
+        await begin(memory, clock, 10)
         now_ms = T0 + TIMEOUT_MS + 4_001
-        assert await memory.count(now_ms) == 5, "a session past its timeout counts no more, with or without a worker"
-        assert await eviction.queue_idle(now_ms) == 5
+        assert await clock.at(now_ms, memory.count()) == 5, (
+            "a session past its timeout counts no more, with or without a worker"
+        )
+        assert await clock.at(now_ms, eviction.queue_idle()) == 5
         idle = {f"s-{number}" for number in range(5)}
-        assert await queued(memory) == idle
+        assert await listed(memory, "evictions") == idle
         for number in range(10):
             reason = counters(await raw.hget(memory.store.keys.session(f"s-{number}").state, "counters")).evicting
             assert reason == ("idle" if number < 5 else None)
-        assert await eviction.queue_idle(now_ms) == 0, "once is enough"
-        assert await eviction.drain(now_ms) == 5
+        assert await clock.at(now_ms, eviction.queue_idle()) == 0, "once is enough"
+        assert await clock.at(now_ms, eviction.drain()) == 5
         assert set(archive.times) == idle
-        assert await ids(memory) == {f"s-{number}" for number in range(5, 10)}
+        assert await listed(memory, "active") == {f"s-{number}" for number in range(5, 10)}
 
 
 @pytest.mark.parametrize("touching", ["append", "touch", "merge"])
-async def test_a_session_in_use_again_leaves_the_queue(store: Store, namespace: str, touching: str) -> None:
+async def test_a_session_in_use_again_leaves_the_queue(
+    store: Store, namespace: str, touching: str, clock: Clock
+) -> None:
     async with store.memory(namespace, Settings(shards=2)) as memory:
         eviction, session = Eviction(memory.store), memory.session("s-0")
-        await begin(memory, 2)
+        await begin(memory, clock, 2)
         now_ms = T0 + TIMEOUT_MS + 10_000
-        assert await eviction.queue_idle(now_ms) == 2
+        assert await clock.at(now_ms, eviction.queue_idle()) == 2
         if touching == "append":
-            await session.append(said(2), now_ms=now_ms)
+            await clock.at(now_ms, session.append(said(2)))
         elif touching == "touch":
-            await session.touch(now_ms=now_ms)
+            await clock.at(now_ms, session.touch())
         else:
-            await session.update(merge={"a": 1}, now_ms=now_ms)
-        assert await queued(memory) == {"s-1"}
-        assert await eviction.enforce(now_ms) == 1
-        assert await ids(memory) == {"s-0"}
+            await clock.at(now_ms, session.update(merge={"a": 1}))
+        assert await listed(memory, "evictions") == {"s-1"}
+        assert await clock.at(now_ms, eviction.enforce()) == 1
+        assert await listed(memory, "active") == {"s-0"}
 
 
-async def test_a_message_while_the_transcript_is_handed_over_saves_the_session(store: Store, namespace: str) -> None:
+async def test_a_message_while_the_transcript_is_handed_over_saves_the_session(
+    store: Store, namespace: str, clock: Clock
+) -> None:
     async with store.memory(namespace, Settings(shards=2, max_sessions=1)) as memory:
         archive = Archive()
         eviction = Eviction(memory.store, archive)
-        await begin(memory, 2)
+        await begin(memory, clock, 2)
 
         async def append(session_id: str) -> None:
-            await memory.session(session_id).append(said(2), now_ms=T0 + 500)
+            await clock.at(T0 + 500, memory.session(session_id).append(said(2)))
 
         archive.before = append
-        assert await eviction.enforce(T0 + 2_000) == 0
+        assert await clock.at(T0 + 2_000, eviction.enforce()) == 0
         assert len((await memory.session("s-0").read()).messages) == 2
         archive.before = None
-        assert await eviction.enforce(T0 + 2_000) == 1
+        assert await clock.at(T0 + 2_000, eviction.enforce()) == 1
         assert archive.times == {"s-0": 2}
         assert len(archive.contexts["s-0"].messages) == 2, "the last one handed over is whole"
-        assert await ids(memory) == {"s-1"}
+        assert await listed(memory, "active") == {"s-1"}
 
 
-async def test_a_session_stays_until_it_could_be_handed_over(store: Store, namespace: str) -> None:
+async def test_a_session_stays_until_it_could_be_handed_over(store: Store, namespace: str, clock: Clock) -> None:
     async with store.memory(namespace, Settings(shards=2, max_sessions=3)) as memory:
         archive = Archive()
         archive.failing = True
         eviction = Eviction(memory.store, archive)
-        await begin(memory, 5)
+        await begin(memory, clock, 5)
         for after_ms in (0, 1_000, 31_000):
-            assert await eviction.enforce(T0 + 10_000 + after_ms) == 0
-            assert len(await ids(memory)) == 5
-            assert await queued(memory) == {"s-0", "s-1"}, "no others are chosen in their place"
+            assert await clock.at(T0 + 10_000 + after_ms, eviction.enforce()) == 0
+            assert len(await listed(memory, "active")) == 5
+            assert await listed(memory, "evictions") == {"s-0", "s-1"}, "no others are chosen in their place"
         archive.failing = False
-        assert await eviction.enforce(T0 + 41_000) == 0, "held a while since the last attempt"
-        assert await eviction.enforce(T0 + 72_000) == 2
-        assert await ids(memory) == {"s-2", "s-3", "s-4"}
+        assert await clock.at(T0 + 41_000, eviction.enforce()) == 0, "held a while since the last attempt"
+        assert await clock.at(T0 + 72_000, eviction.enforce()) == 2
+        assert await listed(memory, "active") == {"s-2", "s-3", "s-4"}
 
 
-async def test_two_that_enforce_one_limit_evict_no_more_than_one_would(store: Store, namespace: str) -> None:
+async def test_two_that_enforce_one_limit_evict_no_more_than_one_would(
+    store: Store, namespace: str, clock: Clock
+) -> None:
     async with store.memory(namespace, Settings(shards=4, max_sessions=50)) as memory:
         archive = Archive()
-        await begin(memory, 120)
+        await begin(memory, clock, 120)
         both = [Eviction(memory.store, archive), Eviction(memory.store, archive)]
-        evicted = await asyncio.gather(*(eviction.enforce(T0 + 200_000) for eviction in both))
+        evicted = await asyncio.gather(*(clock.at(T0 + 200_000, eviction.enforce()) for eviction in both))
         assert sum(evicted) == 70
         assert archive.times == dict.fromkeys((f"s-{number}" for number in range(70)), 1)
-        assert await ids(memory) == {f"s-{number}" for number in range(70, 120)}
+        assert await listed(memory, "active") == {f"s-{number}" for number in range(70, 120)}
 
 
-async def test_what_others_evict_meanwhile_is_not_evicted_again(store: Store, namespace: str) -> None:
+async def test_what_others_evict_meanwhile_is_not_evicted_again(store: Store, namespace: str, clock: Clock) -> None:
     async with store.memory(namespace, Settings(shards=1, max_sessions=5)) as memory:
-        await begin(memory, 8)
+        await begin(memory, clock, 8)
         slow, quick = Eviction(memory.store), Eviction(memory.store)
         whole_excess = slow._excess
 
         async def excess() -> int:
             found = await whole_excess()
-            await quick.enforce(T0 + 10_000)
+            await clock.at(T0 + 10_000, quick.enforce())
             return found
 
         slow._excess = excess  # type: ignore[method-assign]
-        await slow.enforce(T0 + 10_000)
-        assert await ids(memory) == {f"s-{number}" for number in range(3, 8)}
+        await clock.at(T0 + 10_000, slow.enforce())
+        assert await listed(memory, "active") == {f"s-{number}" for number in range(3, 8)}
 
 
-async def test_the_oldest_are_all_in_one_shard(store: Store, namespace: str) -> None:
+async def test_the_oldest_are_all_in_one_shard(store: Store, namespace: str, clock: Clock) -> None:
     async with store.memory(namespace, Settings(max_sessions=101)) as memory:
         shard = memory.store.keys.shard_of("s-0")
         names = [f"s-{number}" for number in range(6_000)]
         old = [name for name in names if memory.store.keys.shard_of(name) == shard]
         new = [name for name in names if memory.store.keys.shard_of(name) != shard][:100]
         for at, name in enumerate([*old, *new]):
-            await memory.session(name).append(said(1), now_ms=T0 + at * 1_000)
+            await clock.at(T0 + at * 1_000, memory.session(name).append(said(1)))
         assert len(old) > 50
-        assert await Eviction(memory.store).enforce(T0 + 10_000_000) == len(old) - 1
-        assert await ids(memory) == {old[-1], *new}
+        assert await clock.at(T0 + 10_000_000, Eviction(memory.store).enforce()) == len(old) - 1
+        assert await listed(memory, "active") == {old[-1], *new}
 
 
-async def test_sessions_that_expired_by_themselves_leave_the_index(store: Store, namespace: str, raw: Any) -> None:
+async def test_sessions_that_expired_by_themselves_leave_the_index(
+    store: Store, namespace: str, raw: Any, clock: Clock
+) -> None:
     async with store.memory(namespace, Settings(shards=2, max_sessions=3)) as memory:
-        await begin(memory, 6)
+        await begin(memory, clock, 6)
         for number in range(3):
             keys = memory.store.keys.session(f"s-{number}")
             await raw.delete(keys.state, keys.messages)
         eviction = Eviction(memory.store)
-        assert await eviction.enforce(T0 + 10_000) == 0
-        assert await ids(memory) == {"s-3", "s-4", "s-5"}
+        assert await clock.at(T0 + 10_000, eviction.enforce()) == 0
+        assert await listed(memory, "active") == {"s-3", "s-4", "s-5"}
         keys = memory.store.keys.session("s-3")
         await raw.delete(keys.state, keys.messages)
-        assert await eviction.sweep(T0 + 10_000) == (1, 0)
-        assert await ids(memory) == {"s-4", "s-5"}
+        assert await clock.at(T0 + 10_000, eviction.sweep()) == (1, 0)
+        assert await listed(memory, "active") == {"s-4", "s-5"}
 
 
 async def test_the_sweep_puts_back_what_was_torn(store: Store, namespace: str, raw: Any) -> None:
@@ -242,49 +245,51 @@ async def test_the_sweep_puts_back_what_was_torn(store: Store, namespace: str, r
             await fill(memory.session(name), 11)
         await raw.zrem(memory.store.keys.session("a").shard.overdue, "a")
         await raw.zrem(memory.store.keys.session("b").shard.active, "b")
-        assert await Eviction(memory.store).sweep(T0) == (0, 2)
-        assert await ids(memory) == {"a", "b", "c"}
-        assert await Worker(memory.store, Echo()).drain(T0) == 3
-        assert await Eviction(memory.store).sweep(T0) == (0, 0)
+        assert await Eviction(memory.store).sweep() == (0, 2)
+        assert await listed(memory, "active") == {"a", "b", "c"}
+        assert await Worker(memory.store, Echo()).drain() == 3
+        assert await Eviction(memory.store).sweep() == (0, 0)
 
 
-async def test_sweeps_go_on_where_the_last_one_ended(store: Store, namespace: str, raw: Any) -> None:
+async def test_sweeps_go_on_where_the_last_one_ended(store: Store, namespace: str, raw: Any, clock: Clock) -> None:
     """A shard with more sessions than one look at its index gives."""
     count = 400
     async with store.memory(namespace, Settings(shards=1)) as memory:
-        await begin(memory, count)
+        await begin(memory, clock, count)
         eviction = Eviction(memory.store)
         for _ in range(2):  # once through, and from the start again
             for number in range(count):
                 await raw.hset(memory.store.keys.session(f"s-{number}").state, "queued", "overdue")
             mended = 0
             for _ in range(20):
-                mended += (await eviction.sweep(T0))[1]
+                mended += (await eviction.sweep())[1]
             assert mended == count
             await raw.delete(memory.store.keys.session("s-0").shard.overdue)
 
 
-async def test_eviction_ends_when_it_is_told_to(store: Store, namespace: str) -> None:
+async def test_eviction_ends_when_it_is_told_to(store: Store, namespace: str, clock: Clock) -> None:
     async with store.memory(namespace, Settings(shards=1, max_sessions=1)) as memory:
         archive = Archive()
         eviction = Eviction(memory.store, archive, concurrency=1)
-        await begin(memory, 20)
+        await begin(memory, clock, 20)
 
         async def stop(session_id: str) -> None:
             eviction.stop()
 
         archive.before = stop
-        assert await eviction.enforce(T0 + 30_000) == 1
-        assert len(await ids(memory)) == 19
+        assert await clock.at(T0 + 30_000, eviction.enforce()) == 1
+        assert len(await listed(memory, "active")) == 19
 
 
-async def test_the_archive_takes_any_message_and_is_private(store: Store, namespace: str, tmp_path: Path) -> None:
+async def test_the_archive_takes_any_message_and_is_private(
+    store: Store, namespace: str, tmp_path: Path, clock: Clock
+) -> None:
     path = tmp_path / "archive.jsonl"
     odd = {"role": "user", "content": "\ud800 line\nbreak \u2028 \x00", "n": 10**30, "f": 1.0}
     async with store.memory(namespace, Settings(shards=2, max_sessions=1)) as memory:
-        await memory.session("old").append(odd, now_ms=T0)
-        await memory.session("new").append(said(1), now_ms=T0 + 1_000)
-        assert await Eviction(memory.store, JsonlArchive(path)).enforce(T0 + 1_000) == 1
+        await clock.at(T0, memory.session("old").append(odd))
+        await clock.at(T0 + 1_000, memory.session("new").append(said(1)))
+        assert await clock.at(T0 + 1_000, Eviction(memory.store, JsonlArchive(path)).enforce()) == 1
     (line,) = path.read_bytes().splitlines()
     assert json.loads(line)["messages"] == [odd]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

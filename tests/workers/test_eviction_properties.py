@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from support.clock import T0, Clock
 from support.examples import (
     HUNDRED,
     Opened,
@@ -19,7 +20,7 @@ from support.examples import (
     texts,
     values,
 )
-from support.writers import T0, Echo, said
+from support.writers import Echo, said
 
 from redismem.context import Context
 from redismem.protocol.layout import counters
@@ -30,15 +31,15 @@ from redismem.workers.summaries import Worker
 @HUNDRED
 @given(counts=batches, params=st.dictionaries(texts.filter(bool), values, max_size=3), chosen=st.booleans())
 async def test_clear_complete(
-    opened: Opened, client: Any, counts: list[int], params: dict[str, Any], chosen: bool
+    opened: Opened, client: Any, counts: list[int], params: dict[str, Any], chosen: bool, clock: Clock
 ) -> None:
     async with opened(keep_originals=True, threshold=4, recent_limit=2) as memory:
         session = memory.session("a")
         await append(session, counts)
-        await Worker(memory.store, Echo()).drain(T0)
-        await session.append(*map(said, range(5)), merge=params, waiting="x", now_ms=T0)
+        await clock.at(T0, Worker(memory.store, Echo()).drain())
+        await clock.at(T0, session.append(*map(said, range(5)), merge=params, waiting="x"))
         if chosen:
-            await Eviction(memory.store).queue_idle(T0 + 10**9)
+            await clock.at(T0 + 10**9, Eviction(memory.store).queue_idle())
         assert await session.clear()
         assert await stored_of(client, session, memory) == [{}, [], [], None, None, None, None, None]
         assert (await session.read()).to_openai() == []
@@ -54,11 +55,11 @@ async def test_fresh_session(opened: Opened, counts: list[int], params: dict[str
         never = await session.read()
         assert (never.summaries, never.messages, never.epoch, never.total_messages) == ([], [], "", 0)
         await append(session, counts)
-        await session.update(merge=params, last_intent="x", now_ms=T0)
-        await Worker(memory.store, Echo()).drain(T0)
+        await session.update(merge=params, last_intent="x")
+        await Worker(memory.store, Echo()).drain()
         old = await session.read()
         await session.clear()
-        context = await session.append_and_read(put, now_ms=T0)
+        context = await session.append_and_read(put)
         assert context.receipt is not None
         assert context.receipt.created
         assert [message.to_openai() for message in context.messages] == [put]
@@ -70,30 +71,34 @@ async def test_fresh_session(opened: Opened, counts: list[int], params: dict[str
 
 @HUNDRED
 @given(idle_s=ages, idle_timeout_s=st.integers(31, 60))
-async def test_inactive_marked(opened: Opened, client: Any, idle_s: list[int], idle_timeout_s: int) -> None:
+async def test_inactive_marked(
+    opened: Opened, client: Any, clock: Clock, idle_s: list[int], idle_timeout_s: int
+) -> None:
     async with opened(idle_timeout_s=idle_timeout_s) as memory:
-        names = await begin(memory, [T0 - age * 1_000 for age in idle_s])
+        names = await begin(memory, clock, [T0 - age * 1_000 for age in idle_s])
         inactive = {name for name, age in zip(names, idle_s, strict=True) if age > idle_timeout_s}
-        assert await Eviction(memory.store).queue_idle(T0) == len(inactive)
+        assert await Eviction(memory.store).queue_idle() == len(inactive)
         assert await listed(memory, "evictions") == inactive
         for name in names:
             marked = counters(await client.hget(memory.store.keys.session(name).state, "counters")).evicting
             assert marked == ("idle" if name in inactive else None)
-        assert await memory.count(T0) == sum(age < idle_timeout_s for age in idle_s)
+        assert await memory.count() == sum(age < idle_timeout_s for age in idle_s)
 
 
 @HUNDRED
 @given(idle_s=ages, idle_timeout_s=st.integers(31, 60))
-async def test_cleanup_removes_idle_and_leaves_active(opened: Opened, idle_s: list[int], idle_timeout_s: int) -> None:
+async def test_cleanup_removes_idle_and_leaves_active(
+    opened: Opened, clock: Clock, idle_s: list[int], idle_timeout_s: int
+) -> None:
     async with opened(idle_timeout_s=idle_timeout_s) as memory:
         handed = []
 
         async def on_evict(session_id: str, context: Context) -> None:
             handed.append((session_id, len(context.messages)))
 
-        names = await begin(memory, [T0 - age * 1_000 for age in idle_s])
+        names = await begin(memory, clock, [T0 - age * 1_000 for age in idle_s])
         active = {name for name, age in zip(names, idle_s, strict=True) if age <= idle_timeout_s}
-        assert await Eviction(memory.store, on_evict).enforce(T0) == len(names) - len(active)
+        assert await Eviction(memory.store, on_evict).enforce() == len(names) - len(active)
         assert await listed(memory, "active") == active
         assert sorted(handed) == sorted((name, 1) for name in names if name not in active)
         for name in names:
@@ -104,41 +109,43 @@ async def test_cleanup_removes_idle_and_leaves_active(opened: Opened, idle_s: li
 @given(
     steps=st.lists(st.tuples(st.integers(0, 5_000), st.sampled_from(["append", "update", "touch", "read", "drain"])))
 )
-async def test_activity_tracked(opened: Opened, steps: list[tuple[int, str]]) -> None:
+async def test_activity_tracked(opened: Opened, steps: list[tuple[int, str]], clock: Clock) -> None:
     async with opened(threshold=2, recent_limit=1) as memory:
         session, worker = memory.session("a"), Worker(memory.store, Echo())
         now_ms = last_ms = T0
-        await session.append(said(0), now_ms=now_ms)
+        await clock.at(now_ms, session.append(said(0)))
         for later_ms, step in steps:
             now_ms += later_ms
             if step == "append":
-                await session.append(said(1), now_ms=now_ms)
+                await clock.at(now_ms, session.append(said(1)))
             elif step == "update":
-                await session.update(merge={"a": now_ms}, now_ms=now_ms)
+                await clock.at(now_ms, session.update(merge={"a": now_ms}))
             elif step == "touch":
-                assert await session.touch(now_ms=now_ms)
+                assert await clock.at(now_ms, session.touch())
             elif step == "read":
                 await session.read()
             else:
-                await worker.drain(now_ms)
+                await clock.at(now_ms, worker.drain())
             last_ms = last_ms if step in ("read", "drain") else now_ms
             known = await session.info()
             assert last_ms - 1_000 < known.active_ms <= last_ms, "within a second, by those who talk and no others"
-            (entry,) = (await memory.sessions(now_ms=now_ms)).sessions
+            (entry,) = (await clock.at(now_ms, memory.sessions())).sessions
             assert entry.active_ms == known.active_ms
             assert known.expires_ms >= last_ms + memory.settings.idle_timeout_ms - 1_000
 
 
 @HUNDRED
 @given(order=st.permutations(range(8)), limit=st.integers(1, 9), touched=st.sets(st.integers(0, 7), max_size=3))
-async def test_limit_evicts_the_oldest(opened: Opened, order: list[int], limit: int, touched: set[int]) -> None:
+async def test_limit_evicts_the_oldest(
+    opened: Opened, order: list[int], limit: int, touched: set[int], clock: Clock
+) -> None:
     async with opened(max_sessions=limit) as memory:
         active_ms = [T0 + place * 2_000 for place in order]
-        names = await begin(memory, active_ms)
+        names = await begin(memory, clock, active_ms)
         for number in touched:
             active_ms[number] += 10**6
-            await memory.session(names[number]).append(said(2), now_ms=active_ms[number])
+            await clock.at(active_ms[number], memory.session(names[number]).append(said(2)))
         by_age = sorted(names, key=lambda name: active_ms[names.index(name)])
         gone = by_age[: max(0, len(names) - limit)]
-        assert await Eviction(memory.store).enforce(T0 + 2 * 10**6) == len(gone)
+        assert await clock.at(T0 + 2 * 10**6, Eviction(memory.store).enforce()) == len(gone)
         assert await listed(memory, "active") == set(names) - set(gone)

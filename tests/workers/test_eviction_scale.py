@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 import redis
+from support.clock import T0, Clock
 from support.redis_server import RedisServer
-from support.writers import T0, said
+from support.writers import said
 
 from redismem import Memory, Settings
 from redismem.protocol.call import Command
 from redismem.protocol.queue_calls import members
 from redismem.protocol.scripts import Script, load
-from redismem.protocol.session_calls import SessionCalls
 from redismem.store.store import Store
 from redismem.transport.address import Address
 from redismem.transport.lane import Lane
@@ -50,35 +50,35 @@ def server(tmp_path: Path) -> Iterator[RedisServer]:
     server.stop()
 
 
-def begin_all(client: Any, memory: Memory, active_ms: list[int]) -> None:
+def begin_all(client: Any, memory: Memory, clock: Clock, active_ms: list[int]) -> None:
     """Real appends, a thousand in one write."""
     client.script_load(load("append").source)
     for first in range(0, COUNT, 1_000):
         pipeline = client.pipeline(transaction=False)
         for number in range(first, first + 1_000):
-            calls = SessionCalls(memory.store.keys.session(f"s-{number}"), memory.settings)
-            (command,) = calls.append([said(number)], {"now_ms": active_ms[number]}).commands
+            clock.now_ms = active_ms[number]
+            (command,) = memory.store.session_calls(f"s-{number}").append([said(number)]).commands
             pipeline.execute_command(*command)
         pipeline.execute()
 
 
 async def test_the_least_recently_active_of_a_hundred_thousand_go(
-    server: RedisServer, namespace: str, capsys: pytest.CaptureFixture[str]
+    server: RedisServer, namespace: str, capsys: pytest.CaptureFixture[str], clock: Clock
 ) -> None:
     shuffled = random.Random(7).sample(range(COUNT), COUNT)
     active_ms = [T0 + place for place in shuffled]
     with redis.Redis(port=server.port) as client:
         settings = Settings(max_sessions=LIMIT, deadline_s=60, reply_timeout_s=20)
         lane = Recorder(Address("127.0.0.1", server.port), stall_s=60)
-        async with Memory(Store(lane, namespace, settings)) as memory:
-            begin_all(client, memory, active_ms)
-            assert await memory.count(T0) == COUNT
+        async with Memory(Store(lane, namespace, settings, clock)) as memory:
+            begin_all(client, memory, clock, active_ms)
+            assert await clock.at(T0, memory.count()) == COUNT
             client.config_set("slowlog-log-slower-than", SLOW_US)
             client.config_set("slowlog-max-len", 1_000)
             client.slowlog_reset()
             client.config_resetstat()
             began_s = time.monotonic()
-            evicted = await Eviction(memory.store).enforce(T0 + COUNT)
+            evicted = await clock.at(T0 + COUNT, Eviction(memory.store).enforce())
             took_s = time.monotonic() - began_s
             slow = [entry for entry in client.slowlog_get(1_000) if entry["command"].startswith(b"EVALSHA")]
             stats = client.info("commandstats")

@@ -6,17 +6,17 @@ import math
 from typing import Any
 
 import pytest
+from support.clock import T0, Clock
 from support.stores import Store
 from support.worked import FEW, Worked, open_with, ranges, seqs
-from support.writers import T0, Echo, fill, said
+from support.writers import Echo, fill, said
 
 from redismem.errors import ModelFailed
 from redismem.models import Draft
-from redismem.protocol.queue_calls import QueueCalls
 from redismem.workers.summaries import Worker
 
 
-async def test_failures_back_off_and_then_the_session_is_dead(worked: Worked, raw: Any) -> None:
+async def test_failures_back_off_and_then_the_session_is_dead(worked: Worked, raw: Any, clock: Clock) -> None:
     memory, echo, worker = worked
     session, overdue = memory.session("a"), memory.store.keys.session("a").shard.overdue
     await fill(session, 11)
@@ -24,7 +24,7 @@ async def test_failures_back_off_and_then_the_session_is_dead(worked: Worked, ra
     now_ms = T0
     for attempt in range(1, FEW.max_attempts + 1):
         echo.failures.append(ModelFailed("no") if attempt % 2 else ValueError("of a strategy's own"))
-        assert await worker.drain(now_ms) == 0
+        assert await clock.at(now_ms, worker.drain()) == 0
         assert len(echo.seen) == attempt
         if attempt < FEW.max_attempts:
             due_ms = await raw.zscore(overdue, "a")
@@ -32,35 +32,36 @@ async def test_failures_back_off_and_then_the_session_is_dead(worked: Worked, ra
             now_ms = int(due_ms)
     assert worker.outcomes == {"failed": FEW.max_attempts - 1, "dead": 1}
     assert (await session.info()).queued == "dead"
-    await session.append(said(12), now_ms=now_ms)
-    assert await worker.drain(now_ms + 10**9) == 0, "dead is dead"
+    await clock.at(now_ms, session.append(said(12)))
+    assert await clock.at(now_ms + 10**9, worker.drain()) == 0, "dead is dead"
     assert (await session.messages())[:11] == before
 
-    calls = QueueCalls(memory.store.keys.session("a"), memory.settings)
-    assert await memory.store.run(calls.requeue(again=True, now_ms=now_ms))
-    assert await worker.drain(now_ms) == 1
+    clock.now_ms = now_ms
+    requeue = memory.store.queue_calls("a").requeue(again=True)
+    assert await memory.store.run(requeue)
+    assert await worker.drain() == 1
     assert await ranges(session) == [(1, 6)]
-    assert not await memory.store.run(calls.requeue(again=True, now_ms=now_ms))
+    assert not await memory.store.run(requeue)
 
 
-async def test_a_provider_that_asks_to_wait_is_waited_for(worked: Worked, raw: Any) -> None:
+async def test_a_provider_that_asks_to_wait_is_waited_for(worked: Worked, raw: Any, clock: Clock) -> None:
     memory, echo, worker = worked
     session, shard = memory.session("a"), memory.store.keys.session("a").shard
     await fill(session, 11)
     for at in range(3 * FEW.max_attempts):
         echo.failures.append(ModelFailed("429", retry_after_s=7, counts=False))
         now_ms = T0 + at * 7_000
-        assert await worker.drain(now_ms) == 0
+        assert await clock.at(now_ms, worker.drain()) == 0
         assert await raw.zscore(shard.overdue, "a") == now_ms + 7_000
     assert worker.outcomes == {"failed": 3 * FEW.max_attempts}, "no attempt was counted"
-    assert await worker.drain(now_ms + 7_000) == 1
+    assert await clock.at(now_ms + 7_000, worker.drain()) == 1
 
 
 async def test_a_lasting_refusal_is_not_repeated(worked: Worked) -> None:
     memory, echo, worker = worked
     await fill(memory.session("a"), 11)
     echo.failures.append(ModelFailed("401", permanent=True))
-    await worker.drain(T0)
+    await worker.drain()
     assert worker.outcomes == {"dead": 1}
 
 
@@ -68,15 +69,15 @@ BAD: list[Any] = ["", "  \n", 7, None, b"bytes", "\ud800", "x" * (16 * 1024 + 1)
 
 
 @pytest.mark.parametrize("text", BAD, ids=range(len(BAD)))
-async def test_what_is_no_summary_is_a_failed_attempt(worked: Worked, text: Any) -> None:
+async def test_what_is_no_summary_is_a_failed_attempt(worked: Worked, text: Any, clock: Clock) -> None:
     memory, echo, worker = worked
     session = memory.session("a")
     await fill(session, 11)
     echo.drafts.append(Draft(text, 0, 0, "m"))
-    assert await worker.drain(T0) == 0
+    assert await clock.at(T0, worker.drain()) == 0
     assert worker.outcomes == {"failed": 1}
     assert await seqs(session) == list(range(1, 12))
-    assert await worker.drain(T0 + 60_000) == 1
+    assert await clock.at(T0 + 60_000, worker.drain()) == 1
 
 
 async def test_a_failure_of_one_session_stops_no_other(worked: Worked, raw: Any) -> None:
@@ -85,18 +86,18 @@ async def test_a_failure_of_one_session_stops_no_other(worked: Worked, raw: Any)
         await fill(memory.session(name), 11)
     await raw.hset(memory.store.keys.session("b").state, "summary:1", b"\xc1 no summary")
     echo.failures.append(ModelFailed("a pause that no number of milliseconds is", retry_after_s=math.inf))
-    assert await worker.drain(T0) == 2
+    assert await worker.drain() == 2
     assert worker.outcomes == {"ok": 2, "gone": 1, "unavailable": 1}
     assert not await memory.session("b").exists(), "it could not be read, and went into quarantine"
 
 
-async def test_a_hung_model_is_cut(store: Store, namespace: str) -> None:
+async def test_a_hung_model_is_cut(store: Store, namespace: str, clock: Clock) -> None:
     async with open_with(store, namespace, summary_timeout_s=0.05) as memory:
         session, echo = memory.session("a"), Echo()
         await fill(session, 11)
         echo.hanging = "message"
         worker = Worker(memory.store, echo)
-        assert await worker.drain(T0) == 0
+        assert await clock.at(T0, worker.drain()) == 0
         assert (worker.outcomes, echo.cancelled_count) == ({"failed": 1}, 1)
         echo.gate.set()
-        assert await worker.drain(T0 + 60_000) == 1
+        assert await clock.at(T0 + 60_000, worker.drain()) == 1

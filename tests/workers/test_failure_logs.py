@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from support.checks import until
+from support.clock import T0, Clock
 from support.stores import Store
-from support.writers import T0, Echo, fill
+from support.writers import Echo, fill
 
 from redismem import CorruptSession, Message, Settings
 from redismem.context import Context
@@ -42,7 +43,7 @@ def every_level(caplog: pytest.LogCaptureFixture) -> None:
 async def test_a_summary_is_logged_with_its_facts(store: Store, namespace: str, caplog: Any) -> None:
     async with store.memory(namespace) as memory:
         await fill(memory.session(NAME), 11, SECRET)
-        assert await Worker(memory.store, Echo()).drain(T0) == 1
+        assert await Worker(memory.store, Echo()).drain() == 1
     (record,) = records(caplog, "summary")
     assert record.levelno == logging.INFO
     assert (record.session, record.outcome, record.message_count, record.folded_count) == (
@@ -62,7 +63,7 @@ async def test_an_error_of_redismem_is_quoted_and_needs_no_traceback(store: Stor
         await fill(memory.session(NAME), 11, SECRET)
         echo = Echo()
         echo.failures.append(ModelFailed("openai answered 503", NAME, retry_after_s=7))
-        assert await Worker(memory.store, echo).drain(T0) == 0
+        assert await Worker(memory.store, echo).drain() == 0
     (record,) = records(caplog, "summary")
     assert record.getMessage() == (
         f"session {session_hash(NAME)}: attempt 1 at a summary failed, again in 7.0 s: ModelFailed: openai answered 503"
@@ -78,7 +79,7 @@ async def test_an_error_of_a_strategy_of_the_callers_own_is_logged_with_its_trac
         await fill(memory.session(NAME), 11, SECRET)
         echo = Echo()
         echo.failures.append(failure)
-        assert await Worker(memory.store, echo).drain(T0) == 0
+        assert await Worker(memory.store, echo).drain() == 0
     (record,) = records(caplog, "summary")
     assert record.getMessage().endswith("attempt 1 at a summary failed, dead: KeyError")
     assert (record.error, record.outcome) == ("KeyError", "dead")
@@ -91,7 +92,7 @@ async def test_a_strategy_that_takes_too_long_is_told_how_long(store: Store, nam
         await fill(memory.session(NAME), 11, SECRET)
         echo = Echo()
         echo.hanging = SECRET
-        assert await Worker(memory.store, echo).drain(T0) == 0
+        assert await Worker(memory.store, echo).drain() == 0
     (record,) = records(caplog, "summary")
     assert record.getMessage().endswith("ModelFailed: no summary within 0.05 s")
 
@@ -101,12 +102,14 @@ async def test_a_timeout_of_the_strategys_own_stays_its_own(store: Store, namesp
         await fill(memory.session(NAME), 11, SECRET)
         echo = Echo()
         echo.failures.append(TimeoutError("its socket's"))
-        assert await Worker(memory.store, echo).drain(T0) == 0
+        assert await Worker(memory.store, echo).drain() == 0
     (record,) = records(caplog, "summary")
     assert (record.error, str(record.exc_info[1])) == ("TimeoutError", "its socket's")
 
 
-async def test_an_on_evict_that_fails_is_logged_with_its_traceback(store: Store, namespace: str, caplog: Any) -> None:
+async def test_an_on_evict_that_fails_is_logged_with_its_traceback(
+    store: Store, namespace: str, caplog: Any, clock: Clock
+) -> None:
     failure = OSError("the disk is full")
 
     async def full(session_id: str, context: Context) -> None:
@@ -114,12 +117,12 @@ async def test_an_on_evict_that_fails_is_logged_with_its_traceback(store: Store,
 
     async with store.memory(namespace, Settings(max_sessions=1)) as memory:
         await fill(memory.session(NAME), 1, SECRET)
-        await fill(memory.session("newer"), 1, SECRET, T0 + 1_000)
-        assert await Eviction(memory.store, full).enforce(T0 + 1_000) == 0
+        await clock.at(T0 + 1_000, fill(memory.session("newer"), 1, SECRET))
+        assert await clock.at(T0 + 1_000, Eviction(memory.store, full).enforce()) == 0
         (record,) = records(caplog, "eviction")
         assert record.getMessage() == f"session {session_hash(NAME)}: not evicted: OSError"
         assert (record.session, record.error, record.exc_info[1]) == (session_hash(NAME), "OSError", failure)
-        assert await Eviction(memory.store).enforce(T0 + 60_000) == 1
+        assert await clock.at(T0 + 60_000, Eviction(memory.store).enforce()) == 1
     *warnings, record = records(caplog, "enforce")
     assert [each.levelno for each in warnings] == [logging.WARNING] * 2, "it was active just now"
     assert (record.levelno, record.session_count) == (logging.INFO, 1)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support.clock import T0, Clock
 from support.examples import (
     HUNDRED,
     Opened,
@@ -17,7 +18,7 @@ from support.examples import (
     failures,
     stored_of,
 )
-from support.writers import T0, Echo, said
+from support.writers import Echo, said
 
 import redismem
 from redismem import Settings
@@ -28,7 +29,9 @@ from redismem.workers.summaries import Worker
 
 @HUNDRED
 @given(counts=batches, errors=st.lists(failures, min_size=1, max_size=7))
-async def test_degradation_keeps_originals(opened: Opened, counts: list[int], errors: list[Exception]) -> None:
+async def test_degradation_keeps_originals(
+    opened: Opened, counts: list[int], errors: list[Exception], clock: Clock
+) -> None:
     async with opened(threshold=3, recent_limit=2) as memory:
         session, echo = memory.session("a"), Echo()
         await append(session, [4, *counts])
@@ -36,13 +39,13 @@ async def test_degradation_keeps_originals(opened: Opened, counts: list[int], er
         echo.failures.extend(errors)
         worker = Worker(memory.store, echo)
         for at in range(len(errors)):
-            await worker.drain(T0 + at * 10**6)
+            await clock.at(T0 + at * 10**6, worker.drain())
             if echo.failures:
                 assert await session.messages() == before
         assert len(echo.seen) <= len(errors)
         if (await session.info()).queued == "dead":
             assert await session.messages() == before
-        await session.append(said(99), now_ms=T0)
+        await clock.at(T0, session.append(said(99)))
         assert (await session.messages())[-1].content == said(99)["content"]
 
 
@@ -61,10 +64,8 @@ async def test_error_continuation(opened: Opened, errors: list[Exception | None]
     async with opened(threshold=3, recent_limit=2) as memory:
         worker = Worker(memory.store, Failing())
         for number in range(len(errors)):
-            await memory.session(f"s-{number}").append(
-                *({"role": "user", "content": f"{number}-"} for _ in range(4)), now_ms=T0
-            )
-        assert await worker.drain(T0) == errors.count(None)
+            await memory.session(f"s-{number}").append(*({"role": "user", "content": f"{number}-"} for _ in range(4)))
+        assert await worker.drain() == errors.count(None)
         for number, error in enumerate(errors):
             context = await memory.session(f"s-{number}").read()
             assert len(context.summaries) == (1 if error is None else 0)
@@ -89,21 +90,21 @@ async def test_operation_resilience(opened: Opened, client: Any, steps: list[Any
     limits = {"max_message_bytes": 1_000, "max_batch_count": 20, "max_params_count": 10, "max_window_count": 500}
     async with opened(keep_originals=True, **limits) as memory:
         session, worker = memory.session("a"), Worker(memory.store, Echo())
-        await session.append(said(1), now_ms=T0)
+        await session.append(said(1))
         total = 1
         for step in steps:
             before = await stored_of(client, session, memory)
             if step == "drain":
-                await worker.drain(T0)
+                await worker.drain()
             elif step == "forget":
                 await client.script_flush()
             elif step == "append":
-                await session.append(*map(said, range(total + 1, total + 6)), now_ms=T0)
+                await session.append(*map(said, range(total + 1, total + 6)))
                 total += 5
             else:
                 arguments = {key: value for key, value in step.items() if key != "messages"}
                 with pytest.raises(RedismemError):
-                    await session.append(*step["messages"], now_ms=T0, **arguments)
+                    await session.append(*step["messages"], **arguments)
                 assert await stored_of(client, session, memory) == before, "a refusal changes nothing"
             found = await session.messages(include_originals=True)
             assert [message.content for message in found] == [said(seq)["content"] for seq in range(1, total + 1)]
@@ -136,12 +137,12 @@ async def test_corrupt_session_recovers(opened: Opened, client: Any, where: str,
                 await client.delete(keys.messages)
                 await client.set(keys.messages, junk)
         if by_worker:
-            await worker.drain(T0)
-        context = await session.append_and_read(said(1, "afresh"), now_ms=T0)
+            await worker.drain()
+        context = await session.append_and_read(said(1, "afresh"))
         assert [message.to_openai() for message in context.messages] == [said(1, "afresh")]
         assert (context.summaries, context.total_messages) == ([], 1)
         await append(session, [11])
-        assert await worker.drain(T0) + by_worker == 2, "this session and the other one"
+        assert await worker.drain() + by_worker == 2, "this session and the other one"
         assert covered(await session.read()) == list(range(1, 13))
         aside = [key async for key in client.scan_iter(match=keys.quarantine + b":*", count=100_000)]
         assert aside, "what it was can be looked at"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from support.clock import T0
 from support.stores import Store
 from support.worked import Worked, open_with, ranges
-from support.writers import T0, Echo, fill
+from support.writers import Echo, fill
 
 from redismem.context import Summary
 from redismem.workers.summaries import Worker, plan
@@ -17,7 +18,7 @@ async def test_too_many_summaries_become_one(worked: Worked) -> None:
     await fill(session, 6)
     for _ in range(5):
         await fill(session, 5)
-        await worker.drain(T0)
+        await worker.drain()
         newest = (await session.read()).summaries[-1]
         texts.append(newest.text)
         ids.append(newest.id)
@@ -60,5 +61,5 @@ async def test_one_summary_at_most(store: Store, namespace: str) -> None:
         session, worker = memory.session("a"), Worker(memory.store, Echo())
         for _ in range(4):
             await fill(session, 10)
-            await worker.drain(T0)
+            await worker.drain()
         assert await ranges(session) == [(1, 34)]

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from support.checks import until
+from support.clock import T0, Clock
 from support.stores import Store
 from support.worked import Worked, open_with, ranges, seqs
-from support.writers import T0, Echo, fill, said
+from support.writers import Echo, fill, said
 
 from redismem import Session
 from redismem.workers.outcomes import SummaryOutcome
@@ -22,15 +23,15 @@ async def test_a_slow_session_keeps_no_other_waiting(worked: Worked) -> None:
     for name in ("slow", *names[:10]):
         await fill(memory.session(name), 11, name)
     echo.hanging = "slow"
-    first = asyncio.create_task(worker.drain(T0))
+    first = asyncio.create_task(worker.drain())
     await echo.started.wait()
     for name in names[10:]:
         await fill(memory.session(name), 11, name)
-    assert await worker.drain(T0) == 20, "a second drain passes over what the first one waits for"
+    assert await worker.drain() == 20, "a second drain passes over what the first one waits for"
     for name in names:
         await until_ranges(memory.session(name), [(1, 5)])
     assert not first.done()
-    assert await worker.attend("slow", T0) == "busy"
+    assert await worker.attend("slow") == "busy"
     echo.gate.set()
     assert await first == 11
     assert await ranges(memory.session("slow")) == [(1, 5)]
@@ -64,15 +65,15 @@ async def test_a_lease_is_renewed_while_the_model_is_slow(store: Store, namespac
         assert echo.seen == [[1, 2, 3, 4, 5]]
 
 
-async def test_a_worker_that_lost_its_lease_changes_nothing(worked: Worked) -> None:
+async def test_a_worker_that_lost_its_lease_changes_nothing(worked: Worked, clock: Clock) -> None:
     memory, slow, worker = worked
     session, quick = memory.session("a"), Echo()
     await fill(session, 11)
     slow.hanging = "message"
-    late = asyncio.create_task(worker.drain(T0))
+    late = asyncio.create_task(clock.at(T0, worker.drain()))
     await slow.started.wait()
-    assert await Worker(memory.store, quick).drain(T0) == 0, "leased"
-    assert await Worker(memory.store, quick).drain(T0 + 30_000) == 1, "after the lease"
+    assert await clock.at(T0, Worker(memory.store, quick).drain()) == 0, "leased"
+    assert await clock.at(T0 + 30_000, Worker(memory.store, quick).drain()) == 1, "after the lease"
     committed = await session.read()
     slow.gate.set()
     assert await late == 0
@@ -85,12 +86,12 @@ async def test_the_lease_of_an_expired_session_hides_no_namesake(worked: Worked,
     session, keys = memory.session("a"), memory.store.keys.session("a")
     await fill(session, 11, "old")
     echo.hanging = "old"
-    late = asyncio.create_task(worker.drain(T0))
+    late = asyncio.create_task(worker.drain())
     await echo.started.wait()
     await raw.delete(keys.state, keys.messages)  # as when they expire
     await fill(session, 11, "new")
     assert await raw.zscore(keys.shard.leased, "a") is None
-    assert await Worker(memory.store, Echo()).drain(T0) == 1
+    assert await Worker(memory.store, Echo()).drain() == 1
     committed = await session.read()
     echo.gate.set()
     assert await late == 0
@@ -104,13 +105,13 @@ async def test_a_prune_in_between_wins(worked: Worked) -> None:
     session = memory.session("a")
     await fill(session, 20)
     echo.hanging = "message"
-    drain = asyncio.create_task(worker.drain(T0))
+    drain = asyncio.create_task(worker.drain())
     await echo.started.wait()
     assert await session.prune(12) == 8
     echo.gate.set()
     await drain
     assert worker.outcomes[SummaryOutcome.STALE] == 1
-    assert await worker.drain(T0) == 1
+    assert await worker.drain() == 1
     assert await ranges(session) == [(9, 14)]
     assert await seqs(session) == list(range(15, 21))
 
@@ -119,20 +120,20 @@ async def test_a_cancelled_drain_gives_its_sessions_back(worked: Worked) -> None
     memory, echo, worker = worked
     await fill(memory.session("a"), 11)
     echo.hanging = "message"
-    drain = asyncio.create_task(worker.drain(T0))
+    drain = asyncio.create_task(worker.drain())
     await echo.started.wait()
     drain.cancel()
     with pytest.raises(asyncio.CancelledError):
         await drain
     assert (await memory.session("a").info()).queued == "overdue"
     echo.gate.set()
-    assert await Worker(memory.store, echo).drain(T0) == 1, "at once, without waiting for the lease"
+    assert await Worker(memory.store, echo).drain() == 1, "at once, without waiting for the lease"
 
 
 async def test_no_claims_after_stop(worked: Worked) -> None:
     memory, echo, worker = worked
     await fill(memory.session("a"), 11)
     worker.stop()
-    assert await worker.drain(T0) == 0
-    assert await worker.attend("a", T0) == "stopping"
+    assert await worker.drain() == 0
+    assert await worker.attend("a") == "stopping"
     assert echo.seen == []

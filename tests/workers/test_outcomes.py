@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.stores import Store
-from support.writers import T0, Echo, fill
+from support.writers import Echo, fill
 
 from redismem.protocol.layout import ClaimOutcome, CommitOutcome, ReleaseOutcome
 from redismem.workers.outcomes import SummaryOutcome
@@ -22,7 +22,7 @@ async def test_a_worker_counts_members_not_words(store: Store, namespace: str) -
     async with store.memory(namespace) as memory:
         await fill(memory.session("a"), 11)
         worker = Worker(memory.store, Echo())
-        assert await worker.summarise("unknown", T0) is SummaryOutcome.GONE
-        assert await worker.attend("a", T0) is SummaryOutcome.OK
-        assert await worker.attend("a", T0) is SummaryOutcome.NONE
+        assert await worker.summarise("unknown") is SummaryOutcome.GONE
+        assert await worker.attend("a") is SummaryOutcome.OK
+        assert await worker.attend("a") is SummaryOutcome.NONE
         assert [type(outcome) for outcome in worker.outcomes] == [SummaryOutcome, SummaryOutcome]

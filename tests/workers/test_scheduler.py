@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from support.checks import until
+from support.clock import Clock
 from support.stores import Store
 from support.writers import Echo, said
 
@@ -103,7 +104,7 @@ async def test_ticks_that_fail_lose_nothing(store: Store, namespace: str, raw: A
             await until_summarised(session)
 
 
-async def test_two_schedulers_do_everything_once(store: Store, namespace: str) -> None:
+async def test_two_schedulers_do_everything_once(store: Store, namespace: str, clock: Clock) -> None:
     settings = Settings(shards=2, tick_s=0.01, max_sessions=20)
     echoes = [Echo(), Echo()]
     evicted: list[str] = []
@@ -116,7 +117,7 @@ async def test_two_schedulers_do_everything_once(store: Store, namespace: str) -
         now_ms = await front.server_time_ms()
         for number in range(30):
             session = front.session(f"s-{number:02d}")
-            await session.append(*map(said, range(1, 12)), now_ms=now_ms - 100_000 + number * 1_000)
+            await clock.at(now_ms - 100_000 + number * 1_000, session.append(*map(said, range(1, 12))))
         async with (
             store.memory(namespace, settings, workers=makers[0]),
             store.memory(namespace, settings, workers=makers[1]),

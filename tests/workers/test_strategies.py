@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 from support.stores import Store
-from support.writers import T0, Echo, fill
+from support.writers import Echo, fill
 
 from redismem import Message, Settings
 from redismem.errors import InvalidSettings
@@ -31,7 +31,7 @@ async def test_summarize_is_the_default_and_needs_no_model(store: Store, namespa
     async with store.memory(namespace, settings) as memory:
         session = memory.session("a")
         await fill(session, 11, "order W123 for Ada,")
-        assert await Worker(memory.store, strategy).drain(T0) == 1
+        assert await Worker(memory.store, strategy).drain() == 1
         (summary,) = (await session.read()).summaries
         assert "W123" in summary.text
         assert summary.model == "extractive"
@@ -45,7 +45,7 @@ async def test_trim_keeps_the_newest_and_writes_nothing(store: Store, namespace:
     async with store.memory(namespace, settings) as memory:
         session = memory.session("a")
         await fill(session, 25)
-        assert await Worker(memory.store, strategy).drain(T0) == 1
+        assert await Worker(memory.store, strategy).drain() == 1
         context = await session.read()
         assert [message.seq for message in context.messages] == list(range(20, 26))
         assert (context.summaries, context.first_seq, context.total_messages) == ([], 20, 25)
@@ -56,7 +56,7 @@ async def test_trim_with_originals_kept(store: Store, namespace: str) -> None:
     async with store.memory(namespace, Settings(shards=2, strategy="trim", keep_originals=True)) as memory:
         session = memory.session("a")
         await fill(session, 25)
-        await Worker(memory.store, Trim()).drain(T0)
+        await Worker(memory.store, Trim()).drain()
         assert [message.seq for message in await session.messages(include_originals=True)] == list(range(1, 26))
 
 
@@ -67,7 +67,7 @@ async def test_none_marks_nothing(store: Store, namespace: str) -> None:
         session = memory.session("a")
         await fill(session, 40)
         assert (await session.info()).queued is None
-        assert await Worker(memory.store, Echo()).drain(T0) == 0
+        assert await Worker(memory.store, Echo()).drain() == 0
         assert len((await session.read()).messages) == 40
 
 
@@ -77,7 +77,7 @@ async def test_one_of_ones_own(store: Store, namespace: str) -> None:
         session, worker = memory.session("a"), Worker(memory.store, strategy)
         for word in ("alpha", "beta"):
             await fill(session, 11, word)
-            await worker.drain(T0)
+            await worker.drain()
         (summary,) = (await session.read()).summaries
         assert summary.model == "headlines"
         assert summary.text == "; ".join(["alpha"] * 5) + "\n\n" + "; ".join(["alpha"] * 6 + ["beta"] * 5)
@@ -91,7 +91,7 @@ async def test_a_summary_is_never_asked_to_be_longer_than_may_be_stored(store: S
         session = memory.session("a")
         await fill(session, 30, "a long story about order W123 and the people who wait for it,")
         worker = Worker(memory.store, strategy)
-        assert await worker.drain(T0) == 1
+        assert await worker.drain() == 1
         assert worker.outcomes[SummaryOutcome.FAILED] == 0
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.clock import T0, Clock
 from support.examples import (
     HUNDRED,
     Opened,
@@ -17,7 +18,7 @@ from support.examples import (
     payloads,
     texts,
 )
-from support.writers import T0, Echo, said
+from support.writers import Echo, said
 
 import redismem
 from redismem.context import Summary
@@ -32,16 +33,16 @@ async def test_storage_consistency(opened: Opened, steps: list[Any]) -> None:
         session, worker = memory.session("a"), Worker(memory.store, Echo())
         put: list[dict[str, Any]] = []
         params: dict[str, str] = {}
-        await session.update(merge={"x": 1}, now_ms=T0)
+        await session.update(merge={"x": 1})
         for step in steps:
             if step == "drain":
-                await worker.drain(T0)
+                await worker.drain()
             elif isinstance(step, str):
                 params[f"p{step}"] = step
-                await session.update(merge={f"p{step}": step}, now_ms=T0)
+                await session.update(merge={f"p{step}": step})
             else:
                 put += step
-                await session.append(*step, now_ms=T0)
+                await session.append(*step)
             found = await session.messages(include_originals=True)
             assert [message.to_openai() for message in found] == put
             assert [message.seq for message in found] == list(range(1, len(put) + 1))
@@ -60,11 +61,11 @@ async def test_context_holds_summaries_and_recent(
     async with opened(summaries_limit=2, **bound) as memory:
         session, worker, total = memory.session("a"), Worker(memory.store, Echo()), 0
         for number, count in enumerate(counts):
-            context = await session.append_and_read(*(said(total + at + 1) for at in range(count)), now_ms=T0)
+            context = await session.append_and_read(*(said(total + at + 1) for at in range(count)))
             total += count
             assert covered(context) == list(range(1, total + 1))
             if number in drain_after:
-                await worker.drain(T0)
+                await worker.drain()
             context = await session.read()
             assert covered(context) == list(range(1, total + 1))
             newest = list(range(max(0, total - bound["recent_limit"]) + 1, total + 1))
@@ -87,11 +88,11 @@ async def test_trigger_over_threshold(opened: Opened, counts: list[int], thresho
     async with opened(threshold=threshold, recent_limit=1) as memory:
         session, total = memory.session("a"), 0
         for count in counts:
-            await session.append(*map(said, range(total + 1, total + count + 1)), now_ms=T0)
+            await session.append(*map(said, range(total + 1, total + count + 1)))
             total += count
             assert (await session.info()).queued == ("overdue" if total > threshold else None)
         worker = Worker(memory.store, Echo())
-        assert await worker.drain(T0) == (1 if total > threshold else 0)
+        assert await worker.drain() == (1 if total > threshold else 0)
         assert (await session.info()).queued is None
 
 
@@ -102,7 +103,7 @@ async def test_exactly_recent_limit_verbatim(opened: Opened, counts: list[int], 
         session = memory.session("a")
         await append(session, counts)
         before = (await session.read()).messages
-        await Worker(memory.store, Echo()).drain(T0)
+        await Worker(memory.store, Echo()).drain()
         after = (await session.read()).messages
         kept = bound["recent_limit"] if len(before) > bound["threshold"] else len(before)
         assert len(after) == kept
@@ -113,14 +114,14 @@ async def test_exactly_recent_limit_verbatim(opened: Opened, counts: list[int], 
 @given(
     told=st.lists(texts.filter(str.strip), min_size=11, max_size=25), limit=st.integers(1, 3), tokens=st.integers(0, 9)
 )
-async def test_summary_structure(opened: Opened, told: list[str], limit: int, tokens: int) -> None:
+async def test_summary_structure(opened: Opened, told: list[str], limit: int, tokens: int, clock: Clock) -> None:
     async with opened(summaries_limit=limit) as memory:
         session, echo = memory.session("a"), Echo()
         worker = Worker(memory.store, echo)
         for at, text in enumerate(told):
             echo.drafts.append(Draft(text, tokens, tokens, "some-model"))
-            await session.append(said(at), now_ms=T0 + at)
-            await worker.drain(T0 + at)
+            await clock.at(T0 + at, session.append(said(at)))
+            await clock.at(T0 + at, worker.drain())
         context, seen_ids = await session.read(), set()
         assert 1 <= len(context.summaries) <= limit
         next_seq = 1
@@ -151,12 +152,12 @@ async def test_thresholds_respected(
             window = (await session.read()).messages
             if len(window) + count > window_limit:
                 with pytest.raises(redismem.TooLarge):
-                    await session.append(*map(said, range(count)), now_ms=T0)
+                    await session.append(*map(said, range(count)))
             else:
-                await session.append(*map(said, range(count)), now_ms=T0)
+                await session.append(*map(said, range(count)))
                 total += count
             if number % 2:
-                await worker.drain(T0)
+                await worker.drain()
                 context = await session.read()
                 assert len(context.messages) <= bound["threshold"]
                 assert len(context.messages) >= min(total, bound["recent_limit"])

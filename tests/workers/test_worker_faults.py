@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 from support.checks import CANARY, silent_logs, until, user  # noqa: F401 (an autouse fixture)
+from support.clock import T0, Clock
 from support.provider_server import HUGE_BYTES, ProviderServer, openai_answer, system_of, told
 from support.redis_server import RedisServer, free_port
 from support.stored import everything
 from support.stores import Store
-from support.writers import T0, fill, said
+from support.writers import fill, said
 
 from redismem import Memory, Session, Settings
 from redismem.models import Provider, open_model
@@ -105,8 +106,8 @@ async def test_nothing_comes_back_after_a_clear(
         store.memory(namespace, Settings(shards=2, keep_originals=True)) as memory,
     ):
         session, worker = memory.session("a"), Worker(memory.store, strategy)
-        await session.append(*map(user, range(11)), merge={"secret": CANARY}, now_ms=T0)
-        drain = asyncio.create_task(worker.drain(T0))
+        await session.append(*map(user, range(11)), merge={"secret": CANARY})
+        drain = asyncio.create_task(worker.drain())
         await asyncio.to_thread(provider.wait_for_asked, 1)
         assert await session.clear()
         if recreated:
@@ -116,7 +117,7 @@ async def test_nothing_comes_back_after_a_clear(
         await drain
         assert worker.outcomes == {"gone": 1}
         provider.text = "afresh"
-        assert await Worker(memory.store, strategy).drain(T0) == int(recreated)
+        assert await Worker(memory.store, strategy).drain() == int(recreated)
         assert CANARY not in repr(await everything(raw, namespace))
         context = await session.read()
         assert [summary.text for summary in context.summaries] == ["afresh"] * recreated
@@ -185,7 +186,7 @@ async def test_too_many_requests_are_waited_out(
 
 
 async def test_the_pause_that_a_provider_asks_for(
-    store: Store, namespace: str, raw: Any, provider: ProviderServer
+    store: Store, namespace: str, raw: Any, provider: ProviderServer, clock: Clock
 ) -> None:
     provider.mode, provider.headers = "429", {"retry-after": "17"}
     async with (
@@ -194,13 +195,13 @@ async def test_the_pause_that_a_provider_asks_for(
     ):
         session, worker = memory.session("a"), Worker(memory.store, strategy)
         await fill(session, 11)
-        await worker.drain(T0)
+        await clock.at(T0, worker.drain())
         assert await raw.zscore(memory.store.keys.session("a").shard.overdue, "a") == T0 + 17_000
         assert await raw.hget(memory.store.keys.session("a").state, "attempts") == b"0"
-        await worker.drain(T0 + 16_999)
+        await clock.at(T0 + 16_999, worker.drain())
         assert len(provider.asked) == 1
         provider.mode = "ok"
-        assert await worker.drain(T0 + 17_000) == 1
+        assert await clock.at(T0 + 17_000, worker.drain()) == 1
 
 
 ORDERS = [
@@ -223,8 +224,8 @@ async def test_orders_in_a_transcript_stay_text(
         Memory.connect(redis_server.url, namespace=namespace, settings=EAGER) as memory,
     ):
         session = memory.session("a")
-        await session.append(*({"role": "user", "content": order} for _ in range(11)), now_ms=T0)
-        assert await Worker(memory.store, strategy).drain(T0) == 1
+        await session.append(*({"role": "user", "content": order} for _ in range(11)))
+        assert await Worker(memory.store, strategy).drain() == 1
         context = await session.read()
     (asked,) = provider.asked
     assert system_of(asked) == INSTRUCTION, "the instruction holds nothing of the transcript"

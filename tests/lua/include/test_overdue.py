@@ -55,7 +55,7 @@ def cases(draw: st.DrawFn) -> tuple[Settings, int, int]:
 def test_lua_and_python_say_the_same_of_any_window(redis_server: RedisServer, case: tuple[Settings, int, int]) -> None:
     """Asked with the arguments that a claim and an append really give."""
     known, count, tokens = case
-    claim = QueueCalls(KEYS, known).claim(1).commands[0][3 + 6 :]
+    claim = QueueCalls(KEYS, known).claim().commands[0][3 + 6 :]
     appended = append_limits(known).split()
     assert [str(each).encode() for each in claim[4:7]] == appended[1:4]
     with redis.Redis(port=redis_server.port) as client:

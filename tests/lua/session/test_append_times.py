@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import redis
 from support.raw_scripts import EXPIRES_MS, NOW_MS, TIMEOUT_MS, Scripts, counters
 
 
@@ -60,7 +61,7 @@ async def test_the_time_to_live_starts_again_once_it_has_aged(lua: Scripts, late
     assert expected >= NOW_MS + later_ms + TIMEOUT_MS
 
 
-@pytest.mark.parametrize("now_ms", [NOW_MS, NOW_MS + 1, 2**53 - 1, 1])
+@pytest.mark.parametrize("now_ms", [NOW_MS, NOW_MS + 1, 2**53 - 1, 2**41])
 async def test_the_stamp_is_the_time_to_the_millisecond(lua: Scripts, now_ms: int) -> None:
     await lua.append("a", now_ms=NOW_MS)
     await lua.append("b", token=b"token..2", now_ms=now_ms)
@@ -75,8 +76,22 @@ async def test_the_first_append_is_noted_whatever_the_time(lua: Scripts) -> None
     assert await lua.raw.pexpiretime(lua.key("messages")) == await lua.raw.pexpiretime(lua.key("state")) == expires_ms
 
 
-async def test_a_session_that_expired_before_it_was_written_is_gone_whole(lua: Scripts) -> None:
-    await lua.append("a", now_ms=1_000)
-    assert await lua.raw.exists(lua.key("state"), lua.key("messages")) == 0
-    assert (await lua.append("b", nonce="cd"))[1:] == [1, 1, 1, 0]
-    assert (await lua.fields())[b"epoch"] == b"2-cd"
+async def test_a_time_by_which_all_would_be_gone_at_once_is_refused(lua: Scripts) -> None:
+    """Else the append would be told as made, or the session would go that was there."""
+    seconds, _ = await lua.raw.time()
+    past_ms = seconds * 1000 - TIMEOUT_MS
+    refused = f"^PAST {past_ms}"
+    with pytest.raises(redis.ResponseError, match=refused):
+        await lua.append("a", now_ms=past_ms)
+    assert await lua.everything() == {}
+    await lua.append("a")
+    before = await lua.everything()
+    for late in (
+        lua.append("b", token=b"token..2", now_ms=past_ms),
+        lua.run("touch", now_ms=past_ms, idle_timeout_ms=TIMEOUT_MS),
+    ):
+        with pytest.raises(redis.ResponseError, match=refused):
+            await late
+    assert await lua.everything() == before
+    await lua.append("b", token=b"token..2", now_ms=past_ms + 60_000)
+    assert (await lua.counters())["active_ms"] == NOW_MS
