@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -137,6 +138,14 @@ READERS: dict[str, Callable[[str], object]] = {
     "values": lambda text: decode_value(encode_value({text: [text]})),
     "session_view": shown,
 }
+
+
+@pytest.fixture(autouse=True)
+def no_collections() -> Iterator[None]:
+    """What the collector looks through is all that the other tests have left, too."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 def cost_s(read: Callable[[Any], object], given: Any) -> float:

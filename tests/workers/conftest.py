@@ -12,7 +12,7 @@ import redis.asyncio
 from support.clock import T0, Clock
 from support.examples import Opened
 from support.redis_server import RedisServer
-from support.stores import Store
+from support.stores import PATIENCE, Store
 from support.worked import FEW, Worked
 from support.writers import Echo
 
@@ -43,6 +43,7 @@ def opened(client: redis.asyncio.Redis, namespace: str, clock: Clock) -> Opened:
     def open_it(**changed: Any) -> AbstractAsyncContextManager[Memory]:
         clock.now_ms = T0
         name = f"{namespace}-{next(_numbers)}"
-        return Memory.connect(client=client, namespace=name, settings=Settings(shards=2, **changed), clock=clock)
+        settings = Settings(**{"shards": 2, **PATIENCE, **changed})
+        return Memory.connect(client=client, namespace=name, settings=settings, clock=clock)
 
     return open_it
