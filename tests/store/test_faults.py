@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
@@ -175,7 +176,7 @@ async def test_a_broken_socket_never_gives_a_wrong_value(redis_server: RedisServ
         failed = 0
         async with (
             Proxy(redis_server.port) as proxy,
-            Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=SHORT) as memory,
+            aclosing(Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=SHORT)) as memory,
         ):
             session = memory.session(f"a-{how}")
             for number in range(25):
