@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from redismem.messages import Message, StoredMessages, moment
+from redismem.elements import StoredMessages, is_gap
+from redismem.messages import Message, moment
 from redismem.provider_view import provider_view
 from redismem.values import decode_value, encode_value
 
@@ -17,7 +18,7 @@ _OWN_TAG = re.compile(r"<(?=\s*+/?+\s*+summary\b)", re.IGNORECASE)
 
 @dataclass(slots=True)
 class Receipt:
-    """What an append did. Seqs are the places of its first and last message; `total` is `last_seq`: all ever appended.
+    """What an append did. Seqs are the places of its first and last message; `total` is `last_seq`: all ever given.
 
     `created`: the append began the session. `duplicate`: the id was known, nothing was written, and these are the
     numbers of the first time.
@@ -90,10 +91,11 @@ class Summary:
 
 @dataclass(slots=True, repr=False, eq=False)
 class Context:
-    """What to give to a model: summaries, then the messages after them, oldest first.
+    """What to give to a model: pinned messages, summaries, then the messages after them; each oldest first.
 
     `first_seq` is the seq of the window's first message (of the next one if the window is empty): everything before
-    it is in the summaries. A read with a limit may leave out messages from there on; `messages[0].seq` tells.
+    it is in the summaries, or pinned. A read with a limit may leave out messages from there on: then `is_part` is True.
+    Seqs have gaps where messages are pinned or were popped.
     """
 
     session_id: str
@@ -101,7 +103,7 @@ class Context:
     _messages: list[Message] | StoredMessages
     state: State
     total_messages: int
-    """Messages ever appended in this epoch."""
+    """Seqs ever given in this epoch: one to each message appended, and to each pop."""
     first_seq: int
     last_seq: int
     epoch: str
@@ -111,17 +113,48 @@ class Context:
     """Changes when a summary is committed, and only then: till then the start of the context stays the same."""
     receipt: Receipt | None = None
     """What the append did that this context came back from; None after a read."""
+    window_version: str = ""
+    """Changes when a message of the window is popped, replaced, pinned or unpinned, and only then."""
+    _pinned: list[Message] | StoredMessages = field(default_factory=list)
+    """Those that have left the window; the others too, once they are told apart."""
+    is_mixed: bool = field(default=False, compare=False)
+    """Whether the window as it was read has pinned messages or gaps, which are not told apart yet."""
+    is_part: bool = field(default=False, compare=False)
+    """Whether only the newest elements of the window were read."""
 
     @property
     def messages(self) -> list[Message]:
         """pending + recent"""
-        if isinstance(self._messages, StoredMessages):
-            self._messages = self._messages.messages()
+        self._tell_apart()
+        assert isinstance(self._messages, list)
         return self._messages
 
     @messages.setter
     def messages(self, messages: list[Message]) -> None:
+        self._tell_apart()
         self._messages = messages
+
+    @property
+    def pinned(self) -> list[Message]:
+        """The messages that no summary ever covers: system prompts, and what was appended with `pin=True`."""
+        self._tell_apart()
+        assert isinstance(self._pinned, list)
+        return self._pinned
+
+    @pinned.setter
+    def pinned(self, pinned: list[Message]) -> None:
+        self._tell_apart()
+        self._pinned = pinned
+
+    def _tell_apart(self) -> None:
+        if isinstance(self._messages, StoredMessages):
+            self._messages = self._messages.messages()
+        if isinstance(self._pinned, StoredMessages):
+            self._pinned = self._pinned.messages()
+        if self.is_mixed:
+            found, self.is_mixed = self._messages, False
+            self._pinned = [*self._pinned, *(each for each in found if each.pinned)]
+            self._messages = [each for each in found if not (each.pinned or is_gap(each))]
 
     @property
     def recent(self) -> list[Message]:
@@ -134,24 +167,35 @@ class Context:
         return self.messages[: -self.recent_limit]
 
     def to_openai(self) -> list[dict[str, Any]]:
-        """A new list: each summary as a quoted user message, then each message's dict as it was put in.
+        """A new list: pinned messages, each summary as a quoted user message, then the messages; dicts as put in.
 
         But for what a provider would refuse: a tool result that does not answer a call right before it, and a call that
         the conversation went on without, are quoted in a user message. At the very end a call may wait for results.
         """
-        messages = self._messages
-        if isinstance(messages, StoredMessages):
-            payloads = messages.payloads()
-            if messages.may_hold_calls:
-                payloads = provider_view(payloads)
-        else:
-            payloads = provider_view([message.to_openai() for message in messages])
-        return [summary.to_openai() for summary in self.summaries] + payloads
+        pinned, payloads, may_hold_calls = self._payloads()
+        if not pinned:
+            shown = provider_view(payloads) if may_hold_calls else payloads
+            return [summary.to_openai() for summary in self.summaries] + shown
+        whole: list[dict[str, Any]] = [*pinned, *(summary.to_openai() for summary in self.summaries), *payloads]
+        return provider_view(whole) if may_hold_calls else whole
+
+    def _payloads(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]], bool]:
+        """The dicts of pinned messages and of the others, and whether any may hold a tool call."""
+        moved, window = self._pinned, self._messages
+        if isinstance(window, StoredMessages) and (isinstance(moved, StoredMessages) or not moved):
+            pinned, may_hold_calls = [], window.may_hold_calls
+            if isinstance(moved, StoredMessages):
+                pinned, may_hold_calls = moved.payloads(), may_hold_calls or moved.may_hold_calls
+            if not self.is_mixed:
+                return pinned, window.payloads(), may_hold_calls
+            also_pinned, others = window.payloads_apart()
+            return pinned + also_pinned, others, may_hold_calls
+        return [each.to_openai() for each in self.pinned], [each.to_openai() for each in self.messages], True
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Context):
             return NotImplemented
-        names = [field.name.lstrip("_") for field in fields(self)]
+        names = [field.name.lstrip("_") for field in fields(self) if field.compare]
         return all(getattr(self, name) == getattr(other, name) for name in names)
 
     __hash__ = None  # type: ignore[assignment]
@@ -165,7 +209,10 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """Numbers of a session. Times are milliseconds of the server's clock."""
+    """Numbers of a session. Times are milliseconds of the server's clock.
+
+    The window's count and tokens are those of the messages that are not pinned.
+    """
 
     session_id: str
     epoch: str
@@ -180,6 +227,7 @@ class SessionInfo:
     expires_ms: int
     queued: str | None
     """The queue the session is in: overdue, leased, dead, or None."""
+    pinned_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ RedismemError
 ├── InvalidTime         what a clock of the caller's own gave cannot be the time        (also a ValueError)
 ├── TooLarge            a message, batch, value or window over its limit                (also a ValueError)
 ├── SessionNotFound     the session does not exist, or no longer                        (also a LookupError)
-├── Conflict            `expect` named another last seq than the session has
+├── NotInWindow         a message to pop, replace or unpin: a summary covers it, or it is gone   (also a LookupError)
+├── Conflict            another writer was faster: `expect` is not the last seq, or a message is not as it was read
 ├── WrongShards         the namespace was created with another number of shards
 ├── CorruptSession      stored bytes that cannot be read, and could not be put into quarantine
 ├── UnsupportedFormat   a session or namespace in a layout that this release does not know
@@ -63,8 +64,15 @@ class SessionNotFound(RedismemError, LookupError):
     """The session does not exist, or its time ran out."""
 
 
+class NotInWindow(RedismemError, LookupError):
+    """The message is in the window no more: a summary covers it, or it was dropped or popped. Or it never was."""
+
+
 class Conflict(RedismemError):
-    """Another writer was faster: `expect` is not the session's last seq. `last_seq` is what it was."""
+    """Another writer was faster: `expect` is not the session's last seq, or a message is not as it was read.
+
+    Nothing was written. `last_seq` is what the last seq was.
+    """
 
     def __init__(self, text: str, session_id: str | None = None, last_seq: int = 0) -> None:
         super().__init__(text, session_id)

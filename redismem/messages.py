@@ -6,23 +6,25 @@ An element of a session's list is one msgpack array (https://github.com/msgpack/
 
 `payload` is the dict exactly as it was put in; as a `bin` it is JSON text (UTF-8, surrogates let through), for what
 msgpack cannot hold: lone surrogates, integers beyond 64 bits. `beside`, in the same two ways, holds what was given to
-`Message(...)` but belongs to no model's wire format, or is nil. The append script writes the last member, the server's
+`Message(...)` but belongs to no model's wire format, or is nil; `pinned` in it says so where the role says otherwise,
+and `gap` that this is the place of a message that was popped. The append script writes the last member, the server's
 clock, behind the rest: nine bytes, `0xcf` and the milliseconds. State values are msgpack or JSON text likewise. Scripts
-never open any of it.
+never open any of it. `elements` reads them again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any
 
-import msgspec
-
-from redismem.errors import InvalidMessage, UnsupportedFormat
-from redismem.values import Undecodable, encode_plain, opened, pack
+from redismem.errors import InvalidMessage
+from redismem.values import encode_plain, pack
 
 FORMAT_VERSION = 1
+STAMP_BYTES = 9
+PINNED_ROLES = ("system", "developer")
+"""Messages in these roles are pinned, unless they are marked as not."""
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _FIRST_MS = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
 _LAST_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
@@ -121,6 +123,18 @@ class Message:
         """What was given to `Message(...)` and goes to no model: `metadata`, `timestamp_us` (since 1970), `id`."""
         return self._beside
 
+    @property
+    def pinned(self) -> bool:
+        """Whether it is never summarised and comes before the others: by its role, or as it was pinned or unpinned."""
+        return is_pinned(self._payload, self._beside)
+
+    def with_pin(self, pinned: bool) -> Message:
+        """The same message, pinned or not."""
+        beside = {name: value for name, value in (self._beside or {}).items() if name != "pinned"}
+        if pinned != is_pinned(self._payload, None):
+            beside["pinned"] = pinned
+        return self.restored(self._payload, beside or None, self.seq, self.tokens, self.stored_ms, self.epoch)
+
     def _get(self, key: str) -> Any:
         return (self._beside or {}).get(key, self._payload.get(key))
 
@@ -192,24 +206,14 @@ class Message:
         return f"<Message seq={self.seq} role={self.role!r} tokens={self.tokens}>"
 
 
-class _Element(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True):
-    version: Literal[1]
-    tokens: int
-    payload: dict[str, Any]
-    beside: dict[str, Any] | None
-    stored_ms: int
-
-
-class _ElementWithText(_Element):
-    payload: dict[str, Any] | bytes  # type: ignore[assignment]
-    beside: dict[str, Any] | bytes | None  # type: ignore[assignment]
-
-
-_decode_elements = msgspec.msgpack.Decoder(list[_Element]).decode
-_decode_elements_with_text = msgspec.msgpack.Decoder(list[_ElementWithText]).decode
-_new = object.__new__
 _HEAD = b"\x95" + FORMAT_VERSION.to_bytes(1, "big")
 _NIL = encode_plain(None)
+
+
+def is_pinned(payload: dict[str, Any], beside: dict[str, Any] | None) -> bool:
+    """Whether such a message is pinned."""
+    marked = None if beside is None else beside.get("pinned")
+    return payload.get("role") in PINNED_ROLES if marked is None else marked is True
 
 
 def encode_message(message: Message | dict[str, Any], count_tokens: TokenCounter | None = None) -> tuple[bytes, int]:
@@ -234,66 +238,3 @@ def encode_message(message: Message | dict[str, Any], count_tokens: TokenCounter
             raise InvalidMessage("the token counter must return a count: an integer, 0 or more and below 2^32")
     packed_beside = _NIL if beside is None else pack(beside, InvalidMessage)
     return b"".join((_HEAD, encode_plain(tokens), packed, packed_beside)), tokens
-
-
-class StoredMessages:
-    """Messages out of the store, checked and decoded; their objects are made when somebody asks for them."""
-
-    __slots__ = ("_epoch", "_first_seq", "_rows", "may_hold_calls")
-
-    def __init__(self, elements: Sequence[bytes], first_seq: int, epoch: str) -> None:
-        """`first_seq`: the seq of the first element. Raises Undecodable, UnsupportedFormat."""
-        # One msgpack array around all of them: one call into msgspec instead of one a message.
-        array = b"".join((b"\xdd", len(elements).to_bytes(4, "big"), *elements))
-        rows = self._rows = _decoded(array, elements)
-        # "_" is in every form of a call or result, but for a role of eight letters. Numbers are found fastest in bytes.
-        self.may_hold_calls = 0x5F in array or 0xA8 in array or bool(rows and type(rows[0]) is not _Element)
-        self._first_seq = first_seq
-        self._epoch = epoch
-
-    def payloads(self) -> list[dict[str, Any]]:
-        return [row.payload for row in self._rows]
-
-    def messages(self) -> list[Message]:
-        epoch, messages = self._epoch, []
-        for seq, row in enumerate(self._rows, self._first_seq):
-            message = _new(Message)
-            message._payload = row.payload
-            message._beside = row.beside
-            message.seq = seq
-            message.tokens = row.tokens
-            message.stored_ms = row.stored_ms
-            message.epoch = epoch
-            messages.append(message)
-        return messages
-
-
-def decode_messages(elements: Sequence[bytes], first_seq: int, epoch: str) -> list[Message]:
-    """The messages of these elements, made at once. Raises as StoredMessages does."""
-    return StoredMessages(elements, first_seq, epoch).messages()
-
-
-def _decoded(array: bytes, elements: Sequence[bytes]) -> list[_Element]:
-    try:
-        try:
-            return _decode_elements(array)
-        except msgspec.ValidationError:
-            rows = _decode_elements_with_text(array)
-        for row in rows:
-            row.payload = _opened_dict(row.payload)
-            row.beside = None if row.beside is None else _opened_dict(row.beside)
-        return list(rows)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        newest = max((element[1] for element in elements if element[:1] == b"\x95" and len(element) > 1), default=0)
-        if FORMAT_VERSION < newest < 0x80:
-            raise UnsupportedFormat(
-                f"a message has format version {newest}, this release reads up to {FORMAT_VERSION}"
-            ) from None
-        raise Undecodable("a message cannot be decoded") from None
-
-
-def _opened_dict(value: dict[str, Any] | bytes) -> dict[str, Any]:
-    found = opened(value)
-    if not isinstance(found, dict):
-        raise Undecodable("a message is no dict")
-    return found

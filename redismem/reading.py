@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from redismem.context import Context
+from redismem.elements import is_gap
 from redismem.errors import SessionNotFound
 from redismem.messages import Message
 from redismem.protocol.call import Call
@@ -36,7 +37,7 @@ def is_before(message: Message, before: int | datetime) -> bool:
 def narrowed(context: Context, limit: int | None, before: int | datetime | None, max_tokens: int | None) -> Context:
     """The context with fewer messages: of those before `before` the newest `limit` that fit `max_tokens`.
 
-    The summaries count toward `max_tokens` and always stay. Changes and returns the context.
+    Summaries and pinned messages count toward `max_tokens` and always stay. Changes and returns the context.
     """
     if limit is before is max_tokens is None:
         return context
@@ -47,19 +48,17 @@ def narrowed(context: Context, limit: int | None, before: int | datetime | None,
     start = 0 if limit is None else max(0, len(messages) - limit)
     if max_tokens is not None:
         left = max_tokens - sum(summary.tokens for summary in context.summaries)
+        left -= sum(message.tokens for message in context.pinned)
         start = max(start, newest_within(messages, left))
-    is_whole = not context.messages or context.messages[0].seq <= context.first_seq
-    if start or not is_whole:
-        messages = messages[cut_after(messages, start, keeps_orphans=is_whole) :]
+    if start or context.is_part:
+        messages = messages[cut_after(messages, start, keeps_orphans=not context.is_part) :]
     context.messages = messages
     return context
 
 
-def lacks_calls(context: Context) -> bool:
-    """Whether a context with only the newest messages has results whose calls may be among the others."""
-    messages = context.messages
-    is_part = bool(messages) and messages[0].seq > context.first_seq
-    return is_part and any(call < 0 for call, _ in links(messages))
+def lacks_others(context: Context) -> bool:
+    """Whether a context with only the newest messages needs the others: calls of its results, or pinned ones."""
+    return context.is_part and (context.is_mixed or any(call < 0 for call, _ in links(context.messages)))
 
 
 class Reading:
@@ -102,10 +101,27 @@ class Reading:
             return
         self._epoch = epoch
         self._next_seq = messages[0].seq
-        kept = [message for message in messages if self._before is None or is_before(message, self._before)]
+        kept = self._wanted(messages)
         self._pages.append(kept)
         self._count += len(kept)
         self._finished = len(messages) < self._asked or (self._limit is not None and self._count >= self._limit)
+
+    def _wanted(self, messages: list[Message]) -> list[Message]:
+        before = self._before
+        return [each for each in messages if not is_gap(each) and (before is None or is_before(each, before))]
+
+    def pinned(self) -> Call[list[Message]] | None:
+        """The call for pinned messages that have left the window; None if what was read begins behind none."""
+        is_full = self._limit is not None and self._count >= self._limit
+        return None if is_full or self._next_seq == 1 else self._calls.pinned()
+
+    def take_pinned(self, messages: list[Message]) -> None:
+        """Each has its place among the others."""
+        known = {message.seq for page in self._pages for message in page}
+        more = [each for each in self._wanted(messages) if each.seq not in known and each.epoch == self._epoch]
+        self._pages = [
+            sorted((message for page in (more, *self._pages) for message in page), key=lambda each: each.seq)
+        ]
 
     def messages(self) -> list[Message]:
         """What was read, oldest first."""

@@ -6,15 +6,17 @@ from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime
 from typing import Any, TypeVar, Unpack
 
+from redismem import editing
 from redismem.context import Context, Receipt, SessionInfo, State
 from redismem.errors import SessionNotFound, StoreUnavailable
 from redismem.messages import Message
+from redismem.protocol import edit_calls
 from redismem.protocol.append_command import AppendOptions
 from redismem.protocol.call import Call
 from redismem.protocol.replies import telemetry
 from redismem.protocol.session_calls import SessionCalls
 from redismem.protocol.state_changes import StateChanges
-from redismem.reading import Reading, check, lacks_calls, narrowed
+from redismem.reading import Reading, check, lacks_others, narrowed
 from redismem.store.store import Store
 
 T = TypeVar("T")
@@ -48,8 +50,9 @@ class Session:
 
         `id` names this append: given again, nothing is written and the first receipt comes back with `duplicate=True`,
         for the session's last 16 appends and changes of state. `expect`: the last seq the caller has seen (0: no
-        session). `merge`, `waiting`, `last_intent`, `last_result`, `plan`: as `merge()`, `set_waiting()` and the other
-        setters. Raises InvalidMessage, InvalidState, TooLarge, Conflict.
+        session). `pin`: True to keep these messages as they are, before all others and never summarised, False not to;
+        by default those in the role system or developer are. `merge`, `waiting`, `last_intent`, `last_result`, `plan`:
+        as `merge()`, `set_waiting()` and the other setters. Raises InvalidMessage, InvalidState, TooLarge, Conflict.
         """
         receipt = await self._run(self._calls.append(messages, options))
         if self._on_append is not None:
@@ -71,7 +74,8 @@ class Session:
     ) -> Context:
         """The context: empty for an unknown session. A part of it with `limit`, `before` or `max_tokens`.
 
-        `limit` counts messages, `max_tokens` messages and summaries; `before` is a seq or a datetime. A part never
+        `limit` counts messages, `max_tokens` summaries too; `before` is a seq or a datetime. Pinned messages always
+        stay: they count toward `max_tokens` only. A part never
         holds a tool result without its call, nor a call without the result it has: rather it is smaller. A result whose
         call is in the window no more stays.
         """
@@ -83,14 +87,14 @@ class Session:
             if refused.reason != "OOM":
                 raise
             context = await self._run(self._calls.read(read_limit, by_script=True))
-        if read_limit is not None and lacks_calls(context):
+        if read_limit is not None and lacks_others(context):
             return narrowed(await self.read(), limit, before, max_tokens)
         return narrowed(context, limit, before, max_tokens)
 
     async def messages(
         self, limit: int | None = None, before: int | datetime | None = None, include_originals: bool = False
     ) -> list[Message]:
-        """The newest `limit` messages before a seq or a datetime, oldest first: those no summary covers.
+        """The newest `limit` messages before a seq or a datetime, oldest first: those no summary covers, pinned or not.
 
         `include_originals`: those that a summary covers too, if they are kept. Read page by page: what is summarised
         meanwhile may be missing. Raises SessionNotFound.
@@ -99,6 +103,8 @@ class Session:
         reading = Reading(self._calls, limit, before, include_originals)
         while (call := reading.next()) is not None:
             reading.take(await self._run(call))
+        if (call_for_pinned := reading.pinned()) is not None:
+            reading.take_pinned(await self._run(call_for_pinned))
         return reading.messages()
 
     async def clear(self, missing_ok: bool = True) -> bool:
@@ -113,19 +119,78 @@ class Session:
     async def prune(self, max_messages: int) -> int:
         """Drops the oldest messages for good, but for the newest `max_messages`. Gives how many were dropped.
 
-        More are kept if a tool call would lose its result. Summaries and state stay. Raises SessionNotFound.
+        More are kept if a tool call would lose its result. Summaries, pinned messages and state stay. Raises
+        SessionNotFound.
         """
         check(max_messages)
         while True:
-            found = await self._run(self._calls.window())
-            if found is None:
-                raise SessionNotFound("there is no such session to prune", self.id)
-            call = self._calls.prune(*found, max_messages)
+            view = await self._view("prune")
+            call = edit_calls.prune(self._calls, view.context, max_messages)
             if call is None:
                 return 0
             dropped = await self._run(call)
             if dropped:
                 return dropped
+
+    async def pop(self, count: int = 1, *, expect: int | None = None) -> list[Message]:
+        """Takes the newest `count` messages back, for good, and gives them, oldest first; all, if there are fewer.
+
+        More are taken where a tool call would lose its result. Pinned messages stay. No seq is given twice, and the pop
+        takes one itself: `last_seq` is higher after it. `expect`: the last seq the caller has seen. Raises Conflict if
+        somebody wrote meanwhile, NotInWindow for what a summary covers, TooLarge, SessionNotFound.
+        """
+        if type(count) is not int or count < 1:
+            raise ValueError("count is an integer, 1 or more")
+        view = await self._view("pop", expect)
+        return await self._pop(view, editing.newest(view.context, count, self._store.settings.max_batch_count))
+
+    async def undo(self, *, expect: int | None = None) -> list[Message]:
+        """Takes the last turn back: the user's last message and what follows it. Otherwise as `pop`.
+
+        Gives nothing if there is no message of the user's.
+        """
+        view = await self._view("undo", expect)
+        return await self._pop(view, editing.last_turn(view.context, self._store.settings.max_batch_count))
+
+    async def _pop(self, view: edit_calls.View, popped: list[Message]) -> list[Message]:
+        if popped and not await self._run(edit_calls.pop(self._calls, view.context, popped)):
+            raise editing.changed(view.context)
+        return popped
+
+    async def replace(self, which: int | Message, message: Message | dict[str, Any]) -> Message:
+        """Puts another message in the place of one of the window, or of a pinned one, and gives it as it is stored.
+
+        `which`: a seq, or a message as it was read: then it must still be as it was. A pinned one stays pinned; the
+        time of the first stays. Both must make the same tool calls and hold the same results. Raises Conflict if
+        somebody was faster, NotInWindow for what a summary covers, InvalidMessage, TooLarge, SessionNotFound.
+        """
+        view = await self._view("replace")
+        old = editing.chosen(view.context, which)
+        editing.check_replacement(view.context, old, message)
+        return await self._changed(view, edit_calls.replace(self._calls, view, old, message))
+
+    async def unpin(self, which: int | Message) -> Message:
+        """Makes a pinned message one like the others, and gives it.
+
+        In the window it stays at its place. One that has left the window leaves the context with this, as no summary
+        covers it; among kept originals it stays. `which`, and what is raised: as of `replace`.
+        """
+        view = await self._view("unpin")
+        old = editing.chosen(view.context, which)
+        return await self._changed(view, edit_calls.unpin(self._calls, view, old)) if old.pinned else old
+
+    async def _view(self, op: str, expect: int | None = None) -> edit_calls.View:
+        view = await self._run(edit_calls.window(self._calls))
+        if view is None:
+            raise SessionNotFound(f"there is no such session to {op}", self.id)
+        editing.check_expected(view.context, expect)
+        return view
+
+    async def _changed(self, view: edit_calls.View, call: Call[Message | None]) -> Message:
+        changed = await self._run(call)
+        if changed is None:
+            raise editing.changed(view.context)
+        return changed
 
     async def exists(self) -> bool:
         """Whether there is such a session."""

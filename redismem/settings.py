@@ -180,6 +180,12 @@ class Settings(BaseSettings):
     max_window_count: Annotated[int, Field(ge=10, le=1_000_000)] = Field(
         10_000, description="messages a window may hold; an append beyond it is refused"
     )
+    max_pinned_count: Annotated[int, Field(ge=0, le=1_000)] = Field(
+        100, description="messages a session may have pinned; an append beyond it is refused"
+    )
+    max_pinned_bytes: Annotated[int, Field(ge=0, le=64 * 1024 * 1024)] = Field(
+        256 * 1024, description="stored size of the messages a session may have pinned, all together"
+    )
     max_value_bytes: Annotated[int, Field(ge=16, le=16 * 1024 * 1024)] = Field(
         64 * 1024, description="stored size of one state value"
     )

@@ -19,12 +19,12 @@ ROOT = Path(__file__).parents[1]
 # floors below, and of its own floor as long as that makes no circle.
 FLOORS = (
     "errors events settings values",
-    "messages",
+    "messages elements",
     "context window tool_calls provider_view",
     "protocol models",
     "transport",
     "store",
-    "reading session project inspection",
+    "reading editing session project inspection",
     "workers",
     "memory",
     "__init__",
@@ -48,7 +48,7 @@ DOORS = {
     "redis": "transport",
     "hiredis": "transport",
     "fakeredis": "transport",
-    "msgspec": "messages values",
+    "msgspec": "elements values",
     "pydantic": "settings web",
     "pydantic_settings": "settings",
     "httpx": "models",

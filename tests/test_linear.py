@@ -13,7 +13,8 @@ from rich.console import Console
 
 from redismem.cli import session_view
 from redismem.context import Context, SessionInfo, State, Summary
-from redismem.messages import Message, decode_messages, encode_message
+from redismem.elements import decode_messages
+from redismem.messages import Message, encode_message
 from redismem.models.extractive import Extractive
 from redismem.models.http_model import turns
 from redismem.models.transcript import cleaned, one_line, pieces, quoted, rendered, shortened, speaker, steps

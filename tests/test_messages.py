@@ -14,8 +14,9 @@ import pytest
 from hypothesis import example, given, settings
 from support.json_values import messages, same, texts, values
 
+from redismem.elements import decode_messages
 from redismem.errors import InvalidMessage, InvalidState, UnsupportedFormat
-from redismem.messages import Message, decode_messages, encode_message
+from redismem.messages import Message, encode_message
 from redismem.values import Undecodable, decode_value, encode_value
 
 STAMP = b"\xcf" + (1_700_000_000_123).to_bytes(8, "big")

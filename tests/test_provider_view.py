@@ -12,7 +12,8 @@ from support.stores import Store
 
 from redismem import Session, Settings
 from redismem.context import Context, State
-from redismem.messages import Message, StoredMessages, encode_message
+from redismem.elements import StoredMessages
+from redismem.messages import Message, encode_message
 from redismem.provider_view import provider_view
 from redismem.workers.strategies import Trim
 from redismem.workers.summaries import Worker

@@ -22,7 +22,9 @@ def context_of(told: Conversation, summary_tokens: int = 0, newest: int | None =
     messages = told.messages
     summaries = [Summary("i", "text", 0, 0, 0, 0, "m", summary_tokens, 0, ())] if summary_tokens else []
     first = 0 if newest is None else max(0, len(messages) - newest)
-    return Context("s", summaries, messages[first:], State(), len(messages), 1, len(messages), "1-a", 6)
+    return Context(
+        "s", summaries, messages[first:], State(), len(messages), 1, len(messages), "1-a", 6, is_part=first > 0
+    )
 
 
 @settings(max_examples=300, deadline=None)

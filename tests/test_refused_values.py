@@ -13,7 +13,8 @@ from support.json_values import texts, values
 
 from redismem import InvalidMessage, InvalidState, Message, Session
 from redismem.context import Summary
-from redismem.messages import decode_messages, encode_message
+from redismem.elements import decode_messages
+from redismem.messages import encode_message
 from redismem.values import decode_value, encode_value, packed_unchecked
 
 STAMP = b"\xcf" + (1_700_000_000_123).to_bytes(8, "big")

@@ -1,6 +1,6 @@
 -- The counters of a state, or a refusal, before anything is written.
 -- READS counters
--- SETS window_first_seq total window_tokens active_ms expires_ms evicting
+-- SETS window_first_seq total window_tokens active_ms expires_ms uncounted evicting
 --- @include parsed
 if not window_first_seq then
   --- @include layout

@@ -42,7 +42,7 @@ local due = queued == 'overdue' and redis.call('ZSCORE', overdue, session)
   or queued == 'leased' and redis.call('ZSCORE', leased, session)
 if not due then return {'none', '', 0, now} end -- [in a queue]
 if tonumber(due) > now then return {queued == 'leased' and 'leased' or 'notdue', '', 0, now} end -- [due]
-local window_count = redis.call('LLEN', messages)
+local window_count = redis.call('LLEN', messages) - (tonumber(uncounted) or 0) -- [counted]
 --- @include overdue
 local folds = tonumber(summaries_count or 0) > tonumber(summaries_limit) -- [folds]
 if not (is_overdue or folds) then return leave('noop') end -- [needed]

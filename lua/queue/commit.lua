@@ -11,26 +11,29 @@
 --   fence
 --   epoch
 --   first_seq        of the window, as it was claimed
---   count            messages covered, from the head of the window
---   tokens           of these messages
+--   edited           as it was claimed; - for none
+--   count            elements that leave, from the head of the window
+--   uncounted_count  of these are pinned or gaps
+--   tokens           of the others: the messages covered
 --   threshold        a window of more messages is overdue again
 --   token_limit      so is one of more tokens; - for no such limit
 --   recent_limit     messages that stay as they are, however many tokens they have
 --   summaries_limit  more summaries than this are to be folded
 --   originals_ms     the time to live of the originals; 0 keeps none
 --   summary_field    - the messages go without one
---   summary          then the summary fields that this one replaces
--- FIELDS reads epoch committed fence counters summaries_count with_originals summary:
---   writes counters committed summaries_count queued fence attempts dropped_seq with_originals summary:
+--   summary
+--   moved_count      of the elements are pinned; then field and place of each, then the summary fields it replaces
+-- FIELDS reads epoch committed fence counters summaries_count with_originals edited summary:
+--   writes counters committed summaries_count queued fence attempts dropped_seq with_originals pinned: summary:
 -- REPLY outcome: ok, already, gone, fenced, stale
 -- ERROR CORRUPT · LAYOUT version
 local messages, state, originals, overdue, leased = unpack(KEYS)
-local session, now_ms, fence, epoch, first_seq, count, tokens, threshold, token_limit, recent_limit,
-  summaries_limit, originals_ms, summary_field, summary = unpack(ARGV, 1, 14)
-local folded = {unpack(ARGV, 15)}
+local session, now_ms, fence, epoch, first_seq, edited, count, uncounted_count, tokens, threshold, token_limit,
+  recent_limit, summaries_limit, originals_ms, summary_field, summary, moved_count = unpack(ARGV, 1, 17)
+local moved, folded = {unpack(ARGV, 18, 17 + 2 * moved_count)}, {unpack(ARGV, 18 + 2 * moved_count)}
 count, originals_ms = tonumber(count), tonumber(originals_ms)
-local seen_epoch, committed, seen_fence, counters, summaries_count, with_originals = unpack(redis.call(
-  'HMGET', state, 'epoch', 'committed', 'fence', 'counters', 'summaries_count', 'with_originals'))
+local seen_epoch, committed, seen_fence, counters, summaries_count, with_originals, seen_edited = unpack(redis.call(
+  'HMGET', state, 'epoch', 'committed', 'fence', 'counters', 'summaries_count', 'with_originals', 'edited'))
 if seen_epoch ~= epoch then return 'gone' end -- [epoch]
 if committed == fence then return 'already' end -- [made before]
 if seen_fence ~= fence then return 'fenced' end -- [fence]
@@ -39,6 +42,7 @@ local window_count = redis.call('LLEN', messages), redis.call('LLEN', originals)
 counters = counters or ''
 --- @include counters
 if window_first_seq ~= first_seq then return 'stale' end -- [the window]
+if (seen_edited or '-') ~= edited then return 'stale' end -- [edited since]
 if window_count < count then return 'stale' end
 for _, field in ipairs(folded) do
   if redis.call('HEXISTS', state, field) == 0 then return 'stale' end
@@ -46,6 +50,7 @@ end
 --- @include now
 -- A removal first: once it has written, a script may go on when memory is short, and this one makes room.
 redis.call('ZREM', leased, session) -- [end of the lease]
+--- @include move_pinned
 if count > 0 then
   -- Originals of an earlier epoch do not belong here, and without new ones the old would leave a gap.
   if not with_originals or originals_ms == 0 then redis.call('DEL', originals) end -- [old originals]
@@ -65,11 +70,14 @@ if summary_field ~= '-' then
   redis.call('HSET', state, summary_field, summary) -- [summary]
   summaries_count = summaries_count + 1
 end
-window_count, window_tokens = window_count - count, math.max(0, window_tokens - tokens) -- [tokens]
+local left_count = (tonumber(uncounted) or 0) - uncounted_count
+uncounted = left_count > 0 and string.format('+%d', left_count) or '' -- [uncounted]
+window_count = window_count - count - math.max(0, left_count) -- [counted]
+window_tokens = math.max(0, window_tokens - tokens) -- [tokens]
 --- @include overdue
 local again = is_overdue or summaries_count > tonumber(summaries_limit) -- [folds]
-counters = string.format('v1 %d %s %d %s %s%s',
-  first_seq + count, total, window_tokens, active_ms, expires_ms, evicting) -- [chosen]
+counters = string.format('v1 %d %s %d %s %s%s%s',
+  first_seq + count, total, window_tokens, active_ms, expires_ms, uncounted, evicting) -- [chosen]
 redis.call('HSET', state, 'counters', counters, 'committed', fence, -- [committed]
   'summaries_count', summaries_count, 'queued', 'overdue')
 redis.call('HDEL', state, 'fence', 'attempts', 'dropped_seq', again and 'fence' or 'queued') -- [end of the claim]

@@ -44,6 +44,7 @@ def document(context: Context, info: SessionInfo, namespace: str, *, redact: boo
         **asdict(info),
         "state": {"params": sorted(context.state.params), "set": state_names(context)},
         "summaries": summaries,
+        "pinned": [message(each) for each in context.pinned],
         "pending": [message(each) for each in context.pending],
         "recent": [message(each) for each in context.recent],
     }
@@ -58,27 +59,35 @@ def state_names(context: Context) -> list[str]:
 
 def show(out: Console, context: Context, info: SessionInfo, now_ms: int, where: str, full: bool, redact: bool) -> None:
     from rich.rule import Rule
-    from rich.table import Table
     from rich.text import Text
 
     out.print(Text.assemble((info.session_id, "bold"), f"  {where}"))
     for line in _numbers(context, info, now_ms):
         out.print(Text(f"  {line}"))
+    _show_messages(out, "pinned", context.pinned, full, redact)
     for summary in context.summaries:
         out.print(Rule(f"summary: {summary.first_seq} to {summary.last_seq}", align="left", style="blue"))
         out.print(Text(_provenance(summary), "dim"))
         out.print(Text("(redacted)" if redact else printable(summary.text)))
-    for title, messages in (("pending", context.pending), ("recent", context.recent)):
-        if messages:
-            span = f"{title}: {messages[0].seq} to {messages[-1].seq}"
-            out.print(Rule(span, align="left", style="dim" if title == "pending" else "green"))
-            table = Table.grid(padding=(0, 1))
-            table.add_column(justify="right", style="dim", no_wrap=True)
-            table.add_column(no_wrap=True)
-            table.add_column(overflow="fold")
-            for message in messages:
-                _add(table, message, full, redact)
-            out.print(table)
+    _show_messages(out, "pending", context.pending, full, redact)
+    _show_messages(out, "recent", context.recent, full, redact)
+
+
+def _show_messages(out: Console, title: str, messages: list[Message], full: bool, redact: bool) -> None:
+    from rich.rule import Rule
+    from rich.table import Table
+
+    if not messages:
+        return
+    span = f"{title}: {messages[0].seq} to {messages[-1].seq}"
+    out.print(Rule(span, align="left", style={"pinned": "yellow", "pending": "dim"}.get(title, "green")))
+    table = Table.grid(padding=(0, 1))
+    table.add_column(justify="right", style="dim", no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for message in messages:
+        _add(table, message, full, redact)
+    out.print(table)
 
 
 def _provenance(summary: Summary) -> str:

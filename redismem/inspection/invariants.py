@@ -5,7 +5,7 @@ I2  appends are remembered once, and none too many    I9  the window is within i
 I3  a session is in at most the queue it names        I10 the tokens are those of the window's messages
 I4  what waits for a summary is in a queue            I11 attempts within their limit; a fence only with a lease
 I5  epoch and fences come from the shard's counter    I12 a session is listed as active, at the time that is noted
-I6  summaries follow each other, before the window
+I6  summaries follow each other, before the window    I14 what is pinned is counted, and within its limits
 I7  summaries are of this epoch, and as many as noted
 
 Entries of a queue whose session has expired are no violation: the sweep removes them.
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from redismem.context import Summary
+from redismem.context import Context, Summary
 from redismem.errors import RedismemError
 from redismem.messages import Message
 from redismem.protocol import layout, replies
@@ -80,6 +80,7 @@ def violations(session_id: str, seen: Stored, settings: Settings) -> Iterator[Vi
         return
     found = (
         *_window_rules(seen, counters, context.messages, settings),
+        *_pin_rules(seen, counters, context),
         *_queue_rules(seen, counters, settings),
         *_fence_rules(seen),
         *_summary_rules(seen, counters.first_seq, context.summaries),
@@ -97,7 +98,7 @@ Found = Iterator[tuple[str, str]]
 
 
 def _window_rules(seen: Stored, counters: Counters, messages: list[Message], settings: Settings) -> Found:
-    count, total = len(seen.elements), counters.message_count
+    count, total = counters.window_count, counters.message_count
     if counters.first_seq < 1:
         yield "I1", f"the window begins at {counters.first_seq}"
     try:
@@ -115,12 +116,29 @@ def _window_rules(seen: Stored, counters: Counters, messages: list[Message], set
         yield "I10", f"the window has {weight} tokens, noted are {counters.tokens}"
 
 
+def _pin_rules(seen: Stored, counters: Counters, context: Context) -> Found:
+    """Settings may change, so what is pinned may be over the limits of today."""
+    pinned, moved = context.pinned, [field for field in seen.fields if field.startswith(layout.PINNED)]
+    inside = {message.seq: seen.elements[message.seq - counters.first_seq] for message in pinned[len(moved) :]}
+    if len(seen.elements) - len(context.messages) != counters.uncounted:
+        yield "I14", f"{len(context.messages)} of {len(seen.elements)} count, {counters.uncounted} are noted as not"
+    late = [message.seq for message in pinned[: len(moved)] if not message.pinned or message.seq >= counters.first_seq]
+    sizes = [*map(len, inside.values()), *(len(seen.fields[field]) for field in moved)]
+    try:
+        noted = layout.pins(seen.fields.get(layout.PINS, b"0 0"))
+    except Undecodable as unreadable:
+        yield "I14", str(unreadable)
+        return
+    if late or noted != (len(sizes), sum(sizes)):
+        yield "I14", f"{len(sizes)} pinned of {sum(sizes)} bytes, noted are {noted}; out of place {late}"
+
+
 def _queue_rules(seen: Stored, counters: Counters, settings: Settings) -> Found:
     queued = seen.text(layout.QUEUED)
     places = [str(name) for name in QueueState if seen.places[name] is not None]
     if places != ([] if queued is None else [queued]):
         yield "I3", f"it is in {places or 'no queue'}, noted is {queued}"
-    count, summaries_count = len(seen.elements), seen.number(layout.SUMMARIES_COUNT)
+    count, summaries_count = counters.window_count, seen.number(layout.SUMMARIES_COUNT)
     # Taken off the dead list without another try: its messages wait for the next one, its summaries for theirs.
     dropped_seq = seen.text(layout.DROPPED_SEQ)
     waits = settings.is_overdue(count, counters.tokens) and dropped_seq != str(counters.message_count)

@@ -17,10 +17,12 @@ class AppendOptions(StateChanges, total=False):
 
     `id` names the append: given again, nothing is written and the first receipt comes back with `duplicate=True`, for
     the session's last 16 appends and changes of state. `expect`: the last seq the caller has seen (0: no session).
+    `pin`: whether these messages are pinned; None: by their role.
     """
 
     id: str | None
     expect: int | None
+    pin: bool | None
 
 
 NO_OPTIONS: AppendOptions = {}

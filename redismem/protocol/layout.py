@@ -30,12 +30,15 @@ SUMMARIES_COUNT = b"summaries_count"
 WITH_ORIGINALS = b"with_originals"
 DROPPED_SEQ = b"dropped_seq"
 PRUNED = b"pruned"
+EDITED = b"edited"
+PINS = b"pins"
 WAITING = b"waiting"
 LAST_INTENT = b"last_intent"
 LAST_RESULT = b"last_result"
 PLAN = b"plan"
 PARAM = b"param:"
 SUMMARY = b"summary:"
+PINNED = b"pinned:"
 
 
 class Field(NamedTuple):
@@ -45,6 +48,9 @@ class Field(NamedTuple):
     writers: frozenset[str]
 
 
+_EDITS = "append pop replace"
+
+
 def _field(meaning: str, writers: str) -> Field:
     return Field(meaning, frozenset(writers.split()))
 
@@ -52,16 +58,18 @@ def _field(meaning: str, writers: str) -> Field:
 FIELDS = {
     EPOCH: _field("this life of the session, number and nonce", "append"),
     COUNTERS: _field(
-        "layout version, first_seq, message_count, tokens, active_ms, expires_ms; if to be evicted, idle or limit",
-        "append prune touch commit queue_eviction sweep",
+        "layout version, first_seq, message_count, tokens, active_ms, expires_ms; +n, if n elements of the window are "
+        "pinned or gaps; if to be evicted, idle or limit",
+        "append commit pop prune queue_eviction replace sweep touch",
     ),
-    NEWEST_IDS: _field("the newest append ids, behind the letter of the field they go to when full", "append"),
-    **dict.fromkeys(OLDER_IDS, _field("five older append ids", "append")),
+    NEWEST_IDS: _field("the newest append ids, behind the letter of the field they go to when full", _EDITS),
+    **dict.fromkeys(OLDER_IDS, _field("five older append ids", _EDITS)),
     REPEATED: _field(
-        "1 once an append without an id was sent again: every append looks for its id from then on", "append"
+        "1 once an append without an id was sent again: every append looks for its id from then on", _EDITS
     ),
     QUEUED: _field(
-        "the queue it is in: overdue, leased, dead; missing when in none", "append claim commit release requeue sweep"
+        "the queue it is in: overdue, leased, dead; missing when in none",
+        "append claim commit release replace requeue sweep",
     ),
     FENCE: _field("the worker that has the lease, number and nonce", "claim commit release sweep"),
     ATTEMPTS: _field(
@@ -72,17 +80,20 @@ FIELDS = {
     WITH_ORIGINALS: _field("1 while the originals reach up to the window", "commit"),
     DROPPED_SEQ: _field("the last seq when it left the dead list without another try", "commit requeue"),
     PRUNED: _field("the nonce of the last prune: sent again, it is known", "prune"),
+    EDITED: _field("the nonce of the last pop or replacement: what was read before is stale", "pop replace"),
+    PINS: _field("how many messages are pinned, and their bytes", "append replace"),
     WAITING: _field("the param the conversation waits for", "append"),
     LAST_INTENT: _field("what the caller noted as the last intent", "append"),
     LAST_RESULT: _field("what the caller noted as the last result", "append"),
     PLAN: _field("what the caller noted as the plan", "append"),
     PARAM: _field("a param; its name stands behind the colon", "append"),
     SUMMARY: _field("a summary; its first seq stands behind the colon", "commit"),
+    PINNED: _field("a pinned message that left the window; its seq stands behind the colon", "commit prune replace"),
 }
-"""Every field there is; PARAM and SUMMARY begin many."""
+"""Every field there is; PARAM, SUMMARY and PINNED begin many."""
 
 # A state with these fields alone is most states: nobody has set anything in it, and nothing is summarised yet.
-BARE = frozenset((COUNTERS, EPOCH, QUEUED, REPEATED, NEWEST_IDS, *OLDER_IDS))
+BARE = frozenset((COUNTERS, EPOCH, QUEUED, REPEATED, PINS, NEWEST_IDS, *OLDER_IDS))
 
 
 class QueueState(StrEnum):
@@ -144,17 +155,25 @@ class Counters(NamedTuple):
     expires_ms: int
     evicting: str | None
     """Why the session is on the eviction queue: idle or limit."""
+    uncounted: int = 0
+    """Elements of the window that are pinned or gaps."""
+
+    @property
+    def element_count(self) -> int:
+        """Elements of the window."""
+        return self.message_count - self.first_seq + 1
 
     @property
     def window_count(self) -> int:
-        """Messages in the window."""
-        return self.message_count - self.first_seq + 1
+        """Messages in the window that are not pinned."""
+        return self.element_count - self.uncounted
 
 
 _MARK = b"v%d" % LAYOUT_VERSION
 NUMBER = rb"[0-9]{1,19}"
 """A count that Redis holds: at most 2**63 - 1. int() refuses a text of thousands of digits."""
-_NUMBERS = re.compile(_MARK + rb" (%b)" % NUMBER * 5 + rb"(?: ([a-zA-Z]+))?")
+_NUMBERS = re.compile(_MARK + rb" (%b)" % NUMBER * 5 + rb"(?:\+(%b))?(?: ([a-zA-Z]+))?" % NUMBER)
+_PINS = re.compile(rb"(%b) (%b)" % (NUMBER, NUMBER))
 _VERSION = re.compile(rb"v(%b)" % NUMBER)
 
 
@@ -163,9 +182,9 @@ def counters(field: bytes) -> Counters:
     match = _NUMBERS.fullmatch(field)
     if match is None:
         raise _unreadable(field)
-    first, count, tokens, active, expires, evicting = match.groups()
+    first, count, tokens, active, expires, uncounted, evicting = match.groups()
     reason = None if evicting is None else evicting.decode()
-    return Counters(int(first), int(count), int(tokens), int(active), int(expires), reason)
+    return Counters(int(first), int(count), int(tokens), int(active), int(expires), reason, int(uncounted or 0))
 
 
 def bounds(field: bytes) -> tuple[int, int]:
@@ -177,6 +196,19 @@ def bounds(field: bytes) -> tuple[int, int]:
     except ValueError:
         pass  # the same as another mark
     raise _unreadable(field)
+
+
+def uncounted(field: bytes) -> int:
+    """How many elements of the window are pinned or gaps, by its counters."""
+    return counters(field).uncounted if b"+" in field else 0
+
+
+def pins(field: bytes) -> tuple[int, int]:
+    """How many messages are pinned, and their bytes. Raises Undecodable."""
+    match = _PINS.fullmatch(field)
+    if match is None:
+        raise Undecodable("what is pinned is no count")
+    return int(match[1]), int(match[2])
 
 
 def _unreadable(field: bytes) -> Undecodable | UnsupportedFormat:

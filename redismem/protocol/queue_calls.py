@@ -15,6 +15,7 @@ from redismem.messages import Message
 from redismem.protocol import layout, replies, scripts
 from redismem.protocol.call import Call, context_reads, evalsha, independent
 from redismem.protocol.clock import Clock, time_argument
+from redismem.protocol.edit_calls import leaving, moved
 from redismem.protocol.ids import nonce
 from redismem.protocol.keys import Keys, SessionKeys, ShardKeys
 from redismem.protocol.layout import ClaimOutcome, CommitOutcome, EvictionReason, ReleaseOutcome
@@ -22,7 +23,7 @@ from redismem.protocol.namespace_calls import entries
 from redismem.settings import Settings
 
 QUEUES = layout.INDEXES[1:]
-_COVERED = 13  # its place in the command of a commit
+_COVERED = 14  # the place in the command of a commit where its numbers stand
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +149,8 @@ def sweep(shard: ShardKeys, swept: Sequence[SessionKeys], clock: Clock | None) -
 
 def covered_sizes(commit: Call[Any]) -> tuple[int, int]:
     """Messages that a commit covers, and their tokens: read out of its command by those who want to know."""
-    count, tokens = commit.commands[0][_COVERED : _COVERED + 2]
-    return int(count), int(tokens)
+    count, uncounted_count, tokens = commit.commands[0][_COVERED : _COVERED + 3]
+    return int(count) - int(uncounted_count), int(tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,13 +216,17 @@ class QueueCalls:
     ) -> Call[CommitOutcome]:
         """What came of it; but for OK and ALREADY, nothing has changed."""
         keys, settings, shard = self.keys, self.settings, self.keys.shard
+        context = job.context
+        count, pinned = leaving(context, covered) if covered else (0, [])
         arguments = (
             keys.session,
             time_argument(self.clock),
             job.fence,
-            job.context.epoch,
-            job.context.first_seq,
-            len(covered),
+            context.epoch,
+            context.first_seq,
+            context.window_version or layout.NONE,
+            count,
+            count - len(covered),
             sum(message.tokens for message in covered),
             settings.overdue_count,
             settings.overdue_tokens,
@@ -230,6 +235,8 @@ class QueueCalls:
             int(settings.originals_timeout_s * 1000) if settings.keep_originals else 0,
             layout.NONE if summary is None else _field(summary),
             layout.NONE if summary is None else summary.encode(),
+            len(pinned),
+            *moved(context, pinned),
             *(_field(old) for old in folded),
         )
         keys_in_order = (keys.messages, keys.state, keys.originals, shard.overdue, shard.leased)
@@ -255,10 +262,11 @@ class QueueCalls:
         arguments = (keys.session, time_argument(self.clock), int(self.settings.lease_s * 1000))
         return self._call("claim_eviction", (keys.state, keys.shard.evictions), arguments, bool)
 
-    def evict(self, epoch: str, message_count: int) -> Call[bool]:
-        """False: touched since."""
+    def evict(self, epoch: str, message_count: int, window_version: str | None = None) -> Call[bool]:
+        """False: touched since, or of another version; None: whatever its version."""
         keys = self.keys
-        arguments = (keys.session, epoch, message_count)
+        edited = "*" if window_version is None else window_version or layout.NONE
+        arguments = (keys.session, epoch, message_count, edited)
         keys_in_order = (keys.messages, keys.state, keys.originals, *keys.shard.indexes)
         return self._call("evict", keys_in_order, arguments, bool)
 

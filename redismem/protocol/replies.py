@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from redismem.context import Context, Receipt, SessionInfo, State, Summary
+from redismem.elements import StoredMessages, decode_messages
 from redismem.errors import (
     LASTING_WORDS,
     TRANSIENT_WORDS,
@@ -18,55 +19,64 @@ from redismem.errors import (
     TooLarge,
     UnsupportedFormat,
 )
-from redismem.messages import Message, StoredMessages, decode_messages
+from redismem.messages import Message
 from redismem.protocol import layout
-from redismem.protocol.layout import PARAM, SUMMARY, bounds, counters
+from redismem.protocol.layout import PARAM, PINNED, SUMMARY, bounds, counters, uncounted
 from redismem.protocol.permissions import not_allowed
 from redismem.values import Undecodable, decode_value
 
 
 def refusal(error: ServerError, session_id: str | None) -> RedismemError | None:
     """The error that a script's own word stands for; None for a word of the server."""
-    detail = error.text.partition(" ")[2]
-    match error.word:
+    refused = _own_word(error.word, error.text.partition(" ")[2], session_id) or not_allowed(error, session_id)
+    if refused is not None or error.word in TRANSIENT_WORDS or error.word in LASTING_WORDS:
+        return refused
+    if "script:" in error.text or "user_script" in error.text:
+        return ScriptFailed(f"a script stopped half way, which is a defect: {error.text[:300]}", session_id)
+    return None
+
+
+def _own_word(word: str, detail: str, session_id: str | None) -> RedismemError | None:
+    match word:
         case "CONFLICT":
             return Conflict(f"another writer was faster, its last seq is {detail}", session_id, int(detail))
         case "FULL":
             return TooLarge(
                 f"the window holds {detail} messages and may not grow: summarise, prune or clear", session_id
             )
+        case "PINS":
+            count, _, size = detail.partition(" ")
+            return TooLarge(
+                f"{count} messages of {size} bytes would be pinned, over max_pinned_count or max_pinned_bytes: "
+                "unpin or replace some, or pass pin=False",
+                session_id,
+            )
         case "PARAMS":
             return TooLarge(f"the session would hold {detail} params, over max_params_count", session_id)
         case "PAST":
             return InvalidTime(f"by the server's clock a session active at {detail} ms is past its timeout", session_id)
         case "CORRUPT" | "WRONGTYPE":
-            return CorruptSession(f"a key is not what it should be ({error.word})", session_id)
+            return CorruptSession(f"a key is not what it should be ({word})", session_id)
         case "LAYOUT":
             return layout.unsupported(detail, session_id)
-    denied = not_allowed(error, session_id)
-    if denied is not None:
-        return denied
-    if error.word in TRANSIENT_WORDS or error.word in LASTING_WORDS:
-        return None
-    if "script:" in error.text or "user_script" in error.text:
-        return ScriptFailed(f"a script stopped half way, which is a defect: {error.text[:300]}", session_id)
     return None
 
 
 def receipt(session_id: str, sent_count: int, reply: Any) -> Receipt:
     """What the append script answered. Raises CorruptSession if the window is not as long as the state says."""
     if type(reply) is bytes:
-        return _plain_receipt(sent_count, *bounds(reply))
+        return _plain_receipt(sent_count, *bounds(reply), uncounted(reply))
     try:
         window_first_seq, total = bounds(reply[0])
+        count = total - window_first_seq + 1 - uncounted(reply[0])
     except Undecodable as cause:
         raise corrupt(session_id, cause, _epoch(reply)) from None
-    expected = total - window_first_seq + 1
     if len(reply) == 3:
+        expected = total - window_first_seq + 1
         found = Undecodable(f"the window holds {reply[2]} messages, expected {expected}")
         raise corrupt(session_id, found, _epoch(reply))
     _, first_seq, last_seq, created, duplicate = reply
-    return Receipt(first_seq, last_seq, last_seq, created == 1, duplicate == 1, -1 if duplicate else expected)
+    return Receipt(first_seq, last_seq, last_seq, created == 1, duplicate == 1, -1 if duplicate else count)
 
 
 def _epoch(reply: Sequence[Any]) -> str:
@@ -74,9 +84,10 @@ def _epoch(reply: Sequence[Any]) -> str:
     return (reply[1] or b"").decode("utf-8", "replace") if len(reply) == 3 else ""
 
 
-def _plain_receipt(sent_count: int, window_first_seq: int, total: int) -> Receipt:
+def _plain_receipt(sent_count: int, window_first_seq: int, total: int, uncounted_count: int) -> Receipt:
     """The receipt of messages that were new, to a session that was there."""
-    return Receipt(total - sent_count + 1, total, total, False, False, total - window_first_seq + 1)
+    window_count = total - window_first_seq + 1 - uncounted_count
+    return Receipt(total - sent_count + 1, total, total, False, False, window_count)
 
 
 def fields(reply: Any) -> dict[bytes, bytes]:
@@ -120,6 +131,11 @@ def context(
             epoch,
             recent_limit,
             "" if bare else stored.get(layout.COMMITTED, b"").decode(),
+            None,
+            "" if bare else stored.get(layout.EDITED, b"").decode(),
+            pinned(stored, epoch) if not bare and layout.PINS in stored else [],
+            b"+" in stored[layout.COUNTERS],
+            len(elements) < window_count,
         )
     except UnsupportedFormat as newer:
         raise UnsupportedFormat(str(newer), session_id) from None
@@ -134,7 +150,7 @@ def appended(
     found = context(session_id, recent_limit, fields(stored), elements)
     if type(reply) is bytes:
         # In one transaction, these are the counters that the context was made of.
-        found.receipt = _plain_receipt(sent_count, found.first_seq, found.total_messages)
+        found.receipt = _plain_receipt(sent_count, found.first_seq, found.total_messages, uncounted(reply))
     else:
         found.receipt = receipt(session_id, sent_count, reply)
     return found
@@ -160,6 +176,12 @@ def state(stored: Mapping[bytes, bytes]) -> State:
     return State(params, *map(value, (layout.WAITING, layout.LAST_INTENT, layout.LAST_RESULT, layout.PLAN)))
 
 
+def pinned(stored: Mapping[bytes, bytes], epoch: str) -> StoredMessages | list[Message]:
+    """The pinned messages that left the window, oldest first. Raises Undecodable, UnsupportedFormat, ValueError."""
+    seqs = sorted(int(field[len(PINNED) :]) for field in stored if field.startswith(PINNED))
+    return StoredMessages([stored[PINNED + b"%d" % seq] for seq in seqs], 0, epoch, seqs) if seqs else []
+
+
 def summaries(stored: Mapping[bytes, bytes]) -> list[Summary]:
     """Oldest first. Raises Undecodable, ValueError, TypeError."""
     found = [Summary.decode(value) for field, value in stored.items() if field.startswith(SUMMARY)]
@@ -181,6 +203,7 @@ def info(session_id: str, stored: Mapping[bytes, bytes]) -> SessionInfo | None:
             window_count=noted.window_count,
             window_tokens=noted.tokens,
             summaries_count=sum(field.startswith(SUMMARY) for field in stored),
+            pinned_count=layout.pins(stored[layout.PINS])[0] if layout.PINS in stored else 0,
             params_keys=tuple(sorted(known.params)),
             waiting_for_param=known.waiting_for_param,
             active_ms=noted.active_ms,

@@ -11,17 +11,16 @@ from typing import Any, Unpack
 
 from redismem.context import Context, Receipt, SessionInfo, State
 from redismem.errors import InvalidMessage, InvalidState, TooLarge, UnsupportedFormat
-from redismem.messages import Message, TokenCounter, encode_message
+from redismem.messages import STAMP_BYTES, Message, TokenCounter, encode_message, is_pinned
 from redismem.protocol import layout, replies, scripts
 from redismem.protocol.append_command import NO_OPTIONS, AppendOptions, append_limits, resent_append
 from redismem.protocol.call import Call, Command, context_reads, evalsha
 from redismem.protocol.clock import Clock, clock_ms, time_argument
-from redismem.protocol.ids import append_token, nonce
+from redismem.protocol.ids import append_token
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.state_changes import NO_CHANGE, Change, StateChanges, change
 from redismem.settings import Settings
 from redismem.values import Undecodable
-from redismem.window import cut_before
 
 _MOST = 1 << 53
 
@@ -29,7 +28,7 @@ _MOST = 1 << 53
 class SessionCalls:
     """The calls of one session. What is the same in each of them is put together once."""
 
-    __slots__ = ("_append_head", "_clock", "_count_tokens", "_reads", "keys", "settings")
+    __slots__ = ("_append_head", "_count_tokens", "_reads", "clock", "keys", "settings")
 
     def __init__(
         self,
@@ -46,7 +45,7 @@ class SessionCalls:
         self.keys = keys
         self.settings = settings
         self._count_tokens = count_tokens
-        self._clock = clock
+        self.clock = clock
         appends = keys.appends
         limits = limits or append_limits(settings)
         sha = scripts.load("append").sha
@@ -80,33 +79,40 @@ class SessionCalls:
             raise InvalidMessage(
                 "an append needs a message; state alone is set by merge() and the like", self.keys.session_id
             )
-        elements, tokens = self._elements(messages)
         if not options:
-            return self._command(elements, tokens, NO_CHANGE, None, layout.NONE)
-        return self._append_as(elements, tokens, **options)
+            elements, tokens, pins = self._elements(messages)
+            return self._command(elements, tokens, NO_CHANGE, None, layout.NONE, pins)
+        return self._append_as(messages, **options)
 
     def _append_as(
         self,
-        elements: Sequence[bytes],
-        tokens: int,
+        messages: Sequence[Message | dict[str, Any]],
         *,
         id: str | None = None,
         expect: int | None = None,
+        pin: bool | None = None,
         **changes: Unpack[StateChanges],
     ) -> Command:
         if expect is not None and (type(expect) is not int or expect < 0):
             raise InvalidMessage("expect is a last seq: an integer, 0 or more", self.keys.session_id)
+        elements, tokens, pins = self._elements(messages, pin)
         change = self.change(**changes) if changes else NO_CHANGE
-        return self._command(elements, tokens, change, id, layout.NONE if expect is None else expect)
+        return self._command(elements, tokens, change, id, layout.NONE if expect is None else expect, pins)
 
     def _command(
-        self, elements: Sequence[bytes], tokens: int, change: Change, id: str | None, expect: int | str
+        self,
+        elements: Sequence[bytes],
+        tokens: int,
+        change: Change,
+        id: str | None,
+        expect: int | str,
+        pins: str = layout.NONE,
     ) -> Command:
         """The one call of append.lua: what follows its keys stands in the order of its header."""
-        fresh, now = "0" if id else "1", layout.NONE if self._clock is None else clock_ms(self._clock)
+        fresh, now = "0" if id else "1", layout.NONE if self.clock is None else clock_ms(self.clock)
         return (
             *self._append_head,
-            f"{fresh} {len(elements)} {len(change.sets) // 2} {tokens} {expect} {now}",
+            f"{fresh} {len(elements)} {len(change.sets) // 2} {tokens} {expect} {now} {pins}",
             self._token(id),
             *elements,
             *change.sets,
@@ -120,26 +126,50 @@ class SessionCalls:
         except InvalidState as refused:
             raise InvalidState(str(refused), self.keys.session_id) from None
 
-    def _elements(self, messages: Sequence[Message | dict[str, Any]]) -> tuple[list[bytes], int]:
-        """What is stored of the messages, and the tokens of all of them. Raises InvalidMessage, TooLarge."""
+    def _elements(
+        self, messages: Sequence[Message | dict[str, Any]], pin: bool | None = None
+    ) -> tuple[list[bytes], int, str]:
+        """What is stored of the messages, the tokens of those that are not pinned, and what is said of the others.
+
+        Raises InvalidMessage, TooLarge.
+        """
         settings, session_id = self.settings, self.keys.session_id
         if len(messages) > settings.max_batch_count:
             raise TooLarge(f"{len(messages)} messages in one append, over {settings.max_batch_count}", session_id)
-        tokens = 0
+        tokens = pinned_count = pinned_bytes = 0
         elements: list[bytes] = []
         for message in messages:
             try:
-                element, count = encode_message(message, self._count_tokens)
+                element, count, pinned = self.encode(message, pin)
             except InvalidMessage as refused:
                 raise InvalidMessage(f"message {len(elements) + 1}: {refused}", session_id) from None
-            if len(element) > settings.max_message_bytes:
-                raise TooLarge(
-                    f"message {len(elements) + 1} has {len(element)} bytes, over {settings.max_message_bytes}",
-                    session_id,
-                )
+            except TooLarge as refused:
+                raise TooLarge(f"message {len(elements) + 1} {refused}", session_id) from None
             elements.append(element)
-            tokens += count
-        return elements, tokens
+            if pinned:
+                pinned_count += 1
+                pinned_bytes += len(element) + STAMP_BYTES
+            else:
+                tokens += count
+        return elements, tokens, self.pins(pinned_count, pinned_bytes) if pinned_count else layout.NONE
+
+    def encode(self, message: Message | dict[str, Any], pin: bool | None = None) -> tuple[bytes, int, bool]:
+        """An element without its stamp, its tokens, and whether it is pinned. Raises InvalidMessage, TooLarge."""
+        if pin is not None:
+            if type(pin) is not bool:
+                raise InvalidMessage("pin is True, False or None")
+            if isinstance(message, dict):
+                message = Message.from_openai(message)
+            if isinstance(message, Message):
+                message = message.with_pin(pin)
+        element, tokens = encode_message(message, self._count_tokens)
+        if len(element) > self.settings.max_message_bytes:
+            raise TooLarge(f"has {len(element)} bytes, over {self.settings.max_message_bytes}")
+        return element, tokens, message.pinned if isinstance(message, Message) else is_pinned(message, None)
+
+    def pins(self, more_count: int, more_bytes: int) -> str:
+        """What a script is told of messages that are pinned from now on; less than zero: no longer."""
+        return f"{more_count},{more_bytes},{self.settings.max_pinned_count},{self.settings.max_pinned_bytes}"
 
     def _token(self, id: str | None) -> bytes:
         try:
@@ -180,6 +210,18 @@ class SessionCalls:
             (layout.NONE if before_seq is None else before_seq, limit, int(include_originals)),
         )
         return Call(keys.session_id, (command,), lambda reply: replies.page(keys.session_id, reply), script, op=op)
+
+    def pinned(self) -> Call[list[Message]]:
+        """The pinned messages that have left the window."""
+        keys = self.keys
+
+        def decode(stored: Any) -> list[Message]:
+            found = replies.fields(stored)
+            if layout.PINS not in found:
+                return []
+            return replies.context(keys.session_id, 1, found, (), 0).pinned
+
+        return Call(keys.session_id, (("HGETALL", keys.state),), decode, op="pinned")
 
     def state(self) -> Call[State]:
         """All of the state: empty if there is no session."""
@@ -231,25 +273,6 @@ class SessionCalls:
         )
         return Call(keys.session_id, (command,), bool, script, op="clear")
 
-    def window(self) -> Call[tuple[str, list[Message]] | None]:
-        """All messages of the window, with the epoch; a script, so it is answered when memory has run out."""
-        return self.page(_MOST, op="read_window")
-
-    def prune(self, epoch: str, window: Sequence[Message], max_messages: int) -> Call[int] | None:
-        """Drops the oldest of this window: how many, 0 if it has changed since. None: there is nothing to drop."""
-        keys = self.keys
-        script = scripts.load("prune")
-        dropped = window[: cut_before(window, max(0, len(window) - max_messages))]
-        if not dropped:
-            return None
-        tokens = sum(message.tokens for message in dropped)
-        command = evalsha(
-            script,
-            (keys.messages, keys.state, keys.originals),
-            (epoch, dropped[0].seq, len(dropped), tokens, nonce()),
-        )
-        return Call(keys.session_id, (command,), lambda reply: len(dropped) if reply else 0, script, op="prune")
-
     def touch(self) -> Call[bool]:
         """Makes the session active now; False if there is none. Raises InvalidTime."""
         keys, shard = self.keys, self.keys.shard
@@ -257,7 +280,7 @@ class SessionCalls:
         command = evalsha(
             script,
             (keys.messages, keys.state, shard.active, shard.evictions),
-            (keys.session, time_argument(self._clock), self.settings.idle_timeout_ms),
+            (keys.session, time_argument(self.clock), self.settings.idle_timeout_ms),
         )
         return Call(keys.session_id, (command,), bool, script, op="touch")
 

@@ -165,7 +165,7 @@ def _sizes(op: str, call: _Watched[Any] | None, value: Any) -> tuple[int, int, i
 def _window_count(value: Any) -> int | None:
     match value:
         case Context():
-            return value.last_seq - value.first_seq + 1
+            return len(value.messages)
         case Receipt(duplicate=False) | SessionInfo():
             return value.window_count
     return None

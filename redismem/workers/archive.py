@@ -25,15 +25,16 @@ or a message came in between and the session stayed: the newest transcript of an
 
 _NUMBERS = ("total_messages", "first_seq", "last_seq", "recent_limit")
 _BEGINNING = b'{"session_id": '
-_TEXTS = ("session_id", "epoch", "summary_version")
+_TEXTS = ("session_id", "epoch", "summary_version", "window_version")
 
 
 class JsonlArchive:
     """An `on_evict` that writes sessions to a file, a line of JSON each; `read_archive` reads them again.
 
-    A line has session_id, epoch, summary_version, total_messages, first_seq, last_seq, recent_limit, summaries, state,
-    `messages` (the dicts as they were put in) and, in the same order, `stored`: of each message seq, tokens, stored_ms
-    and `beside` (metadata, timestamp_us, id; or null). If JSON in UTF-8 cannot hold a text or number exactly (half
+    A line has session_id, epoch, summary_version, window_version, total_messages, first_seq, last_seq, recent_limit,
+    summaries, state, `messages` (the dicts as they were put in) and, in the same order, `stored`: of each message seq,
+    tokens, stored_ms and `beside` (metadata, timestamp_us, id, pinned; or null). `pinned` and `stored_pinned` are the
+    same of the pinned ones. If JSON in UTF-8 cannot hold a text or number exactly (half
     surrogate pairs), the line shows it as well as it can, and `exact` has all of it: msgpack in base64.
     """
 
@@ -80,17 +81,30 @@ def read_archive(path: str | Path) -> Iterator[Context]:
 
 
 def _document(context: Context) -> dict[str, Any]:
-    stored = [
-        {"seq": each.seq, "tokens": each.tokens, "stored_ms": each.stored_ms, "beside": each.beside}
-        for each in context.messages
-    ]
     return {
         **{name: getattr(context, name) for name in (*_TEXTS, *_NUMBERS)},
         "summaries": [asdict(summary) | {"message_ids": list(summary.message_ids)} for summary in context.summaries],
         "messages": [message.to_openai() for message in context.messages],
-        "stored": stored,
+        "stored": _stored(context.messages),
+        "pinned": [message.to_openai() for message in context.pinned],
+        "stored_pinned": _stored(context.pinned),
         "state": {name: getattr(context.state, name) for name in State.__slots__},
     }
+
+
+def _stored(messages: list[Message]) -> list[dict[str, Any]]:
+    """What is known of each beside its dict."""
+    return [
+        {"seq": each.seq, "tokens": each.tokens, "stored_ms": each.stored_ms, "beside": each.beside}
+        for each in messages
+    ]
+
+
+def _restored(payloads: list[Any], stored: list[Any], epoch: str) -> list[Message]:
+    return [
+        Message.restored(payload, row["beside"], row["seq"], row["tokens"], row["stored_ms"], epoch)
+        for payload, row in zip(payloads, stored, strict=True)
+    ]
 
 
 def _line(document: dict[str, Any]) -> bytes:
@@ -106,20 +120,19 @@ def _context(line: Any) -> Context:
     if "exact" in line:
         line = decode_value(base64.b64decode(line["exact"], validate=True))
     epoch = line["epoch"]
-    messages = [
-        Message.restored(payload, row["beside"], row["seq"], row["tokens"], row["stored_ms"], epoch)
-        for payload, row in zip(line["messages"], line["stored"], strict=True)
-    ]
-    return Context(
+    context = Context(
         line["session_id"],
         [Summary(**each | {"message_ids": tuple(each["message_ids"])}) for each in line["summaries"]],
-        messages,
+        _restored(line["messages"], line["stored"], epoch),
         State(**line["state"]),
         *(
             line[name]
             for name in ("total_messages", "first_seq", "last_seq", "epoch", "recent_limit", "summary_version")
         ),
     )
+    context.window_version = line["window_version"]
+    context.pinned = _restored(line["pinned"], line["stored_pinned"], epoch)
+    return context
 
 
 def _open_private(path: str, flags: int) -> int:

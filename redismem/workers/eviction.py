@@ -152,10 +152,11 @@ class Eviction:
         if not context.epoch:
             return False  # gone meanwhile, or in quarantine: there is no transcript to hand over
         if self._store.settings.keep_originals:
-            context.messages = await session.messages(include_originals=True)
+            found = await session.messages(include_originals=True)
+            context.messages = [message for message in found if not message.pinned]
         async with asyncio.timeout(self._store.settings.lease_s):
             await self._on_evict(session_id, context)
-        return await self._store.run(calls.evict(context.epoch, context.total_messages))
+        return await self._store.run(calls.evict(context.epoch, context.total_messages, context.window_version))
 
     async def sweep(self) -> tuple[int, int]:
         """Looks after the next few sessions of every shard: (index entries removed, sessions mended)."""

@@ -7,14 +7,16 @@ from typing import Any
 import pytest
 from redis.exceptions import ResponseError
 from support.queue_scripts import CLAIM, COMMIT, INDEXES, RELEASE, claimed, over, overdue
-from support.raw_scripts import NOW_MS, TIMEOUT_MS, Scripts
+from support.raw_scripts import NOW_MS, POP, PRUNE, REPLACE, TIMEOUT_MS, Scripts
 
 from redismem.protocol import scripts
 
 LATER_MS = NOW_MS + 60_000
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "page": ("page", {"before_seq": "-", "limit": 10, "with_originals": 0}),
-    "prune": ("prune", {"epoch": "1-ab", "first_seq": 1, "count": 1, "tokens": 1, "nonce": "ff"}),
+    "prune": ("prune", PRUNE),
+    "pop": ("pop", POP),
+    "replace": ("replace", REPLACE),
     "touch": ("touch", {"now_ms": LATER_MS, "idle_timeout_ms": TIMEOUT_MS}),
     "quarantine": ("quarantine", {"epoch": "1-ab", "idle_timeout_ms": 60_000}),
     "quarantine, epoch unknown": ("quarantine", {"epoch": "-", "idle_timeout_ms": 60_000}),
@@ -23,7 +25,7 @@ RUNS: dict[str, tuple[str, dict[str, Any]]] = {
     "requeue": ("requeue", {"now_ms": LATER_MS, "again": 1}),
     "requeue, dropped": ("requeue", {"now_ms": LATER_MS, "again": 0}),
     "claim_eviction": ("claim_eviction", {"now_ms": LATER_MS, "lease_ms": 30_000}),
-    "evict": ("evict", {"epoch": "1-ab", "message_count": 6}),
+    "evict": ("evict", {"epoch": "1-ab", "message_count": 6, "edited": "-"}),
 }
 OTHERS = ["v2 1 6 10 4000000000000 4000001700000 idle", "v2", "v17 {}", "v0 1 6 10 4000000000000 4000001700000"]
 

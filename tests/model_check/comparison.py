@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from model_check.model import INDEXES, Model, SessionModel
+from redismem.elements import decode_messages
 from redismem.inspection import check
 from redismem.inspection.invariants import Stored, violations
-from redismem.messages import decode_messages
 from redismem.protocol.call import Call, Command
 from redismem.protocol.keys import Keys
+from redismem.protocol.layout import PINNED
 
 NAMES = ("a", "b", "c")
 COMPARED = {
@@ -24,6 +25,7 @@ COMPARED = {
     b"summaries_count",
     b"with_originals",
     b"dropped_seq",
+    b"pins",
 }
 """The fields of a state that the model knows; `param:` and `summary:` are compared too."""
 
@@ -33,7 +35,7 @@ class Seen:
     """All of the shard, read at one moment."""
 
     sessions: dict[str, Stored]
-    originals: dict[str, list[str]]
+    originals: dict[str, list[str | None]]
     indexes: dict[str, dict[str, int]]
 
 
@@ -61,7 +63,8 @@ def reading(keys: Keys) -> Call[Seen]:
 def compare(seen: Seen, model: Model) -> None:
     """Raises AssertionError for what is not as the model says, or not as the invariants want it."""
     for name in NAMES:
-        assert list(violations(name, seen.sessions[name], model.settings)) == []
+        wrong = list(violations(name, seen.sessions[name], model.settings))
+        assert wrong == [], wrong
         assert seen.originals[name] == model.originals.get(name, [])
         session = model.sessions.get(name)
         if session is None:
@@ -75,20 +78,24 @@ def compare(seen: Seen, model: Model) -> None:
 def _compare_session(name: str, seen: Stored, session: SessionModel) -> None:
     assert seen.fields, f"session {name} is gone"
     wanted = _fields(session)
+    moved = {field: value for field, value in seen.fields.items() if field.startswith(PINNED)}
     given = {field: value for field, value in seen.fields.items() if field in COMPARED or b":" in field}
+    given = {field: value for field, value in given.items() if field not in moved}
     assert given == wanted, f"session {name}: {set(given.items()) ^ set(wanted.items())}"
-    assert _contents(seen.elements) == [content for content, _ in session.window]
+    assert _contents(seen.elements) == [entry.content for entry in session.elements]
+    pinned = {seq: entry.content for seq, entry in session.pinned.items() if seq < session.first_seq}
+    assert dict(zip(map(_seq, moved), _contents(list(moved.values())), strict=True)) == pinned
     covered = [seq for summary in session.summaries for seq in range(summary.first_seq, summary.last_seq + 1)]
     assert sorted([*covered, *session.unsummarised]) == list(range(1, session.first_seq))
 
 
 def _fields(session: SessionModel) -> dict[bytes, bytes]:
     """Gives the state as it should be stored."""
-    tokens = sum(tokens for _, tokens in session.window)
-    counters = (
-        *(session.first_seq, session.total, tokens),
-        *(session.active_ms, session.expires_ms, session.evicting),
-    )
+    tokens = sum(entry.tokens for entry in session.window)
+    uncounted = len(session.elements) - len(session.window)
+    expires = f"{session.expires_ms}+{uncounted}" if uncounted else session.expires_ms
+    counters = (*(session.first_seq, session.total, tokens), *(session.active_ms, expires, session.evicting))
+    sizes = [entry.size for entry in session.pinned.values()]
     expected: dict[str, Any] = {
         "counters": " ".join(["v1", *(str(number) for number in counters if number is not None)]),
         "epoch": session.epoch,
@@ -99,6 +106,7 @@ def _fields(session: SessionModel) -> dict[bytes, bytes]:
         "summaries_count": len(session.summaries) if session.committed else None,
         "with_originals": 1 if session.with_originals else None,
         "dropped_seq": session.dropped_seq,
+        "pins": f"{len(sizes)} {sum(sizes)}" if session.pinned_once else None,
     }
     expected |= {f"param:{param}": chr(value) for param, value in session.params.items()}
     wanted = {field.encode(): str(value).encode() for field, value in expected.items() if value is not None}
@@ -107,6 +115,10 @@ def _fields(session: SessionModel) -> dict[bytes, bytes]:
 
 def _contents(elements: list[bytes]) -> list[Any]:
     return [message.content for message in decode_messages(elements, 1, "")]
+
+
+def _seq(field: bytes) -> int:
+    return int(field.removeprefix(PINNED))
 
 
 def _scores(entries: list[bytes]) -> Iterator[tuple[str, int]]:

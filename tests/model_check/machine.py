@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from model_check.comparison import NAMES
-from model_check.steps import Steps
+from model_check.steps import Seen, Steps
 from redismem import TooLarge
+from redismem.protocol import edit_calls
 
 T = TypeVar("T")
 names = st.sampled_from(NAMES)
@@ -43,10 +44,10 @@ class Machine(Steps):
     @rule(name=names, others=st.integers(0, 7))
     def append_overtaken(self, name: str, others: int) -> None:
         """An append without an id is given up and sent again; its first sending arrives last, after others too."""
-        payloads, contents = self.messages(1)
-        call, id = self.calls[name].append(payloads), f"no id {next(self.numbers)}"
+        messages, entries = self.messages(1)
+        call, id = self.calls[name].append(messages), f"no id {next(self.numbers)}"
         for sent in (call.again(), call):
-            expected = self.model.append(name, id, next(self.numbers), contents, self.now)
+            expected = self.model.append(name, id, next(self.numbers), entries, self.now)
             if expected is None:
                 with pytest.raises(TooLarge):
                     self.run_call(sent)
@@ -58,10 +59,10 @@ class Machine(Steps):
     @rule(name=names, named=st.booleans())
     def append_sent_again(self, name: str, named: bool) -> None:
         """The reply is lost: the caller is told what the first sending did, and that it is no duplicate."""
-        payloads, contents = self.messages(2)
+        messages, entries = self.messages(2)
         id = f"id {next(self.numbers)}"
-        call = self.calls[name].append(payloads, {"id": id} if named else {})
-        expected = self.model.append(name, id if named else f"no {id}", next(self.numbers), contents, self.now)
+        call = self.calls[name].append(messages, {"id": id} if named else {})
+        expected = self.model.append(name, id if named else f"no {id}", next(self.numbers), entries, self.now)
         if expected is not None:
             self.same("append, sent", self.run_call(call), expected)
             self.same("append, sent again", self.run_call(call.again()), expected)
@@ -104,19 +105,24 @@ class Machine(Steps):
     @precondition(lambda self: self.model.sessions)
     @rule(name=names)
     def look(self, name: str) -> None:
-        found = self.run_call(self.calls[name].window())
-        if found is not None:
-            self.views.append((name, self.model.sessions[name].life, *found))
+        view = self.run_call(edit_calls.window(self.calls[name]))
+        if view is not None:
+            session = self.model.sessions[name]
+            self.reads_as_modelled(view.context, session)
+            self.views.append(Seen(name, session.life, session.version, view))
 
     @precondition(lambda self: self.views)
     @rule(place=places, keep=st.integers(0, 4), again=st.booleans())
     def prune_as_seen(self, place: int, keep: int, again: bool) -> None:
-        name, life, epoch, window = newest(self.views, place)
-        call = self.calls[name].prune(epoch, window, keep)
+        name, life, version, view = newest(self.views, place)
+        context = view.context
+        call = edit_calls.prune(self.calls[name], context, keep)
         if call is not None:
             dropped = self.run_call(call)
-            first_seq = window[0].seq
-            self.same(f"prune {dropped > 0}", dropped, self.model.prune(name, life, first_seq, len(window) - keep))
+            going = context.messages[: len(context.messages) - keep]
+            count, _ = edit_calls.leaving(context, going)
+            pruned = self.model.prune(name, life, version, context.first_seq, count)
+            self.same(f"prune {dropped > 0}", dropped, len(going) if pruned else 0)
             if again:
                 session = self.model.sessions.get(name)
                 same = dropped > 0 and session is not None and session.life == life
@@ -138,5 +144,6 @@ class Machine(Steps):
     @precondition(lambda self: self.views)
     @rule(place=places)
     def clear_late(self, place: int) -> None:
-        name, life, epoch, _ = newest(self.views, place)
-        self.same("late clear", self.run_call(self.calls[name].clear(epoch)), self.model.remove(name, life))
+        name, life, _, view = newest(self.views, place)
+        call = self.calls[name].clear(view.context.epoch)
+        self.same("late clear", self.run_call(call), self.model.remove(name, life))

@@ -7,6 +7,7 @@ time in milliseconds.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from redismem.context import Receipt, Summary
 from redismem.settings import Settings
@@ -15,16 +16,32 @@ QUEUES = ("overdue", "leased", "dead")
 INDEXES = ("active", *QUEUES, "evictions")
 
 
+class Entry(NamedTuple):
+    """What has a seq: a message that counts, one that is pinned, or a gap; or nothing any more."""
+
+    content: str | None
+    tokens: int
+    kind: str = "counted"
+    size: int = 0
+    """The bytes that are stored of it."""
+
+
+GAP = Entry(None, 0, "gap")
+
+
 @dataclass
 class SessionModel:
-    """A session. `contents` are all messages ever appended to it, with their tokens."""
+    """A session. `entries` are of every seq ever given."""
 
     life: int
     active_ms: int = 0
     expires_ms: int = 0
     epoch: str = ""
     first_seq: int = 1
-    contents: list[tuple[str, int]] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
+    version: int = 0
+    """Changes with each pop and replacement."""
+    pinned_once: bool = False
     appends: list[tuple[str, Receipt]] = field(default_factory=list)
     params: dict[str, int] = field(default_factory=dict)
     summaries: list[Summary] = field(default_factory=list)
@@ -42,11 +59,30 @@ class SessionModel:
 
     @property
     def total(self) -> int:
-        return len(self.contents)
+        return len(self.entries)
 
     @property
-    def window(self) -> list[tuple[str, int]]:
-        return self.contents[self.first_seq - 1 :]
+    def elements(self) -> list[Entry]:
+        return self.entries[self.first_seq - 1 :]
+
+    @property
+    def window(self) -> list[Entry]:
+        """The messages that count."""
+        return [entry for entry in self.elements if entry.kind == "counted"]
+
+    @property
+    def pinned(self) -> dict[int, Entry]:
+        """By their seqs, in the window or not."""
+        return {seq: entry for seq, entry in enumerate(self.entries, 1) if entry.kind == "pinned"}
+
+    def leave(self, count: int) -> list[Entry]:
+        """Takes so many elements from the head of the window; the pinned ones stay entries."""
+        leaving = self.elements[:count]
+        for seq in range(self.first_seq, self.first_seq + count):
+            if self.entries[seq - 1].kind != "pinned":
+                self.entries[seq - 1] = GAP
+        self.first_seq += count
+        return leaving
 
 
 @dataclass
@@ -56,7 +92,7 @@ class Model:
     settings: Settings
     sessions: dict[str, SessionModel] = field(default_factory=dict)
     indexes: dict[str, dict[str, int]] = field(default_factory=lambda: {name: {} for name in INDEXES})
-    originals: dict[str, list[str]] = field(default_factory=dict)
+    originals: dict[str, list[str | None]] = field(default_factory=dict)
 
     def _leave(self, name: str, *indexes: str) -> None:
         for index in indexes:
@@ -72,15 +108,20 @@ class Model:
     def waits(self, session: SessionModel) -> bool:
         return len(session.window) > self.settings.threshold or len(session.summaries) > self.settings.summaries_limit
 
-    def write(self, name: str, life: int, contents: list[tuple[str, int]], params: dict[str, int], now: int) -> None:
+    def write(self, name: str, life: int, entries: list[Entry], params: dict[str, int], now: int) -> None:
         """Writes messages, or params alone."""
         created = name not in self.sessions
         if created:
             self._leave(name, *QUEUES, "evictions")
             self.sessions[name] = SessionModel(life)
         session = self.sessions[name]
-        session.contents += contents
+        session.entries += entries
+        session.pinned_once |= any(entry.kind == "pinned" for entry in entries)
         session.params |= params
+        self._changed(name, created, now)
+
+    def _changed(self, name: str, created: bool, now: int) -> None:
+        session = self.sessions[name]
         if len(session.window) > self.settings.threshold and session.queued is None:
             self._queue(name, "overdue", now)
         if created or now - session.active_ms >= 1000:
@@ -90,25 +131,22 @@ class Model:
         self._untouch(name)
 
     def append(
-        self,
-        name: str,
-        id: str,
-        life: int,
-        contents: list[tuple[str, int]],
-        now: int,
-        params: dict[str, int] | None = None,
+        self, name: str, id: str, life: int, entries: list[Entry], now: int, params: dict[str, int] | None = None
     ) -> Receipt | None:
-        """Messages, params or both. Gives None if the window may not hold so many."""
+        """Messages, params or both. Gives None if the window may not hold so many, or if too many would be pinned."""
         session = self.sessions.get(name)
         for known, receipt in [] if session is None else session.appends[-16:]:
             if known == id:
                 return replace(receipt, duplicate=True)
         before = 0 if session is None else len(session.window)
-        if contents and before + len(contents) > self.settings.max_window_count:
+        pinned = sum(entry.kind == "pinned" for entry in entries)
+        if entries and before + len(entries) - pinned > self.settings.max_window_count:
             return None
-        self.write(name, life, contents, params or {}, now)
+        if pinned and pinned + (0 if session is None else len(session.pinned)) > self.settings.max_pinned_count:
+            return None
+        self.write(name, life, entries, params or {}, now)
         total = self.sessions[name].total
-        receipt = Receipt(total - len(contents) + 1, total, total, session is None, False)
+        receipt = Receipt(total - len(entries) + 1, total, total, session is None, False)
         self.sessions[name].appends.append((id, receipt))
         return receipt
 
@@ -130,14 +168,53 @@ class Model:
             session.evicting = None
             self._leave(name, "evictions")
 
-    def prune(self, name: str, life: int, first_seq: int, count: int) -> int:
+    def prune(self, name: str, life: int, version: int, first_seq: int, elements_count: int) -> bool:
         session = self.sessions.get(name)
-        if session is None or (session.life, session.first_seq) != (life, first_seq):
-            return 0
-        session.unsummarised |= set(range(first_seq, first_seq + count))
-        session.first_seq += count
+        if session is None or (session.life, session.version, session.first_seq) != (life, version, first_seq):
+            return False
+        session.unsummarised |= set(range(first_seq, first_seq + elements_count))
+        session.leave(elements_count)
         self.originals.pop(name, None)
-        return count
+        return True
+
+    # Pops and replacements. `number` is another one each time; None: the window may not grow.
+
+    def pop(
+        self, name: str, life: int, version: int, total: int, seqs: list[int], number: int, now: int
+    ) -> bool | None:
+        session = self.sessions.get(name)
+        if session is None or (session.life, session.version, session.total) != (life, version, total):
+            return False
+        if min(seqs) < session.first_seq:
+            return False
+        if len(session.elements) >= self.settings.max_window_count:
+            return None
+        for seq in seqs:
+            session.entries[seq - 1] = GAP
+        session.entries.append(GAP)
+        self._edited(name, number, now)
+        return True
+
+    def replace(self, name: str, life: int, seq: int, old: Entry, new: Entry, number: int, now: int) -> bool | None:
+        session = self.sessions.get(name)
+        if session is None or session.life != life or session.entries[seq - 1 : seq] != [old]:
+            return False
+        is_inside = seq >= session.first_seq
+        if is_inside and old.kind != new.kind and len(session.window) >= self.settings.max_window_count:
+            return None
+        place = seq - session.first_seq
+        originals = self.originals.get(name, []) if session.with_originals else []
+        if place < 0 <= len(originals) + place:
+            originals[place] = new.content
+        session.entries[seq - 1] = new if is_inside or new.kind == "pinned" else GAP
+        self._edited(name, number, now)
+        return True
+
+    def _edited(self, name: str, number: int, now: int) -> None:
+        session = self.sessions[name]
+        session.version = number
+        session.appends.append((f"edit {number}", Receipt(0, 0, 0, False, False)))
+        self._changed(name, False, now)
 
     def remove(self, name: str, life: int | None) -> bool:
         """Removes everything of this life; without one, what a session that is gone has left."""

@@ -8,21 +8,23 @@ import time
 from collections import Counter
 from collections.abc import Coroutine
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 from support.redis_server import RedisServer
 
 from model_check.comparison import NAMES, compare, reading
+from model_check.model import Entry, SessionModel
 from model_check.work_model import Claim, WorkModel
 from redismem import Settings, TooLarge
-from redismem.context import Summary
+from redismem.context import Context, Summary
 from redismem.inspection import check
 from redismem.inspection.invariants import Violation
-from redismem.messages import Message, encode_message
+from redismem.messages import STAMP_BYTES, Message, encode_message
 from redismem.protocol import queue_calls
 from redismem.protocol.call import Call, Command
+from redismem.protocol.edit_calls import View, leaving
 from redismem.protocol.queue_calls import Job
 from redismem.store.store import Store
 from redismem.transport.blocking_lane import BlockingLane
@@ -34,6 +36,7 @@ SETTINGS = Settings(
     summaries_limit=2,
     max_attempts=3,
     max_window_count=12,
+    max_pinned_count=3,
     idle_timeout_s=3600,
     reply_timeout_s=60,
     deadline_s=120,
@@ -57,6 +60,21 @@ def finished(coroutine: Coroutine[Any, Any, T]) -> T:
     raise AssertionError("it suspended")
 
 
+class Seen(NamedTuple):
+    """A session as somebody read it."""
+
+    name: str
+    life: int
+    version: int
+    view: View
+
+
+def entry_of(message: Message) -> Entry:
+    """What the model keeps of a message."""
+    element, tokens = encode_message(message)
+    return Entry(message.content, tokens, "pinned" if message.pinned else "counted", len(element) + STAMP_BYTES)
+
+
 class Steps(RuleBasedStateMachine):
     """`server` has an append-only file if it is to be restarted; all of it is this machine's."""
 
@@ -75,11 +93,11 @@ class Steps(RuleBasedStateMachine):
         self.now = time.time_ns() // 1_000_000
         self.numbers = itertools.count(1)
         self.claims: list[Claim] = []
-        self.views: list[tuple[str, int, str, list[Message]]] = []
-        """Windows as they were read: session, life, epoch, messages."""
+        self.views: list[Seen] = []
+        """Sessions as they were read."""
         self.observed: list[tuple[str, int]] = []
-        self.in_hand: list[tuple[str, int, str, int]] = []
-        """Sessions as they were taken to be evicted: session, life, epoch, messages ever."""
+        self.in_hand: list[Seen] = []
+        """Sessions as they were taken to be evicted."""
         self.fences: set[str] = set()
         self.fence_count = 0
         self.snapshot: tuple[Any, ...] | None = None
@@ -172,18 +190,20 @@ class Steps(RuleBasedStateMachine):
 
     # Messages, claims and commits.
 
-    def messages(self, count: int) -> tuple[list[dict[str, Any]], list[tuple[str, int]]]:
+    def messages(self, count: int, kind: str = "counted") -> tuple[list[Message], list[Entry]]:
         """Gives so many new messages: as they are appended, and as the model keeps them."""
-        payloads = []
+        messages = []
         for _ in range(count):
             number = next(self.numbers)
-            payloads.append({"role": "user", "content": f"{number}" + "x" * (number % 7 * 5)})
-        return payloads, [(str(payload["content"]), encode_message(payload)[1]) for payload in payloads]
+            role = "system" if kind == "pinned" and number % 2 else "user" if number % 3 else "assistant"
+            message = Message(role, f"{number}" + "x" * (number % 7 * 5))
+            messages.append(message.with_pin(True) if kind == "pinned" else message)
+        return messages, [entry_of(message) for message in messages]
 
-    def append_as(self, name: str, count: int, id: str) -> None:
-        payloads, contents = self.messages(count)
-        expected = self.model.append(name, id, next(self.numbers), contents, self.now)
-        call = self.calls[name].append_and_read(payloads, {"id": id})
+    def append_as(self, name: str, count: int, id: str, kind: str = "counted") -> None:
+        messages, entries = self.messages(count, kind)
+        expected = self.model.append(name, id, next(self.numbers), entries, self.now)
+        call = self.calls[name].append_and_read(messages, {"id": id})
         if expected is None:
             with pytest.raises(TooLarge):
                 self.run_call(call)
@@ -193,8 +213,13 @@ class Steps(RuleBasedStateMachine):
         if expected.duplicate:
             self.same("append, duplicate sent again", self.run_call(call.again()).receipt, expected)
         self.lives_in(name, context.epoch)
-        window = self.model.sessions[name].window
-        assert [message.content for message in context.messages] == [content for content, _ in window]
+        self.reads_as_modelled(context, self.model.sessions[name])
+
+    def reads_as_modelled(self, context: Context, session: SessionModel) -> None:
+        assert [message.content for message in context.messages] == [entry.content for entry in session.window]
+        pinned = {message.seq: message.content for message in context.pinned}
+        assert pinned == {seq: entry.content for seq, entry in session.pinned.items()}
+        assert list(pinned) == sorted(pinned)
 
     def claim(self, name: str) -> Claim | None:
         job = self.run_call(self.queue_calls[name].claim())
@@ -204,10 +229,10 @@ class Steps(RuleBasedStateMachine):
         self.new_fence(job.fence)
         session = self.model.sessions[name]
         worker, summaries = next(self.numbers), list(session.summaries)
-        claim = Claim(name, worker, session.life, job, session.first_seq, session.window, summaries)
+        claim = Claim(name, worker, session.life, job, session.first_seq, session.version, session.window, summaries)
         self.model.claimed(claim, self.now)
         assert (job.attempts, job.now_ms, job.context.epoch) == (session.attempts, self.now, session.epoch)
-        assert [message.content for message in job.context.messages] == [content for content, _ in session.window]
+        self.reads_as_modelled(job.context, session)
         assert job.context.summaries == session.summaries
         self.claims.append(claim)
         return claim
@@ -232,7 +257,8 @@ class Steps(RuleBasedStateMachine):
     ) -> str:
         calls = replace(self.queue_calls[claim.name], settings=KEEPING if keep else SETTINGS)
         outcome: str = self.run_call(calls.commit(claim.job, covered, summary, folded))
-        self.same("commit", outcome, self.model.commit(claim, len(covered), folded, summary, keep, self.now))
+        count = leaving(claim.job.context, covered)[0] if covered else 0
+        self.same("commit", outcome, self.model.commit(claim, count, folded, summary, keep, self.now))
         return outcome
 
     def give_back(self, claim: Claim, backoff_ms: int = 0, counts: bool = True, dead: bool = False) -> str:

@@ -10,14 +10,15 @@ import copy
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from model_check.machine import Machine, names, newest, places
-from model_check.steps import LEASE_MS, SETTINGS, volume
-from redismem.protocol import queue_calls
+from model_check.edit_machine import EditMachine
+from model_check.machine import names, newest, places
+from model_check.steps import LEASE_MS, SETTINGS, Seen, volume
+from redismem.protocol import edit_calls, queue_calls
 from redismem.protocol.layout import EvictionReason
 from redismem.workers.summaries import plan
 
 
-class WorkMachine(Machine):
+class WorkMachine(EditMachine):
     """The rules of users, workers and the store."""
 
     @rule(ms=st.sampled_from([1, 500, 1000, LEASE_MS - 1, LEASE_MS, LEASE_MS + 1, 300_000, 2_000_000]))
@@ -116,14 +117,16 @@ class WorkMachine(Machine):
         self.same("claim_eviction", held, self.model.claim_eviction(name, self.now))
         if held:
             session = self.model.sessions[name]
-            self.in_hand.append((name, session.life, session.epoch, session.total))
+            view = self.run_call(edit_calls.window(self.calls[name]))
+            self.in_hand.append(Seen(name, session.life, session.version, view))
 
     @precondition(lambda self: self.in_hand)
     @rule(place=places)
     def evict(self, place: int) -> None:
-        name, life, epoch, total = newest(self.in_hand, place)
-        call = self.queue_calls[name].evict(epoch, total)
-        self.same("evict", self.run_call(call), self.model.evict(name, life, total))
+        name, life, version, view = newest(self.in_hand, place)
+        context = view.context
+        call = self.queue_calls[name].evict(context.epoch, context.total_messages, context.window_version)
+        self.same("evict", self.run_call(call), self.model.evict(name, life, context.total_messages, version))
 
     # The store itself.
 

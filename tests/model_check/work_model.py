@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from model_check.model import INDEXES, QUEUES, Model, SessionModel
+from model_check.model import INDEXES, QUEUES, Entry, Model, SessionModel
 from redismem.context import Summary
 from redismem.protocol.queue_calls import Job
 
@@ -21,7 +21,9 @@ class Claim:
     life: int
     job: Job
     first_seq: int
-    window: list[tuple[str, int]]
+    version: int
+    window: list[Entry]
+    """The messages that count."""
     summaries: list[Summary]
 
 
@@ -62,7 +64,7 @@ class WorkModel(Model):
         return True
 
     def commit(
-        self, claim: Claim, count: int, folded: list[Summary], summary: Summary | None, keep: bool, now: int
+        self, claim: Claim, elements_count: int, folded: list[Summary], summary: Summary | None, keep: bool, now: int
     ) -> str:
         session = self.sessions.get(claim.name)
         if session is None or session.life != claim.life:
@@ -71,9 +73,11 @@ class WorkModel(Model):
             return "already"
         if session.holder != claim.worker:
             return "fenced"
-        if session.first_seq != claim.first_seq or not all(old in session.summaries for old in folded):
+        if (session.first_seq, session.version) != (claim.first_seq, claim.version):
             return "stale"
-        self._swap(claim.name, session, count, keep)
+        if not all(old in session.summaries for old in folded):
+            return "stale"
+        self._swap(claim.name, session, elements_count, keep)
         for old in folded:
             session.summaries.remove(old)
         covered = range(0) if summary is None else range(summary.first_seq, summary.last_seq + 1)
@@ -89,8 +93,7 @@ class WorkModel(Model):
         return "ok"
 
     def _swap(self, name: str, session: SessionModel, count: int, keep: bool) -> None:
-        leaving = [content for content, _ in session.window[:count]]
-        session.first_seq += count
+        leaving = [entry.content for entry in session.leave(count)]
         if count:
             kept = self.originals.pop(name, []) if keep and session.with_originals else []
             self.originals.pop(name, None)
@@ -141,9 +144,11 @@ class WorkModel(Model):
         self.indexes["evictions"][name] = now + int(self.settings.lease_s * 1000)
         return True
 
-    def evict(self, name: str, life: int, total: int) -> bool:
+    def evict(self, name: str, life: int, total: int, version: int) -> bool:
         session = self.sessions.get(name)
-        if session is None or (session.life, session.total) != (life, total) or session.evicting is None:
+        if session is None or session.evicting is None:
+            return False
+        if (session.life, session.total, session.version) != (life, total, version):
             return False
         return self.remove(name, life)
 

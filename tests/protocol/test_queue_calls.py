@@ -34,13 +34,19 @@ SESSION = KEYS.session("user-42")
 SHARD = SESSION.shard
 CALLS = QueueCalls(SESSION, SETTINGS, lambda: NOW_MS)
 NOW_MS = 1_700_000_000_123
-JOB = Job("9-f", 1, NOW_MS, Context("user-42", [], [], State(), 40, 31, 40, "7-e", 3))
 
 
-def message(tokens: int) -> Message:
-    stored = Message("user", "x")
-    stored.tokens = tokens
+def message(seq: int, tokens: int, role: str = "user") -> Message:
+    stored = Message(role, "x")
+    stored.seq, stored.tokens = seq, tokens
     return stored
+
+
+# 32 is pinned, 33 a gap.
+MESSAGES = [message(31, 100), message(34, 11), message(35, 7)]
+CONTEXT = Context("user-42", [], MESSAGES, State(), 35, 31, 35, "7-e", 3, window_version="v-7")
+CONTEXT.pinned = [message(5, 1, "system"), message(32, 1, "system")]
+JOB = Job("9-f", 1, NOW_MS, CONTEXT)
 
 
 def summary(first_seq: int) -> Summary:
@@ -72,14 +78,16 @@ CALLED: dict[str, tuple[Callable[[], Call[Any]], dict[str, Any]]] = {
         {"session": b"user-42", "now_ms": NOW_MS, "fence": "9-f", "lease_ms": 56_789},
     ),
     "commit": (
-        lambda: CALLS.commit(JOB, [message(100), message(11)], NEW, [summary(5), summary(8)]),
+        lambda: CALLS.commit(JOB, MESSAGES[:2], NEW, [summary(5), summary(8)]),
         {
             "session": b"user-42",
             "now_ms": NOW_MS,
             "fence": "9-f",
             "epoch": "7-e",
             "first_seq": 31,
-            "count": 2,
+            "edited": "v-7",
+            "count": 4,
+            "uncounted_count": 2,
             "tokens": 111,
             "threshold": 1234,
             "token_limit": 98_765,
@@ -88,6 +96,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any]], dict[str, Any]]] = {
             "originals_ms": 4321,
             "summary_field": b"summary:31",
             "summary": NEW.encode(),
+            "moved_count": 1,
         },
     ),
     "release": (
@@ -109,7 +118,10 @@ CALLED: dict[str, tuple[Callable[[], Call[Any]], dict[str, Any]]] = {
         CALLS.claim_eviction,
         {"session": b"user-42", "now_ms": NOW_MS, "lease_ms": 56_789},
     ),
-    "evict": (lambda: CALLS.evict("7-e", 40), {"session": b"user-42", "epoch": "7-e", "message_count": 40}),
+    "evict": (
+        lambda: CALLS.evict("7-e", 40, "v-7"),
+        {"session": b"user-42", "epoch": "7-e", "message_count": 40, "edited": "v-7"},
+    ),
     "queue_eviction": (
         lambda: queue_calls.queue_eviction(SHARD, [(SESSION, 55), (SESSION, 66)], EvictionReason.LIMIT, lambda: NOW_MS),
         {"now_ms": NOW_MS, "reason": "limit"},
@@ -117,7 +129,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any]], dict[str, Any]]] = {
     "sweep": (lambda: queue_calls.sweep(SHARD, [SESSION, SESSION], lambda: NOW_MS), {"now_ms": NOW_MS}),
 }
 TAILS = {
-    "commit": [b"summary:5", b"summary:8"],
+    "commit": [b"pinned:32", 1, b"summary:5", b"summary:8"],
     "queue_eviction": [b"user-42", 55, b"user-42", 66],
     "sweep": [b"user-42", b"user-42"],
 }
@@ -157,8 +169,8 @@ def test_what_is_not_given_is_a_dash_and_what_is_not_kept_is_zero() -> None:
         arguments = dict(zip(names, call.commands[0][3 + int(call.commands[0][2]) :], strict=False))
         assert arguments["now_ms"] == "-"
     names = header(scripts.load("commit").source.decode()).arguments
-    commit = bare.commit(JOB, [message(1)], None)
-    arguments = dict(zip(names, commit.commands[0][3 + int(commit.commands[0][2]) :], strict=True))
+    commit = bare.commit(JOB, MESSAGES[:1], None)
+    arguments = dict(zip(names, commit.commands[0][3 + int(commit.commands[0][2]) :], strict=False))
     assert [arguments[name] for name in ("originals_ms", "summary_field", "summary")] == [0, "-", "-"]
     dead = bare.release("f", 1, counts=False, dead=True).commands[0][-2:]
     assert dead == (0, 0)

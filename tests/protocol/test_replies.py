@@ -20,6 +20,7 @@ from redismem.errors import (
 )
 from redismem.messages import encode_message
 from redismem.protocol import layout, replies
+from redismem.protocol.layout import Counters
 from redismem.values import Undecodable, encode_value
 
 STAMP = b"\xcf" + bytes(8)
@@ -65,7 +66,7 @@ def test_a_word_of_the_server_is_no_defect_though_a_script_met_it(word: str) -> 
 
 
 def test_counters_are_five_numbers_and_perhaps_a_reason() -> None:
-    assert layout.counters(b"v1 3 7 50 1000 2000") == (3, 7, 50, 1000, 2000, None)
+    assert layout.counters(b"v1 3 7 50 1000 2000") == Counters(3, 7, 50, 1000, 2000, None)
     chosen = layout.counters(b"v1 1 0 1000000000000001 1000 2000 limit")
     assert (chosen.tokens, chosen.window_count, chosen.evicting) == (10**15 + 1, 0, "limit")
 

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 from support.script_header import header
 
-from redismem.messages import Message, encode_message
-from redismem.protocol import scripts
-from redismem.protocol.append_command import AppendOptions
+from redismem.context import Context, State
+from redismem.elements import GAP
+from redismem.messages import STAMP_BYTES, Message, encode_message
+from redismem.protocol import edit_calls, scripts
+from redismem.protocol.append_command import AppendOptions, append_limits
 from redismem.protocol.call import Call
 from redismem.protocol.ids import append_token
 from redismem.protocol.keys import Keys
@@ -133,7 +135,7 @@ def inside(name: str) -> list[str]:
     return line.split()
 
 
-def listed(**values: int) -> Callable[[object], bool]:
+def listed(**values: object) -> Callable[[object], bool]:
     """Whether an argument is these numbers, in the order in which the header has their names."""
 
     def check(given: object) -> bool:
@@ -161,8 +163,24 @@ def numbered(first_seq: int) -> list[Message]:
 
 
 CHANGES: StateChanges = {"merge": {"order": "O-1"}, "waiting": "size", "plan": None}
-OPTIONS: AppendOptions = {"id": "my-id", "expect": 17, **CHANGES}
-TOKENS = sum(encode_message(message)[1] for message in MESSAGES)
+OPTIONS: AppendOptions = {"id": "my-id", "expect": 17, "pin": True, **CHANGES}
+ELEMENTS = [encode_message(Message.from_openai(message).with_pin(True))[0] for message in MESSAGES]
+PINS = f"3,{sum(map(len, ELEMENTS)) + 3 * STAMP_BYTES},{SETTINGS.max_pinned_count},{SETTINGS.max_pinned_bytes}"
+
+
+def context() -> Context:
+    """Of a session with a window of four; the second message is pinned."""
+    made = Context("user-42", [], numbered(5), State(), 8, 5, 8, "9-ab", 5, window_version="v-7")
+    first, pinned, *others = made.messages
+    made.pinned, made.messages = [pinned.with_pin(True)], [first, *others]
+    for message in (*made.pinned, *made.messages):
+        message.epoch = "9-ab"
+    return made
+
+
+CONTEXT = context()
+VIEW = edit_calls.View(CONTEXT, {}, [b"element %d" % number for number in range(4)])
+NEW = {"role": "user", "content": "another"}
 CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
     "append": (
         lambda: CALLS.append(MESSAGES, OPTIONS),
@@ -176,7 +194,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
                 window_limit=4321,
                 params_limit=777,
             ),
-            "request": listed(fresh=0, message_count=3, set_count=2, tokens=TOKENS, expect=17, now_ms=NOW_MS),
+            "request": listed(fresh=0, message_count=3, set_count=2, tokens=0, expect=17, now_ms=NOW_MS, pins=PINS),
             "token": lambda token: len(token) == 18 and token[:8] == append_token("my-id")[:8],
         },
     ),
@@ -184,8 +202,51 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
     "page": (lambda: CALLS.page(50, 31, True), {"before_seq": 31, "limit": 50, "with_originals": 1}),
     "read": (lambda: CALLS.read(50, by_script=True), {"first": -50, "last": -1}),
     "prune": (
-        lambda: CALLS.prune("9-ab", numbered(5), 1),
-        {"epoch": "9-ab", "first_seq": 5, "count": 2, "tokens": 110, "nonce": hexadecimal},
+        lambda: edit_calls.prune(CALLS, CONTEXT, 0),
+        {
+            "epoch": "9-ab",
+            "first_seq": 5,
+            "edited": "v-7",
+            "count": 4,
+            "uncounted_count": 2,
+            "tokens": 120,
+            "nonce": hexadecimal,
+        },
+    ),
+    "pop": (
+        lambda: edit_calls.pop(CALLS, CONTEXT, CONTEXT.messages[1:]),
+        {
+            "session": b"user-42",
+            "now_ms": NOW_MS,
+            "idle_timeout_ms": 56_789,
+            "window_limit": 4321,
+            "token": lambda token: len(token) == 18,
+            "epoch": "9-ab",
+            "last_seq": 8,
+            "edited": "v-7",
+            "nonce": hexadecimal,
+            "tokens": 70,
+            "gap": GAP,
+        },
+    ),
+    "replace": (
+        lambda: edit_calls.replace(CALLS, VIEW, CONTEXT.pinned[0], NEW),
+        {
+            "session": b"user-42",
+            "now_ms": NOW_MS,
+            "limits": append_limits(SETTINGS),
+            "token": lambda token: len(token) == 18,
+            "epoch": "9-ab",
+            "seq": 6,
+            "nonce": hexadecimal,
+            "old": b"element 1",
+            "new": lambda new: NEW["content"].encode() in new and new.endswith(b"element 1"),
+            "more_tokens": lambda tokens: tokens == 0,
+            "more_uncounted": lambda count: count == 0,
+            "pins": lambda pins: pins.endswith(PINS.partition(",")[2].partition(",")[2]),
+            "pinned_field": b"pinned:6",
+            "pinned": 1,
+        },
     ),
     "touch": (CALLS.touch, {"session": b"user-42", "now_ms": NOW_MS, "idle_timeout_ms": 56_789}),
     "quarantine": (

@@ -8,7 +8,7 @@ import pytest
 from redis.crc import key_slot
 
 from redismem import UNSET
-from redismem.context import Context
+from redismem.context import Context, State
 from redismem.errors import (
     ConnectionLost,
     CorruptSession,
@@ -20,7 +20,7 @@ from redismem.errors import (
     WrongShards,
 )
 from redismem.messages import Message, encode_message
-from redismem.protocol import namespace_calls, scripts, state_changes
+from redismem.protocol import edit_calls, namespace_calls, scripts, state_changes
 from redismem.protocol.append_command import append_limits
 from redismem.protocol.call import Call
 from redismem.protocol.ids import append_token
@@ -44,6 +44,18 @@ def keys_in(call: Call[Any]) -> list[bytes]:
     return found
 
 
+def context_of(*payloads: dict[str, Any]) -> Context:
+    """Of a session whose window has these messages, from seq 5 on."""
+    messages = [Message.from_openai(payload) for payload in payloads]
+    for seq, message in enumerate(messages, 5):
+        message.seq, message.epoch = seq, "1-a"
+    last_seq = 4 + len(messages)
+    return Context("user-42", [], messages, State(), last_seq, 5, last_seq, "1-a", 6)
+
+
+VIEW = edit_calls.View(context_of(USER), {}, [encode_message(USER)[0] + b"\xcf" + bytes(8)])
+
+
 def test_all_keys_of_a_call_live_in_one_slot() -> None:
     made = calls_of()
     everything: list[Call[Any] | None] = [
@@ -57,8 +69,11 @@ def test_all_keys_of_a_call_live_in_one_slot() -> None:
         made.epoch(),
         made.exists(),
         made.clear("1-a"),
-        made.window(),
-        made.prune("1-a", [Message("user"), Message("user")], 1),
+        made.pinned(),
+        edit_calls.window(made),
+        edit_calls.prune(made, context_of(USER, USER), 1),
+        edit_calls.pop(made, context_of(USER), context_of(USER).messages),
+        edit_calls.replace(made, VIEW, VIEW.context.messages[0], USER),
         made.touch(),
         made.quarantine("", 5),
     ]
@@ -211,16 +226,14 @@ def test_a_read_asks_for_as_many_as_it_wants() -> None:
 def test_a_prune_keeps_what_belongs_together() -> None:
     made = calls_of()
     call = {"role": "assistant", "tool_calls": [{"id": "c"}]}
-    window = [Message.from_openai(payload) for payload in (USER, call, {"role": "tool", "tool_call_id": "c"}, USER)]
-    for seq, message in enumerate(window, 5):
-        message.seq = seq
+    context = context_of(USER, call, {"role": "tool", "tool_call_id": "c"}, USER)
 
     def dropped(max_messages: int) -> int | None:
-        call = made.prune("1-a", window, max_messages)
+        call = edit_calls.prune(made, context, max_messages)
         return None if call is None else call.decode(1)
 
     assert [dropped(count) for count in (0, 1, 2, 3, 4, 5)] == [4, 3, 1, 1, None, None]
-    answer = made.prune("1-a", window, 0)
+    answer = edit_calls.prune(made, context, 0)
     assert answer is not None
     assert answer.decode(0) == 0
 

@@ -25,7 +25,9 @@ COMMIT: dict[str, Any] = {
     "fence": FENCE,
     "epoch": "1-ab",
     "first_seq": 1,
+    "edited": "-",
     "count": 4,
+    "uncounted_count": 0,
     "tokens": 6,
     "threshold": 5,
     "token_limit": "-",
@@ -34,6 +36,7 @@ COMMIT: dict[str, Any] = {
     "originals_ms": 0,
     "summary_field": "summary:1",
     "summary": "told",
+    "moved_count": 0,
 }
 RELEASE: dict[str, Any] = {"now_ms": NOW_MS + 7, "fence": FENCE, "backoff_ms": 900, "counts": 1, "max_attempts": 3}
 QUEUES = ("overdue", "leased", "dead")

@@ -22,7 +22,44 @@ LIMITS = {
     "window_limit": 20,
     "params_limit": 30,
 }
-REQUEST = {"fresh": 0, "message_count": 0, "set_count": 0, "tokens": 10, "expect": "-", "now_ms": NOW_MS}
+REQUEST = {"fresh": 0, "message_count": 0, "set_count": 0, "tokens": 10, "expect": "-", "now_ms": NOW_MS, "pins": "-"}
+
+PRUNE: dict[str, Any] = {
+    "epoch": "1-ab",
+    "first_seq": 1,
+    "edited": "-",
+    "count": 2,
+    "uncounted_count": 0,
+    "tokens": 4,
+    "nonce": "p1",
+}
+POP: dict[str, Any] = {
+    "now_ms": NOW_MS,
+    "idle_timeout_ms": TIMEOUT_MS,
+    "window_limit": 20,
+    "token": b"pop....1newepoch",
+    "epoch": "1-ab",
+    "last_seq": 3,
+    "edited": "-",
+    "nonce": "e1",
+    "tokens": 4,
+    "gap": b"gap",
+}
+REPLACE: dict[str, Any] = {
+    "now_ms": NOW_MS,
+    "limits": " ".join(map(str, LIMITS.values())),
+    "token": b"replace1newepoch",
+    "epoch": "1-ab",
+    "seq": 2,
+    "nonce": "e1",
+    "old": b"old",
+    "new": b"new",
+    "more_tokens": 0,
+    "more_uncounted": 0,
+    "pins": "-",
+    "pinned_field": "pinned:2",
+    "pinned": 0,
+}
 
 
 def counters(

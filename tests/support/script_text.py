@@ -13,9 +13,11 @@ _CALLERS = {layout.PARAM, layout.WAITING, layout.LAST_INTENT, layout.LAST_RESULT
 _MEANT = {
     "unpack(changes)": _CALLERS,
     "unpack(ARGV, first_drop)": _CALLERS,
+    "unpack(noted)": set(),
     "summary_field": {layout.SUMMARY},
     "unpack(folded)": {layout.SUMMARY},
     "field": {layout.SUMMARY},
+    "pinned_field": {layout.PINNED},
     "'ids_' .. oldest": set(layout.OLDER_IDS),
 }
 _INDEXES_MEANT = {

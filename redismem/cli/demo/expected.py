@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from redismem.context import Context, Receipt, SessionInfo, State
-from redismem.messages import Message
+from redismem.messages import Message, is_pinned
 
 _STATE = ("merge", "waiting", "last_intent", "last_result", "plan")
 
@@ -78,13 +78,16 @@ class Expected:
     recent_limit: int
     messages: list[dict[str, Any]] = field(default_factory=list)
     state: dict[str, Any] = field(default_factory=lambda: dict.fromkeys(_STATE[1:]) | {"merge": {}})
-    covered: list[int] = field(default_factory=list)
-    """The last seq of each summary."""
+    covered: list[tuple[int, int]] = field(default_factory=list)
+    """The first and last seq of each summary."""
+    first_seq: int = 1
+    """Of the window."""
     summary_version: str = ""
 
     @property
-    def first_seq(self) -> int:
-        return 1 + max(self.covered, default=0)
+    def window(self) -> list[int]:
+        """The seqs that are neither covered nor pinned."""
+        return [seq for seq, each in enumerate(self.messages, 1) if seq >= self.first_seq and not is_pinned(each, None)]
 
     def take(self, turn: Turn) -> None:
         self.messages += turn.messages
@@ -94,36 +97,37 @@ class Expected:
 
     def take_drain(self) -> None:
         """All but the recent ones are covered now."""
-        self.covered.append(len(self.messages) - self.recent_limit)
+        *leaving, self.first_seq = self.window[: 1 - self.recent_limit]
+        self.covered.append((leaving[0], leaving[-1]))
 
     def differences(self, context: Context, info: SessionInfo) -> list[str]:
         """What is not as it must be, in words."""
-        count, first = len(self.messages), self.first_seq
-        recent = max(first, count - self.recent_limit + 1)
-        queue = "overdue" if count - first + 1 > self.threshold else None
+        window = self.window
+        queue = "overdue" if len(window) > self.threshold else None
+        pinned = [message for message in self.messages if is_pinned(message, None)]
         quoted = [summary.to_openai() for summary in context.summaries]
         comparisons = (
-            ("the messages for the model", context.to_openai(), quoted + self.messages[first - 1 :]),
-            ("pending", [each.seq for each in context.pending], list(range(first, recent))),
-            ("recent", [each.seq for each in context.recent], list(range(recent, count + 1))),
-            ("total_messages", context.total_messages, count),
+            (
+                "the messages for the model",
+                context.to_openai(),
+                pinned + quoted + [self.messages[seq - 1] for seq in window],
+            ),
+            ("pending", [each.seq for each in context.pending], window[: -self.recent_limit]),
+            ("recent", [each.seq for each in context.recent], window[-self.recent_limit :]),
+            ("total_messages", context.total_messages, len(self.messages)),
             ("the state", _as_change(context.state), self.state),
-            ("the window's count", info.window_count, count - first + 1),
+            ("the window's count", info.window_count, len(window)),
             ("the queue", info.queued, queue),
-            ("the summaries' ranges", _ranges(context), self._ranges()),
+            ("the summaries' ranges", _ranges(context), self.covered),
         )
         return [f"{name} differ" for name, found, wanted in comparisons if not same(found, wanted)]
-
-    def _ranges(self) -> list[tuple[int, int]]:
-        starts = [1, *(last + 1 for last in self.covered)]
-        return list(zip(starts, self.covered, strict=False))
 
     def summary_differences(self, context: Context, originals: list[Message], keeps: list[str]) -> list[str]:
         """After a drain: what is not as it must be about the newest summary, and about what it stands for."""
         if not context.summaries:
             return ["there is no summary"]
-        newest, quoted = context.summaries[-1], context.to_openai()[len(context.summaries) - 1]
-        stands_for = [each for each in originals if newest.first_seq <= each.seq <= newest.last_seq]
+        newest, quoted = context.summaries[-1], context.to_openai()[len(context.pinned) + len(context.summaries) - 1]
+        stands_for = [each for each in originals if newest.first_seq <= each.seq <= newest.last_seq and not each.pinned]
         times = [each.time_ms for each in stands_for]
         content = str(quoted["content"])
         rules = {

@@ -115,6 +115,9 @@ def _window(context: Context) -> Text:
     from rich.text import Text
 
     text = Text()
+    if context.pinned:
+        text.append("pinned ", "yellow")
+        text.append("".join(_letter(message.to_openai()) for message in context.pinned), "bold yellow").append("   ")
     for summary in context.summaries:
         text.append("summary ", "blue").append(f"{summary.first_seq}-{summary.last_seq}   ", "dim")
     for title, messages in (("pending", context.pending), ("recent", context.recent)):
@@ -173,6 +176,9 @@ def show_context(out: Console, context: Context) -> None:
     table.add_column("seq", justify="right")
     for heading in ("part", "role", "message"):
         table.add_column(heading, no_wrap=True)
+    for message in context.pinned:
+        said = Text(one_line(spoken(message.to_openai()), out.width - 28))
+        table.add_row(str(message.seq), "pinned", Text(str(message.role), role_style(message.role)), said)
     for summary in context.summaries:
         said = Text(one_line(spoken(summary.to_openai()), out.width - 28), "blue")
         table.add_row(f"{summary.first_seq}-{summary.last_seq}", "summary", Text("user", role_style("user")), said)
@@ -242,6 +248,7 @@ def document(playing: Playing, place: Place, namespace: str) -> dict[str, Any]:
 
 def _seqs(context: Context) -> dict[str, Any]:
     return {
+        "pinned": [message.seq for message in context.pinned],
         "summaries": [[summary.first_seq, summary.last_seq] for summary in context.summaries],
         "pending": [message.seq for message in context.pending],
         "recent": [message.seq for message in context.recent],

@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from redismem.cli.replay.transcripts import BadLine, Transcript, first_difference, lines, parse, turns
+from redismem.context import Context
 from redismem.errors import Conflict, RedismemError, StoreUnavailable
 from redismem.inspection.check import check_session
 from redismem.inspection.traffic import counted, warm_up
 from redismem.inspection.weight import stored_bytes
 from redismem.memory import Memory
+from redismem.messages import Message
 from redismem.session import Session
 from redismem.workers.outcomes import SummaryOutcome
 from redismem.workers.strategies import Strategy
@@ -170,7 +172,7 @@ class Replay:
                 context = await session.append_and_read(*turn, expect=sent)
                 self.found.latencies_ms.append((time.perf_counter() - start) * 1000)
                 sent += len(turn)
-                if context.last_seq != sent or context.messages[-1].to_openai() != turn[-1]:
+                if context.last_seq != sent or _newest(context).to_openai() != turn[-1]:
                     self._problem(transcript.line, f"session {session.id}: a turn did not come back with its context")
         except Conflict:
             self._to_clear.discard(session.id)
@@ -245,6 +247,10 @@ class Replay:
         self.found.problems_count += 1
         if len(self.found.problems) < LISTED_PROBLEMS:
             self.found.problems.append((line, text))
+
+
+def _newest(context: Context) -> Message:
+    return max((*context.pinned, *context.messages), key=lambda message: message.seq)
 
 
 async def _work_through(

@@ -68,6 +68,7 @@ def test_it_stands_once_in_the_scripts() -> None:
     assert [name for name, text in texts.items() if "tonumber(threshold)" in text] == ["include/overdue.lua"]
     assert {name for name, text in texts.items() if "--- @include overdue\n" in text} == {
         "session/append.lua",
+        "session/replace.lua",
         "queue/claim.lua",
         "queue/commit.lua",
     }

@@ -9,7 +9,7 @@ from support.queue_scripts import INDEXES, over
 from support.raw_scripts import NOW_MS, TIMEOUT_MS, Scripts
 
 LATER_MS = NOW_MS + 5_000
-EVICT: dict[str, Any] = {"epoch": "1-ab", "message_count": 2}
+EVICT: dict[str, Any] = {"epoch": "1-ab", "message_count": 2, "edited": "-"}
 
 
 async def chosen(lua: Scripts) -> None:
@@ -57,5 +57,5 @@ async def test_a_session_that_is_not_as_it_was_stays(lua: Scripts, since: str) -
 
 async def test_without_a_session_nothing_happens(lua: Scripts) -> None:
     assert await lua.run("evict", **EVICT) == 0
-    assert await lua.run("evict", epoch="-", message_count="-") == 0
+    assert await lua.run("evict", epoch="-", message_count="-", edited="-") == 0
     assert await lua.everything() == {}

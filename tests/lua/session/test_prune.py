@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 from redis.exceptions import ResponseError
-from support.raw_scripts import EXPIRES_MS, Scripts, counters, element
-
-PRUNE: dict[str, Any] = {"epoch": "1-ab", "first_seq": 1, "count": 2, "tokens": 4, "nonce": "p1"}
+from support.raw_scripts import EXPIRES_MS, PRUNE, Scripts, counters, element
 
 
 async def test_the_oldest_are_dropped_and_the_numbers_follow(lua: Scripts) -> None:

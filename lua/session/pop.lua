@@ -1,0 +1,58 @@
+-- Takes the newest messages back, if the window is still as the caller saw it. The place of each stays, as a gap without
+-- a text, and the pop has a place of its own behind them: so no seq is given twice, and whoever expects the last seq of
+-- before is refused.
+-- KEYS
+--   messages
+--   state
+--   active
+--   evictions
+-- ARGV
+--   session
+--   now_ms        - for the server's clock
+--   idle_timeout_ms
+--   window_limit  elements that the window may have, gaps too
+--   token         as of an append; it is remembered among them
+--   epoch
+--   last_seq      as the caller saw it
+--   edited        as the caller saw it; - for none
+--   nonce         what edited is from then on
+--   tokens        of the messages
+--   gap           an element without its stamp; then the seqs of the messages, oldest first
+-- FIELDS reads epoch counters ids_a ids_b ids_c ids_d repeated edited
+--   writes counters ids_a ids_b ids_c ids_d repeated edited
+-- REPLY 1 popped, 0 the window has changed; if it was made before, what known_append answers
+-- ERROR FULL window_count · CORRUPT · LAYOUT version
+local messages, state, active, evictions = unpack(KEYS)
+local session, now_ms, idle_timeout_ms, window_limit, token, epoch, last_seq, edited, nonce,
+  tokens, gap = unpack(ARGV, 1, 11)
+local counters, seen_epoch, seen_edited, ids, repeated =
+  unpack(redis.call('HMGET', state, 'counters', 'epoch', 'edited', 'ids_a', 'repeated'))
+if seen_epoch ~= epoch then return 0 end -- [epoch]
+counters, ids = counters or '', ids or 'b'
+--- @include counters
+local created, fresh, message_count = false, '0', 1
+--- @include known_append
+if total ~= last_seq then return 0 end -- [appended since]
+if (seen_edited or '-') ~= edited then return 0 end -- [edited since]
+if tonumber(ARGV[12]) < tonumber(window_first_seq) then return 0 end -- [out of the window since]
+local window_count = redis.call('LLEN', messages)
+if window_count ~= total - window_first_seq + 1 then return redis.error_reply('CORRUPT window') end
+if window_count >= tonumber(window_limit) then return redis.error_reply('FULL ' .. window_count) end
+--- @include now
+local noted = {}
+local function change(field, value) noted[#noted + 1], noted[#noted + 2] = field, value end
+-- A removal first: once it has written, a script may go on when memory is short. The messages last, as in append.lua:
+-- what a crash cuts may be carried out twice, and each gap is set at its place.
+redis.call('ZREM', evictions, session) -- [off the eviction queue]
+--- @include stamp
+--- @include remember_append
+--- @include activity
+local gap_count = (tonumber(uncounted) or 0) + #ARGV - 11 + 1 -- [gaps]
+local left_tokens = math.max(0, window_tokens - tokens) -- [tokens]
+counters = string.format('v1 %s %d %d %d %d+%d', window_first_seq, total + 1, left_tokens, active_ms, expires_ms, gap_count)
+change('edited', nonce) -- [edited]
+redis.call('HSET', state, 'counters', counters, 'ids_a', ids, unpack(noted))
+if aged then for _, key in ipairs({state, messages}) do redis.call('PEXPIREAT', key, expires_ms) end end
+for at = 12, #ARGV do redis.call('LSET', messages, ARGV[at] - window_first_seq, gap .. stamp) end
+redis.call('RPUSH', messages, gap .. stamp)
+return 1

@@ -1,0 +1,79 @@
+-- Puts another message in the place of one of the window, or of a pinned one, if it is still the one that was read. Pins
+-- and unpins likewise, as that is a mark in the element.
+-- KEYS
+--   messages
+--   state
+--   originals
+--   active
+--   overdue
+--   evictions
+-- ARGV
+--   session
+--   now_ms        - for the server's clock
+--   limits        as of an append
+--   token         as of an append; it is remembered among them
+--   epoch
+--   seq
+--   nonce         what edited is from then on
+--   old           the whole element as it was read
+--   new           the whole element
+--   more_tokens   that are counted in the window, less than zero: fewer
+--   more_uncounted  elements that are pinned, likewise: -1, 0 or 1
+--   pins          as of an append; - if nothing changes
+--   pinned_field  where it stands once it has left the window
+--   pinned        1: it is from now on; 0: it is not
+-- FIELDS reads epoch counters ids_a ids_b ids_c ids_d repeated queued with_originals pins pinned:
+--   writes counters ids_a ids_b ids_c ids_d repeated queued edited pins pinned:
+-- REPLY 1 replaced, 0 it is another one, or none; if it was made before, what known_append answers
+-- ERROR FULL window_count · PINS count bytes · CORRUPT · LAYOUT version
+local messages, state, originals, active, overdue, evictions = unpack(KEYS)
+local session, now_ms, limits, token, epoch, seq, nonce, old, new, more_tokens, more_uncounted, pins,
+  pinned_field, pinned = unpack(ARGV)
+local idle_timeout_ms, threshold, token_limit, recent_limit, window_limit =
+  string.match(limits, '(%d+) (%d+) (%S+) (%d+) (%d+)')
+local counters, seen_epoch, ids, repeated, queued, with_originals =
+  unpack(redis.call('HMGET', state, 'counters', 'epoch', 'ids_a', 'repeated', 'queued', 'with_originals'))
+if seen_epoch ~= epoch then return 0 end -- [epoch]
+counters, ids = counters or '', ids or 'b'
+--- @include counters
+local created, fresh, message_count = false, '0', 0
+--- @include known_append
+local place, found = seq - window_first_seq, nil
+if place >= 0 then found = redis.call('LINDEX', messages, place) else found = redis.call('HGET', state, pinned_field) end
+if found ~= old then return 0 end -- [as it was read]
+if pins ~= '-' then
+  --- @include pins
+end
+-- What has left the window counts in it no more.
+if place < 0 then more_tokens, more_uncounted = 0, 0 end -- [left the window]
+local uncounted_count = (tonumber(uncounted) or 0) + more_uncounted
+local window_count = total - window_first_seq + 1 - uncounted_count
+local window_tokens = math.max(0, window_tokens + more_tokens) -- [tokens]
+--- @include overdue
+if tonumber(more_uncounted) < 0 and window_count > tonumber(window_limit) then
+  return redis.error_reply('FULL ' .. window_count - 1)
+end
+--- @include now
+redis.call('ZREM', evictions, session) -- [off the eviction queue]
+local noted = {}
+local function change(field, value) noted[#noted + 1], noted[#noted + 2] = field, value end
+--- @include remember_append
+if pins ~= '-' then change('pins', pins) end -- [noted]
+if is_overdue and not queued then
+  redis.call('ZADD', overdue, now, session)
+  change('queued', 'overdue')
+end
+--- @include activity
+counters = string.format('v1 %s %s %d %d %d', window_first_seq, total, window_tokens, active_ms, expires_ms)
+if uncounted_count > 0 then counters = string.format('%s+%d', counters, uncounted_count) end -- [uncounted]
+change('edited', nonce) -- [edited]
+redis.call('HSET', state, 'counters', counters, 'ids_a', ids, unpack(noted))
+if aged then for _, key in ipairs({state, messages}) do redis.call('PEXPIREAT', key, expires_ms) end end
+if place >= 0 then
+  redis.call('LSET', messages, place, new) -- [in the window]
+else
+  local kept_count = with_originals and redis.call('LLEN', originals) or 0
+  if kept_count + place >= 0 then redis.call('LSET', originals, kept_count + place, new) end -- [its original]
+  if pinned == '1' then redis.call('HSET', state, pinned_field, new) else redis.call('HDEL', state, pinned_field) end
+end
+return 1

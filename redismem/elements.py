@@ -1,0 +1,113 @@
+"""The elements of a session's list, and of its pinned messages, as messages again. `messages` says what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from redismem.errors import UnsupportedFormat
+from redismem.messages import FORMAT_VERSION, Message, encode_message, is_pinned
+from redismem.values import Undecodable, opened
+
+GAP = encode_message(Message.restored({}, {"gap": True}, 0, 0, 0, ""), lambda _: 0)[0]
+"""The place of a message that was popped, and of a pop, without its stamp."""
+
+
+class _Element(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True):
+    version: Literal[1]
+    tokens: int
+    payload: dict[str, Any]
+    beside: dict[str, Any] | None
+    stored_ms: int
+
+
+class _ElementWithText(_Element):
+    payload: dict[str, Any] | bytes  # type: ignore[assignment]
+    beside: dict[str, Any] | bytes | None  # type: ignore[assignment]
+
+
+_decode_elements = msgspec.msgpack.Decoder(list[_Element]).decode
+_decode_elements_with_text = msgspec.msgpack.Decoder(list[_ElementWithText]).decode
+_new = object.__new__
+
+
+def is_gap(message: Message) -> bool:
+    """Whether this is no message, but the place of one that was popped, or of a pop."""
+    return message.beside is not None and "gap" in message.beside
+
+
+class StoredMessages:
+    """Messages out of the store, checked and decoded; their objects are made when somebody asks for them."""
+
+    __slots__ = ("_epoch", "_rows", "_seqs", "may_hold_calls")
+
+    def __init__(
+        self, elements: Sequence[bytes], first_seq: int, epoch: str, seqs: Sequence[int] | None = None
+    ) -> None:
+        """`first_seq`: the seq of the first element, unless each has its own. Raises Undecodable, UnsupportedFormat."""
+        # One msgpack array around all of them: one call into msgspec instead of one a message.
+        array = b"".join((b"\xdd", len(elements).to_bytes(4, "big"), *elements))
+        rows = self._rows = _decoded(array, elements)
+        # "_" is in every form of a call or result, but for a role of eight letters. Numbers are found fastest in bytes.
+        self.may_hold_calls = 0x5F in array or 0xA8 in array or bool(rows and type(rows[0]) is not _Element)
+        self._seqs = range(first_seq, first_seq + len(rows)) if seqs is None else seqs
+        self._epoch = epoch
+
+    def payloads(self) -> list[dict[str, Any]]:
+        return [row.payload for row in self._rows]
+
+    def payloads_apart(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Those that are pinned, and the others; no gaps."""
+        pinned, others = [], []
+        for row in self._rows:
+            if is_pinned(row.payload, row.beside):
+                pinned.append(row.payload)
+            elif row.beside is None or "gap" not in row.beside:
+                others.append(row.payload)
+        return pinned, others
+
+    def messages(self) -> list[Message]:
+        epoch, messages = self._epoch, []
+        for seq, row in zip(self._seqs, self._rows, strict=True):
+            message = _new(Message)
+            message._payload = row.payload
+            message._beside = row.beside
+            message.seq = seq
+            message.tokens = row.tokens
+            message.stored_ms = row.stored_ms
+            message.epoch = epoch
+            messages.append(message)
+        return messages
+
+
+def decode_messages(elements: Sequence[bytes], first_seq: int, epoch: str) -> list[Message]:
+    """The messages of these elements, made at once. Raises as StoredMessages does."""
+    return StoredMessages(elements, first_seq, epoch).messages()
+
+
+def _decoded(array: bytes, elements: Sequence[bytes]) -> list[_Element]:
+    try:
+        try:
+            return _decode_elements(array)
+        except msgspec.ValidationError:
+            rows = _decode_elements_with_text(array)
+        for row in rows:
+            row.payload = _opened_dict(row.payload)
+            row.beside = None if row.beside is None else _opened_dict(row.beside)
+        return list(rows)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        newest = max((element[1] for element in elements if element[:1] == b"\x95" and len(element) > 1), default=0)
+        if FORMAT_VERSION < newest < 0x80:
+            raise UnsupportedFormat(
+                f"a message has format version {newest}, this release reads up to {FORMAT_VERSION}"
+            ) from None
+        raise Undecodable("a message cannot be decoded") from None
+
+
+def _opened_dict(value: dict[str, Any] | bytes) -> dict[str, Any]:
+    found = opened(value)
+    if not isinstance(found, dict):
+        raise Undecodable("a message is no dict")
+    return found

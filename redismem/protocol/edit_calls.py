@@ -1,0 +1,161 @@
+"""The calls that take messages of a session away or change them: prune, pop, replace. No I/O.
+
+Each is made of the session as it was read, and does nothing where that has changed since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from redismem.context import Context
+from redismem.elements import GAP
+from redismem.messages import STAMP_BYTES, Message, encode_message
+from redismem.protocol import layout, replies, scripts
+from redismem.protocol.append_command import append_limits
+from redismem.protocol.call import Call, evalsha
+from redismem.protocol.clock import time_argument
+from redismem.protocol.ids import append_token, nonce
+from redismem.protocol.layout import PINNED
+from redismem.protocol.session_calls import SessionCalls
+from redismem.window import cut_before
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A session as it was read: its context, and the bytes of it."""
+
+    context: Context
+    fields: Mapping[bytes, bytes]
+    elements: Sequence[bytes]
+
+    def element(self, message: Message) -> bytes:
+        """What is stored of a message of the context."""
+        place = message.seq - self.context.first_seq
+        return self.elements[place] if place >= 0 else self.fields[PINNED + b"%d" % message.seq]
+
+
+def window(calls: SessionCalls) -> Call[View | None]:
+    """All of a session, None if there is none; by a script, so it is answered when memory has run out."""
+    keys, script = calls.keys, scripts.load("read")
+
+    def decode(reply: Sequence[Any]) -> View | None:
+        fields, elements = replies.fields(reply[0]), reply[1]
+        context = replies.context(keys.session_id, calls.settings.recent_limit, fields, elements)
+        return View(context, fields, elements) if context.epoch else None
+
+    command = evalsha(script, (keys.messages, keys.state), (0, -1))
+    return Call(keys.session_id, (command,), decode, script, op="read_window")
+
+
+def leaving(context: Context, messages: Sequence[Message]) -> tuple[int, list[Message]]:
+    """How many elements go from the head of the window with these messages, and which pinned ones are among them.
+
+    `messages`: the first ones of `context.messages`, one at least. Everything before the next one goes.
+    """
+    following = context.messages[len(messages)].seq if len(messages) < len(context.messages) else context.last_seq + 1
+    return following - context.first_seq, [
+        message for message in context.pinned if context.first_seq <= message.seq < following
+    ]
+
+
+def moved(context: Context, pinned: Sequence[Message]) -> list[bytes | int]:
+    """For a script: the field in which each pinned message stays, and its place in the window."""
+    return [part for each in pinned for part in (PINNED + b"%d" % each.seq, each.seq - context.first_seq)]
+
+
+def prune(calls: SessionCalls, context: Context, max_messages: int) -> Call[int] | None:
+    """Drops the oldest messages of this window: how many, 0 if it has changed since. None: there is nothing to drop."""
+    keys, script = calls.keys, scripts.load("prune")
+    messages = context.messages
+    dropped = messages[: cut_before(messages, max(0, len(messages) - max_messages))]
+    if not dropped:
+        return None
+    count, pinned = leaving(context, dropped)
+    command = evalsha(
+        script,
+        (keys.messages, keys.state, keys.originals),
+        (
+            context.epoch,
+            context.first_seq,
+            context.window_version or layout.NONE,
+            count,
+            count - len(dropped),
+            sum(message.tokens for message in dropped),
+            nonce(),
+            *moved(context, pinned),
+        ),
+    )
+    return Call(keys.session_id, (command,), lambda reply: len(dropped) if reply else 0, script, op="prune")
+
+
+def pop(calls: SessionCalls, context: Context, popped: Sequence[Message]) -> Call[bool]:
+    """Takes these newest messages back; False if the session has changed since."""
+    keys, settings, script = calls.keys, calls.settings, scripts.load("pop")
+    command = evalsha(
+        script,
+        (keys.messages, keys.state, keys.shard.active, keys.shard.evictions),
+        (
+            keys.session,
+            time_argument(calls.clock),
+            settings.idle_timeout_ms,
+            settings.max_window_count,
+            append_token(None),
+            context.epoch,
+            context.last_seq,
+            context.window_version or layout.NONE,
+            nonce(),
+            sum(message.tokens for message in popped),
+            GAP,
+            *(message.seq for message in popped),
+        ),
+    )
+    return Call(keys.session_id, (command,), bool, script, op="pop")
+
+
+def replace(calls: SessionCalls, view: View, old: Message, new: Message | dict[str, Any]) -> Call[Message | None]:
+    """Another message in the place of this one: as it is stored, or None if the session has changed since.
+
+    One that was pinned stays pinned. Raises InvalidMessage, TooLarge.
+    """
+    element, tokens, pinned = calls.encode(new, True if old.pinned else None)
+    given = new if isinstance(new, Message) else Message.from_openai(new)
+    given = given.with_pin(pinned)
+    stored = Message.restored(given.to_openai(), given.beside, old.seq, tokens, old.stored_ms, old.epoch)
+    return _replace(calls, view, old, stored, element)
+
+
+def unpin(calls: SessionCalls, view: View, old: Message) -> Call[Message | None]:
+    """The message is not pinned from now on: as it is stored, or None if the session has changed since."""
+    stored = old.with_pin(False)
+    element, _ = encode_message(stored, lambda _: old.tokens)
+    return _replace(calls, view, old, stored, element)
+
+
+def _replace(calls: SessionCalls, view: View, old: Message, new: Message, element: bytes) -> Call[Message | None]:
+    keys, shard, script = calls.keys, calls.keys.shard, scripts.load("replace")
+    before = view.element(old)
+    after = element + before[-STAMP_BYTES:]
+    more_bytes = len(after) * new.pinned - len(before) * old.pinned
+    command = evalsha(
+        script,
+        (keys.messages, keys.state, keys.originals, shard.active, shard.overdue, shard.evictions),
+        (
+            keys.session,
+            time_argument(calls.clock),
+            append_limits(calls.settings),
+            append_token(None),
+            view.context.epoch,
+            old.seq,
+            nonce(),
+            before,
+            after,
+            new.tokens * (not new.pinned) - old.tokens * (not old.pinned),
+            new.pinned - old.pinned,
+            calls.pins(new.pinned - old.pinned, more_bytes) if old.pinned or new.pinned else layout.NONE,
+            PINNED + b"%d" % old.seq,
+            int(new.pinned),
+        ),
+    )
+    return Call(keys.session_id, (command,), lambda reply: new if reply else None, script, op="replace")

@@ -1,0 +1,98 @@
+"""The queue protocol, played by chance: users pin, unpin, pop, undo and replace, as they saw it, however late."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from model_check.machine import Machine, names, newest, places
+from model_check.model import Entry
+from model_check.steps import SETTINGS, Seen, entry_of
+from redismem import TooLarge, editing
+from redismem.errors import NotInWindow
+from redismem.messages import Message
+from redismem.protocol import edit_calls
+from redismem.protocol.call import Call
+
+
+class EditMachine(Machine):
+    """The rules of users who take back and change."""
+
+    @rule(name=names, count=st.integers(1, 2))
+    def append_pinned(self, name: str, count: int) -> None:
+        self.append_as(name, count, f"id {next(self.numbers)}", "pinned")
+
+    @precondition(lambda self: self.views)
+    @rule(place=places, count=st.integers(1, 5), again=st.booleans())
+    def pop_as_seen(self, place: int, count: int, again: bool) -> None:
+        seen = newest(self.views, place)
+        try:
+            self._pop(seen, editing.newest(seen.view.context, count, 1000), again)
+        except NotInWindow:
+            assert count > len(seen.view.context.messages)
+
+    @precondition(lambda self: self.views)
+    @rule(place=places, again=st.booleans())
+    def undo_as_seen(self, place: int, again: bool) -> None:
+        seen = newest(self.views, place)
+        try:
+            self._pop(seen, editing.last_turn(seen.view.context, 1000), again)
+        except NotInWindow:
+            assert all(message.role != "user" for message in seen.view.context.messages)
+
+    @precondition(lambda self: self.model.sessions)
+    @rule(name=names, count=st.integers(1, 4), again=st.booleans())
+    def pop(self, name: str, count: int, again: bool) -> None:
+        self.look(name)
+        if name in self.model.sessions:
+            self.pop_as_seen(0, count, again)
+
+    def _pop(self, seen: Seen, popped: list[Message], again: bool) -> None:
+        if not popped:
+            return
+        name, context, number = seen.name, seen.view.context, next(self.numbers)
+        call = edit_calls.pop(self.calls[name], context, popped)
+        seqs = [message.seq for message in popped]
+        expected = self.model.pop(name, seen.life, seen.version, context.last_seq, seqs, number, self.now)
+        self._edit("pop", name, call, expected, again)
+
+    @precondition(lambda self: self.views)
+    @rule(place=places, which=places, again=st.booleans())
+    def replace_as_seen(self, place: int, which: int, again: bool) -> None:
+        seen = newest(self.views, place)
+        context = seen.view.context
+        found = [*context.pinned, *context.messages]
+        if found:
+            old = newest(found, which)
+            (new,), _ = self.messages(1)
+            call = edit_calls.replace(self.calls[seen.name], seen.view, old, new)
+            self._replace("replace", seen, old, entry_of(new.with_pin(old.pinned)), call, again)
+
+    @precondition(lambda self: any(seen.view.context.pinned for seen in self.views))
+    @rule(place=places, which=places, again=st.booleans())
+    def unpin_as_seen(self, place: int, which: int, again: bool) -> None:
+        seen = newest([seen for seen in self.views if seen.view.context.pinned], place)
+        old = newest(seen.view.context.pinned, which)
+        call = edit_calls.unpin(self.calls[seen.name], seen.view, old)
+        self._replace("unpin", seen, old, entry_of(old.with_pin(False)), call, again)
+
+    def _replace(self, what: str, seen: Seen, old: Message, new: Entry, call: Call[Any], again: bool) -> None:
+        number = next(self.numbers)
+        expected = self.model.replace(seen.name, seen.life, old.seq, entry_of(old), new, number, self.now)
+        self._edit(what, seen.name, call, expected, again)
+
+    def _edit(self, what: str, name: str, call: Call[Any], expected: bool | None, again: bool) -> None:
+        """Carries it out; `again`: once more, as after a lost reply, and after other appends."""
+        if expected is None:
+            with pytest.raises(TooLarge):
+                self.run_call(call)
+            return
+        self.same(what, bool(self.run_call(call)), expected)
+        if again and expected:
+            self.agrees()
+            if len(self.model.sessions[name].elements) < SETTINGS.max_window_count:
+                self.append(name)
+            self.same(f"{what}, repeated", bool(self.run_call(call)), True)

@@ -1,0 +1,174 @@
+"""Scenes of users who pin, take back and change, while workers are at it."""
+
+from __future__ import annotations
+
+from model_check.steps import SETTINGS
+from model_check.work_machine import WorkMachine
+from model_check.work_scenes import BOTH, Scene, each
+
+
+def afresh(machine: WorkMachine, name: str, pinned: int, count: int) -> None:
+    """Begins the session anew: so many pinned messages, then so many others."""
+    machine.clear(name)
+    if pinned:
+        machine.append_pinned(name, pinned)
+    machine.append_batch(name, count)
+
+
+def edit(machine: WorkMachine, name: str, how: str, which: int, again: bool = False) -> None:
+    """One change of the session as it is now. `which` counts from the newest."""
+    machine.look(name)
+    if how == "pop":
+        machine.pop_as_seen(0, which + 1, again)
+    elif how == "undo":
+        machine.undo_as_seen(0, again)
+    elif how == "replace":
+        machine.replace_as_seen(0, which, again)
+    else:
+        machine.unpin_as_seen(0, which, again)
+
+
+def edited_while_leased(machine: WorkMachine, name: str, how: str) -> None:
+    """What a summary was written of is not what is there any more."""
+    afresh(machine, name, 2, 5)
+    claim = machine.claim(name)
+    edit(machine, name, how, 4 if how == "replace" else 0)
+    machine.agrees()
+    if claim is not None:
+        assert machine.commit_cover(claim, 3, True, False) == "stale"
+        machine.agrees()
+        machine.give_back(claim, counts=False)
+
+
+def pinned_leave_the_window(machine: WorkMachine, name: str, keep: bool, how: str) -> None:
+    """By a commit or a prune; changed before and after, each change sent twice."""
+    afresh(machine, name, 2, 5)
+    edit(machine, name, "replace", 5, True)
+    machine.append_pinned(name, 1)
+    if how == "prune":
+        machine.prune(name, 2, True)
+    else:
+        machine.works(name, keep, 1)
+    machine.agrees()
+    edit(machine, name, "replace", len(machine.model.sessions[name].window) + 1, True)
+    machine.agrees()
+    edit(machine, name, "unpin", 1, True)
+    machine.agrees()
+    machine.append_batch(name, 4)
+    machine.works(name, keep, 0)
+    edit(machine, name, "unpin", 0, False)
+
+
+def moved_between_reading_and_changing(machine: WorkMachine, name: str, how: str) -> None:
+    """A pinned message leaves the window after somebody has read it there."""
+    afresh(machine, name, 1, 5)
+    machine.look(name)
+    seen = machine.views[-1]
+    machine.works(name, False, 0)
+    machine.views.append(seen)
+    if how == "unpin":
+        machine.unpin_as_seen(0, 0, True)
+    else:
+        machine.replace_as_seen(0, 5, True)
+
+
+def no_more_than_allowed(machine: WorkMachine, name: str) -> None:
+    afresh(machine, name, 2, 1)
+    machine.append_pinned(name, 2)
+    machine.append_pinned(name, 1)
+    machine.append_pinned(name, 1)
+    edit(machine, name, "replace", 1)
+    edit(machine, name, "unpin", 0)
+    machine.append_pinned(name, 1)
+    machine.append_pinned(name, 1)
+
+
+def unpinned_until_overdue(machine: WorkMachine, name: str) -> None:
+    afresh(machine, name, 2, 3)
+    for _ in range(2):
+        assert machine.claim(name) is None
+        edit(machine, name, "unpin", 0)
+        machine.agrees()
+    assert machine.claim(name) is not None
+
+
+def unpinned_into_a_full_window(machine: WorkMachine, name: str) -> None:
+    afresh(machine, name, 1, 6)
+    machine.append_batch(name, SETTINGS.max_window_count - 6)
+    edit(machine, name, "unpin", 0)
+
+
+def popped_again_and_again(machine: WorkMachine, name: str) -> None:
+    """No seq is given twice, until the gaps fill the window."""
+    afresh(machine, name, 0, 2)
+    for _ in range(SETTINGS.max_window_count):
+        edit(machine, name, "pop", 0, True)
+        machine.append(name)
+        machine.append_duplicate(name, 1)
+        machine.agrees()
+    machine.append_batch(name, 5)
+    machine.works(name, True, 0)
+    machine.agrees()
+    edit(machine, name, "undo", 0)
+
+
+def popped_behind_a_writer(machine: WorkMachine, name: str, again: bool) -> None:
+    """What one reader saw is popped, and as much comes in again: the pop and the prune of the other must not count."""
+    afresh(machine, name, 1, 3)
+    machine.look(name)
+    late = machine.views[-1]
+    edit(machine, name, "pop", 1, again)
+    machine.append(name)
+    machine.views.append(late)
+    machine.pop_as_seen(0, 1, False)
+    machine.views.append(late)
+    machine.prune_as_seen(0, 1, False)
+    machine.views.append(late)
+    machine.replace_as_seen(0, 0, False)
+    machine.clear(name)
+    machine.append_batch(name, 4)
+    machine.views.append(late)
+    machine.pop_as_seen(0, 1, False)
+
+
+def replaced_behind_a_reader(machine: WorkMachine, name: str, how: str) -> None:
+    afresh(machine, name, 1, 5)
+    machine.look(name)
+    late = machine.views[-1]
+    edit(machine, name, "replace", 0)
+    machine.views.append(late)
+    if how == "pop":
+        machine.pop_as_seen(0, 2, False)
+    elif how == "prune":
+        machine.prune_as_seen(0, 1, False)
+    else:
+        machine.replace_as_seen(0, 0, False)
+
+
+def edited_between_transcript_and_eviction(machine: WorkMachine, name: str, how: str) -> None:
+    """Chosen again since, so that only the version tells that the transcript is another."""
+    afresh(machine, name, 1, 3)
+    for _ in range(2):
+        machine.pass_time(1000)
+        machine.observe()
+        machine.queue_eviction(3, "limit")
+        machine.claim_eviction(name)
+        if len(machine.in_hand) == 1 or machine.in_hand[-1].version == machine.model.sessions[name].version:
+            edit(machine, name, how, 0)
+            machine.agrees()
+    machine.pass_time(1000)
+    machine.observe()
+    machine.queue_eviction(3, "limit")
+    machine.evict(0)
+
+
+EDITS: tuple[Scene, ...] = (
+    *each(edited_while_leased, how=("pop", "undo", "replace", "unpin")),
+    *each(pinned_leave_the_window, keep=BOTH, how=("commit",)),
+    *each(pinned_leave_the_window, keep=(False,), how=("prune",)),
+    *each(moved_between_reading_and_changing, how=("unpin", "replace")),
+    *(no_more_than_allowed, unpinned_until_overdue, unpinned_into_a_full_window, popped_again_and_again),
+    *each(popped_behind_a_writer, again=BOTH),
+    *each(replaced_behind_a_reader, how=("pop", "prune", "replace")),
+    *each(edited_between_transcript_and_eviction, how=("pop", "replace", "unpin")),
+)
