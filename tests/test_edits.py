@@ -1,0 +1,329 @@
+"""pop, undo, replace and unpin: what no summary covers can be taken back or changed, by who saw it last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.conversations import Conversation, closed, conversations, said
+from support.proxy import Proxy
+from support.stores import Store
+
+import redismem.blocking
+from redismem import Conflict, InvalidMessage, Memory, Message, Session, SessionNotFound, Settings, TooLarge
+from redismem.context import Context
+from redismem.errors import NotInWindow
+from redismem.inspection.check import check
+from redismem.models import Draft, open_extractive
+from redismem.protocol import edit_calls
+from redismem.protocol.call import Call
+from redismem.workers.outcomes import SummaryOutcome
+from redismem.workers.strategies import Summarize
+from redismem.workers.summaries import Worker
+
+SMALL = {"threshold": 4, "recent_limit": 2, "shards": 2}
+ANSWER = {"role": "assistant", "content": "It is on its way."}
+
+
+def call(*ids: str) -> dict[str, Any]:
+    calls = [{"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}} for id in ids]
+    return {"role": "assistant", "content": None, "tool_calls": calls}
+
+
+def result(id: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": id, "content": "found"}
+
+
+def payloads(messages: list[Message]) -> list[dict[str, Any]]:
+    return [message.to_openai() for message in messages]
+
+
+async def sound(memory: Memory) -> bool:
+    return [violation async for violation in check(memory.store)] == []
+
+
+async def summarised(memory: Memory) -> int:
+    return await Worker(memory.store, Summarize(open_extractive())).drain()
+
+
+async def test_the_newest_are_popped_and_no_seq_is_given_twice(memory: Memory, session: Session) -> None:
+    for text in ("a", "b", "c"):
+        await session.append(said(text), id=text)
+    popped = await session.pop(2)
+    assert [(message.seq, message.content) for message in popped] == [(2, "b"), (3, "c")]
+    context = await session.read()
+    assert (payloads(context.messages), context.last_seq, context.total_messages) == ([said("a")], 4, 4)
+    receipt = await session.append(said("d"))
+    assert (receipt.first_seq, receipt.last_seq) == (5, 5)
+    assert [(message.seq, message.id) for message in await session.messages()] == [
+        (1, f"{context.epoch}:1"),
+        (5, f"{context.epoch}:5"),
+    ]
+    assert (await session.info()).window_count == 2
+    assert await sound(memory)
+
+
+async def test_an_append_that_was_popped_is_still_known_with_its_receipt(session: Session) -> None:
+    receipts = [await session.append(said(text), said(text), id=text) for text in "abc"]
+    await session.pop(3)
+    await session.append(said("d"), id="d")
+    for text, receipt in zip("abc", receipts, strict=True):
+        again = await session.append(said("other"), id=text)
+        assert again.duplicate
+        assert (again.first_seq, again.last_seq, again.created) == (
+            receipt.first_seq, receipt.last_seq, receipt.created
+        )  # fmt: skip
+    assert [message.content for message in (await session.read()).messages] == ["a", "a", "b", "d"]
+
+
+async def test_who_expects_what_was_there_before_a_pop_is_refused(session: Session) -> None:
+    await session.append(said("question"), said("typo"))
+    seen = await session.read()
+    await session.pop(1)
+    await session.append(said("other question"))
+    for call in (
+        session.append(ANSWER, expect=seen.last_seq),
+        session.pop(1, expect=seen.last_seq),
+        session.undo(expect=seen.last_seq),
+    ):
+        with pytest.raises(Conflict) as refused:
+            await call
+        assert refused.value.last_seq == 4
+    assert (await session.append(ANSWER, expect=4)).last_seq == 5
+    with pytest.raises(TypeError):
+        await session.pop(expect="4")  # type: ignore[arg-type]
+
+
+async def test_undo_takes_the_users_last_message_and_what_follows(session: Session) -> None:
+    await session.append({"role": "system", "content": "s"}, said("first"), ANSWER, said("second"))
+    await session.append(call("c"), result("c"), ANSWER)
+    assert payloads(await session.undo()) == [said("second"), call("c"), result("c"), ANSWER]
+    assert payloads(await session.undo()) == [said("first"), ANSWER]
+    assert await session.undo() == []
+    context = await session.read()
+    assert (context.to_openai(), context.last_seq) == ([{"role": "system", "content": "s"}], 9)
+
+
+async def test_results_in_the_users_role_are_no_turn(session: Session) -> None:
+    used = {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "f", "input": {}}]}
+    found = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "found"}]}
+    await session.append(said("question"), used, found, ANSWER)
+    assert len(await session.undo()) == 4
+
+
+@pytest.mark.parametrize(("count", "left"), [(1, 1), (2, 1), (3, 1), (4, 0), (9, 0)])
+async def test_a_tool_group_goes_whole(session: Session, count: int, left: int) -> None:
+    await session.append(said("x"), call("c", "d"), result("d"), result("c"))
+    await session.pop(count)
+    assert len((await session.read()).messages) == left
+
+
+async def test_what_a_summary_covers_is_refused(store: Store, namespace: str) -> None:
+    async with store.memory(namespace, Settings(**SMALL)) as memory:
+        session = memory.session("a")
+        await session.append(*(said(str(number)) for number in range(3)), ANSWER, ANSWER)
+        assert await summarised(memory) == 1
+        before = await session.read()
+        with pytest.raises(NotInWindow, match=r"3 messages were to be popped, and 2 are left that no summary covers"):
+            await session.pop(3)
+        with pytest.raises(NotInWindow, match="no message of the user's is left"):
+            await session.undo()
+        for seq in (0, 1, 3, 6, -1):
+            with pytest.raises(NotInWindow, match=f"message {seq} is not in the window"):
+                await session.replace(seq, said("x"))
+            with pytest.raises(NotInWindow):
+                await session.unpin(seq)
+        assert await session.read() == before
+        assert len(await session.pop(2)) == 2
+        assert await sound(memory)
+
+
+async def test_what_is_no_count_and_no_message_is_refused(session: Session) -> None:
+    with pytest.raises(SessionNotFound, match="no such session to pop"):
+        await session.pop()
+    with pytest.raises(SessionNotFound, match="no such session to replace"):
+        await session.replace(1, said("x"))
+    await session.append(said("a"))
+    for count in (0, -1, 1.0, True, "1"):
+        with pytest.raises(ValueError, match="count is an integer, 1 or more"):
+            await session.pop(count)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="named by its seq"):
+        await session.replace("1", said("x"))  # type: ignore[arg-type]
+    with pytest.raises(InvalidMessage):
+        await session.replace(1, {"role": "user", "content": ("a tuple",)})
+    with pytest.raises(InvalidMessage):
+        await session.replace(1, "x")  # type: ignore[arg-type]
+
+
+async def test_more_than_a_batch_and_more_gaps_than_a_window_are_refused(store: Store, namespace: str) -> None:
+    async with store.memory(namespace, Settings(max_batch_count=3, max_window_count=10)) as memory:
+        session = memory.session("a")
+        for _ in range(2):
+            await session.append(*[said("x")] * 2)
+        with pytest.raises(TooLarge, match="4 messages in one pop, over 3"):
+            await session.pop(4)
+        for _ in range(3):
+            await session.pop(1)
+            await session.append(said("x"))
+        before = await session.read()
+        with pytest.raises(TooLarge, match="window holds 10 messages"):
+            await session.pop(1)
+        assert await session.read() == before
+        await session.append(said("y"))
+        assert await sound(memory)
+
+
+async def test_a_message_is_replaced_in_its_place(memory: Memory, session: Session) -> None:
+    await session.append(said("a"), Message("user", "b", id="mine", metadata={"k": 1}), said("c"))
+    stored = await session.replace(2, Message("user", "better" * 50, id="other"))
+    context = await session.read()
+    assert [message.content for message in context.messages] == ["a", "better" * 50, "c"]
+    assert context.messages[1] == stored
+    assert (stored.id, stored.metadata, stored.seq) == ("other", None, 2)
+    assert (await session.info()).window_tokens == sum(message.tokens for message in context.messages)
+    assert context.window_version != ""
+    assert await sound(memory)
+
+
+async def test_of_two_who_replace_what_they_read_one_is_refused(session: Session) -> None:
+    await session.append(said("a"))
+    read = (await session.read()).messages[0]
+    await session.replace(read, said("first"))
+    with pytest.raises(Conflict, match="changed since it was read"):
+        await session.replace(read, said("second"))
+    await session.pop(1)
+    with pytest.raises(NotInWindow):
+        await session.replace(read, said("third"))
+
+
+async def test_a_replacement_keeps_calls_and_results_together(session: Session) -> None:
+    await session.append(call("c"), result("c"))
+    for seq, wrong in ((1, said("x")), (1, call("d")), (1, call("c", "d")), (2, said("x")), (2, result("d"))):
+        with pytest.raises(InvalidMessage, match="the same tool calls and hold the same results"):
+            await session.replace(seq, wrong)
+    await session.replace(2, result("c") | {"content": "approved"})
+    assert (await session.read()).to_openai()[1]["content"] == "approved"
+
+
+@pytest.mark.parametrize("what", ["pop", "undo", "replace", "unpin"])
+async def test_a_summary_of_what_was_taken_back_is_refused(store: Store, namespace: str, what: str) -> None:
+    """It is written while the model works."""
+    async with store.memory(namespace, Settings(**SMALL)) as memory:
+        session = memory.session("a")
+        await session.append({"role": "system", "content": "s"}, *(said(str(number)) for number in range(6)))
+
+        class Meddling:
+            async def compact(self, messages: Any, previous: Any) -> Draft:
+                if what == "replace":
+                    await session.replace(2, said("secret, taken back"))
+                elif what == "unpin":
+                    await session.unpin(1)
+                else:
+                    await (session.pop(1) if what == "pop" else session.undo())
+                return Draft("old text", 0, 0, "m")
+
+        assert await Worker(memory.store, Meddling()).summarise("a") is SummaryOutcome.STALE
+        context = await session.read()
+        assert (context.summaries, (await session.info()).queued) == ([], "overdue")
+        assert await sound(memory)
+        assert await summarised(memory) == 1
+        assert "old text" not in (await session.read()).summaries[0].text
+
+
+@pytest.mark.parametrize("what", ["pop", "replace", "unpin", "undo"])
+async def test_a_lost_reply_changes_nothing_twice(redis_server: Any, namespace: str, what: str) -> None:
+    settings = Settings(deadline_s=30, reply_timeout_s=0.3)
+    async with (
+        Proxy(redis_server.port) as proxy,
+        Memory.connect(proxy.url, settings=settings, namespace=namespace) as m,
+        Memory.connect(redis_server.url, namespace=namespace) as near,
+    ):
+        session = m.session("a")
+        await session.append({"role": "system", "content": "s"}, *(said(str(number)) for number in range(4)))
+        await session.pop(1)  # every script is known
+        await session.replace(2, said("0"))
+        view = await m.store.run(edit_calls.window(m.store.session_calls("a")))
+        assert view is not None
+        calls = m.store.session_calls("a")
+        edits: dict[str, Callable[[], Call[Any]]] = {
+            "pop": lambda: edit_calls.pop(calls, view.context, view.context.messages[1:]),
+            "undo": lambda: edit_calls.pop(calls, view.context, view.context.messages[2:]),
+            "replace": lambda: edit_calls.replace(calls, view, view.context.messages[0], said("new")),
+            "unpin": lambda: edit_calls.unpin(calls, view, view.context.pinned[0]),
+        }
+        made = edits[what]()
+        proxy.break_next("reset", 1, to=b"EVALSHA")
+        assert await m.store.run(made)
+        after = await near.session("a").read()
+        assert len(after.messages) == {"pop": 1, "undo": 2, "replace": 3, "unpin": 4}[what]
+        await near.session("a").append(said("in between"))
+        assert await near.store.run(made.again()), "known, whatever came in between"
+        assert (await near.session("a").read()).total_messages == after.total_messages + 1
+        assert await sound(near)
+
+
+def test_blocking_callers_have_them_too(redis_server: Any, namespace: str) -> None:
+    with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
+        session = memory.session("a")
+        session.append({"role": "system", "content": "s"}, said("a"), ANSWER)
+        session.append(said("b"), pin=True)
+        session.replace(1, {"role": "system", "content": "t"})
+        assert (session.unpin(4).seq, len(session.pop(1)), len(session.undo())) == (4, 1, 2)
+        assert session.read().to_openai() == [{"role": "system", "content": "t"}]
+
+
+async def test_they_make_room_when_memory_has_run_out(redis_server: Any, namespace: str) -> None:
+    async with Memory.connect(redis_server.url, namespace=namespace) as memory:
+        session = memory.session("a")
+        await session.append(said("a"), said("b"))
+        with redis.Redis(port=redis_server.port) as admin:
+            admin.config_set("maxmemory", 1)
+            try:
+                assert len(await session.pop(1)) == 1
+                await session.replace(1, said("c"))
+            finally:
+                admin.config_set("maxmemory", 0)
+        assert (await session.read()).to_openai() == [said("c")]
+        assert await sound(memory)
+
+
+async def test_an_edit_makes_a_session_active_and_takes_it_off_the_eviction_queue(
+    store: Store, namespace: str, raw: Any
+) -> None:
+    async with store.memory(namespace, Settings(**SMALL)) as memory:
+        session, keys = memory.session("a"), memory.store.keys.session("a")
+        for edit in (lambda: session.replace(1, said("b")), lambda: session.pop(1)):
+            await session.append(said("a"))
+            counters = await raw.hget(keys.state, "counters")
+            await raw.hset(keys.state, "counters", counters + b" limit")
+            await raw.zadd(keys.shard.evictions, {"a": 1})
+            await edit()
+            assert await raw.zscore(keys.shard.evictions, "a") is None
+            assert await sound(memory)
+
+
+PROPERTY = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@PROPERTY
+@given(told=conversations(max_size=20, orphans=False), counts=st.lists(st.integers(0, 6), min_size=1, max_size=4))
+async def test_a_pop_parts_no_call_from_its_result(store: Store, told: Conversation, counts: list[int]) -> None:
+    async with store.memory("pops", Settings(shards=1)) as memory:
+        session = memory.session("a")
+        await session.clear()
+        left = len(told.payloads)
+        if told.payloads:
+            await session.append(*told.payloads)
+        for count in counts if told.payloads else ():
+            popped = await (session.pop(count) if count else session.undo())
+            assert payloads(popped) == told.payloads[left - len(popped) : left]
+            assert len(popped) >= min(count, left)
+            left -= len(popped)
+            context: Context = await session.read()
+            assert payloads(context.messages) == told.payloads[:left]
+            assert closed([pair for pair in told.seq_pairs() if pair[0] <= left], 1, left + 1)
+        assert await sound(memory)
