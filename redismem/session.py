@@ -160,8 +160,8 @@ class Session:
     async def replace(self, which: int | Message, message: Message | dict[str, Any]) -> Message:
         """Puts another message in the place of one of the window, or of a pinned one, and gives it as it is stored.
 
-        `which`: a seq, or a message as it was read: then it must still be as it was. A pinned one stays pinned; the
-        time of the first stays. Both must make the same tool calls and hold the same results. Raises Conflict if
+        `which`: a seq, or a message as it was read: then it must still be as it was. It is pinned if the other was, and
+        has its time. Both must make the same tool calls and hold the same results. Raises Conflict if
         somebody was faster, NotInWindow for what a summary covers, InvalidMessage, TooLarge, SessionNotFound.
         """
         view = await self._view("replace")

@@ -301,8 +301,9 @@ class History:
             assert message.to_openai() == self.given[message.seq]
         shown = context.to_openai()
         assert complaints(shown, False) == []
-        plain = [payload for payload in self.pinned.values() if payload.get("role") == "system"]
-        assert [payload for payload in shown if payload.get("role") == "system"] == plain
+        every = [self.pinned[seq] for seq in sorted(self.pinned)] + [each.to_openai() for each in context.messages]
+        prompts = [payload for payload in every if payload.get("role") == "system"]
+        assert [payload for payload in shown if payload.get("role") == "system"] == prompts
 
 
 @PROPERTY

@@ -117,9 +117,9 @@ def pop(calls: SessionCalls, context: Context, popped: Sequence[Message]) -> Cal
 def replace(calls: SessionCalls, view: View, old: Message, new: Message | dict[str, Any]) -> Call[Message | None]:
     """Another message in the place of this one: as it is stored, or None if the session has changed since.
 
-    One that was pinned stays pinned. Raises InvalidMessage, TooLarge.
+    It is pinned if the other was. Raises InvalidMessage, TooLarge.
     """
-    element, tokens, pinned = calls.encode(new, True if old.pinned else None)
+    element, tokens, pinned = calls.encode(new, old.pinned)
     given = new if isinstance(new, Message) else Message.from_openai(new)
     given = given.with_pin(pinned)
     stored = Message.restored(given.to_openai(), given.beside, old.seq, tokens, old.stored_ms, old.epoch)
