@@ -1,6 +1,6 @@
 -- Gives the first reply again when the append was made before: its token is in the ring of append ids, which
 -- remember_append describes. What came after it is counted back from the last seq. It is a duplicate unless this very
--- call made it, and was sent again: then the two bytes behind its name are the same.
+-- call made it, and was sent again: then the three bytes behind its name are the same.
 -- READS state token fresh ids total counters
 -- SETS b c d oldest ring name at
 local b, c, d = unpack(redis.call('HMGET', state, 'ids_b', 'ids_c', 'ids_d'))
@@ -8,7 +8,7 @@ b, c, d = b or '', c or '', d or ''
 local oldest = string.sub(ids, 1, 1)
 local ring = oldest == 'b' and b .. c .. d or oldest == 'c' and c .. d .. b or d .. b .. c -- [ring]
 ring = ring .. string.sub(ids, 2)
-local name = string.sub(token, 1, 8)
+local name = string.sub(token, 1, 7)
 local at = string.find(ring, name, -192, true)
 while at and at % 12 ~= 1 do at = string.find(ring, name, at + 1, true) end
 if at then
@@ -19,6 +19,6 @@ if at then
   local last_seq = tonumber(total)
   for newer = at + 12, #ring, 12 do last_seq = last_seq - entry(newer) end
   local count, began = entry(at)
-  local is_own = fresh >= '2' and string.sub(ring, at + 8, at + 9) == string.sub(token, 9, 10) -- [sent again]
+  local is_own = fresh >= '2' and string.sub(ring, at + 7, at + 9) == string.sub(token, 8, 10) -- [sent again]
   return {counters, last_seq - count + 1, last_seq, began, is_own and 0 or 1}
 end

@@ -1,4 +1,4 @@
--- Puts the append into the ring of append ids. Twelve bytes an append, oldest first: the name and two more bytes of its
+-- Puts the append into the ring of append ids. Twelve bytes an append, oldest first: the name and three more bytes of its
 -- token, then its message count, the top bit set if it created the session. The newest five stand in ids_a, behind the letter of the field they go
 -- to when full, over the oldest five: so an append writes one field, and the last 16 are there. A value over 64 bytes
 -- would make the hash several times as large.

@@ -19,7 +19,7 @@
 --   session
 --   limits   idle_timeout_ms threshold token_limit recent_limit window_limit params_limit: one argument, as each costs time
 --   request  fresh message_count set_count tokens expect now_ms pins: likewise
---   token    8 bytes name this append, 2 this call of it, 8 make a new epoch unique; then messages, set_count fields and values, drops
+--   token    7 bytes name this append, 3 this call of it, 8 make a new epoch unique; then messages, set_count fields and values, drops
 -- FIELDS reads counters epoch ids_a ids_b ids_c ids_d repeated queued pins param:
 --   writes counters epoch ids_a ids_b ids_c ids_d repeated queued pins param: waiting last_intent last_result plan
 -- REPLY counters; if the append created the session, or was made before: counters first_seq last_seq created

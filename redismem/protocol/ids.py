@@ -31,9 +31,9 @@ def session_hash(session_id: str) -> str:
 
 
 def append_token(append_id: object) -> bytes:
-    """8 bytes by which a session remembers an append, a hash of the caller's id or random; the others are random.
+    """7 bytes by which a session remembers an append, a hash of the caller's id or random; the others are random.
 
-    These are 2 that tell this call from another with the same id, and 8 for a new epoch.
+    These are 3 that tell this call from another with the same id, and 8 for a new epoch.
 
     From the operating system, not from `random`: a process that seeds `random` would repeat the ids of its neighbours.
     """
@@ -44,7 +44,7 @@ def append_token(append_id: object) -> bytes:
     encoded = append_id.encode("utf-8", "surrogatepass")
     if len(encoded) > _APPEND_ID_BYTES:
         raise InvalidMessage(f"an append id has at most {_APPEND_ID_BYTES} bytes, this one {len(encoded)}")
-    return hashlib.blake2b(encoded, digest_size=8).digest() + os.urandom(10)
+    return hashlib.blake2b(encoded, digest_size=7).digest() + os.urandom(11)
 
 
 def nonce() -> bytes:

@@ -225,11 +225,11 @@ def unsupported(version: str, session_id: str | None = None) -> UnsupportedForma
 
 
 ID_BYTES = 12
-"""An append id: eight bytes that name it, two of the call that made it, then the message count, the top bit set when
+"""An append id: seven bytes that name it, three of the call that made it, then the message count, the top bit set when
 it created the session."""
 IDS_COUNT = 16
 """So many appends and changes of the state are known for certain; the ring may hold a few more."""
-_NAME_BYTES, _COUNT_BYTES = 8, 2
+_NAME_BYTES, _COUNT_BYTES = 7, 2
 
 
 class AppendId(NamedTuple):

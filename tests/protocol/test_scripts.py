@@ -195,7 +195,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
                 params_limit=777,
             ),
             "request": listed(fresh=0, message_count=3, set_count=2, tokens=0, expect=17, now_ms=NOW_MS, pins=PINS),
-            "token": lambda token: len(token) == 18 and token[:8] == append_token("my-id")[:8],
+            "token": lambda token: len(token) == 18 and token[:7] == append_token("my-id")[:7],
         },
     ),
     "clear": (lambda: CALLS.clear("9-ab"), {"session": b"user-42", "epoch": "9-ab"}),

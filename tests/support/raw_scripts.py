@@ -109,7 +109,7 @@ class Scripts:
         drops: Any = (),
         token: bytes = b"token..1",
         nonce: str = "ab",
-        own: bytes = b"\0\0",
+        own: bytes = b"\0\0\0",
         **changed: Any,
     ) -> Any:
         """append.lua with messages of these contents; `changed` are LIMITS and REQUEST that are others."""
@@ -121,7 +121,7 @@ class Scripts:
             for defaults in (LIMITS, REQUEST)
         )
         tail = [*(element(content) for content in contents), *pairs, *drops]
-        names = {"limits": limits, "request": request, "token": token + own + bytes.fromhex(nonce)}
+        names = {"limits": limits, "request": request, "token": token[-7:] + own + bytes.fromhex(nonce)}
         return await self.run("append", *tail, session_id=session_id, **names)
 
     async def set_counters(self, **changed: Any) -> None:

@@ -45,10 +45,10 @@ async def test_a_token_is_found_at_its_own_place_only(lua: Scripts) -> None:
     """Between two entries, and across them, stand the same bytes."""
     await lua.append("a", token=b"AAAAAAAA")
     await lua.append("b", token=b"BBBBBBBB")
-    across = b"AAAA\x00\x00\x80\x01BBBB"
-    for start in range(1, 4):
-        assert is_new(await lua.append("c", token=across[start : start + 8]))
-    inside = b"\x00\x00\x80\x01BBBB"
+    across = b"AAA\x00\x00\x00\x80\x01BBBB"
+    for start in range(1, 5):
+        assert is_new(await lua.append("c", token=across[start : start + 7]))
+    inside = b"\x00\x80\x01BBBB"
     assert is_new(await lua.append("d", token=inside))
     assert not is_new(await lua.append("x", token=inside))
 
@@ -107,8 +107,13 @@ async def test_an_append_that_was_sent_again_and_is_known_leaves_no_trace(
 
 
 async def test_only_what_the_same_call_has_sent_again_is_no_duplicate(lua: Scripts) -> None:
-    await lua.append("a", fresh=0, own=b"\x01\x02")
-    for own, fresh, duplicate in ((b"\x01\x02", 3, 0), (b"\x01\x03", 3, 1), (b"\x01\x02", 0, 1), (b"\x01\x03", 0, 1)):
+    await lua.append("a", fresh=0, own=b"\x01\x02\x03")
+    for own, fresh, duplicate in (
+        (b"\x01\x02\x03", 3, 0),
+        (b"\x01\x02\x04", 3, 1),
+        (b"\x01\x02\x03", 0, 1),
+        (b"\x01\x02\x04", 0, 1),
+    ):
         assert (await lua.append("a", fresh=fresh, own=own))[1:] == [1, 1, 1, duplicate]
 
 
