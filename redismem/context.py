@@ -228,6 +228,12 @@ class SessionInfo:
     queued: str | None
     """The queue the session is in: overdue, leased, dead, or None."""
     pinned_count: int = 0
+    attempts: int = 0
+    """Failed attempts at its next summary, with one that is under way."""
+    failure: str | None = None
+    """Why the last of them failed; `failing_since_ms` is the first failure, `failed_ms` the last."""
+    failing_since_ms: int | None = None
+    failed_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

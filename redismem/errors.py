@@ -16,6 +16,7 @@ RedismemError
 ├── StoreUnavailable    Redis did not take the call before the deadline; with append's id it is safe to try again
 ├── NotAllowed          the Redis user may not run a command or use a key: its ACL lacks it
 ├── ModelFailed         a model gave no usable text; the messages stay as they are
+│   └── ProviderUnavailable  nobody gets an answer from the provider now: it is paused, and no attempt is counted
 └── ScriptFailed        a script stopped half way: a defect, never retried
 
 Every refusal happens before anything is written. Texts name the session, the limit and a value's size, never the value.
@@ -123,9 +124,9 @@ class NotAllowed(RedismemError):
 class ModelFailed(RedismemError):
     """An attempt at a model gave no usable text. The text names the provider and a status, never a message or key.
 
-    `retry_after_s`: how long the provider asks to wait, or None. `permanent`: the same request will be refused again
-    until somebody changes the configuration or the transcript. `counts`: False if the provider only asked to wait,
-    so that the attempt is not one of the few that a session has.
+    `reason`: what is stored of it and shown to operators, such as `openai answered 400 context_length_exceeded`; at
+    most 120 printable characters of ASCII, or only the name of the class is. `retry_after_s`: how long the provider
+    asks to wait, or None. `permanent`: the same request will be refused again until somebody changes the transcript.
     """
 
     def __init__(
@@ -133,14 +134,35 @@ class ModelFailed(RedismemError):
         text: str,
         session_id: str | None = None,
         *,
+        reason: str = "",
         retry_after_s: float | None = None,
         permanent: bool = False,
-        counts: bool = True,
     ) -> None:
         super().__init__(text, session_id)
+        self.reason = reason
         self.retry_after_s = retry_after_s
         self.permanent = permanent
-        self.counts = counts
+
+
+class ProviderUnavailable(ModelFailed):
+    """The provider answers nobody now: it is down, busy, or refuses the key or the model.
+
+    The messages have nothing to do with it. The provider is paused for the namespace, and no session loses an attempt.
+    `perhaps_request`: it may be this request all the same that it cannot bear, as with a status of 5xx. If others are
+    answered since this session failed, it waits alone.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        session_id: str | None = None,
+        *,
+        reason: str = "",
+        retry_after_s: float | None = None,
+        perhaps_request: bool = False,
+    ) -> None:
+        super().__init__(text, session_id, reason=reason, retry_after_s=retry_after_s)
+        self.perhaps_request = perhaps_request
 
 
 class ScriptFailed(RedismemError):

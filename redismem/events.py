@@ -22,7 +22,8 @@ class Event(NamedTuple):
 
     By a session: append, append_and_read, read, messages, state, info, exists, touch, update, read_epoch, clear,
     read_window, prune, quarantine. By a memory: ping, count, sessions, server_time, recorded, record.
-    By workers, a call each: due, claim, extend, commit, release; counts, oldest, queue_eviction, due_evictions,
+    By workers, a call each: due, claim, extend, commit, release; provider, pause (whether it may be asked);
+    counts, oldest, queue_eviction, due_evictions,
     claim_eviction, evict; scan, sweep. By workers, all of it together, with what a strategy or an `on_evict` takes:
     summary and eviction (of one session), drain (the overdue queue), enforce (the session limit and the timeout),
     sweep_round. By commands for operators: look, depths, members, requeue, recorded_shards.
@@ -60,8 +61,8 @@ class Facts(TypedDict, total=False):
     """The attributes of a log record of redismem, beside those that every record has. All but `op` may be missing."""
 
     op: str
-    """What was being done: the word of an event, else `settings`, `connect`, `on_event`, or `worker` (of a process: it
-    began or ended)."""
+    """What was being done: the word of an event, else `settings`, `connect`, `on_event`, `provider` (it is paused, or
+    answers again), or `worker` (of a process: it began or ended)."""
     session: str
     """The session's hash."""
     namespace: str
@@ -69,6 +70,8 @@ class Facts(TypedDict, total=False):
     """What came of it, in the words of an event."""
     error: str
     """The name of the error's class. Of an error that is not redismem's, `exc_info` holds the rest."""
+    reason: str
+    """Why a summary, an eviction or a provider failed: a status and a code, or the kind of the error; never a text."""
     duration_ms: int
     message_count: int
     """Messages that a summary covers."""
@@ -79,7 +82,7 @@ class Facts(TypedDict, total=False):
     attempt: int
     """Which attempt at a summary it was, from 1."""
     backoff_ms: int
-    """How long the next attempt waits."""
+    """How long the next attempt waits, or the provider is paused."""
     setting: str
     """A variable of the environment."""
 

@@ -161,7 +161,11 @@ class Settings(BaseSettings):
         16 * 1024, description="size of a summary's text"
     )
     max_attempts: Annotated[int, Field(ge=1, le=100)] = Field(
-        5, description="failed attempts at a summary before a session is listed as dead"
+        5, description="failed attempts at a summary before the extractive summariser writes it, or the session is dead"
+    )
+    extractive_after_s: Annotated[float, Field(ge=0, le=_LONGEST_S)] = Field(
+        900,
+        description="seconds a session waits for a model before the extractive summariser writes; 0: it never does",
     )
     max_backoff_s: Annotated[float, Field(ge=0.001, le=86_400)] = Field(
         300, description="longest pause before the next attempt at a summary"
@@ -225,6 +229,11 @@ class Settings(BaseSettings):
     def idle_timeout_ms(self) -> int:
         """`idle_timeout_s` in milliseconds."""
         return int(self.idle_timeout_s * 1000)
+
+    @property
+    def claims_limit(self) -> int:
+        """So often a session is claimed before it is dead: the last time is the extractive summariser's."""
+        return self.max_attempts + (self.extractive_after_s > 0)
 
     @property
     def overdue_count(self) -> int:

@@ -16,21 +16,22 @@
 --   recent_limit     messages that stay as they are, however many tokens they have
 --   summaries_limit  so many summaries need no folding
 --   max_attempts
--- FIELDS reads counters queued attempts summaries_count
---   writes queued fence attempts
--- REPLY outcome (job, none, notdue, leased, gone, noop, dead), fence, attempts, the time in ms
+-- FIELDS reads counters queued attempts summaries_count failure deaths
+--   writes queued fence attempts failure deaths
+-- REPLY outcome (job, none, notdue, leased, gone, noop, dead), fence, attempts, the time in ms; of a job, since when
+--   it was due
 -- ERROR CORRUPT · LAYOUT version
 local messages, state, overdue, leased, dead, fences = unpack(KEYS)
 local session, now_ms, nonce, lease_ms, threshold, token_limit, recent_limit,
   summaries_limit, max_attempts = unpack(ARGV)
 --- @include now
-local counters, queued, attempts, summaries_count =
-  unpack(redis.call('HMGET', state, 'counters', 'queued', 'attempts', 'summaries_count'))
+local counters, queued, attempts, summaries_count, failure, deaths =
+  unpack(redis.call('HMGET', state, 'counters', 'queued', 'attempts', 'summaries_count', 'failure', 'deaths'))
 attempts = tonumber(attempts or 0)
 local function leave(outcome)
   redis.call('ZREM', overdue, session)
   redis.call('ZREM', leased, session)
-  if counters then redis.call('HDEL', state, 'queued', 'fence', 'attempts') end
+  if counters then redis.call('HDEL', state, 'queued', 'fence', 'attempts', 'failure', 'deaths') end -- [nothing waits]
   return {outcome, '', 0, now}
 end
 if not counters then
@@ -50,8 +51,10 @@ if attempts >= tonumber(max_attempts) then -- [attempts left]
   redis.call('ZREM', overdue, session)
   redis.call('ZREM', leased, session)
   redis.call('ZADD', dead, now, session) -- [listed as dead]
-  redis.call('HSET', state, 'queued', 'dead')
+  redis.call('HSET', state, 'queued', 'dead', 'deaths', (deaths or 0) + 1) -- [deaths]
   redis.call('HDEL', state, 'fence') -- [end of the fence]
+  local reason = 'no worker came back with it'
+  --- @include failed
   return {'dead', '', attempts, now}
 end
 -- The removal first: once it has written, a script may go on when memory is short.
@@ -59,4 +62,4 @@ redis.call('ZREM', overdue, session) -- [off the queue]
 local fence = redis.call('INCR', fences) .. '-' .. nonce -- [fence]
 redis.call('ZADD', leased, now + lease_ms, session) -- [lease]
 redis.call('HSET', state, 'queued', 'leased', 'fence', fence, 'attempts', attempts + 1) -- [noted]
-return {'job', fence, attempts + 1, now}
+return {'job', fence, attempts + 1, now, due}

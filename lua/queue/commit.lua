@@ -24,7 +24,8 @@
 --   summary
 --   moved_count      of the elements are pinned; then field and place of each, then the summary fields it replaces
 -- FIELDS reads epoch committed fence counters summaries_count with_originals edited summary:
---   writes counters committed summaries_count queued fence attempts dropped_seq with_originals pinned: summary:
+--   writes counters committed summaries_count queued fence attempts failure deaths dropped_seq with_originals pinned:
+--   summary:
 -- REPLY outcome: ok, already, gone, fenced, stale
 -- ERROR CORRUPT · LAYOUT version
 local messages, state, originals, overdue, leased = unpack(KEYS)
@@ -80,7 +81,8 @@ counters = string.format('v1 %d %s %d %s %s%s%s',
   first_seq + count, total, window_tokens, active_ms, expires_ms, uncounted, evicting) -- [chosen]
 redis.call('HSET', state, 'counters', counters, 'committed', fence, -- [committed]
   'summaries_count', summaries_count, 'queued', 'overdue')
-redis.call('HDEL', state, 'fence', 'attempts', 'dropped_seq', again and 'fence' or 'queued') -- [end of the claim]
+redis.call('HDEL', state, 'fence', 'attempts', again and 'fence' or 'queued') -- [end of the claim]
+redis.call('HDEL', state, 'failure', 'deaths', 'dropped_seq') -- [well again]
 if again then redis.call('ZADD', overdue, now, session) end -- [overdue again]
 -- Last, as in append.lua: done twice, it would lose messages.
 if count > 0 then redis.call('LTRIM', messages, count, -1) end -- [messages go]

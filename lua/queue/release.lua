@@ -8,16 +8,18 @@
 --   session
 --   now_ms        - for the server's clock
 --   fence
---   backoff_ms
+--   backoff_ms    below 0: it has been due before
 --   counts        0: this attempt does not count
 --   max_attempts  0: it is dead whatever the attempts
--- FIELDS reads fence attempts
---   writes queued attempts fence
+--   reason        of the failure, without any text; - notes none
+-- FIELDS reads fence attempts failure deaths
+--   writes queued attempts fence failure deaths
 -- REPLY outcome: ok, dead, fenced
 -- ERROR
 local state, overdue, leased, dead = unpack(KEYS)
-local session, now_ms, fence, backoff_ms, counts, max_attempts = unpack(ARGV)
-local seen_fence, attempts = unpack(redis.call('HMGET', state, 'fence', 'attempts'))
+local session, now_ms, fence, backoff_ms, counts, max_attempts, reason = unpack(ARGV)
+local seen_fence, attempts, failure, deaths =
+  unpack(redis.call('HMGET', state, 'fence', 'attempts', 'failure', 'deaths'))
 if seen_fence ~= fence then return 'fenced' end -- [fence]
 --- @include now
 attempts = attempts - (1 - counts) -- [counts]
@@ -26,5 +28,9 @@ if attempts >= tonumber(max_attempts) then outcome, queue, name, due = 'dead', d
 redis.call('ZREM', leased, session) -- [end of the lease]
 redis.call('ZADD', queue, due, session)
 redis.call('HSET', state, 'queued', name, 'attempts', attempts)
+if outcome == 'dead' then redis.call('HSET', state, 'deaths', (deaths or 0) + 1) end -- [deaths]
+if reason ~= '-' then
+  --- @include failed
+end
 redis.call('HDEL', state, 'fence') -- [end of the fence]
 return outcome

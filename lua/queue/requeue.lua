@@ -8,7 +8,7 @@
 --   now_ms  - for the server's clock
 --   again   1: it is overdue now; 0: it only leaves the list
 -- FIELDS reads queued counters
---   writes queued dropped_seq attempts
+--   writes queued dropped_seq attempts deaths
 -- REPLY 1 done, 0 it is not on the list
 -- ERROR LAYOUT version
 local state, overdue, dead = unpack(KEYS)
@@ -29,5 +29,5 @@ else
   redis.call('HSET', state, 'dropped_seq', total or 0) -- [dropped]
   redis.call('HDEL', state, 'queued')
 end
-redis.call('HDEL', state, 'attempts') -- [attempts]
+redis.call('HDEL', state, 'attempts', 'deaths') -- [attempts]
 return 1

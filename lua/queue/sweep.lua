@@ -1,4 +1,5 @@
--- Mends what expiry, or a store that drops keys by itself, has torn between some sessions and the indexes of the shard.
+-- Mends what expiry, or a store that drops keys by itself, has torn between some sessions and the indexes of the shard,
+-- and gives those that are dead another try, each time after twice as long.
 -- KEYS
 --   active
 --   overdue
@@ -6,14 +7,17 @@
 --   dead
 --   evictions  then the state of each session
 -- ARGV
---   now_ms     - for the server's clock; then each session
--- FIELDS reads counters queued
+--   now_ms        - for the server's clock
+--   max_attempts  a dead session that is tried again has one left
+--   first_ms      how long one waits for that the first time
+--   longest_ms    no wait is longer; then each session
+-- FIELDS reads counters queued deaths
 --   writes counters queued fence attempts
 -- REPLY sessions whose entries were removed, sessions put right
 -- ERROR
 local active, overdue, leased, dead, evictions = unpack(KEYS, 1, 5)
-local now_ms = ARGV[1]
-local states, sessions = {unpack(KEYS, 6)}, {unpack(ARGV, 2)}
+local now_ms, max_attempts, first_ms, longest_ms = unpack(ARGV, 1, 4)
+local states, sessions = {unpack(KEYS, 6)}, {unpack(ARGV, 5)}
 --- @include now
 local queues = {overdue = overdue, leased = leased, dead = dead}
 local function mend(session, state, queued, active_ms, without_reason)
@@ -27,6 +31,15 @@ local function mend(session, state, queued, active_ms, without_reason)
     redis.call('HSET', state, 'queued', 'overdue')
     redis.call('HDEL', state, 'fence', 'attempts') -- [end of the claim]
     is_mended = true
+  elseif queued == 'dead' then
+    local deaths = math.max(1, tonumber(redis.call('HGET', state, 'deaths') or 1) or 1)
+    local wait_ms = math.min(tonumber(longest_ms), first_ms * 2 ^ (deaths - 1)) -- [ever more rarely]
+    if redis.call('ZSCORE', dead, session) + wait_ms <= now then -- [dead for long]
+      redis.call('ZREM', dead, session) -- [not dead any more]
+      redis.call('ZADD', overdue, now, session)
+      redis.call('HSET', state, 'queued', 'overdue', 'attempts', max_attempts - 1) -- [one try]
+      is_mended = true
+    end
   end
   if not redis.call('ZSCORE', active, session) then
     redis.call('ZADD', active, active_ms, session) -- [listed]

@@ -1,7 +1,8 @@
 -- Appends messages and changes state fields: all or nothing, and once for a token.
 -- A call without messages only changes the state: an append of none. Either creates the session if it is missing.
 -- A window of more messages than threshold (at most window_limit, which no window exceeds) is overdue for a summary; so
--- is one of more tokens than token_limit (- for none) and more messages than recent_limit.
+-- is one of more tokens than token_limit (- for none) and more messages than recent_limit. Once it is half full, it goes
+-- before all others: due since 0.
 -- fresh: 1 if this append cannot have been made before, 0 if it may have been; sent again, these are 2 and 3, and a
 -- first one that does not look whether it was made may still be on its way. tokens: of all these messages. expect: the
 -- last seq the caller saw, or -. now_ms: - for the server's clock. pins: of these messages, how many are pinned and
@@ -75,10 +76,7 @@ end
 if created then
   --- @include begin_session
 end
-if is_overdue and not redis.call('HGET', state, 'queued') then
-  redis.call('ZADD', overdue, now, session)
-  change('queued', 'overdue')
-end
+--- @include make_overdue
 --- @include activity
 counters = string.format('v1 %s %d %d %d %d', window_first_seq, total, window_tokens, active_ms, expires_ms) .. uncounted -- [new]
 redis.call('HSET', state, 'counters', counters, 'ids_a', ids, unpack(changes))

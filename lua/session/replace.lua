@@ -31,8 +31,8 @@ local session, now_ms, limits, token, epoch, seq, nonce, old, new, more_tokens, 
   pinned_field, pinned = unpack(ARGV)
 local idle_timeout_ms, threshold, token_limit, recent_limit, window_limit =
   string.match(limits, '(%d+) (%d+) (%S+) (%d+) (%d+)')
-local counters, seen_epoch, ids, repeated, queued, with_originals =
-  unpack(redis.call('HMGET', state, 'counters', 'epoch', 'ids_a', 'repeated', 'queued', 'with_originals'))
+local counters, seen_epoch, ids, repeated, with_originals =
+  unpack(redis.call('HMGET', state, 'counters', 'epoch', 'ids_a', 'repeated', 'with_originals'))
 if seen_epoch ~= epoch then return 0 end -- [epoch]
 counters, ids = counters or '', ids or 'b'
 --- @include counters
@@ -59,10 +59,7 @@ local noted = {}
 local function change(field, value) noted[#noted + 1], noted[#noted + 2] = field, value end
 --- @include remember_append
 if pins ~= '-' then change('pins', pins) end -- [noted]
-if is_overdue and not queued then
-  redis.call('ZADD', overdue, now, session)
-  change('queued', 'overdue')
-end
+--- @include make_overdue
 --- @include activity
 counters = string.format('v1 %s %s %d %d %d', window_first_seq, total, window_tokens, active_ms, expires_ms)
 if uncounted_count > 0 then counters = string.format('%s+%d', counters, uncounted_count) end -- [uncounted]

@@ -48,7 +48,10 @@ JsonLogs = Annotated[
         name="--json", negative=(), show_default=False, help="Logs as JSON; with --once one document on stdout too."
     ),
 ]
-_NOT_WELL = (SummaryOutcome.FAILED, SummaryOutcome.DEAD, SummaryOutcome.UNAVAILABLE, SummaryOutcome.STOPPING)
+_NOT_WELL = (
+    *(SummaryOutcome.FAILED, SummaryOutcome.DEAD, SummaryOutcome.PAUSED),
+    *(SummaryOutcome.UNAVAILABLE, SummaryOutcome.STOPPING),
+)
 
 
 async def worker(

@@ -26,7 +26,7 @@ from redismem.protocol.layout import Counters, QueueState
 from redismem.settings import Settings
 from redismem.values import Undecodable
 
-_OPTIONAL_NUMBERS = (layout.ATTEMPTS, layout.SUMMARIES_COUNT, layout.DROPPED_SEQ)
+_OPTIONAL_NUMBERS = (layout.ATTEMPTS, layout.DEATHS, layout.SUMMARIES_COUNT, layout.DROPPED_SEQ)
 _FENCE = re.compile(r"([1-9][0-9]{0,18})-[0-9a-f]+")
 
 
@@ -146,8 +146,12 @@ def _queue_rules(seen: Stored, counters: Counters, settings: Settings) -> Found:
     if waits and not places:
         yield "I4", f"{count} messages and {summaries_count} summaries wait, and it is in no queue"
     attempts = seen.number(layout.ATTEMPTS)
-    if not 0 <= attempts <= settings.max_attempts:
-        yield "I11", f"{attempts} attempts, over {settings.max_attempts}"
+    if not 0 <= attempts <= settings.claims_limit:
+        yield "I11", f"{attempts} attempts, over {settings.claims_limit}"
+    if layout.FAILURE in seen.fields and layout.failure(seen.fields[layout.FAILURE]) is None:
+        yield "I11", "the reason of a failure is none"
+    if queued == QueueState.DEAD and seen.number(layout.DEATHS) < 1:
+        yield "I11", "it is dead, and not noted how often"
     leased = queued == QueueState.LEASED
     if (seen.text(layout.FENCE) is not None) != leased or (leased and attempts < 1):
         fence = "a" if seen.text(layout.FENCE) else "no"

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redismem.errors import ModelFailed
-from redismem.models.http_model import Answer, count, turns
+from redismem.models.http_model import Answer, count, failed, turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +33,12 @@ class Anthropic:
     def answer(self, reply: Any) -> Answer:
         match reply:
             case {"stop_reason": "refusal"}:
-                raise ModelFailed("anthropic refused to answer", permanent=True)
+                raise failed("anthropic refused to answer", permanent=True)
             case {"content": [*blocks]}:
                 texts = [text for block in blocks if isinstance(text := _text(block), str)]
                 usage = reply.get("usage")
                 return Answer("".join(texts), count(usage, "input_tokens"), count(usage, "output_tokens"))
-        raise ModelFailed("anthropic answered without a text")
+        raise failed("anthropic answered without a text")
 
 
 def _text(block: Any) -> Any:

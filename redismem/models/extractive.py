@@ -63,6 +63,7 @@ class Extractive:
     """Deterministic, offline, in the language of the conversation."""
 
     name = "extractive"
+    provider = None
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from redismem.errors import ModelFailed
-from redismem.models.http_model import Answer, count, turns
+from redismem.models.http_model import Answer, count, failed, turns
 
 # The answer stopped by itself or at its limit. Every other reason is a refusal.
 _ENDED = (None, "STOP", "MAX_TOKENS", "FINISH_REASON_UNSPECIFIED")
@@ -40,13 +39,13 @@ class Gemini:
         match reply:
             case {"candidates": [{**candidate}, *_]}:
                 if candidate.get("finishReason") not in _ENDED:
-                    raise ModelFailed("gemini refused to answer", permanent=True)
+                    raise failed("gemini refused to answer", permanent=True)
                 usage = reply.get("usageMetadata")
                 spent = count(usage, "promptTokenCount"), count(usage, "candidatesTokenCount")
                 return Answer("".join(_texts(candidate)), *spent)
             case {"promptFeedback": {"blockReason": str()}}:
-                raise ModelFailed("gemini blocked the prompt", permanent=True)
-        raise ModelFailed("gemini answered without a text")
+                raise failed("gemini blocked the prompt", permanent=True)
+        raise failed("gemini answered without a text")
 
 
 def _texts(candidate: Mapping[object, Any]) -> list[str]:

@@ -1,7 +1,7 @@
 """What the three providers share: the prompt, the way of a request, and what counts as an answer.
 
 One attempt is one request: whether and when to try again is up to the caller. Errors carry a status and the provider's
-code for it, never what was sent or answered.
+code for it, never what was sent or answered. What the transcript has nothing to do with is a ProviderUnavailable.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 import httpx
 
-from redismem.errors import InvalidSettings, ModelFailed
+from redismem.errors import InvalidSettings, ModelFailed, ProviderUnavailable
 from redismem.messages import Message
 from redismem.models.draft import Draft
 from redismem.models.transcript import cleaned, pieces, quoted, shortened, steps
@@ -34,9 +34,14 @@ Write in the language of the conversation: plain text, no headings, nothing befo
 
 CONNECT_S = 5.0
 MAX_REPLY_BYTES = 1024 * 1024
-# A provider that asks for a longer pause than this will not have room within the attempts that a session has.
-MAX_WAIT_S = 120.0
-_RETRYABLE = frozenset([408, 409, 429])
+# The longest pause that a provider is granted: whoever asks for more is asked again then.
+MAX_WAIT_S = 3_600.0
+# What a request itself may be refused for. Any other status says that nobody gets an answer.
+_OF_THE_REQUEST = frozenset([400, 413, 422])
+# So do these codes, whatever their status: Gemini answers 400 to a wrong key.
+_OF_THE_ACCOUNT = frozenset(
+    ["invalid_api_key", "API_KEY_INVALID", "insufficient_quota", "billing_hard_limit_reached", "model_not_found"]
+)
 _WORD = re.compile("[A-Za-z_]{1,40}")
 _KEY = re.compile("[!-~]+")
 _SECRET = re.compile("key|token|secret|password|^sig$|^code$")
@@ -116,20 +121,24 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
     return max((until - datetime.now(UTC)).total_seconds(), 0.0)
 
 
+def failed(reason: str, *, permanent: bool = False) -> ModelFailed:
+    """The error for this reason: all of it is said here, and nothing of what was sent or answered."""
+    return ModelFailed(reason, reason=reason, permanent=permanent)
+
+
+def unavailable(reason: str, retry_after_s: float | None = None, *, perhaps_request: bool) -> ProviderUnavailable:
+    """The same, for what the transcript has nothing to do with, or only perhaps."""
+    return ProviderUnavailable(reason, reason=reason, retry_after_s=retry_after_s, perhaps_request=perhaps_request)
+
+
 def refusal(name: str, status: int, headers: Mapping[str, str], raw: bytes) -> ModelFailed:
     """What an answer other than 200 means for the next attempt."""
     words = _error_words(raw)
+    reason = f"{name} answered {' '.join([str(status), *words])}"
+    if status in _OF_THE_REQUEST and _OF_THE_ACCOUNT.isdisjoint(words):
+        return failed(reason, permanent=headers.get("x-should-retry") != "true")
     wait_s = retry_after_s(headers)
-    permanent = (status not in _RETRYABLE and status < 500) or "insufficient_quota" in words
-    should_retry = headers.get("x-should-retry")
-    if should_retry in ("true", "false"):
-        permanent = should_retry == "false"
-    return ModelFailed(
-        f"{name} answered {' '.join([str(status), *words])}",
-        retry_after_s=None if wait_s is None else min(wait_s, MAX_WAIT_S),
-        permanent=permanent,
-        counts=status != 429 or permanent or (wait_s is not None and wait_s > MAX_WAIT_S),
-    )
+    return unavailable(reason, None if wait_s is None else min(wait_s, MAX_WAIT_S), perhaps_request=status >= 500)
 
 
 def _error_words(raw: bytes) -> list[str]:
@@ -141,8 +150,11 @@ def _error_words(raw: bytes) -> list[str]:
     error = reply.get("error") if isinstance(reply, dict) else None
     if not isinstance(error, dict):
         return []
-    found = (error.get(name) for name in ("code", "type", "status"))
-    return list(dict.fromkeys(word for word in found if isinstance(word, str) and _WORD.fullmatch(word)))
+    details = error.get("details")
+    found = [error.get(name) for name in ("code", "type", "status")]
+    found += [each.get("reason") for each in (details if isinstance(details, list) else ()) if isinstance(each, dict)]
+    words = (word for word in found if isinstance(word, str) and _WORD.fullmatch(word))
+    return list(dict.fromkeys(words))[:3]
 
 
 class HttpModel:
@@ -179,6 +191,7 @@ class HttpModel:
         self._max_summary_bytes = max_summary_bytes
         self._owns_client = client is None
         self._client = client or httpx.AsyncClient(trust_env=False)
+        self.provider = f"{wire.name}/{model}"
 
     @property
     def name(self) -> str:
@@ -204,7 +217,7 @@ class HttpModel:
             ]
             answer = await self._ask(asked, max_tokens)
             if (size := len(answer.text.encode())) > self._max_summary_bytes:
-                raise ModelFailed(f"{self._wire.name} wrote {size} bytes, {self._max_summary_bytes} are allowed")
+                raise failed(f"{self._wire.name} wrote {size} bytes, {self._max_summary_bytes} are allowed")
             summary = shortened(quoted(answer.text), summary_room)
             spent_in, spent_out = spent_in + answer.input_tokens, spent_out + answer.output_tokens
         return Draft(answer.text, spent_in, spent_out, self._model)
@@ -223,26 +236,30 @@ class HttpModel:
             async with asyncio.timeout(self._timeout_s):  # httpx limits each read, not the whole
                 status, headers, raw = await self._send(request)
         except TimeoutError:
-            raise ModelFailed(f"{name} did not answer within {self._timeout_s:g} s") from None
+            raise failed(f"{name} did not answer within {self._timeout_s:g} s") from None
+        except (httpx.ReadTimeout, httpx.WriteTimeout):
+            raise failed(f"{name} did not answer within {self._timeout_s:g} s") from None
         except httpx.HTTPError as cause:
-            raise ModelFailed(f"{name} could not be asked ({type(cause).__name__})") from None
+            connected = not isinstance(cause, httpx.ConnectError | httpx.ConnectTimeout)
+            kind = type(cause).__name__
+            raise unavailable(f"{name} could not be asked ({kind})", perhaps_request=connected) from None
         if status != 200:
             raise refusal(name, status, headers, raw)
         try:
             answer = self._wire.answer(json.loads(raw.decode()))
             answer.text.encode()  # an escaped half of a surrogate pair is valid JSON
         except (ValueError, RecursionError):
-            raise ModelFailed(f"{name} answered with something other than JSON in UTF-8") from None
+            raise failed(f"{name} answered with something other than JSON in UTF-8") from None
         text = cleaned(answer.text).strip()
         if not text:
-            raise ModelFailed(f"{name} answered with an empty text")
+            raise failed(f"{name} answered with an empty text")
         return answer._replace(text=text)
 
     def _request(self, messages: Sequence[dict[str, Any]], max_tokens: int) -> httpx.Request:
         try:
             body = json.dumps(self._wire.body(self._model, messages, max_tokens), ensure_ascii=False, allow_nan=False)
         except (ValueError, TypeError, RecursionError):
-            raise ModelFailed("the messages hold a value that JSON has no form for", permanent=True) from None
+            raise failed("the messages hold a value that JSON has no form for", permanent=True) from None
         timeout = httpx.Timeout(self._timeout_s, connect=min(CONNECT_S, self._timeout_s))
         content = body.encode("utf-8", "replace")  # halves of surrogate pairs become question marks
         return self._client.build_request("POST", self._url, content=content, headers=self._headers, timeout=timeout)
@@ -255,7 +272,7 @@ class HttpModel:
             async for chunk in response.aiter_raw():
                 raw += chunk
                 if len(raw) > MAX_REPLY_BYTES:
-                    raise ModelFailed(f"{self._wire.name} answered with more than {MAX_REPLY_BYTES} bytes")
+                    raise failed(f"{self._wire.name} answered with more than {MAX_REPLY_BYTES} bytes")
         finally:
             await response.aclose()
         return response.status_code, response.headers, bytes(raw)

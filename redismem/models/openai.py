@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redismem.errors import ModelFailed
-from redismem.models.http_model import Answer, count
+from redismem.models.http_model import Answer, count, failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +37,8 @@ class OpenAI:
     def answer(self, reply: Any) -> Answer:
         match reply:
             case {"choices": [{"finish_reason": "content_filter"}, *_]}:
-                raise ModelFailed("openai filtered the answer", permanent=True)
+                raise failed("openai filtered the answer", permanent=True)
             case {"choices": [{"message": {"content": str(text)}}, *_]}:
                 usage = reply.get("usage")
                 return Answer(text, count(usage, "prompt_tokens"), count(usage, "completion_tokens"))
-        raise ModelFailed("openai answered without a text")
+        raise failed("openai answered without a text")

@@ -73,7 +73,7 @@ class Keys:
     `{namespace:shard}` stands in front of the session id, so that nothing in an id can move it to another slot.
     """
 
-    __slots__ = ("_shards", "namespace", "record", "shard_count")
+    __slots__ = ("_shards", "namespace", "providers", "record", "shard_count")
 
     def __init__(self, namespace: str, shard_count: int) -> None:
         if not _matches(_NAMESPACE, namespace):
@@ -82,6 +82,7 @@ class Keys:
         self.namespace = namespace
         self.shard_count = shard_count
         self.record = f"rm:{{{namespace}}}:namespace".encode()
+        self.providers = f"rm:{{{namespace}}}:providers".encode()
         self._shards = tuple(
             ShardKeys(*(f"{self._tag(shard)}:{name}".encode() for name in SHARD_KEYS)) for shard in range(shard_count)
         )

@@ -25,6 +25,8 @@ REPEATED = b"repeated"
 QUEUED = b"queued"
 FENCE = b"fence"
 ATTEMPTS = b"attempts"
+FAILURE = b"failure"
+DEATHS = b"deaths"
 COMMITTED = b"committed"
 SUMMARIES_COUNT = b"summaries_count"
 WITH_ORIGINALS = b"with_originals"
@@ -74,6 +76,14 @@ FIELDS = {
     FENCE: _field("the worker that has the lease, number and nonce", "claim commit release sweep"),
     ATTEMPTS: _field(
         "claims since the last commit, less those given back uncounted", "claim commit release requeue sweep"
+    ),
+    FAILURE: _field(
+        "what went wrong since the last commit: when first, when last, and why, without any text",
+        "claim commit release",
+    ),
+    DEATHS: _field(
+        "how often it was listed as dead since the last commit: the next try by itself waits longer",
+        "claim commit release requeue",
     ),
     COMMITTED: _field("the fence of the last commit: sent again, it is known", "commit"),
     SUMMARIES_COUNT: _field("how many summaries there are", "commit"),
@@ -145,6 +155,15 @@ class ReleaseOutcome(StrEnum):
     FENCED = "fenced"
 
 
+class Failure(NamedTuple):
+    """The field of this name in a state."""
+
+    since_ms: int
+    """The first failure since the last commit."""
+    last_ms: int
+    reason: str
+
+
 class Counters(NamedTuple):
     """The field of this name in a state: one for all these numbers, as each field costs the server time."""
 
@@ -185,6 +204,17 @@ def counters(field: bytes) -> Counters:
     first, count, tokens, active, expires, uncounted, evicting = match.groups()
     reason = None if evicting is None else evicting.decode()
     return Counters(int(first), int(count), int(tokens), int(active), int(expires), reason, int(uncounted or 0))
+
+
+_FAILURE = re.compile(rb"(%b) (%b) ([ -~]{1,120})" % (NUMBER, NUMBER))
+REASON = re.compile("[ -~]{1,120}")
+"""What is stored of a failure."""
+
+
+def failure(field: bytes | None) -> Failure | None:
+    """What went wrong with a session; None if nothing did, or it cannot be read: no session is unusable for that."""
+    match = _FAILURE.fullmatch(field or b"")
+    return None if match is None else Failure(int(match[1]), int(match[2]), match[3].decode())
 
 
 def bounds(field: bytes) -> tuple[int, int]:

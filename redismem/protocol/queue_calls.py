@@ -18,22 +18,29 @@ from redismem.protocol.clock import Clock, time_argument
 from redismem.protocol.edit_calls import leaving, moved
 from redismem.protocol.ids import nonce
 from redismem.protocol.keys import Keys, SessionKeys, ShardKeys
-from redismem.protocol.layout import ClaimOutcome, CommitOutcome, EvictionReason, ReleaseOutcome
+from redismem.protocol.layout import ClaimOutcome, CommitOutcome, EvictionReason, Failure, ReleaseOutcome
 from redismem.protocol.namespace_calls import entries
 from redismem.settings import Settings
 
 QUEUES = layout.INDEXES[1:]
 _COVERED = 14  # the place in the command of a commit where its numbers stand
+LONGEST_DEAD_MS = 86_400_000
+"""A dead session is tried again after this time at the latest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A claimed session: its fence, the attempts with this one, the server's time, and the session as it was then."""
+    """A claimed session: its fence, the attempts with this one, the server's time, and the session as it was then.
+
+    `due_ms`: since when it was due. `failure`: what went wrong since the last commit.
+    """
 
     fence: str
     attempts: int
     now_ms: int
     context: Context
+    due_ms: int = 0
+    failure: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +146,13 @@ def scan(shard: ShardKeys, cursor: int, limit: int) -> Call[tuple[int, list[str]
     return Call(None, commands, decode, op="scan")
 
 
-def sweep(shard: ShardKeys, swept: Sequence[SessionKeys], clock: Clock | None) -> Call[tuple[int, int]]:
-    """Looks after these sessions of one shard: (entries removed, sessions mended)."""
+def sweep(
+    shard: ShardKeys, swept: Sequence[SessionKeys], settings: Settings, clock: Clock | None
+) -> Call[tuple[int, int]]:
+    """Looks after these sessions of one shard: (entries removed, sessions mended, or tried again when dead)."""
     script = scripts.load("sweep")
-    arguments = (time_argument(clock), *(keys.session for keys in swept))
+    waits_ms = (int(settings.max_backoff_s * 1000), LONGEST_DEAD_MS)
+    arguments = (time_argument(clock), settings.max_attempts, *waits_ms, *(keys.session for keys in swept))
     command = evalsha(script, (*shard.indexes, *(keys.state for keys in swept)), arguments)
     return Call(None, (command,), lambda reply: (reply[0], reply[1]), script, op="sweep")
 
@@ -186,17 +196,19 @@ class QueueCalls:
                 settings.overdue_tokens,
                 settings.recent_limit,
                 settings.summaries_limit,
-                settings.max_attempts,
+                settings.claims_limit,
             ),
         )
 
         def decode(reply: Any, stored: Any = (), elements: Any = ()) -> Job | ClaimOutcome:
-            word, fence, attempts, claimed_ms = reply
+            word, fence, attempts, claimed_ms, *due = reply
             outcome = ClaimOutcome(word.decode())
             if outcome is not ClaimOutcome.JOB:
                 return outcome
-            context = replies.context(keys.session_id, settings.recent_limit, replies.fields(stored), elements)
-            return Job(fence.decode(), attempts, claimed_ms, context)
+            fields = replies.fields(stored)
+            context = replies.context(keys.session_id, settings.recent_limit, fields, elements)
+            failure = layout.failure(fields.get(layout.FAILURE))
+            return Job(fence.decode(), attempts, claimed_ms, context, int(float(due[0])), failure)
 
         commands = (command, *context_reads(keys)) if reads else (command,)
         return Call(keys.session_id, commands, decode, script, op="claim")
@@ -242,11 +254,19 @@ class QueueCalls:
         keys_in_order = (keys.messages, keys.state, keys.originals, shard.overdue, shard.leased)
         return self._call("commit", keys_in_order, arguments, lambda reply: CommitOutcome(reply.decode()))
 
-    def release(self, fence: str, backoff_ms: int, *, counts: bool, dead: bool) -> Call[ReleaseOutcome]:
-        """`dead`: whatever the attempts."""
+    def release(
+        self,
+        fence: str,
+        backoff_ms: int,
+        *,
+        counts: bool,
+        dead: bool,
+        reason: str = layout.NONE,
+    ) -> Call[ReleaseOutcome]:
+        """`dead`: whatever the attempts. `reason`: of a failure, as `layout.REASON` has it."""
         keys, shard = self.keys, self.keys.shard
-        max_attempts = 0 if dead else self.settings.max_attempts
-        arguments = (keys.session, time_argument(self.clock), fence, backoff_ms, int(counts), max_attempts)
+        claims_limit = 0 if dead else self.settings.claims_limit
+        arguments = (keys.session, time_argument(self.clock), fence, backoff_ms, int(counts), claims_limit, reason)
         keys_in_order = (keys.state, shard.overdue, shard.leased, shard.dead)
         return self._call("release", keys_in_order, arguments, lambda reply: ReleaseOutcome(reply.decode()))
 

@@ -194,7 +194,7 @@ def info(session_id: str, stored: Mapping[bytes, bytes]) -> SessionInfo | None:
         return None
     try:
         noted = counters(stored[layout.COUNTERS])
-        known = state(stored)
+        known, failed = state(stored), layout.failure(stored.get(layout.FAILURE))
         return SessionInfo(
             session_id=session_id,
             epoch=stored[layout.EPOCH].decode(),
@@ -209,6 +209,10 @@ def info(session_id: str, stored: Mapping[bytes, bytes]) -> SessionInfo | None:
             active_ms=noted.active_ms,
             expires_ms=noted.expires_ms,
             queued=stored[layout.QUEUED].decode() if layout.QUEUED in stored else None,
+            attempts=int(stored.get(layout.ATTEMPTS, b"0")),
+            failure=None if failed is None else failed.reason,
+            failing_since_ms=None if failed is None else failed.since_ms,
+            failed_ms=None if failed is None else failed.last_ms,
         )
     except UnsupportedFormat as newer:
         raise UnsupportedFormat(str(newer), session_id) from None

@@ -172,7 +172,9 @@ class Eviction:
             self._cursors[number] = cursor
             for at in range(0, len(session_ids), _CHUNK_COUNT):
                 part = [keys.session(session_id) for session_id in session_ids[at : at + _CHUNK_COUNT]]
-                gone, put_right = await self._store.run(queue_calls.sweep(shard, part, self._store.clock))
+                gone, put_right = await self._store.run(
+                    queue_calls.sweep(shard, part, self._store.settings, self._store.clock)
+                )
                 removed, mended = removed + gone, mended + put_right
         return removed, mended
 

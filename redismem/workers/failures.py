@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 
-from redismem.errors import RedismemError
+from redismem.errors import ModelFailed, RedismemError
 from redismem.events import Facts
+from redismem.protocol.layout import REASON
 
 log = logging.getLogger("redismem.worker")
+
+
+def reason_of(error: Exception) -> str:
+    """What may be stored and shown of an error: the reason that a model gave for it, else its kind.
+
+    Of an error of the system its name stands behind it, such as `OSError ENOSPC`.
+    """
+    kind = type(error).__name__
+    if isinstance(error, ModelFailed) and REASON.fullmatch(error.reason):
+        return error.reason
+    if isinstance(error, OSError) and error.errno is not None:
+        kind = f"{kind} {errno.errorcode.get(error.errno, error.errno)}"
+    return kind if REASON.fullmatch(kind) else "an error with a name that is not ASCII"
 
 
 def log_failure(what: str, error: Exception, known: Facts) -> None:
     """Warns that `what` happened because of the error.
 
     An error of redismem is quoted without its session's id: its text never holds that of a message. Of another one,
-    such as a strategy or an `on_evict` of the caller's own raises, only the kind stands in the sentence, and the record
-    carries the traceback.
+    such as a strategy or an `on_evict` of the caller's own raises, only what `reason_of` says stands in the sentence,
+    and the record carries the traceback.
     """
-    kind = type(error).__name__
+    extra = {**known, "error": type(error).__name__, "reason": reason_of(error)}
     if isinstance(error, RedismemError):
-        log.warning("%s: %s: %s", what, kind, error.text, extra={**known, "error": kind})
+        log.warning("%s: %s: %s", what, extra["error"], error.text, extra=extra)
     else:
-        log.warning("%s: %s", what, kind, exc_info=error, extra={**known, "error": kind})
+        log.warning("%s: %s", what, extra["reason"], exc_info=error, extra=extra)

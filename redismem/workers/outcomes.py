@@ -14,6 +14,8 @@ class SummaryOutcome(StrEnum):
     """A tool call has no result yet: the session was given back, and is looked at again soon."""
     FAILED = "failed"
     """The strategy gave no usable summary: the session is due again after a pause."""
+    PAUSED = "paused"
+    """The provider answers nobody: the session is as it was, and no attempt was counted."""
     STALE = "stale"
     """The window was pruned or cleared meanwhile: nothing was committed, the session was given back."""
     FENCED = "fenced"

@@ -19,7 +19,11 @@ from redismem.settings import Settings
 
 
 class Strategy(Protocol):
-    """What becomes of the messages that leave the window."""
+    """What becomes of the messages that leave the window.
+
+    If it asks somebody who can be down for everybody, it says so by raising ProviderUnavailable. It may have an
+    attribute `provider` then, which tells that one from others in the same namespace; None if there is nobody.
+    """
 
     async def compact(self, messages: Sequence[Message], previous: str | None) -> Draft | None:
         """The summary that stands for these messages, oldest first; None drops them without one.
@@ -36,6 +40,7 @@ class Summarize:
     def __init__(self, model: Summarizer, max_tokens: int = 500) -> None:
         self._model = model
         self._max_tokens = max_tokens
+        self.provider: str | None = getattr(model, "provider", model.name)
 
     async def aclose(self) -> None:
         """Closes the model's connections."""
@@ -48,9 +53,30 @@ class Summarize:
 class Trim:
     """They are dropped."""
 
+    provider = None
+
     async def compact(self, messages: Sequence[Message], previous: str | None) -> Draft | None:
         del messages, previous
         return None
+
+
+def provider_of(strategy: Strategy) -> str | None:
+    """Who is paused when nobody gets an answer; None if nobody is asked."""
+    name: str | None = getattr(strategy, "provider", type(strategy).__name__)
+    return name
+
+
+def instead_of(strategy: Strategy, settings: Settings) -> Strategy | None:
+    """What writes a summary where this strategy cannot; None if nothing shall, or nothing is asked that could fail."""
+    cannot_fail = isinstance(strategy, Trim) or (isinstance(strategy, Summarize) and strategy.provider is None)
+    if settings.extractive_after_s == 0 or cannot_fail:
+        return None
+    return Summarize(open_extractive(), _summary_tokens(settings))
+
+
+def _summary_tokens(settings: Settings) -> int:
+    """A token is four bytes or so: none is asked for that could not be stored."""
+    return min(settings.summary_tokens, settings.max_summary_bytes // 4)
 
 
 def from_settings(settings: Settings) -> Strategy | None:
@@ -62,8 +88,7 @@ def from_settings(settings: Settings) -> Strategy | None:
         return None
     if settings.strategy == "trim":
         return Trim()
-    # A token is four bytes or so: none is asked for that could not be stored.
-    summary_tokens = min(settings.summary_tokens, settings.max_summary_bytes // 4)
+    summary_tokens = _summary_tokens(settings)
     if settings.model_provider == "extractive":
         return Summarize(open_extractive(), summary_tokens)
     if not settings.model:

@@ -16,10 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from redismem.context import Context, Summary
-from redismem.errors import ModelFailed, RedismemError, StoreUnavailable
+from redismem.errors import ModelFailed, ProviderUnavailable, RedismemError, StoreUnavailable
 from redismem.events import facts
 from redismem.messages import Message
-from redismem.models import Draft
 from redismem.protocol import queue_calls
 from redismem.protocol.ids import session_hash
 from redismem.protocol.layout import CommitOutcome, ReleaseOutcome
@@ -28,9 +27,11 @@ from redismem.session import Session
 from redismem.settings import Settings
 from redismem.store.store import Store
 from redismem.window import cut_before, open_calls
-from redismem.workers.failures import log_failure
+from redismem.workers.failures import log_failure, reason_of
 from redismem.workers.outcomes import WORKED_OFF, SummaryOutcome
-from redismem.workers.strategies import Strategy
+from redismem.workers.provider import Answering, Provider
+from redismem.workers.strategies import Strategy, provider_of
+from redismem.workers.writers import URGENT_MS, Writers
 
 log = logging.getLogger("redismem.worker")
 
@@ -38,6 +39,7 @@ log = logging.getLogger("redismem.worker")
 COVER_COUNT = 500
 _DUE_COUNT = 20
 _FIRST_BACKOFF_S = 1.0
+_LONGEST_BACKOFF_S = 86_400.0
 # What a session waits for may come with any message: it is looked at again this soon.
 _WAIT_MS = 5_000
 _random = random.SystemRandom()
@@ -83,7 +85,9 @@ class Worker:
         self.outcomes: Counter[SummaryOutcome] = Counter()
         """How often each outcome was seen."""
         self._store = store
-        self._strategy = strategy
+        self._provider = Provider(store, provider_of(strategy))
+        self._writers = Writers(store, strategy, self._provider)
+        self._longest_wait_ms = int(store.settings.extractive_after_s * 1000)
         self._slots = asyncio.Semaphore(concurrency)
         self._in_hand: set[str] = set()
         self._stopping = False
@@ -102,16 +106,58 @@ class Worker:
     async def _drain(self) -> int:
         committed = 0
         while not self._stopping:
-            now_ms = await self._store.server_time_ms()
-            due = await self._store.run(queue_calls.due(self._store.keys.shards(), now_ms, _DUE_COUNT))
-            outcomes = await asyncio.gather(*(self.attend(session_id) for session_id in due))
+            outcomes = await self._round(await self._store.server_time_ms())
             committed += outcomes.count(SummaryOutcome.OK)
             if WORKED_OFF.isdisjoint(outcomes):
                 break
         return committed
 
-    async def attend(self, session_id: str) -> SummaryOutcome:
-        """`summarise`, when there is a slot for it; it raises nothing."""
+    async def _round(self, now_ms: int) -> list[SummaryOutcome]:
+        """Works off what is due, as far as the provider may be asked; what has waited for too long without it."""
+        answering = await self._provider.look(now_ms)
+        if answering is Answering.NO:
+            if self._writers.instead is None:
+                return []
+            due = await self._due(self._waiting_since_ms(now_ms))
+            rounds = await asyncio.gather(*(self._written_instead(session_id) for session_id in due))
+            return [outcome for outcomes in rounds for outcome in outcomes]
+        due = await self._due(now_ms)
+        if answering is Answering.PERHAPS:
+            return await self._probed(due, now_ms)
+        return await asyncio.gather(*(self.attend(session_id) for session_id in due))
+
+    async def _due(self, before_ms: int) -> list[str]:
+        return await self._store.run(queue_calls.due(self._store.keys.shards(), before_ms, _DUE_COUNT))
+
+    def _waiting_since_ms(self, now_ms: int) -> int:
+        """A session that was due before that has waited for too long, or its window is half full."""
+        since_ms = self._provider.failing_since_ms
+        is_long = since_ms is not None and now_ms - since_ms >= self._longest_wait_ms
+        return now_ms - self._longest_wait_ms if is_long else URGENT_MS
+
+    async def _probed(self, due: list[str], now_ms: int) -> list[SummaryOutcome]:
+        """Asks the provider for one session, any of them: one that it cannot bear must not keep it from the others."""
+        outcomes: list[SummaryOutcome] = []
+        if not due or not await self._provider.probe(now_ms):
+            return outcomes
+        try:
+            for session_id in _random.sample(due, len(due)):
+                outcomes.append(await self.attend(session_id, self._writers.strategy))
+                if not self._provider.is_probed:
+                    break
+        finally:
+            await self._provider.give_probe_back()
+        return outcomes
+
+    async def _written_instead(self, session_id: str) -> list[SummaryOutcome]:
+        """Until its window is short enough: one summary covers so many messages at most."""
+        outcomes = [await self.attend(session_id, self._writers.instead)]
+        while outcomes[-1] is SummaryOutcome.OK:
+            outcomes.append(await self.attend(session_id, self._writers.instead))
+        return outcomes
+
+    async def attend(self, session_id: str, by: Strategy | None = None) -> SummaryOutcome:
+        """`summarise`, when there is a slot for it; it raises nothing. Without `by`, only if the provider answers."""
         if session_id in self._in_hand:
             return SummaryOutcome.BUSY
         self._in_hand.add(session_id)
@@ -119,7 +165,9 @@ class Worker:
             async with self._slots:
                 if self._stopping:
                     return SummaryOutcome.STOPPING
-                outcome = await self._store.told("summary", self.summarise(session_id), session_id)
+                if by is None and self._provider.is_paused:
+                    return SummaryOutcome.PAUSED
+                outcome = await self._store.told("summary", self.summarise(session_id, by), session_id)
         except Exception as error:  # of one session: the others go on; its lease, if it has one, runs out
             session = session_hash(session_id)
             log_failure(f"session {session}: not summarised", error, facts(op="summary", session=session))
@@ -129,18 +177,21 @@ class Worker:
         self.outcomes[outcome] += 1
         return outcome
 
-    async def summarise(self, session_id: str) -> SummaryOutcome:
-        """One claim and what follows from it. Raises StoreUnavailable, CorruptSession, UnsupportedFormat."""
+    async def summarise(self, session_id: str, by: Strategy | None = None) -> SummaryOutcome:
+        """One claim and what follows from it, `by` this strategy or the worker's.
+
+        Raises StoreUnavailable, CorruptSession, UnsupportedFormat.
+        """
         calls = self._store.queue_calls(session_id)
         job = await self._claimed(calls)
         if not isinstance(job, Job):
             return job
         try:
-            return await self._compact(calls, job)
+            return await self._compact(calls, job, by or self._writers.strategy)
         except asyncio.CancelledError:
             # A worker that is told to stop gives the session back, so that another need not wait for the lease.
             with contextlib.suppress(RedismemError):
-                await asyncio.shield(self._give_back(calls, job, 0))
+                await asyncio.shield(self._give_back(calls, job, _as_before_ms(job)))
             raise
 
     async def _claimed(self, calls: QueueCalls) -> Job | SummaryOutcome:
@@ -161,11 +212,13 @@ class Worker:
         """Gives the session back as if it had not been claimed: no attempt is counted."""
         await self._store.run(calls.release(job.fence, backoff_ms, counts=False, dead=False))
 
-    async def _compact(self, calls: QueueCalls, job: Job) -> SummaryOutcome:
+    async def _compact(self, calls: QueueCalls, job: Job, by: Strategy) -> SummaryOutcome:
         started_s = time.monotonic()
         try:
             todo = plan(job.context, job.now_ms, self._store.settings)
-            summary = await self._drafted(calls, job, todo)
+            summary = None if todo.wait_ms else await self._writers.written(calls, job, todo.covered, todo.folded, by)
+        except ProviderUnavailable as error:
+            return await self._unanswered(calls, job, error)
         except Exception as error:  # whatever a model or a strategy of the caller's own raises
             return await self._failed(calls, job, error)
         if todo.wait_ms:
@@ -192,77 +245,41 @@ class Worker:
             await self._give_back(calls, job, 0)
         return SummaryOutcome.OK if outcome is CommitOutcome.ALREADY else SummaryOutcome(outcome)
 
-    async def _drafted(self, calls: QueueCalls, job: Job, todo: Plan) -> Summary | None:
-        """What the strategy makes of it, while the lease is kept."""
-        if todo.wait_ms:
-            return None
-        settings = self._store.settings
-        renewal = asyncio.create_task(self._renew(calls, job.fence))
-        try:
-            async with asyncio.timeout(settings.summary_timeout_s) as limit:
-                previous = "\n\n".join(summary.text for summary in todo.folded) or None
-                draft = await self._strategy.compact(todo.covered, previous)
-        except TimeoutError:
-            if limit.expired():
-                raise ModelFailed(f"no summary within {settings.summary_timeout_s:g} s") from None
-            raise
-        finally:
-            renewal.cancel()
-        return None if draft is None else _summary(job, todo, draft, settings.max_summary_bytes)
+    async def _unanswered(self, calls: QueueCalls, job: Job, error: ProviderUnavailable) -> SummaryOutcome:
+        """Gives the session back as it was, but for the reason that is noted. The provider is paused, as a rule."""
+        backoff_ms, is_paused = _as_before_ms(job), self._provider.is_paused
+        if not is_paused:
+            # It waits alone: as long again as it has been failing, more or less.
+            failing_s = 0 if job.failure is None else (job.now_ms - job.failure.since_ms) / 1000
+            longest_s = min(self._store.settings.max_backoff_s, max(_FIRST_BACKOFF_S, failing_s))
+            backoff_ms = int(_random.uniform(longest_s / 2, longest_s) * 1000)
+        reason = reason_of(error)
+        release = calls.release(job.fence, backoff_ms, counts=False, dead=False, reason=reason)
+        outcome = await self._store.run(release)
+        session = session_hash(calls.keys.session_id)
+        known = facts(op="summary", session=session, outcome=outcome, reason=reason)
+        log.info("session %s: waits until %s", session, "the provider answers" if is_paused else reason, extra=known)
+        return SummaryOutcome.PAUSED if outcome is ReleaseOutcome.OK else SummaryOutcome(outcome)
 
     async def _failed(self, calls: QueueCalls, job: Job, error: Exception) -> SummaryOutcome:
+        settings = self._store.settings
         failed = error if isinstance(error, ModelFailed) else ModelFailed("not by a model of ours")
-        # One that does not count is told to wait, for no one knows how long: the longest of the first pauses.
-        doublings = job.attempts if failed.counts else self._store.settings.max_attempts
-        longest_s = min(self._store.settings.max_backoff_s, _FIRST_BACKOFF_S * 2.0**doublings)
-        backoff_s = _random.uniform(0, longest_s) if failed.retry_after_s is None else failed.retry_after_s
-        release = calls.release(job.fence, int(backoff_s * 1000), counts=failed.counts, dead=failed.permanent)
-        outcome = await self._store.run(release)
+        longest_s = min(settings.max_backoff_s, _FIRST_BACKOFF_S * 2.0**job.attempts)
+        backoff_s = _random.uniform(0, longest_s)
+        if failed.retry_after_s is not None and failed.retry_after_s > 0:
+            backoff_s = min(failed.retry_after_s, _LONGEST_BACKOFF_S)
+        is_dead = failed.permanent or job.attempts >= settings.max_attempts
+        reason, backoff_ms = reason_of(error), int(backoff_s * 1000)
+        outcome = await self._store.run(calls.release(job.fence, backoff_ms, counts=True, dead=is_dead, reason=reason))
         next_try = "dead" if outcome is ReleaseOutcome.DEAD else f"again in {backoff_s:.1f} s"
         session = session_hash(calls.keys.session_id)
         known = facts(op="summary", session=session, outcome=outcome, attempt=job.attempts)
         if outcome is ReleaseOutcome.OK:
-            known["backoff_ms"] = int(backoff_s * 1000)
+            known["backoff_ms"] = backoff_ms
         log_failure(f"session {session}: attempt {job.attempts} at a summary failed, {next_try}", error, known)
         return SummaryOutcome.FAILED if outcome is ReleaseOutcome.OK else SummaryOutcome(outcome)
 
-    async def _renew(self, calls: QueueCalls, fence: str) -> None:
-        while True:
-            await asyncio.sleep(self._store.settings.lease_s / 3)
-            try:
-                if not await self._store.run(calls.extend(fence)):
-                    return
-            except RedismemError as error:
-                session = session_hash(calls.keys.session_id)
-                log_failure(f"session {session}: the lease was not renewed", error, facts(op="extend", session=session))
 
-
-def _summary(job: Job, todo: Plan, draft: Draft, max_bytes: int) -> Summary:
-    """Raises ModelFailed, or UnicodeEncodeError, for a text that is none."""
-    text: object = draft.text
-    if not isinstance(text, str) or not text.strip():
-        raise ModelFailed("the summary is empty, or not a text")
-    size = len(text.encode())
-    if size > max_bytes:
-        raise ModelFailed(f"the summary has {size} bytes, over {max_bytes}")
-    if todo.folded:
-        first, last = todo.folded[0], todo.folded[-1]
-        first_seq, last_seq = first.first_seq, last.last_seq
-        times = [time_ms for summary in todo.folded for time_ms in (summary.start_ms, summary.end_ms)]
-        message_ids = tuple(summary.id for summary in todo.folded)
-    else:
-        first_seq, last_seq = todo.covered[0].seq, todo.covered[-1].seq
-        times = [message.time_ms for message in todo.covered]
-        message_ids = tuple(str(message.id) for message in todo.covered)
-    return Summary(
-        id=f"{job.context.epoch}:{first_seq}-{last_seq}",
-        text=text,
-        first_seq=first_seq,
-        last_seq=last_seq,
-        start_ms=min(times),
-        end_ms=max(times),
-        model=draft.model,
-        tokens=size // 4 + 4,
-        created_ms=job.now_ms,
-        message_ids=message_ids,
-    )
+def _as_before_ms(job: Job) -> int:
+    """The pause of a session that is given back to its place in the queue: below 0."""
+    return min(0, job.due_ms - job.now_ms)

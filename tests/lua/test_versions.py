@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from redis.exceptions import ResponseError
-from support.queue_scripts import CLAIM, COMMIT, INDEXES, RELEASE, claimed, over, overdue
+from support.queue_scripts import CLAIM, COMMIT, INDEXES, RELEASE, SWEEP, claimed, over, overdue
 from support.raw_scripts import NOW_MS, POP, PRUNE, REPLACE, TIMEOUT_MS, Scripts
 
 from redismem.protocol import scripts
@@ -91,7 +91,7 @@ async def test_it_keeps_no_other_from_being_looked_after(lua: Scripts) -> None:
     await lua.append("1", session_id="b")
     await lua.raw.zrem(lua.key("active"), "b")
     before = await lua.everything()
-    assert await over(lua, "sweep", ["s", "b"], LATER_MS, "s", "b") == [0, 1]
+    assert await over(lua, "sweep", ["s", "b"], LATER_MS, *SWEEP, "s", "b") == [0, 1]
     assert await over(lua, "queue_eviction", ["s", "b"], LATER_MS, "limit", "s", NOW_MS, "b", NOW_MS) == 1
     after = await lua.everything()
     for key in (lua.key(name) for name in ("state", "messages", "overdue", "leased", "dead")):

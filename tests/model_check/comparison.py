@@ -10,6 +10,7 @@ from model_check.model import INDEXES, Model, SessionModel
 from redismem.elements import decode_messages
 from redismem.inspection import check
 from redismem.inspection.invariants import Stored, violations
+from redismem.protocol import replies
 from redismem.protocol.call import Call, Command
 from redismem.protocol.keys import Keys
 from redismem.protocol.layout import PINNED
@@ -21,6 +22,8 @@ COMPARED = {
     b"queued",
     b"fence",
     b"attempts",
+    b"failure",
+    b"deaths",
     b"committed",
     b"summaries_count",
     b"with_originals",
@@ -37,6 +40,8 @@ class Seen:
     sessions: dict[str, Stored]
     originals: dict[str, list[str | None]]
     indexes: dict[str, dict[str, int]]
+    pauses: dict[str, bytes]
+    pauses_left_ms: int
 
 
 def reading(keys: Keys) -> Call[Seen]:
@@ -47,6 +52,7 @@ def reading(keys: Keys) -> Call[Seen]:
         *sessions.commands,
         *(("LRANGE", keys.session(name).originals, 0, -1) for name in NAMES),
         *(("ZRANGE", getattr(shard, index), 0, -1, "WITHSCORES") for index in INDEXES),
+        *(("HGETALL", keys.providers), ("PTTL", keys.providers)),
     )
 
     def decode(*answers: Any) -> Seen:
@@ -55,6 +61,8 @@ def reading(keys: Keys) -> Call[Seen]:
             dict(zip(NAMES, sessions.decode(*answers[: len(sessions.commands)]), strict=True)),
             {name: _contents(next(rest)) for name in NAMES},
             {index: dict(_scores(next(rest))) for index in INDEXES},
+            {provider.decode(): value for provider, value in replies.fields(next(rest)).items()},
+            next(rest),
         )
 
     return Call(NAMES[0], commands, decode)
@@ -73,6 +81,8 @@ def compare(seen: Seen, model: Model) -> None:
             _compare_session(name, seen.sessions[name], session)
     for index in INDEXES:
         assert seen.indexes[index] == model.indexes[index], f"{index}: {seen.indexes[index]}, {model.indexes[index]}"
+    assert seen.pauses == model.pauses
+    assert (seen.pauses_left_ms > 0) == bool(model.pauses), "what nobody asks for any more goes some day"
 
 
 def _compare_session(name: str, seen: Stored, session: SessionModel) -> None:
@@ -102,6 +112,8 @@ def _fields(session: SessionModel) -> dict[bytes, bytes]:
         "queued": session.queued,
         "fence": session.fence if session.holder is not None else None,
         "attempts": session.attempts,
+        "failure": None if session.failure is None else " ".join(map(str, session.failure)),
+        "deaths": session.deaths,
         "committed": session.committed_fence or None,
         "summaries_count": len(session.summaries) if session.committed else None,
         "with_originals": 1 if session.with_originals else None,

@@ -51,6 +51,9 @@ class SessionModel:
     queued: str | None = None
     holder: int | None = None
     attempts: int | None = None
+    failure: tuple[int, int, str] | None = None
+    """When it first failed since the last commit, when last, and why."""
+    deaths: int | None = None
     committed: int | None = None
     committed_fence: str = ""
     fence: str = ""
@@ -93,6 +96,8 @@ class Model:
     sessions: dict[str, SessionModel] = field(default_factory=dict)
     indexes: dict[str, dict[str, int]] = field(default_factory=lambda: {name: {} for name in INDEXES})
     originals: dict[str, list[str | None]] = field(default_factory=dict)
+    pauses: dict[str, bytes] = field(default_factory=dict)
+    """What is noted of each provider that is paused."""
 
     def _leave(self, name: str, *indexes: str) -> None:
         for index in indexes:
@@ -118,12 +123,19 @@ class Model:
         session.entries += entries
         session.pinned_once |= any(entry.kind == "pinned" for entry in entries)
         session.params |= params
+        self._wake(name, now)
         self._changed(name, created, now)
+
+    def _wake(self, name: str, now: int) -> None:
+        """Makes it overdue, if its window is too long."""
+        session = self.sessions[name]
+        half_full = 2 * len(session.window) > self.settings.max_window_count
+        wanting = session.queued is None or (half_full and session.queued == "overdue")
+        if len(session.window) > self.settings.threshold and wanting:
+            self._queue(name, "overdue", 0 if half_full else now)
 
     def _changed(self, name: str, created: bool, now: int) -> None:
         session = self.sessions[name]
-        if len(session.window) > self.settings.threshold and session.queued is None:
-            self._queue(name, "overdue", now)
         if created or now - session.active_ms >= 1000:
             session.active_ms = self.indexes["active"][name] = now
             if session.expires_ms - now < self.settings.idle_timeout_ms + 1000:
@@ -207,6 +219,7 @@ class Model:
         if place < 0 <= len(originals) + place:
             originals[place] = new.content
         session.entries[seq - 1] = new if is_inside or new.kind == "pinned" else GAP
+        self._wake(name, now)
         self._edited(name, number, now)
         return True
 

@@ -66,7 +66,7 @@ def given_back(machine: WorkMachine, name: str) -> None:
     for counts, dead in ((False, 0), (True, 0), (True, 4)):
         machine.claims_overdue(name)
         machine.extend(0)
-        machine.release(0, 700, counts, dead)
+        machine.release(0, 700, counts, dead, "ValueError")
         machine.agrees()
         machine.claims_one(name)
         machine.time_passes(700)

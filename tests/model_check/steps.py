@@ -100,6 +100,8 @@ class Steps(RuleBasedStateMachine):
         """Sessions as they were taken to be evicted."""
         self.fences: set[str] = set()
         self.fence_count = 0
+        self.noted: dict[str, list[bytes]] = {"p": [b""], "q": [b""]}
+        """What workers have seen of each provider."""
         self.snapshot: tuple[Any, ...] | None = None
         self.restarts_left = self.restarts_limit
         volume["examples"] += 1
@@ -222,6 +224,9 @@ class Steps(RuleBasedStateMachine):
         assert list(pinned) == sorted(pinned)
 
     def claim(self, name: str) -> Claim | None:
+        session_before = self.model.sessions.get(name)
+        queued = None if session_before is None else session_before.queued
+        due_ms = None if queued is None else self.model.indexes[queued].get(name)
         job = self.run_call(self.queue_calls[name].claim())
         self.same("claim", "job" if isinstance(job, Job) else job, self.model.claim(name, self.now))
         if not isinstance(job, Job):
@@ -232,6 +237,7 @@ class Steps(RuleBasedStateMachine):
         claim = Claim(name, worker, session.life, job, session.first_seq, session.version, session.window, summaries)
         self.model.claimed(claim, self.now)
         assert (job.attempts, job.now_ms, job.context.epoch) == (session.attempts, self.now, session.epoch)
+        assert (job.due_ms, job.failure) == (due_ms, session.failure)
         self.reads_as_modelled(job.context, session)
         assert job.context.summaries == session.summaries
         self.claims.append(claim)
@@ -261,11 +267,13 @@ class Steps(RuleBasedStateMachine):
         self.same("commit", outcome, self.model.commit(claim, count, folded, summary, keep, self.now))
         return outcome
 
-    def give_back(self, claim: Claim, backoff_ms: int = 0, counts: bool = True, dead: bool = False) -> str:
+    def give_back(
+        self, claim: Claim, backoff_ms: int = 0, counts: bool = True, dead: bool = False, reason: str = "-"
+    ) -> str:
         calls = self.queue_calls[claim.name]
-        call = calls.release(claim.job.fence, backoff_ms, counts=counts, dead=dead)
+        call = calls.release(claim.job.fence, backoff_ms, counts=counts, dead=dead, reason=reason)
         outcome: str = self.run_call(call)
-        self.same("release", outcome, self.model.release(claim, backoff_ms, counts, dead, self.now))
+        self.same("release", outcome, self.model.release(claim, backoff_ms, counts, dead, reason, self.now))
         return outcome
 
     def make_overdue(self, name: str) -> None:

@@ -26,7 +26,7 @@ OUTCOMES = {
     **{
         script: ["True", "False"]
         for script in (
-            *("extend", "requeue", "queue_eviction", "claim_eviction", "evict"),
+            *("extend", "requeue", "queue_eviction", "claim_eviction", "evict", "note"),
             *("prune", "pop", "replace", "unpin", "touch", "clear", "late clear"),
         )
     },

@@ -13,7 +13,7 @@ from hypothesis.stateful import precondition, rule
 from model_check.edit_machine import EditMachine
 from model_check.machine import names, newest, places
 from model_check.steps import LEASE_MS, SETTINGS, Seen, volume
-from redismem.protocol import edit_calls, queue_calls
+from redismem.protocol import edit_calls, provider_calls, queue_calls
 from redismem.protocol.layout import EvictionReason
 from redismem.workers.summaries import plan
 
@@ -84,14 +84,32 @@ class WorkMachine(EditMachine):
         self.commit_fold(newest([claim for claim in self.claims if claim.summaries], place), count, keep)
 
     @precondition(lambda self: self.claims)
-    @rule(place=places, backoff_ms=st.sampled_from([0, 700, 300_000]), counts=st.booleans(), dead=st.integers(0, 4))
-    def release(self, place: int, backoff_ms: int, counts: bool, dead: int) -> None:
-        self.give_back(newest(self.claims, place), backoff_ms, counts, dead == 4)
+    @rule(
+        place=places,
+        backoff_ms=st.sampled_from([-1, 0, 700, 300_000]),
+        counts=st.booleans(),
+        dead=st.integers(0, 4),
+        reason=st.sampled_from(["-", "openai answered 503", "ValueError"]),
+    )
+    def release(self, place: int, backoff_ms: int, counts: bool, dead: int, reason: str) -> None:
+        self.give_back(newest(self.claims, place), backoff_ms, counts, dead == 4, reason)
 
     @rule(name=names, again=st.booleans())
     def requeue(self, name: str, again: bool) -> None:
         call = self.queue_calls[name].requeue(again=again)
         self.same("requeue", self.run_call(call), self.model.requeue(name, again, self.now))
+
+    @rule(provider=st.sampled_from(["p", "q"]), place=places, paused=st.booleans(), again=st.booleans())
+    def note(self, provider: str, place: int, paused: bool, again: bool) -> None:
+        """A worker notes that a provider is paused or answers, by what it has seen, now or long ago."""
+        seen = newest(self.noted[provider], place // 4)
+        value = b"%d" % next(self.numbers) if paused else b""
+        call = provider_calls.note(self.store.keys, provider, seen, value)
+        for _ in range(1 + again):
+            given = self.run_call(call)
+            self.same(f"note {given == value}", given, self.model.note(provider, seen, value))
+        self.noted[provider].append(given)
+        self.same("noted", self.run_call(provider_calls.noted(self.store.keys, provider)), given)
 
     # Eviction.
 
@@ -134,7 +152,7 @@ class WorkMachine(EditMachine):
     def sweep(self, some: set[str]) -> None:
         (shard,) = self.store.keys.shards()
         swept = sorted(some)
-        call = queue_calls.sweep(shard, [self.store.keys.session(name) for name in swept], self.store.clock)
+        call = queue_calls.sweep(shard, [self.store.keys.session(name) for name in swept], SETTINGS, self.store.clock)
         self.same("sweep", self.run_call(call), self.model.sweep(swept, self.now))
 
     @rule(name=names)

@@ -41,12 +41,20 @@ class WorkModel(Model):
             return "leased" if session.queued == "leased" else "notdue"
         if not self.waits(session):
             self._queue(name, None, 0)
-            session.attempts = None
+            session.attempts = session.failure = session.deaths = None
             return "noop"
-        if (session.attempts or 0) >= self.settings.max_attempts:
-            self._queue(name, "dead", now)
+        if (session.attempts or 0) >= self.settings.claims_limit:
+            self._dies(name, now)
+            self._fails(session, "no worker came back with it", now)
             return "dead"
         return "job"
+
+    def _dies(self, name: str, now: int) -> None:
+        self._queue(name, "dead", now)
+        self.sessions[name].deaths = (self.sessions[name].deaths or 0) + 1
+
+    def _fails(self, session: SessionModel, reason: str, now: int) -> None:
+        session.failure = (now if session.failure is None else session.failure[0], now, reason)
 
     def claimed(self, claim: Claim, now: int) -> None:
         session = self.sessions[claim.name]
@@ -88,7 +96,7 @@ class WorkModel(Model):
         if summary is not None:
             session.summaries = sorted([*session.summaries, summary], key=lambda each: each.first_seq)
         session.committed, session.committed_fence = claim.worker, claim.job.fence
-        session.attempts = session.dropped_seq = None
+        session.attempts = session.dropped_seq = session.failure = session.deaths = None
         self._queue(claim.name, "overdue" if self.waits(session) else None, now)
         return "ok"
 
@@ -101,13 +109,18 @@ class WorkModel(Model):
             if keep:
                 self.originals[name] = kept + leaving
 
-    def release(self, claim: Claim, backoff_ms: int, counts: bool, dead: bool, now: int) -> str:
+    def release(self, claim: Claim, backoff_ms: int, counts: bool, dead: bool, reason: str, now: int) -> str:
         session = self._held(claim)
         if session is None:
             return "fenced"
         session.attempts = (session.attempts or 0) - (not counts)
-        over = dead or session.attempts >= self.settings.max_attempts
-        self._queue(claim.name, "dead" if over else "overdue", now if over else now + backoff_ms)
+        over = dead or session.attempts >= self.settings.claims_limit
+        if over:
+            self._dies(claim.name, now)
+        else:
+            self._queue(claim.name, "overdue", now + backoff_ms)
+        if reason != "-":
+            self._fails(session, reason, now)
         return "dead" if over else "ok"
 
     def requeue(self, name: str, again: bool, now: int) -> bool:
@@ -115,7 +128,7 @@ class WorkModel(Model):
         if session is None or session.queued != "dead":
             return self.indexes["dead"].pop(name, None) is not None
         self._queue(name, "overdue" if again else None, now)
-        session.attempts = None
+        session.attempts = session.deaths = None
         if not again:
             session.dropped_seq = session.total
         return True
@@ -165,8 +178,27 @@ class WorkModel(Model):
             if session.queued is not None and name not in self.indexes[session.queued]:
                 self._queue(name, "overdue", now)
                 session.attempts = None
+            elif session.queued == "dead" and self._dead_until_ms(name) <= now:
+                self._queue(name, "overdue", now)
+                session.attempts = self.settings.max_attempts - 1
             self.indexes["active"].setdefault(name, session.active_ms)
             forgotten = session.evicting is not None and name not in self.indexes["evictions"]
             session.evicting = None if forgotten else session.evicting
             mended += forgotten or self.indexes != before
         return removed, mended
+
+    def _dead_until_ms(self, name: str) -> int:
+        """When a dead session is tried again: each time after twice as long, but no longer than a day."""
+        doublings = max(1, self.sessions[name].deaths or 1) - 1
+        wait_ms = int(self.settings.max_backoff_s * 1000) * 2**doublings
+        return self.indexes["dead"][name] + min(wait_ms, 86_400_000)
+
+    # Providers.
+
+    def note(self, provider: str, seen: bytes, value: bytes) -> bytes:
+        """Gives what is noted then."""
+        if self.pauses.get(provider, b"") == seen:
+            self.pauses.pop(provider, None)
+            if value:
+                self.pauses[provider] = value
+        return self.pauses.get(provider, b"")

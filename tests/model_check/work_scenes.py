@@ -79,10 +79,10 @@ def pruned_while_leased(machine: WorkMachine, name: str, keep: int) -> None:
 def poison(machine: WorkMachine, name: str, crash: bool) -> None:
     """A session that no worker gets done with ends among the dead, after no more attempts than allowed."""
     machine.make_overdue(name)
-    for _ in range(SETTINGS.max_attempts + 1):
+    for _ in range(SETTINGS.claims_limit + 1):
         claim = machine.claim(name)
         if claim is not None and not crash:
-            machine.give_back(claim)
+            machine.give_back(claim, reason="openai answered 400")
         machine.agrees()
         machine.pass_time(LEASE_MS)
     assert machine.model.sessions[name].queued == "dead"
@@ -94,6 +94,99 @@ def retried_or_dropped(machine: WorkMachine, name: str, again: bool) -> None:
     machine.agrees()
     assert (machine.claim(name) is not None) == again
     machine.append(name)
+
+
+def dead_and_tried_again(machine: WorkMachine, name: str, crash: bool) -> None:
+    """By itself, with one attempt each time, and each time after twice as long."""
+    poison(machine, name, crash)
+    for deaths in (1, 2, 3):
+        session = machine.model.sessions[name]
+        assert (session.queued, session.deaths) == ("dead", deaths)
+        wait_ms = machine.model.indexes["dead"][name] + 300_000 * 2 ** (deaths - 1) - machine.now
+        machine.touch(name)
+        machine.pass_time(wait_ms - 1)
+        machine.sweep({name})
+        assert machine.claim(name) is None
+        machine.pass_time(1)
+        machine.sweep({name})
+        machine.agrees()
+        claim = machine.claim(name)
+        assert claim is not None
+        assert claim.job.attempts == SETTINGS.max_attempts
+        if deaths < 3:
+            assert machine.give_back(claim, dead=True, reason="openai answered 400") == "dead"
+        else:
+            assert machine.commit_cover(claim, 2, True, False) == "ok"
+            assert (session.deaths, session.failure) == (None, None)
+
+
+def written_instead(machine: WorkMachine, name: str, crash: bool) -> None:
+    """After the last attempt there is one claim more, for what cannot fail. Its commit ends all that was counted."""
+    machine.make_overdue(name)
+    for _ in range(SETTINGS.max_attempts):
+        claim = machine.claim(name)
+        if claim is not None and not crash:
+            assert machine.give_back(claim, reason="the summary is empty") == "ok"
+        machine.pass_time(LEASE_MS)
+    claim = machine.claim(name)
+    assert claim is not None
+    assert claim.job.attempts == SETTINGS.claims_limit
+    assert machine.commit_cover(claim, 3, True, False) == "ok"
+
+
+def asked_in_vain(machine: WorkMachine, name: str, times: int) -> None:
+    """The provider is down: the session keeps its place in the queue, and all its attempts."""
+    machine.make_overdue(name)
+    due_ms = machine.model.indexes["overdue"][name]
+    for _ in range(times):
+        machine.pass_time(900)
+        claim = machine.claim(name)
+        assert claim is not None
+        backoff_ms = claim.job.due_ms - claim.job.now_ms
+        assert machine.give_back(claim, backoff_ms, counts=False, reason="openai answered 503") == "ok"
+        assert machine.model.indexes["overdue"][name] == due_ms
+    claim = machine.claim(name)
+    assert claim is not None
+    assert claim.job.attempts == 1
+    failure = claim.job.failure
+    assert failure is not None
+    assert failure.last_ms - failure.since_ms == 900 * (times - 1)
+
+
+def failed_and_pruned(machine: WorkMachine, name: str) -> None:
+    """What went wrong is forgotten where nothing is to be summarised any more."""
+    machine.make_overdue(name)
+    claim = machine.claim(name)
+    assert claim is not None
+    machine.give_back(claim, dead=True, reason="ValueError")
+    machine.pass_time(300_000)
+    machine.sweep({name})
+    machine.prune(name, 1, False)
+    assert machine.claim(name) is None
+    assert machine.model.sessions[name].failure is None
+
+
+def half_full(machine: WorkMachine, name: str) -> None:
+    """Before all others, whatever it waited for."""
+    machine.make_overdue(name)
+    claim = machine.claim(name)
+    assert claim is not None
+    machine.give_back(claim, 300_000, reason="openai answered 400")
+    assert machine.claim(name) is None
+    while 2 * len(machine.model.sessions[name].window) <= SETTINGS.max_window_count:
+        machine.append(name)
+        machine.agrees()
+    claim = machine.claim(name)
+    assert claim is not None
+    assert claim.job.due_ms == 0
+
+
+def paused_by_one(machine: WorkMachine, name: str) -> None:
+    """Of several who saw the same, one has its way; who comes late changes nothing."""
+    del name
+    for place, paused in ((0, True), (0, True), (8, True), (8, False), (0, False), (0, False), (0, True)):
+        machine.note("p", place, paused, True)
+        machine.agrees()
 
 
 # Originals.
@@ -154,7 +247,11 @@ LEASES = (
     *(*each(superseded, released=BOTH), extended_in_time, expired_while_leased),
     *each(pruned_while_leased, keep=(0, 1, 2, 3, 4)),
 )
-DEAD = (*each(poison, crash=BOTH), *each(retried_or_dropped, again=BOTH))
+DEAD = (
+    *(*each(poison, crash=BOTH), *each(retried_or_dropped, again=BOTH), *each(dead_and_tried_again, crash=BOTH)),
+    *(*each(written_instead, crash=BOTH), *each(asked_in_vain, times=(1, 2, 5)), half_full, failed_and_pruned),
+    paused_by_one,
+)
 ORIGINALS = (
     *each(expired_with_originals, keep=BOTH),
     *each(works_with_originals, then=("evict", "prune", "prune as seen before")),

@@ -17,9 +17,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.provider_server import HUGE_BYTES, ProviderServer, in_s
 
-from redismem.errors import ModelFailed
+from redismem.errors import ModelFailed, ProviderUnavailable
 from redismem.messages import Message
 from redismem.models.http_model import MAX_WAIT_S, retry_after_s
+from redismem.protocol.layout import REASON
 
 KEY = "canary-key"
 MESSAGES = [Message("user", "Where is order W123?"), Message("assistant", "On its way: canary-text.")]
@@ -33,41 +34,66 @@ async def failure(model: Any, messages: Any = MESSAGES) -> ModelFailed:
 
 
 @pytest.mark.parametrize(
-    ("mode", "permanent", "counts", "words"),
+    ("mode", "permanent", "reason"),
     [
-        ("400", True, True, "400 context_length_exceeded"),
-        ("401", True, True, "401 invalid_api_key authentication_error"),
-        ("404", True, True, "404 NOT_FOUND"),
-        ("echo", True, True, "422 INVALID"),
-        ("429", False, False, "429 rate_limit_error RESOURCE_EXHAUSTED"),
-        ("quota", True, True, "429 insufficient_quota"),
-        ("500", False, True, "500 api_error"),
-        ("503", False, True, "503 UNAVAILABLE"),
-        ("529", False, True, "529 overloaded_error"),
-        ("redirect", True, True, "307"),
-        ("garbage", False, True, "something other than JSON"),
-        ("not-utf8", False, True, "something other than JSON in UTF-8"),
-        ("surrogate", False, True, "something other than JSON in UTF-8"),
-        ("deep", False, True, "something other than JSON"),
-        ("nothing", False, True, "something other than JSON"),
-        ("null", False, True, "without a text"),
-        ("empty", False, True, "empty text"),
-        ("number", False, True, "text"),
-        ("tool_calls", False, True, "text"),
-        ("refused", True, True, ""),
-        ("reset", False, True, "could not be asked"),
-        ("drop", False, True, "could not be asked"),
-        ("cut", False, True, "could not be asked"),
-        ("huge", False, True, "more than 1048576 bytes"),
+        ("400", True, "{} answered 400 context_length_exceeded"),
+        ("413", True, "{} answered 413"),
+        ("echo", True, "{} answered 422 INVALID"),
+        ("garbage", False, "{} answered with something other than JSON in UTF-8"),
+        ("not-utf8", False, "{} answered with something other than JSON in UTF-8"),
+        ("surrogate", False, "{} answered with something other than JSON in UTF-8"),
+        ("deep", False, "{} answered with something other than JSON in UTF-8"),
+        ("nothing", False, "{} answered with something other than JSON in UTF-8"),
+        ("null", False, "{} answered without a text"),
+        ("empty", False, "{} answered with an empty text"),
+        ("number", False, "text"),
+        ("tool_calls", False, "text"),
+        ("refused", True, "{} "),
+        ("huge", False, "{} answered with more than 1048576 bytes"),
     ],
 )
-async def test_each_failure_is_one_failed_attempt(
-    server: Any, model: Any, provider: Any, mode: Any, permanent: Any, counts: Any, words: Any
+async def test_what_a_transcript_causes_is_one_failed_attempt(
+    server: Any, model: Any, provider: Any, mode: Any, permanent: Any, reason: Any
 ) -> None:
     server.mode = mode
     failed = await failure(model)
-    assert (failed.permanent, failed.counts, failed.retry_after_s) == (permanent, counts, None)
-    assert words in str(failed)
+    assert type(failed) is ModelFailed
+    assert failed.permanent == permanent
+    assert reason.format(provider) in failed.reason
+    assert REASON.fullmatch(failed.reason)
+    assert len(server.asked) == 1, "one attempt is one request"
+    server.mode = "ok"
+    assert (await model.summarize(MESSAGES, None, 300)).text == server.text, "the next attempt finds the model usable"
+
+
+@pytest.mark.parametrize(
+    ("mode", "perhaps_request", "reason"),
+    [
+        ("401", False, "{} answered 401 invalid_api_key authentication_error"),
+        ("403", False, "{} answered 403"),
+        ("404", False, "{} answered 404 NOT_FOUND"),
+        ("408", False, "{} answered 408"),
+        ("429", False, "{} answered 429 rate_limit_error RESOURCE_EXHAUSTED"),
+        ("quota", False, "{} answered 429 insufficient_quota"),
+        ("gemini-key", False, "{} answered 400 INVALID_ARGUMENT API_KEY_INVALID"),
+        ("redirect", False, "{} answered 307"),
+        ("500", True, "{} answered 500 api_error"),
+        ("502", True, "{} answered 502"),
+        ("503", True, "{} answered 503 UNAVAILABLE"),
+        ("529", True, "{} answered 529 overloaded_error"),
+        ("reset", True, "{} could not be asked (ReadError)"),
+        ("drop", True, "{} could not be asked (RemoteProtocolError)"),
+        ("cut", True, "{} could not be asked (RemoteProtocolError)"),
+    ],
+)
+async def test_what_no_transcript_causes_is_the_providers(
+    server: Any, model: Any, provider: Any, mode: Any, perhaps_request: Any, reason: Any
+) -> None:
+    server.mode = mode
+    failed = await failure(model)
+    assert isinstance(failed, ProviderUnavailable)
+    assert (failed.perhaps_request, failed.permanent, failed.retry_after_s) == (perhaps_request, False, None)
+    assert failed.reason == failed.text == reason.format(provider)
     assert len(server.asked) == 1, "one attempt is one request"
     server.mode = "ok"
     assert (await model.summarize(MESSAGES, None, 300)).text == server.text, "the next attempt finds the model usable"
@@ -79,7 +105,7 @@ async def test_the_whole_request_has_a_deadline(server: Any, opened: Any, mode: 
     async with opened(timeout_s=1.5) as model:
         failed = await failure(model)
         assert "did not answer within 1.5 s" in str(failed)
-        assert (failed.permanent, failed.counts) == (False, True)
+        assert (failed.permanent, type(failed)) == (False, ModelFailed)
         server.mode = "ok"
         assert (await model.summarize(MESSAGES, None, 300)).text == server.text
 
@@ -105,7 +131,10 @@ async def test_a_cancelled_attempt_leaves_the_model_usable(server: Any, model: A
 
 async def test_nobody_listens(provider: Any, opened: Any) -> None:
     async with opened(base_url="http://127.0.0.1:1/v1") as model:
-        assert "ConnectError" in str(await failure(model))
+        failed = await failure(model)
+        assert isinstance(failed, ProviderUnavailable)
+        assert failed.reason == f"{provider} could not be asked (ConnectError)"
+        assert not failed.perhaps_request
 
 
 @pytest.mark.parametrize("provider", ["openai"], indirect=True)
@@ -143,30 +172,37 @@ async def test_a_summary_over_its_cap_is_refused_but_a_reply_is_not(server: Any,
 
 
 @pytest.mark.parametrize(
-    ("mode", "headers", "wait_s", "counts", "permanent"),
+    ("mode", "headers", "wait_s"),
     [
-        ("429", {"retry-after": "7"}, 7.0, False, False),
-        ("429", {"retry-after": "0.25"}, 0.25, False, False),
-        ("429", {"retry-after-ms": "1500", "retry-after": "9"}, 1.5, False, False),
-        ("429", {"retry-after": in_s(-3600)}, 0.0, False, False),
-        ("429", {"retry-after": "121"}, MAX_WAIT_S, True, False),
-        ("429", {"retry-after": "inf"}, MAX_WAIT_S, True, False),
-        ("429", {"retry-after": in_s(90_000)}, MAX_WAIT_S, True, False),
-        ("429", {"retry-after": "soon"}, None, False, False),
-        ("429", {"retry-after": "-5"}, None, False, False),
-        ("429", {"retry-after": "nan"}, None, False, False),
-        ("429", {"x-should-retry": "false"}, None, True, True),
-        ("503", {"retry-after": "3"}, 3.0, True, False),
-        ("500", {"x-should-retry": "false"}, None, True, True),
-        ("400", {"x-should-retry": "true"}, None, True, False),
+        ("429", {"retry-after": "7"}, 7.0),
+        ("429", {"retry-after": "0.25"}, 0.25),
+        ("429", {"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
+        ("429", {"retry-after": in_s(-3600)}, 0.0),
+        ("429", {"retry-after": "3601"}, MAX_WAIT_S),
+        ("429", {"retry-after": "inf"}, MAX_WAIT_S),
+        ("429", {"retry-after": in_s(90_000)}, MAX_WAIT_S),
+        ("429", {"retry-after": "soon"}, None),
+        ("429", {"retry-after": "-5"}, None),
+        ("429", {"retry-after": "nan"}, None),
+        ("503", {"retry-after": "3"}, 3.0),
+        ("500", {"x-should-retry": "false"}, None),
     ],
 )
-async def test_what_the_provider_asks_for_is_handed_on(
-    server: Any, model: Any, mode: Any, headers: Any, wait_s: Any, counts: Any, permanent: Any
+async def test_the_pause_that_a_provider_asks_for_is_handed_on(
+    server: Any, model: Any, mode: Any, headers: Any, wait_s: Any
 ) -> None:
     server.mode, server.headers = mode, headers
     failed = await failure(model)
-    assert (failed.retry_after_s, failed.counts, failed.permanent) == (wait_s, counts, permanent)
+    assert isinstance(failed, ProviderUnavailable)
+    assert failed.retry_after_s == wait_s
+
+
+@pytest.mark.parametrize(("word", "permanent"), [("true", False), ("false", True), ("maybe", True)])
+async def test_a_refused_request_may_be_repeated_if_the_provider_says_so(
+    server: Any, model: Any, word: Any, permanent: Any
+) -> None:
+    server.mode, server.headers = "400", {"x-should-retry": word}
+    assert (await failure(model)).permanent == permanent
 
 
 async def test_retry_after_as_a_date(server: Any, model: Any) -> None:
@@ -174,7 +210,7 @@ async def test_retry_after_as_a_date(server: Any, model: Any) -> None:
     failed = await failure(model)
     assert failed.retry_after_s is not None
     assert 0 < failed.retry_after_s <= 60
-    assert failed.counts is False
+    assert isinstance(failed, ProviderUnavailable)
 
 
 @settings(max_examples=200, deadline=None)

@@ -70,7 +70,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any]], dict[str, Any]]] = {
             "token_limit": 98_765,
             "recent_limit": 3,
             "summaries_limit": 17,
-            "max_attempts": 19,
+            "max_attempts": 20,
         },
     ),
     "extend": (
@@ -100,14 +100,15 @@ CALLED: dict[str, tuple[Callable[[], Call[Any]], dict[str, Any]]] = {
         },
     ),
     "release": (
-        lambda: CALLS.release("9-f", 777, counts=True, dead=False),
+        lambda: CALLS.release("9-f", 777, counts=True, dead=False, reason="openai answered 503"),
         {
             "session": b"user-42",
             "now_ms": NOW_MS,
             "fence": "9-f",
             "backoff_ms": 777,
             "counts": 1,
-            "max_attempts": 19,
+            "max_attempts": 20,
+            "reason": "openai answered 503",
         },
     ),
     "requeue": (
@@ -126,7 +127,10 @@ CALLED: dict[str, tuple[Callable[[], Call[Any]], dict[str, Any]]] = {
         lambda: queue_calls.queue_eviction(SHARD, [(SESSION, 55), (SESSION, 66)], EvictionReason.LIMIT, lambda: NOW_MS),
         {"now_ms": NOW_MS, "reason": "limit"},
     ),
-    "sweep": (lambda: queue_calls.sweep(SHARD, [SESSION, SESSION], lambda: NOW_MS), {"now_ms": NOW_MS}),
+    "sweep": (
+        lambda: queue_calls.sweep(SHARD, [SESSION, SESSION], SETTINGS, lambda: NOW_MS),
+        {"now_ms": NOW_MS, "max_attempts": 19, "first_ms": 300_000, "longest_ms": 86_400_000},
+    ),
 }
 TAILS = {
     "commit": [b"pinned:32", 1, b"summary:5", b"summary:8"],
@@ -163,7 +167,7 @@ def test_a_claim_reads_the_session_behind_it() -> None:
 def test_what_is_not_given_is_a_dash_and_what_is_not_kept_is_zero() -> None:
     bare = QueueCalls(SESSION, Settings())
     of_one = (bare.claim(), bare.extend("f"), bare.requeue(again=False), bare.claim_eviction())
-    for call in (*of_one, queue_calls.sweep(SHARD, [], None)):
+    for call in (*of_one, queue_calls.sweep(SHARD, [], SETTINGS, None)):
         assert call.script is not None
         names = header(call.script.source.decode()).arguments
         arguments = dict(zip(names, call.commands[0][3 + int(call.commands[0][2]) :], strict=False))
@@ -172,5 +176,5 @@ def test_what_is_not_given_is_a_dash_and_what_is_not_kept_is_zero() -> None:
     commit = bare.commit(JOB, MESSAGES[:1], None)
     arguments = dict(zip(names, commit.commands[0][3 + int(commit.commands[0][2]) :], strict=False))
     assert [arguments[name] for name in ("originals_ms", "summary_field", "summary")] == [0, "-", "-"]
-    dead = bare.release("f", 1, counts=False, dead=True).commands[0][-2:]
-    assert dead == (0, 0)
+    dead = bare.release("f", 1, counts=False, dead=True).commands[0][-3:]
+    assert dead == (0, 0, "-")

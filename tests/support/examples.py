@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from redismem import Memory, Session
 from redismem.context import Context
-from redismem.errors import ModelFailed
+from redismem.errors import ModelFailed, ProviderUnavailable
 from redismem.protocol.queue_calls import members
 from support.clock import T0, Clock
 from support.writers import said
@@ -33,9 +33,10 @@ bounds = st.tuples(st.integers(1, 12), st.integers(1, 12)).map(
 ages = st.lists(st.integers(0, 60), min_size=1, max_size=8)
 failures = st.sampled_from(
     [
-        ModelFailed("500"),
-        ModelFailed("429", counts=False, retry_after_s=1),
-        ModelFailed("401", permanent=True),
+        ModelFailed("an empty text"),
+        ProviderUnavailable("503", perhaps_request=True),
+        ProviderUnavailable("429", retry_after_s=1),
+        ModelFailed("400", permanent=True),
         TimeoutError(),
         ValueError("of a strategy's own"),
         RecursionError(),

@@ -38,7 +38,17 @@ COMMIT: dict[str, Any] = {
     "summary": "told",
     "moved_count": 0,
 }
-RELEASE: dict[str, Any] = {"now_ms": NOW_MS + 7, "fence": FENCE, "backoff_ms": 900, "counts": 1, "max_attempts": 3}
+RELEASE: dict[str, Any] = {
+    "now_ms": NOW_MS + 7,
+    "fence": FENCE,
+    "backoff_ms": 900,
+    "counts": 1,
+    "max_attempts": 3,
+    "reason": "-",
+}
+FIRST_MS, LONGEST_MS = 300_000, 86_400_000
+SWEEP = (3, FIRST_MS, LONGEST_MS)
+"""max_attempts, first_ms, longest_ms: behind the time."""
 QUEUES = ("overdue", "leased", "dead")
 INDEXES = ("active", *QUEUES, "evictions")
 
@@ -51,7 +61,7 @@ async def overdue(lua: Scripts, session_id: str = "s", count: int = 6) -> None:
 async def claimed(lua: Scripts, count: int = 6) -> None:
     """A session that a worker has: its fence is FENCE."""
     await overdue(lua, count=count)
-    assert await lua.run("claim", **CLAIM) == [b"job", FENCE, 1, NOW_MS]
+    assert await lua.run("claim", **CLAIM) == [b"job", FENCE, 1, NOW_MS, b"%d" % NOW_MS]
 
 
 async def over(lua: Scripts, name: str, sessions: list[str], *arguments: Any) -> Any:

@@ -24,6 +24,8 @@ _INDEXES_MEANT = {
     ("release", "queue"): {"overdue", "dead"},
     ("sweep", "queue"): {"overdue", "leased", "dead"},
 }
+_NO_STATE = "providers"
+"""A hash that is no session's: its fields are no fields of a state."""
 
 
 class Text(NamedTuple):
@@ -71,7 +73,7 @@ def text(name: str, source: str) -> Text:
 
 
 def _calls(code: str) -> Iterator[list[str]]:
-    """The arguments of every redis.call, also of those inside others."""
+    """The arguments of every redis.call about a session, also of those inside others."""
     for call in re.finditer(r"redis\.call\(", code):
         depth, parts = 0, [""]
         for letter in code[call.end() :]:
@@ -82,7 +84,9 @@ def _calls(code: str) -> Iterator[list[str]]:
                 parts.append("")
             else:
                 parts[-1] += letter
-        yield [part.strip() for part in parts]
+        words = [part.strip() for part in parts]
+        if words[1:2] != [_NO_STATE]:
+            yield words
 
 
 def _fields(arguments: Iterator[str] | list[str]) -> set[str]:

@@ -13,7 +13,7 @@ from support.raw_scripts import NOW_MS, Scripts
 async def test_an_overdue_session_is_leased_with_a_new_fence(lua: Scripts) -> None:
     await overdue(lua)
     before = await lua.fields()
-    assert await lua.run("claim", **CLAIM) == [b"job", FENCE, 1, NOW_MS]
+    assert await lua.run("claim", **CLAIM) == [b"job", FENCE, 1, NOW_MS, b"%d" % NOW_MS]
     assert await queues(lua) == {"leased": {b"s": NOW_MS + LEASE_MS}}
     assert await changed_fields(lua, before) == {b"queued": b"leased", b"fence": FENCE, b"attempts": b"1"}
     assert await lua.raw.get(lua.key("fences")) == b"2"
@@ -26,7 +26,10 @@ async def test_a_lease_that_ran_out_is_taken_over(lua: Scripts) -> None:
     assert await lua.run("claim", **CLAIM | later) == [b"leased", b"", 0, NOW_MS + LEASE_MS - 1]
     assert await lua.everything() == before
     later = {"now_ms": NOW_MS + LEASE_MS, "nonce": "ef"}
-    assert await lua.run("claim", **CLAIM | later) == [b"job", b"3-ef", 2, NOW_MS + LEASE_MS]
+    assert await lua.run("claim", **CLAIM | later) == [
+        *(b"job", b"3-ef", 2, NOW_MS + LEASE_MS),
+        b"%d" % (NOW_MS + LEASE_MS),
+    ]
     assert await queues(lua) == {"leased": {b"s": NOW_MS + 2 * LEASE_MS}}
     assert (await lua.fields())[b"fence"] == b"3-ef"
 
@@ -63,11 +66,12 @@ async def test_a_session_that_is_gone_leaves_every_queue(lua: Scripts) -> None:
 
 async def test_a_window_within_the_threshold_needs_no_worker(lua: Scripts) -> None:
     await overdue(lua)
-    await lua.raw.hset(lua.key("state"), mapping={"attempts": 2, "summaries_count": 2})
+    waiting = {"attempts": 2, "failure": "1 2 x", "deaths": 1}
+    await lua.raw.hset(lua.key("state"), mapping={**waiting, "summaries_count": 2})
     before = await lua.fields()
     assert await lua.run("claim", **CLAIM | {"threshold": 6}) == [b"noop", b"", 0, NOW_MS]
     assert await queues(lua) == {}
-    assert await changed_fields(lua, before) == {b"queued": None, b"attempts": None}
+    assert await changed_fields(lua, before) == dict.fromkeys((b"queued", *(name.encode() for name in waiting)))
 
 
 async def test_summaries_to_fold_are_a_job_too(lua: Scripts) -> None:
@@ -76,14 +80,20 @@ async def test_summaries_to_fold_are_a_job_too(lua: Scripts) -> None:
     assert (await lua.run("claim", **CLAIM | {"threshold": 6}))[0] == b"job"
 
 
-async def test_after_the_last_attempt_it_is_dead(lua: Scripts) -> None:
+@pytest.mark.parametrize(("failure", "since_ms"), [(None, NOW_MS + LEASE_MS), ("77 78 openai answered 503", 77)])
+async def test_after_the_last_attempt_it_is_dead(lua: Scripts, failure: Any, since_ms: int) -> None:
     await claimed(lua)
-    await lua.raw.hset(lua.key("state"), "attempts", 3)
+    await lua.raw.hset(lua.key("state"), mapping={"attempts": 3} | ({"failure": failure} if failure else {}))
     before = await lua.fields()
     later_ms = NOW_MS + LEASE_MS
     assert await lua.run("claim", **CLAIM | {"now_ms": later_ms}) == [b"dead", b"", 3, later_ms]
     assert await queues(lua) == {"dead": {b"s": later_ms}}
-    assert await changed_fields(lua, before) == {b"queued": b"dead", b"fence": None}
+    assert await changed_fields(lua, before) == {
+        b"queued": b"dead",
+        b"fence": None,
+        b"deaths": b"1",
+        b"failure": b"%d %d no worker came back with it" % (since_ms, later_ms),
+    }
 
 
 @pytest.mark.parametrize("name", ["state", "messages"])
@@ -100,7 +110,7 @@ async def test_without_a_time_it_goes_by_the_servers(lua: Scripts) -> None:
     await overdue(lua)
     await lua.raw.zadd(lua.key("overdue"), {"s": 1})
     seconds, _ = await lua.raw.time()
-    outcome, _, _, now_ms = await lua.run("claim", **CLAIM | {"now_ms": "-"})
+    outcome, _, _, now_ms, _ = await lua.run("claim", **CLAIM | {"now_ms": "-"})
     assert outcome == b"job"
     assert seconds * 1000 <= now_ms < seconds * 1000 + 600_000
     assert await queues(lua) == {"leased": {b"s": now_ms + LEASE_MS}}

@@ -34,7 +34,36 @@ async def test_after_the_last_attempt_it_is_dead(lua: Scripts, max_attempts: int
     assert await lua.run("release", **RELEASE | counts) == b"dead"
     assert await queues(lua) == {"dead": {b"s": NOW_MS + 7}}
     changed = await changed_fields(lua, before)
-    assert (changed[b"queued"], changed[b"fence"]) == (b"dead", None)
+    assert (changed[b"queued"], changed[b"fence"], changed[b"deaths"]) == (b"dead", None, b"1")
+
+
+async def test_the_reason_stands_in_the_state_and_the_first_failure_stays(lua: Scripts) -> None:
+    await claimed(lua)
+    assert await lua.run("release", **RELEASE | {"reason": "openai answered 503"}) == b"ok"
+    assert (await lua.fields())[b"failure"] == b"%d %d openai answered 503" % (NOW_MS + 7, NOW_MS + 7)
+    assert (await lua.run("claim", **CLAIM | {"now_ms": NOW_MS + 907}))[0] == b"job"
+    again = {"fence": b"3-cd", "now_ms": NOW_MS + 908, "reason": "openai answered 400 x"}
+    assert await lua.run("release", **RELEASE | again) == b"ok"
+    assert (await lua.fields())[b"failure"] == b"%d %d openai answered 400 x" % (NOW_MS + 7, NOW_MS + 908)
+
+
+async def test_what_was_asked_in_vain_is_due_as_before(lua: Scripts) -> None:
+    await claimed(lua)
+    assert await lua.run("release", **RELEASE | {"counts": 0, "backoff_ms": -500}) == b"ok"
+    assert await queues(lua) == {"overdue": {b"s": NOW_MS + 7 - 500}}
+
+
+async def test_deaths_are_counted_until_the_next_commit(lua: Scripts) -> None:
+    for deaths in (1, 2, 3):
+        await (claimed(lua) if deaths == 1 else lua.run("claim", **CLAIM))
+        fence = (await lua.fields())[b"fence"]
+        assert await lua.run("release", **RELEASE | {"fence": fence, "max_attempts": 0, "reason": "x"}) == b"dead"
+        assert (await lua.fields())[b"deaths"] == b"%d" % deaths
+        await lua.raw.hset(lua.key("state"), mapping={"queued": "overdue", "attempts": 0})
+        await lua.raw.zadd(lua.key("overdue"), {"s": NOW_MS})
+    await lua.run("claim", **CLAIM)
+    assert await lua.run("commit", **COMMIT | {"fence": (await lua.fields())[b"fence"]}) == b"ok"
+    assert not {b"failure", b"deaths", b"attempts"} & (await lua.fields()).keys()
 
 
 @pytest.mark.parametrize("after", ["another fence", "takeover", "release", "commit", "clear", "expiry"])

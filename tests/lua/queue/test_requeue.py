@@ -22,7 +22,7 @@ async def test_a_dead_session_is_tried_again_from_the_first_attempt(lua: Scripts
     before = await lua.fields()
     assert await lua.run("requeue", **AGAIN) == 1
     assert await queues(lua) == {"overdue": {b"s": LATER_MS}}
-    assert await changed_fields(lua, before) == {b"queued": b"overdue", b"attempts": None}
+    assert await changed_fields(lua, before) == {b"queued": b"overdue", b"attempts": None, b"deaths": None}
 
 
 async def test_a_dropped_one_rests_until_its_next_message(lua: Scripts) -> None:
@@ -30,7 +30,12 @@ async def test_a_dropped_one_rests_until_its_next_message(lua: Scripts) -> None:
     before = await lua.fields()
     assert await lua.run("requeue", **AGAIN | {"again": 0}) == 1
     assert await queues(lua) == {}
-    assert await changed_fields(lua, before) == {b"queued": None, b"attempts": None, b"dropped_seq": b"6"}
+    assert await changed_fields(lua, before) == {
+        b"queued": None,
+        b"attempts": None,
+        b"deaths": None,
+        b"dropped_seq": b"6",
+    }
     await lua.append("7", token=b"token..7", now_ms=LATER_MS + 1)
     assert await queues(lua) == {"overdue": {b"s": LATER_MS + 1}}
 

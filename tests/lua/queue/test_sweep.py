@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import pytest
-from support.queue_scripts import INDEXES, QUEUES, RELEASE, changed_fields, claimed, over, overdue, queues
+from support.queue_scripts import (
+    CLAIM,
+    FIRST_MS,
+    INDEXES,
+    LONGEST_MS,
+    QUEUES,
+    RELEASE,
+    SWEEP,
+    changed_fields,
+    claimed,
+    over,
+    overdue,
+    queues,
+)
 from support.raw_scripts import NOW_MS, Scripts
 
 LATER_MS = NOW_MS + 50
 
 
-async def sweep(lua: Scripts, *sessions: str) -> list[int]:
-    return list(await over(lua, "sweep", list(sessions), LATER_MS, *sessions))
+async def sweep(lua: Scripts, *sessions: str, now_ms: int = LATER_MS) -> list[int]:
+    return list(await over(lua, "sweep", list(sessions), now_ms, *SWEEP, *sessions))
 
 
 @pytest.mark.parametrize("where", [*QUEUES, "evictions", "nowhere"])
@@ -90,3 +103,27 @@ async def test_counters_that_are_none_keep_no_other_from_being_swept(lua: Script
     before = await lua.fields()
     assert await sweep(lua, "s", "gone") == [1, 0]
     assert await lua.fields() == before
+
+
+@pytest.mark.parametrize(
+    ("deaths", "wait_ms"), [(1, FIRST_MS), (2, 2 * FIRST_MS), (5, 16 * FIRST_MS), (40, LONGEST_MS)]
+)
+async def test_a_dead_session_is_tried_again_after_ever_longer_waits(lua: Scripts, deaths: int, wait_ms: int) -> None:
+    await claimed(lua)
+    await lua.run("release", **RELEASE | {"max_attempts": 0, "reason": "x"})
+    await lua.raw.hset(lua.key("state"), "deaths", deaths)
+    before, died_ms = await lua.fields(), NOW_MS + 7
+    assert await sweep(lua, "s", now_ms=died_ms + wait_ms - 1) == [0, 0]
+    assert await queues(lua) == {"dead": {b"s": died_ms}}
+    assert await sweep(lua, "s", now_ms=died_ms + wait_ms) == [0, 1]
+    assert await queues(lua) == {"overdue": {b"s": died_ms + wait_ms}}
+    assert await changed_fields(lua, before) == {b"queued": b"overdue", b"attempts": b"2"}, "one attempt is left"
+    assert (await lua.run("claim", **CLAIM | {"now_ms": died_ms + wait_ms}))[:3] == [b"job", b"3-cd", 3]
+
+
+async def test_a_number_of_deaths_that_is_none_keeps_no_other_from_being_swept(lua: Scripts) -> None:
+    await claimed(lua)
+    await lua.run("release", **RELEASE | {"max_attempts": 0, "reason": "x"})
+    await lua.raw.hset(lua.key("state"), "deaths", "x")
+    await lua.raw.zadd(lua.key("dead"), {"gone": 2})
+    assert await sweep(lua, "s", "gone", now_ms=NOW_MS + 7 + FIRST_MS) == [1, 1]

@@ -1,0 +1,5 @@
+-- Notes why a summary failed; when the first failure since the last commit was, stays.
+-- READS state now failure reason
+-- SETS since
+local since = string.match(failure or '', '^%d+') or string.format('%d', now) -- [since the first]
+redis.call('HSET', state, 'failure', string.format('%s %d %s', since, now, reason))

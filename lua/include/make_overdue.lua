@@ -1,0 +1,9 @@
+-- Puts a session whose window is too long into the overdue queue; before all others, due since 0, once it is half full.
+-- READS state overdue session now is_overdue window_count window_limit change
+-- SETS queued is_urgent
+local queued = is_overdue and redis.call('HGET', state, 'queued')
+local is_urgent = is_overdue and window_count * 2 > tonumber(window_limit) -- [half full]
+if is_overdue and not queued or is_urgent and queued == 'overdue' then
+  redis.call('ZADD', overdue, is_urgent and 0 or now, session)
+  change('queued', 'overdue')
+end

@@ -1,0 +1,145 @@
+"""Who writes the summary of a claimed session: the strategy, or the extractive summariser where it cannot.
+
+They work outside Redis, within their time, while the lease is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+
+from redismem.context import Summary
+from redismem.errors import ModelFailed, ProviderUnavailable, RedismemError
+from redismem.events import facts
+from redismem.messages import Message
+from redismem.models import Draft
+from redismem.protocol.ids import session_hash
+from redismem.protocol.queue_calls import Job, QueueCalls
+from redismem.store.store import Store
+from redismem.workers.failures import log_failure, reason_of
+from redismem.workers.provider import Provider
+from redismem.workers.strategies import Strategy, instead_of
+
+log = logging.getLogger("redismem.worker")
+
+URGENT_MS = 86_400_000
+"""What was due before that has a window that is half full, and is due since 0: no pause may keep it from a summary."""
+
+
+class Writers:
+    """A strategy, and what writes `instead` of it; None if nothing does."""
+
+    def __init__(self, store: Store, strategy: Strategy, provider: Provider) -> None:
+        self.strategy = strategy
+        self.instead = instead_of(strategy, store.settings)
+        self._store = store
+        self._provider = provider
+
+    async def written(
+        self, calls: QueueCalls, job: Job, covered: Sequence[Message], folded: Sequence[Summary], by: Strategy
+    ) -> Summary | None:
+        """By the strategy; by the other if that was asked for, or the strategy has failed for too long, or for good.
+
+        None drops the messages without a summary. Raises ModelFailed, and whatever the strategy raises.
+        """
+        is_last = self.instead is not None and job.attempts > self._store.settings.max_attempts
+        if by is not self.strategy or is_last:
+            why = "the provider answers nobody" if job.failure is None else job.failure.reason
+        else:
+            started_s = time.monotonic()
+            try:
+                summary = await _drafted(self._store, calls, job, covered, folded, by)
+            except Exception as error:
+                if isinstance(error, ProviderUnavailable):
+                    last_ms = None if job.failure is None else job.failure.last_ms
+                    now_ms = job.now_ms + int((time.monotonic() - started_s) * 1000)
+                    await self._provider.failed(error, last_ms, now_ms)
+                else:
+                    await self._provider.answered(job.now_ms)
+                if self.instead is None or not self._gives_up(job, error):
+                    raise
+                why = reason_of(error)
+            else:
+                await self._provider.answered(job.now_ms)
+                return summary
+        assert self.instead is not None
+        known = facts(op="summary", session=session_hash(calls.keys.session_id), attempt=job.attempts, reason=why)
+        log.warning("session %s: the extractive summariser writes instead: %s", known["session"], why, extra=known)
+        return await _drafted(self._store, calls, job, covered, folded, self.instead)
+
+    def _gives_up(self, job: Job, error: Exception) -> bool:
+        """Whether the strategy is not to be asked for this session again."""
+        settings = self._store.settings
+        since_ms = job.now_ms if job.failure is None else job.failure.since_ms
+        if job.due_ms <= URGENT_MS or job.now_ms - since_ms >= settings.extractive_after_s * 1000:
+            return True
+        if isinstance(error, ProviderUnavailable):
+            return False
+        is_permanent = isinstance(error, ModelFailed) and error.permanent
+        return is_permanent or job.attempts >= settings.max_attempts
+
+
+async def _drafted(
+    store: Store, calls: QueueCalls, job: Job, covered: Sequence[Message], folded: Sequence[Summary], by: Strategy
+) -> Summary | None:
+    settings = store.settings
+    renewal = asyncio.create_task(_renew(store, calls, job.fence))
+    try:
+        async with asyncio.timeout(settings.summary_timeout_s) as limit:
+            previous = "\n\n".join(summary.text for summary in folded) or None
+            draft = await by.compact(covered, previous)
+    except TimeoutError:
+        if limit.expired():
+            raise _failed(f"no summary within {settings.summary_timeout_s:g} s") from None
+        raise
+    finally:
+        renewal.cancel()
+    return None if draft is None else _summary(job, covered, folded, draft, settings.max_summary_bytes)
+
+
+async def _renew(store: Store, calls: QueueCalls, fence: str) -> None:
+    while True:
+        await asyncio.sleep(store.settings.lease_s / 3)
+        try:
+            if not await store.run(calls.extend(fence)):
+                return
+        except RedismemError as error:
+            session = session_hash(calls.keys.session_id)
+            log_failure(f"session {session}: the lease was not renewed", error, facts(op="extend", session=session))
+
+
+def _failed(reason: str) -> ModelFailed:
+    return ModelFailed(reason, reason=reason)
+
+
+def _summary(job: Job, covered: Sequence[Message], folded: Sequence[Summary], draft: Draft, max_bytes: int) -> Summary:
+    """Raises ModelFailed, or UnicodeEncodeError, for a text that is none."""
+    text: object = draft.text
+    if not isinstance(text, str) or not text.strip():
+        raise _failed("the summary is empty, or not a text")
+    size = len(text.encode())
+    if size > max_bytes:
+        raise _failed(f"the summary has {size} bytes, over {max_bytes}")
+    if folded:
+        first, last = folded[0], folded[-1]
+        first_seq, last_seq = first.first_seq, last.last_seq
+        times = [time_ms for summary in folded for time_ms in (summary.start_ms, summary.end_ms)]
+        message_ids = tuple(summary.id for summary in folded)
+    else:
+        first_seq, last_seq = covered[0].seq, covered[-1].seq
+        times = [message.time_ms for message in covered]
+        message_ids = tuple(str(message.id) for message in covered)
+    return Summary(
+        id=f"{job.context.epoch}:{first_seq}-{last_seq}",
+        text=text,
+        first_seq=first_seq,
+        last_seq=last_seq,
+        start_ms=min(times),
+        end_ms=max(times),
+        model=draft.model,
+        tokens=size // 4 + 4,
+        created_ms=job.now_ms,
+        message_ids=message_ids,
+    )
