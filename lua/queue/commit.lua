@@ -24,8 +24,7 @@
 --   summary
 --   moved_count      of the elements are pinned; then field and place of each, then the summary fields it replaces
 -- FIELDS reads epoch committed fence counters summaries_count with_originals edited summary:
---   writes counters committed summaries_count queued fence attempts failure deaths dropped_seq with_originals pinned:
---   summary:
+--   writes counters committed summaries_count queued fence attempts failure deaths dropped_seq with_originals pinned: summary:
 -- REPLY outcome: ok, already, gone, fenced, stale
 -- ERROR CORRUPT · LAYOUT version
 local messages, state, originals, overdue, leased = unpack(KEYS)

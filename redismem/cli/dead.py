@@ -33,7 +33,8 @@ async def list_dead(
 ) -> int:
     """List dead sessions, the longest dead first.
 
-    `log` is what the workers' logs call the session: look there for the reason. Waiting: messages in its window.
+    `log` is what the workers' logs call the session. Waiting: messages in its window. Below stands why no summary could
+    be written. They are tried again by themselves, ever more rarely.
     """
     async with looking(url, namespace) as (memory, place):
         found = await dead.list_dead(memory.store, limit)
@@ -68,7 +69,19 @@ def _print(found: Sequence[DeadSession], now_ms: int) -> None:
         )
         died = f"{duration(now_ms - each.died_ms)} ago"
         table.add_row(Text(printable(each.session_id)), each.log_id, died, *numbers)
+    reasons = Table.grid(padding=(0, 2))
+    reasons.add_column(no_wrap=True, style="dim")
+    reasons.add_column(overflow="fold")
+    for each in found:
+        reasons.add_row(each.log_id, Text(_why(each)))
     console().print(table)
+    console().print(reasons)
+
+
+def _why(each: DeadSession) -> str:
+    if isinstance(each.info, str):
+        return each.info
+    return f"{each.info.failure or 'the reason is not noted'}, after {plural(each.info.attempts, 'attempt')}"
 
 
 async def retry(

@@ -40,9 +40,8 @@ async def doctor(*, url: Url = None, namespace: Namespace = "default", as_json: 
     """Check the Redis server: what to change, and why.
 
     Looks at version, persistence, memory, replication, clock, latency, the user's ACL, whether scripts may run, and in
-    the namespace at the recorded shards, the room that the session limit leaves, and the expiry of the 200 sessions
-    active last.
-    Writes nothing.
+    the namespace at the recorded shards, the room that the session limit leaves, the expiry of the 200 sessions active
+    last, the providers that are paused, and the sessions that are dead. Writes nothing.
 
     Each line is ok, warn or fail. Exit code: 1 if one failed, else 0.
     """
@@ -184,6 +183,35 @@ def _commands(finding: Finding) -> tuple[str, str]:
     return f"this user may run all {finding.seen['commands_count']} that pods and workers use", ""
 
 
+def _providers(finding: Finding) -> tuple[str, str]:
+    if finding.case == "answer":
+        return "nobody is paused who writes summaries", ""
+    seen = finding.seen
+    more = f"; {seen['paused_count'] - 1} more" if seen["paused_count"] > 1 else ""
+    next_ms = seen["next_ms"]
+    probe = f"next try in {duration(next_ms)}" if next_ms > 0 else f"a try is due since {duration(next_ms)}"
+    text = (
+        f"{printable(seen['provider'])} is paused since {duration(seen['failing_ms'])}: {seen['reason']}; "
+        f"{plural(seen['failures_count'], 'failure')}, {probe}; "
+        f"{plural(seen['waiting_count'], 'session')} overdue{more}"
+    )
+    advice = (
+        "It answers nobody: look at its status page, and at the key, the model and the address in REDISMEM_MODEL_*. No "
+        "session has lost an attempt; what waits for too long is summarised by the extractive summariser."
+    )
+    return text, advice
+
+
+def _dead(finding: Finding) -> tuple[str, str]:
+    if finding.case == "none":
+        return "no session is dead", ""
+    seen = finding.seen
+    why = seen["reason"] or "the reason is not noted"
+    count, attempts = plural(seen["dead_count"], "session"), plural(seen["attempts"], "attempt")
+    advice = "They are tried again by themselves, ever more rarely. `redismem dead list` has all of them."
+    return f"{count}; the longest dead since {duration(seen['died_ms'])}, after {attempts}: {why}", advice
+
+
 def _scripts(finding: Finding) -> tuple[str, str]:
     return f"{plural(finding.seen['scripts_count'], 'script')} loaded, one run", ""
 
@@ -202,6 +230,8 @@ _WORDS: dict[str, Callable[[Finding], tuple[str, str]]] = {
     "shards": _shards,
     "room": _room,
     "expiry": _expiry,
+    "providers": _providers,
+    "dead": _dead,
 }
 
 

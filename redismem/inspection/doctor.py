@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
+from redismem.context import SessionInfo
 from redismem.errors import NotAllowed, RedismemError, StoreUnavailable
 from redismem.inspection import rules
-from redismem.inspection.depths import sessions_count
-from redismem.inspection.rules import FAIL, NOT_HERE, OK, WARN, Facts, Finding, Sampled
-from redismem.protocol import ids, layout, namespace_calls, permissions, replies, scripts
+from redismem.inspection.dead import list_dead
+from redismem.inspection.depths import depths_of, sessions_count
+from redismem.inspection.rules import FAIL, NOT_HERE, OK, WARN, DeadFacts, Facts, Finding, Sampled
+from redismem.protocol import ids, layout, namespace_calls, permissions, provider_calls, replies, scripts
 from redismem.protocol.call import Call
 from redismem.store.store import Store
 from redismem.values import Undecodable
@@ -41,10 +43,8 @@ async def examine(store: Store, *, embedded: bool) -> list[Finding]:
     found.append(rules.latency([await _ping_ms(store) for _ in range(PINGS_COUNT)]))
     if not embedded:
         found.append(await _looked_at(store, "commands", _commands(store)))
-    found.append(await _looked_at(store, "scripts", _scripts(store)))
-    found.append(await _looked_at(store, "shards", _shards(store)))
-    found.append(await _looked_at(store, "room", _room(store)))
-    found.append(await _looked_at(store, "expiry", _expiry(store)))
+    for name, looking in _LOOKS.items():
+        found.append(await _looked_at(store, name, looking(store)))
     return found
 
 
@@ -133,6 +133,23 @@ async def _room(store: Store) -> Finding:
     return rules.room(await sessions_count(store), store.settings.max_sessions)
 
 
+async def _providers(store: Store) -> Finding:
+    paused = await store.run(provider_calls.paused(store.keys))
+    waiting = (await depths_of(store)).total("overdue").count if paused else 0
+    return rules.providers(paused, waiting, await store.server_time_ms())
+
+
+async def _dead(store: Store) -> Finding:
+    found = await list_dead(store, 1)
+    facts = [
+        DeadFacts(each.died_ms, each.info.attempts, each.info.failure)
+        if isinstance(each.info, SessionInfo)
+        else DeadFacts(each.died_ms, 0, None)
+        for each in found.sessions
+    ]
+    return rules.dead(found.count, next(iter(facts), None), found.now_ms)
+
+
 async def _expiry(store: Store) -> Finding:
     since_ms = await store.server_time_ms() - store.settings.idle_timeout_ms
     page = await store.run(namespace_calls.page(store.keys, SAMPLE_COUNT, None, since_ms))
@@ -152,3 +169,13 @@ def _sampled(store: Store, session_id: str) -> Call[Sampled]:
 
     counters = ("HGET", keys.state, layout.COUNTERS)
     return Call(None, (("PEXPIRETIME", keys.state), ("PEXPIRETIME", keys.messages), counters), decode)
+
+
+_LOOKS: dict[str, Callable[[Store], Awaitable[Finding]]] = {
+    "scripts": _scripts,
+    "shards": _shards,
+    "room": _room,
+    "expiry": _expiry,
+    "providers": _providers,
+    "dead": _dead,
+}

@@ -8,6 +8,8 @@ from enum import StrEnum
 from statistics import median
 from typing import Any
 
+from redismem.protocol.provider_calls import Pause
+
 
 class Verdict(StrEnum):
     """How good it is; `n/a`: the question does not apply to this store."""
@@ -158,6 +160,40 @@ def room(sessions_count: int, max_sessions: int) -> Finding:
     if sessions_count >= 0.9 * max_sessions:
         return Finding("room", WARN, "nearly_full", seen)
     return Finding("room", OK, "left", seen)
+
+
+def providers(paused: Mapping[str, Pause], waiting_count: int, now_ms: int) -> Finding:
+    """Whether somebody who writes summaries answers nobody, and how many sessions wait for one."""
+    if not paused:
+        return Finding("providers", OK, "answer")
+    name, pause = min(paused.items(), key=lambda each: each[1].since_ms)
+    seen = {
+        "provider": name,
+        "reason": pause.reason,
+        "failing_ms": now_ms - pause.since_ms,
+        "failures_count": pause.failures_count,
+        "next_ms": pause.until_ms - now_ms,
+        "paused_count": len(paused),
+        "waiting_count": waiting_count,
+    }
+    return Finding("providers", FAIL, "paused", seen)
+
+
+def dead(dead_count: int, first: DeadFacts | None, now_ms: int) -> Finding:
+    """Whether there are sessions whose summary nobody could write, and why the one longest dead has none."""
+    if first is None:
+        return Finding("dead", OK, "none")
+    seen = {"dead_count": dead_count, "died_ms": now_ms - first.died_ms, "reason": first.reason}
+    return Finding("dead", WARN, "some", seen | {"attempts": first.attempts})
+
+
+@dataclass(frozen=True, slots=True)
+class DeadFacts:
+    """Of a dead session: when it died, after how many attempts, and why; the reason is None if none is noted."""
+
+    died_ms: int
+    attempts: int
+    reason: str | None
 
 
 def latency(pings_ms: Sequence[float]) -> Finding:

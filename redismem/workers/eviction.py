@@ -6,6 +6,7 @@ import asyncio
 import logging
 
 from redismem.context import SessionEntry
+from redismem.errors import RedismemError
 from redismem.events import facts
 from redismem.protocol import queue_calls
 from redismem.protocol.ids import session_hash
@@ -154,8 +155,14 @@ class Eviction:
         if self._store.settings.keep_originals:
             found = await session.messages(include_originals=True)
             context.messages = [message for message in found if not message.pinned]
-        async with asyncio.timeout(self._store.settings.lease_s):
-            await self._on_evict(session_id, context)
+        lease_s = self._store.settings.lease_s
+        try:
+            async with asyncio.timeout(lease_s) as limit:
+                await self._on_evict(session_id, context)
+        except TimeoutError:
+            if limit.expired():
+                raise RedismemError(f"on_evict did not end within {lease_s:g} s") from None
+            raise
         return await self._store.run(calls.evict(context.epoch, context.total_messages, context.window_version))
 
     async def sweep(self) -> tuple[int, int]:

@@ -105,8 +105,8 @@ class Provider:
             if await self._note(None):
                 self._say_it_answers(pause, asked_ms)
 
-    async def failed(self, error: ProviderUnavailable, last_ms: int | None, now_ms: int) -> None:
-        """It is paused, longer each time; not if others were answered since this session failed last.
+    async def failed(self, error: ProviderUnavailable, since_ms: int | None, now_ms: int) -> None:
+        """It is paused, longer each time; not if others were answered since this session failed first.
 
         What others noted since this worker looked, stays. Raises nothing.
         """
@@ -115,12 +115,12 @@ class Provider:
         before = Pause.decode(self._noted) if self.is_probed else None
         if before is None and self.is_paused:
             return  # one of several that were under way when it was paused
-        if before is None and error.perhaps_request and last_ms is not None and last_ms < self._answered_ms:
+        if before is None and error.perhaps_request and since_ms is not None and since_ms < self._answered_ms:
             return
         self._before = b""
         count = 1 if before is None else before.failures_count + 1
-        since_ms = now_ms if before is None else before.since_ms
-        pause = Pause(since_ms, now_ms, now_ms + int(_pause_s(error, count) * 1000), count, reason_of(error))
+        first_ms = now_ms if before is None else before.since_ms
+        pause = Pause(first_ms, now_ms, now_ms + int(_pause_s(error, count) * 1000), count, reason_of(error))
         if await self._note(pause):
             self._say_it_is_paused(pause, now_ms)
 
@@ -139,8 +139,9 @@ class Provider:
     def _say_it_is_paused(self, pause: Pause, now_ms: int) -> None:
         known = facts(op="provider", reason=pause.reason, backoff_ms=max(0, pause.until_ms - now_ms))
         log.warning(
-            "%s is paused for %.1f s, after %d failures in %.0f s: %s",
-            *(self._name, known["backoff_ms"] / 1000, pause.failures_count, (now_ms - pause.since_ms) / 1000),
+            "%s is paused for %.1f s, after %d failure%s in %.0f s: %s",
+            *(self._name, known["backoff_ms"] / 1000, pause.failures_count, "s" * (pause.failures_count > 1)),
+            (now_ms - pause.since_ms) / 1000,
             pause.reason,
             extra=known,
         )

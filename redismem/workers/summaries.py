@@ -11,7 +11,7 @@ import contextlib
 import logging
 import random
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -38,6 +38,7 @@ log = logging.getLogger("redismem.worker")
 # Messages that one summary may cover: it bounds what a commit moves in one script.
 COVER_COUNT = 500
 _DUE_COUNT = 20
+_IN_VAIN_COUNT = 64
 _FIRST_BACKOFF_S = 1.0
 _LONGEST_BACKOFF_S = 86_400.0
 # What a session waits for may come with any message: it is looked at again this soon.
@@ -90,6 +91,8 @@ class Worker:
         self._longest_wait_ms = int(store.settings.extractive_after_s * 1000)
         self._slots = asyncio.Semaphore(concurrency)
         self._in_hand: set[str] = set()
+        self._in_vain: deque[str] = deque(maxlen=_IN_VAIN_COUNT)
+        """Sessions that the provider did not answer for, as far as they are remembered."""
         self._stopping = False
 
     def stop(self) -> None:
@@ -136,17 +139,19 @@ class Worker:
         return now_ms - self._longest_wait_ms if is_long else URGENT_MS
 
     async def _probed(self, due: list[str], now_ms: int) -> list[SummaryOutcome]:
-        """Asks the provider for one session, any of them: one that it cannot bear must not keep it from the others."""
+        """Asks the provider for one session, those that were asked for in vain last: it may be their fault."""
         outcomes: list[SummaryOutcome] = []
         if not due or not await self._provider.probe(now_ms):
             return outcomes
         try:
-            for session_id in _random.sample(due, len(due)):
+            for session_id in sorted(_random.sample(due, len(due)), key=self._in_vain.__contains__):
                 outcomes.append(await self.attend(session_id, self._writers.strategy))
                 if not self._provider.is_probed:
                     break
         finally:
             await self._provider.give_probe_back()
+        if outcomes[-1] is SummaryOutcome.OK and self._provider.is_paused:
+            outcomes += await self._written_instead(session_id)
         return outcomes
 
     async def _written_instead(self, session_id: str) -> list[SummaryOutcome]:
@@ -247,6 +252,7 @@ class Worker:
 
     async def _unanswered(self, calls: QueueCalls, job: Job, error: ProviderUnavailable) -> SummaryOutcome:
         """Gives the session back as it was, but for the reason that is noted. The provider is paused, as a rule."""
+        self._in_vain.append(calls.keys.session_id)
         backoff_ms, is_paused = _as_before_ms(job), self._provider.is_paused
         if not is_paused:
             # It waits alone: as long again as it has been failing, more or less.

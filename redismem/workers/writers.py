@@ -44,6 +44,7 @@ class Writers:
 
         None drops the messages without a summary. Raises ModelFailed, and whatever the strategy raises.
         """
+        raised: Exception | None = None
         is_last = self.instead is not None and job.attempts > self._store.settings.max_attempts
         if by is not self.strategy or is_last:
             why = "the provider answers nobody" if job.failure is None else job.failure.reason
@@ -53,20 +54,22 @@ class Writers:
                 summary = await _drafted(self._store, calls, job, covered, folded, by)
             except Exception as error:
                 if isinstance(error, ProviderUnavailable):
-                    last_ms = None if job.failure is None else job.failure.last_ms
+                    since_ms = None if job.failure is None else job.failure.since_ms
                     now_ms = job.now_ms + int((time.monotonic() - started_s) * 1000)
-                    await self._provider.failed(error, last_ms, now_ms)
+                    await self._provider.failed(error, since_ms, now_ms)
                 else:
                     await self._provider.answered(job.now_ms)
                 if self.instead is None or not self._gives_up(job, error):
                     raise
-                why = reason_of(error)
+                why, raised = reason_of(error), error
             else:
                 await self._provider.answered(job.now_ms)
                 return summary
         assert self.instead is not None
         known = facts(op="summary", session=session_hash(calls.keys.session_id), attempt=job.attempts, reason=why)
-        log.warning("session %s: the extractive summariser writes instead: %s", known["session"], why, extra=known)
+        own = None if raised is None or isinstance(raised, RedismemError) else raised
+        what = "session %s: the extractive summariser writes instead: %s"
+        log.warning(what, known["session"], why, exc_info=own, extra=known)
         return await _drafted(self._store, calls, job, covered, folded, self.instead)
 
     def _gives_up(self, job: Job, error: Exception) -> bool:

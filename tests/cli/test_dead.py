@@ -21,11 +21,12 @@ def memory(redis_server: Any, namespace: str) -> Any:
 
 @pytest.fixture
 def dead(command: Any, memory: Any, here: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Sessions whose model answered that it never will."""
+    """Sessions whose model answered that it never will, and nothing else may write their summaries."""
     for number in range(COUNT):
         memory.session(f"s-{number}").append(*({"role": "user", "content": f"{SECRET} {n}"} for n in range(12)))
     with ProviderServer() as server, monkeypatch.context() as patch:
-        server.mode = "401"
+        server.mode = "400"
+        patch.setenv("REDISMEM_EXTRACTIVE_AFTER_S", "0")
         patch.setenv("REDISMEM_MODEL_PROVIDER", "openai")
         patch.setenv("REDISMEM_MODEL", "some-model")
         patch.setenv("REDISMEM_MODEL_API_KEY", "canary-key")
@@ -47,10 +48,15 @@ def test_the_list_names_sessions_as_operators_and_as_logs_do(command: Any, dead:
     for session_id in dead:
         assert re.search(rf"^{session_id} +{session_hash(session_id)} .* ago +12 +in 2\d h", ran.out, re.MULTILINE)
     assert f"{COUNT} dead sessions" in ran.out
+    assert ran.out.count("openai answered 400 context_length_exceeded, after 1 attempt") == COUNT
     assert SECRET not in ran.out
+    assert "canary" not in ran.out
     found = command("dead", "list", "--json", *here).document
     assert (found["count"], {row["session_id"] for row in found["sessions"]}) == (COUNT, set(dead))
     assert {row["queued"] for row in found["sessions"]} == {"dead"}
+    for row in found["sessions"]:
+        assert (row["failure"], row["attempts"]) == ("openai answered 400 context_length_exceeded", 1)
+        assert row["failing_since_ms"] == row["failed_ms"] == row["died_ms"]
     one = command("dead", "list", "--json", "--limit", 1, *here).document
     assert (one["count"], len(one["sessions"])) == (COUNT, 1)
 

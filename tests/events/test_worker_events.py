@@ -14,6 +14,7 @@ from support.clock import T0, Clock
 from support.proxy import Proxy
 from support.redis_server import RedisServer
 from support.watched import CANARY, NAME, PATIENT, Awaiting, Events, Place, user
+from support.worked import drained
 from support.writers import Echo, called, fill
 
 import redismem
@@ -99,10 +100,10 @@ async def test_a_worker_tells_each_call_and_each_summary(async_place: Place, eve
         await fill(memory.session(NAME), 11, CANARY)
         events.ended()
         echo = Echo()
-        assert await Worker(memory.store, echo).drain() == 1
-        first = ["due", "claim", "commit", "summary"]
-        assert [op for op, _ in events.ended()] == [*first, "due", "drain"]
-        claim, commit, summary = events[-5:-2]
+        assert await drained(Worker(memory.store, echo), T0) == 1
+        first = ["provider", "due", "claim", "commit", "summary"]
+        assert [op for op, _ in events.ended()] == [*first, "provider", "due", "drain"]
+        claim, commit, summary = events[-6:-3]
         info = await memory.session(NAME).info()
         assert (commit.outcome, commit.message_count, commit.session) == ("ok", 5, session_hash(NAME))
         assert commit.tokens > 0

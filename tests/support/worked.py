@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 from redismem import Memory, Session, Settings
+from redismem.models import Draft, Provider, open_model
+from redismem.workers.strategies import Summarize
 from redismem.workers.summaries import Worker
+from support.checks import until
+from support.clock import Clock
 from support.stores import Store
 from support.writers import Echo
 
 FEW = Settings(shards=2)
+EAGER = Settings(shards=2, tick_s=0.02, max_attempts=3, max_backoff_s=0.01)
 Worked = tuple[Memory, Echo, Worker]
+PATIENCE_S = 1.0
+PROVIDERS: list[Provider] = ["openai", "gemini", "anthropic"]
 
 
 async def seqs(session: Session) -> list[int]:
@@ -23,3 +32,51 @@ async def ranges(session: Session) -> list[tuple[int, int]]:
 
 def open_with(store: Store, namespace: str, **changed: Any) -> Any:
     return store.memory(namespace, Settings(shards=2, **changed))
+
+
+@contextlib.asynccontextmanager
+async def asking(provider: Provider, base_url: str, timeout_s: float = 60) -> AsyncIterator[Summarize]:
+    """A strategy that asks the server there."""
+    model = open_model(provider, "some-model", "key", base_url=base_url, allow_http=True, timeout_s=timeout_s)
+    strategy = Summarize(model)
+    try:
+        yield strategy
+    finally:
+        await strategy.aclose()
+
+
+async def until_queued(session: Session, queue: str | None) -> None:
+    async def reached() -> bool:
+        return (await session.info()).queued == queue
+
+    await until(reached)
+
+
+async def until_summarised(session: Session) -> None:
+    async def reached() -> bool:
+        return bool((await session.read()).summaries)
+
+    await until(reached)
+
+
+class Bearing:
+    """It gives every summary, but for one session, which it cannot bear."""
+
+    provider = "a model"
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        self.failures_count = 0
+
+    async def compact(self, messages: Any, previous: str | None) -> Draft:
+        if "poison" in str([message.content for message in messages]):
+            self.failures_count += 1
+            raise self.error
+        return Draft("told", 0, 0, "a model")
+
+
+async def drained(worker: Worker, at_ms: int) -> int:
+    """The summaries of one drain at this time, by the memory's clock."""
+    clock = worker._store.clock
+    assert isinstance(clock, Clock)
+    return await clock.at(at_ms, worker.drain())

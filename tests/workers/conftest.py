@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 import redis.asyncio
 from support.clock import T0, Clock
 from support.examples import Opened
+from support.provider_server import ProviderServer
 from support.redis_server import RedisServer
 from support.stores import PATIENCE, Store
 from support.worked import FEW, Worked
@@ -47,3 +48,9 @@ def opened(client: redis.asyncio.Redis, namespace: str, clock: Clock) -> Opened:
         return Memory.connect(client=client, namespace=name, settings=settings, clock=clock)
 
     return open_it
+
+
+@pytest.fixture
+def provider() -> Iterator[ProviderServer]:
+    with ProviderServer() as provider:
+        yield provider

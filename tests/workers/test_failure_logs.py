@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import logging
 from typing import Any
 
@@ -9,11 +11,12 @@ import pytest
 from support.checks import until
 from support.clock import T0, Clock
 from support.stores import Store
+from support.worked import drained
 from support.writers import Echo, fill
 
 from redismem import CorruptSession, Message, Settings
 from redismem.context import Context
-from redismem.errors import ModelFailed
+from redismem.errors import ModelFailed, ProviderUnavailable
 from redismem.events import FACTS
 from redismem.protocol.ids import session_hash
 from redismem.workers.eviction import Eviction
@@ -58,16 +61,19 @@ async def test_a_summary_is_logged_with_its_facts(store: Store, namespace: str, 
     )
 
 
-async def test_an_error_of_redismem_is_quoted_and_needs_no_traceback(store: Store, namespace: str, caplog: Any) -> None:
+async def test_an_error_of_redismem_is_quoted_and_needs_no_traceback(
+    store: Store, namespace: str, caplog: Any, clock: Clock
+) -> None:
     async with store.memory(namespace) as memory:
         await fill(memory.session(NAME), 11, SECRET)
         echo = Echo()
-        echo.failures.append(ModelFailed("openai answered 503", NAME, retry_after_s=7))
-        assert await Worker(memory.store, echo).drain() == 0
+        echo.failures.append(ModelFailed("openai answered 400", NAME, reason="openai answered 400", retry_after_s=7))
+        assert await drained(Worker(memory.store, echo), T0) == 0
     (record,) = records(caplog, "summary")
     assert record.getMessage() == (
-        f"session {session_hash(NAME)}: attempt 1 at a summary failed, again in 7.0 s: ModelFailed: openai answered 503"
+        f"session {session_hash(NAME)}: attempt 1 at a summary failed, again in 7.0 s: ModelFailed: openai answered 400"
     )
+    assert record.reason == "openai answered 400"
     assert (record.error, record.attempt, record.backoff_ms, record.exc_info) == ("ModelFailed", 1, 7_000, None)
 
 
@@ -75,7 +81,7 @@ async def test_an_error_of_a_strategy_of_the_callers_own_is_logged_with_its_trac
     store: Store, namespace: str, caplog: Any
 ) -> None:
     failure = KeyError(SECRET)
-    async with store.memory(namespace, Settings(max_attempts=1)) as memory:
+    async with store.memory(namespace, Settings(max_attempts=1, extractive_after_s=0)) as memory:
         await fill(memory.session(NAME), 11, SECRET)
         echo = Echo()
         echo.failures.append(failure)
@@ -110,7 +116,7 @@ async def test_a_timeout_of_the_strategys_own_stays_its_own(store: Store, namesp
 async def test_an_on_evict_that_fails_is_logged_with_its_traceback(
     store: Store, namespace: str, caplog: Any, clock: Clock
 ) -> None:
-    failure = OSError("the disk is full")
+    failure = OSError(errno.ENOSPC, "the disk is full", SECRET)
 
     async def full(session_id: str, context: Context) -> None:
         raise failure
@@ -120,7 +126,8 @@ async def test_an_on_evict_that_fails_is_logged_with_its_traceback(
         await clock.at(T0 + 1_000, fill(memory.session("newer"), 1, SECRET))
         assert await clock.at(T0 + 1_000, Eviction(memory.store, full).enforce()) == 0
         (record,) = records(caplog, "eviction")
-        assert record.getMessage() == f"session {session_hash(NAME)}: not evicted: OSError"
+        assert record.getMessage() == f"session {session_hash(NAME)}: not evicted: OSError ENOSPC"
+        assert record.reason == "OSError ENOSPC"
         assert (record.session, record.error, record.exc_info[1]) == (session_hash(NAME), "OSError", failure)
         assert await clock.at(T0 + 60_000, Eviction(memory.store).enforce()) == 1
     *warnings, record = records(caplog, "enforce")
@@ -163,3 +170,52 @@ def test_a_setting_that_is_not_usable_is_named(caplog: Any, monkeypatch: pytest.
     assert Settings().shards == 64
     (record,) = records(caplog, "settings")
     assert record.setting == "REDISMEM_SHARDS"
+
+
+async def test_an_on_evict_that_does_not_end_is_told_how_long_it_had(
+    store: Store, namespace: str, caplog: Any, clock: Clock
+) -> None:
+    async def hanging(session_id: str, context: Context) -> None:
+        await asyncio.Event().wait()
+
+    async with store.memory(namespace, Settings(max_sessions=1, lease_s=0.05)) as memory:
+        await fill(memory.session(NAME), 1, SECRET)
+        await clock.at(T0 + 1_000, fill(memory.session("newer"), 1, SECRET))
+        assert await clock.at(T0 + 1_000, Eviction(memory.store, hanging).enforce()) == 0
+    (record,) = records(caplog, "eviction")
+    assert record.getMessage().endswith("not evicted: RedismemError: on_evict did not end within 0.05 s")
+
+
+async def test_who_writes_instead_and_why_is_logged(store: Store, namespace: str, caplog: Any, clock: Clock) -> None:
+    async with store.memory(namespace, Settings(max_attempts=1)) as memory:
+        await fill(memory.session(NAME), 11, SECRET)
+        echo = Echo()
+        echo.failures.append(KeyError(SECRET))
+        assert await drained(Worker(memory.store, echo), T0) == 1
+    failed, _ = records(caplog, "summary")
+    assert failed.getMessage() == f"session {session_hash(NAME)}: the extractive summariser writes instead: KeyError"
+    assert (failed.levelno, failed.reason, failed.attempt) == (logging.WARNING, "KeyError", 1)
+    assert failed.exc_info[1].args == (SECRET,), "the strategy is the caller's: its traceback is in the record"
+
+
+async def test_a_pause_and_its_end_are_logged_once(store: Store, namespace: str, caplog: Any, clock: Clock) -> None:
+    async with store.memory(namespace) as memory:
+        await fill(memory.session(NAME), 11, SECRET)
+        echo = Echo()
+        echo.failures.append(ProviderUnavailable(SECRET, reason="openai answered 503", retry_after_s=7))
+        worker, other = Worker(memory.store, echo), Worker(memory.store, Echo())
+        assert await drained(worker, T0) == 0
+        assert await drained(worker, T0 + 1_000) == 0
+        (record,) = records(caplog, "provider")
+        assert record.getMessage() == "Echo is paused for 7.0 s, after 1 failure in 0 s: openai answered 503"
+        assert (record.levelno, record.reason, record.backoff_ms) == (logging.WARNING, "openai answered 503", 7_000)
+        caplog.clear()
+        assert await drained(other, T0 + 1_000) == 0
+        (record,) = records(caplog, "provider")
+        assert record.getMessage().endswith(": openai answered 503")
+        assert 6_000 <= record.backoff_ms <= 66_000, "what is left of it"
+        caplog.clear()
+        assert await drained(worker, T0 + 70_000) == 1
+        assert await drained(other, T0 + 70_000) == 0
+    said = [record.getMessage() for record in records(caplog, "provider")]
+    assert [line.partition(",")[0] for line in said] == ["Echo answers again"] * 2, "each worker says it once"

@@ -3,41 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import statistics
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from typing import Any
 
 import pytest
 from support.checks import CANARY, silent_logs, until, user  # noqa: F401 (an autouse fixture)
-from support.clock import T0, Clock
 from support.provider_server import HUGE_BYTES, ProviderServer, openai_answer, system_of, told
-from support.redis_server import RedisServer, free_port
+from support.redis_server import RedisServer
 from support.stored import everything
 from support.stores import Store
+from support.worked import EAGER, PATIENCE_S, PROVIDERS, asking, until_queued, until_summarised
 from support.writers import fill, said
 
-from redismem import Memory, Session, Settings
-from redismem.models import Provider, open_model
+from redismem import Memory, Settings
+from redismem.models import Provider
 from redismem.models.http_model import INSTRUCTION
 from redismem.protocol.queue_calls import QueueCalls, members
 from redismem.workers.scheduler import Scheduler
-from redismem.workers.strategies import Summarize
 from redismem.workers.summaries import Worker
 
-EAGER = Settings(shards=2, tick_s=0.02, max_attempts=3, max_backoff_s=0.01)
-PATIENCE_S = 1.0
-PROVIDERS: list[Provider] = ["openai", "gemini", "anthropic"]
+FORBIDDING = EAGER.model_copy(update={"extractive_after_s": 0})
 BROKEN: list[tuple[str, bytes]] = [
-    ("500", b""),
-    ("503", b""),
-    ("reset", b""),
-    ("drop", b""),
-    ("cut", b""),
+    ("400", b""),
+    ("413", b""),
+    ("echo", b""),
     ("hang", b""),
     ("drip", b""),
     ("huge", b""),
@@ -45,37 +38,7 @@ BROKEN: list[tuple[str, bytes]] = [
     ("raw", b"[]"),
     ("raw", b'{"choices": [{"message": {"content": 7}}], "candidates": 1, "content": {}}'),
 ]
-
-
-@pytest.fixture
-def provider() -> Iterator[ProviderServer]:
-    with ProviderServer() as provider:
-        yield provider
-
-
-@contextlib.asynccontextmanager
-async def asking(provider: Provider, base_url: str, timeout_s: float = 60) -> AsyncIterator[Summarize]:
-    """A strategy that asks the server there."""
-    model = open_model(provider, "some-model", "key", base_url=base_url, allow_http=True, timeout_s=timeout_s)
-    strategy = Summarize(model)
-    try:
-        yield strategy
-    finally:
-        await strategy.aclose()
-
-
-async def until_queued(session: Session, queue: str | None) -> None:
-    async def reached() -> bool:
-        return (await session.info()).queued == queue
-
-    await until(reached)
-
-
-async def until_summarised(session: Session) -> None:
-    async def reached() -> bool:
-        return bool((await session.read()).summaries)
-
-    await until(reached)
+REFUSED = ("400", "413", "echo")
 
 
 @pytest.mark.parametrize("name", PROVIDERS)
@@ -135,17 +98,17 @@ async def test_attempts_at_a_broken_model_end_and_can_be_begun_again(
         Memory.connect(
             redis_server.url,
             namespace=namespace,
-            settings=EAGER,
+            settings=FORBIDDING,
             workers=partial(Scheduler, strategy=strategy),
         ) as memory,
     ):
-        session = memory.session("a")
+        session, attempts = memory.session("a"), 1 if mode in REFUSED else EAGER.max_attempts
         await session.append(*map(user, range(11)))
         await until_queued(session, "dead")
-        assert len(provider.asked) == EAGER.max_attempts
+        assert len(provider.asked) == attempts
         await session.append(user(11))
         assert [message.content for message in await session.messages()] == [user(at)["content"] for at in range(12)]
-        assert len(provider.asked) == EAGER.max_attempts, "the dead are left alone"
+        assert len(provider.asked) == attempts, "the dead are left alone"
         assert [entry.session_id for entry in await memory.store.run(members(memory.store.keys, "dead", 9))] == ["a"]
 
         provider.mode = "ok"
@@ -153,55 +116,6 @@ async def test_attempts_at_a_broken_model_end_and_can_be_begun_again(
         await until_summarised(session)
         context = await session.read()
         assert [message.seq for message in context.messages] == list(range(7, 13))
-
-
-async def test_a_model_that_is_not_there(store: Store, namespace: str) -> None:
-    async with (
-        asking("openai", f"http://127.0.0.1:{free_port()}/v1") as strategy,
-        store.memory(namespace, EAGER, workers=partial(Scheduler, strategy=strategy)) as memory,
-    ):
-        session = memory.session("a")
-        await session.append(*map(said, range(11)))
-        await until_queued(session, "dead")
-        assert len(await session.messages()) == 11
-
-
-@pytest.mark.parametrize("name", PROVIDERS)
-async def test_too_many_requests_are_waited_out(
-    redis_server: RedisServer, namespace: str, raw: Any, provider: ProviderServer, name: Provider
-) -> None:
-    provider.mode, provider.headers = "429", {"retry-after-ms": "20"}
-    async with (
-        asking(name, provider.base_url) as strategy,
-        Memory.connect(
-            redis_server.url, namespace=namespace, settings=EAGER, workers=partial(Scheduler, strategy=strategy)
-        ) as memory,
-    ):
-        session = memory.session("a")
-        await session.append(*map(said, range(11)))
-        await asyncio.to_thread(provider.wait_for_asked, 3 * EAGER.max_attempts)
-        assert (await session.info()).queued != "dead", "asking to wait is no failure"
-        provider.mode = "ok"
-        await until_summarised(session)
-
-
-async def test_the_pause_that_a_provider_asks_for(
-    store: Store, namespace: str, raw: Any, provider: ProviderServer, clock: Clock
-) -> None:
-    provider.mode, provider.headers = "429", {"retry-after": "17"}
-    async with (
-        asking("openai", provider.base_url) as strategy,
-        store.memory(namespace, EAGER) as memory,
-    ):
-        session, worker = memory.session("a"), Worker(memory.store, strategy)
-        await fill(session, 11)
-        await clock.at(T0, worker.drain())
-        assert await raw.zscore(memory.store.keys.session("a").shard.overdue, "a") == T0 + 17_000
-        assert await raw.hget(memory.store.keys.session("a").state, "attempts") == b"0"
-        await clock.at(T0 + 16_999, worker.drain())
-        assert len(provider.asked) == 1
-        provider.mode = "ok"
-        assert await clock.at(T0 + 17_000, worker.drain()) == 1
 
 
 ORDERS = [

@@ -1,0 +1,155 @@
+"""What the extractive summariser writes where a model fails for too long, too often or for good; and the dead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.checks import silent_logs, until, user  # noqa: F401 (an autouse fixture)
+from support.clock import T0, Clock
+from support.provider_server import ProviderServer
+from support.stores import Store
+from support.worked import EAGER, Bearing, asking, drained
+from support.writers import fill, said
+
+from redismem.errors import ModelFailed
+from redismem.workers.eviction import Eviction
+from redismem.workers.summaries import Worker
+
+DOWN = ["500", "503", "401", "403", "404", "408", "quota", "reset", "drop", "cut"]
+
+
+async def test_an_outage_longer_than_the_setting_ends_in_extractive_summaries(
+    store: Store, namespace: str, provider: ProviderServer, clock: Clock
+) -> None:
+    provider.mode = "503"
+    async with (
+        asking("openai", provider.base_url) as strategy,
+        store.memory(namespace, EAGER.model_copy(update={"extractive_after_s": 600.0})) as memory,
+    ):
+        worker, start_ms = Worker(memory.store, strategy), await memory.server_time_ms()
+        await clock.at(start_ms, fill(memory.session("early"), 11))
+        await clock.at(start_ms - 10_000_000, fill(memory.session("long before"), 11))
+        for after_s in range(0, 600, 60):
+            assert await drained(worker, start_ms + after_s * 1_000) == 0, "no model was down for long yet"
+        await clock.at(start_ms + 599_000, fill(memory.session("late"), 11))
+        asked_count = len(provider.asked)
+        assert await drained(worker, start_ms + 605_000) in (0, 2), "a try may be due first"
+        await drained(worker, start_ms + 605_000)
+        assert len(provider.asked) <= asked_count + 1
+        for name in ("early", "long before"):
+            (summary,) = (await memory.session(name).read()).summaries
+            assert summary.model == "extractive", "it is marked so"
+            assert await memory.session(name).info() == await memory.session(name).info()
+            info = await memory.session(name).info()
+            assert (info.queued, info.failure, info.attempts) == (None, None, 0)
+        assert (await memory.session("late").info()).summaries_count == 0
+        provider.mode = "ok"
+        assert await drained(worker, start_ms + 1_000_000) == 1
+        (summary,) = (await memory.session("late").read()).summaries
+        assert summary.model == "some-model"
+
+
+async def test_a_failing_model_never_ends_in_a_refused_append(
+    store: Store, namespace: str, provider: ProviderServer, clock: Clock
+) -> None:
+    """The window is half full long before the setting is over."""
+    provider.mode = "401"
+    settings = EAGER.model_copy(update={"max_window_count": 40})
+    async with asking("openai", provider.base_url) as strategy, store.memory(namespace, settings) as memory:
+        worker, session, now_ms = Worker(memory.store, strategy), memory.session("a"), await memory.server_time_ms()
+        for number in range(200):
+            await clock.at(now_ms, session.append(said(number)))
+            await drained(worker, now_ms)
+        context = await session.read()
+        assert context.total_messages == 200
+        assert {summary.model for summary in context.summaries} == {"extractive"}
+        assert len(context.messages) <= 21
+        assert len(provider.asked) <= 2
+        info = await session.info()
+        assert (info.queued, info.attempts) == ("overdue", 0)
+
+
+async def test_a_large_window_is_made_short_at_once(
+    store: Store, namespace: str, provider: ProviderServer, clock: Clock
+) -> None:
+    """One summary covers 500 messages at most; the next one must not wait for as long again."""
+    provider.mode = "503"
+    async with asking("openai", provider.base_url) as strategy, store.memory(namespace, EAGER) as memory:
+        worker, session = Worker(memory.store, strategy), memory.session("a")
+        for _ in range(2):
+            await session.append(*map(said, range(700)))
+        now_ms = await memory.server_time_ms()
+        assert await drained(worker, now_ms) == 0
+        late_ms = now_ms + 901_000
+        assert await drained(worker, late_ms) == 3
+        assert (await session.info()).window_count == EAGER.recent_limit
+
+
+FOR_GOOD = [
+    (ModelFailed("x", reason="openai answered 400", permanent=True), 1),
+    (ModelFailed("x", reason="openai answered with an empty text"), 3),
+    (ValueError("of the strategy's own"), 3),
+]
+
+
+@pytest.mark.parametrize(("error", "asked_count"), FOR_GOOD, ids=range(len(FOR_GOOD)))
+async def test_what_a_text_causes_is_tried_so_often_and_then_written_extractively(
+    store: Store, namespace: str, error: Exception, asked_count: int, clock: Clock
+) -> None:
+    strategy = Bearing(error)
+    async with store.memory(namespace, EAGER) as memory:
+        worker, session = Worker(memory.store, strategy), memory.session("a")
+        await fill(session, 11, "poison")
+        for attempt in range(1, asked_count):
+            assert await drained(worker, T0 + attempt * 60_000) == 0
+            info = await session.info()
+            assert (info.queued, info.attempts) == ("overdue", attempt)
+            assert info.failure is not None
+        assert await drained(worker, T0 + asked_count * 60_000) == 1
+        assert strategy.failures_count == asked_count
+        (summary,) = (await session.read()).summaries
+        assert (summary.first_seq, summary.last_seq, summary.model) == (1, 5, "extractive")
+        info = await session.info()
+        assert (info.queued, info.attempts, info.failure) == (None, 0, None)
+
+
+async def test_a_session_that_workers_die_of_is_written_extractively(
+    store: Store, namespace: str, raw: Any, clock: Clock
+) -> None:
+    """Its attempts are used up, and none was given back."""
+    async with store.memory(namespace, EAGER) as memory:
+        session = memory.session("a")
+        await fill(session, 11)
+        await raw.hset(memory.store.keys.session("a").state, "attempts", EAGER.max_attempts)
+        assert await drained(Worker(memory.store, Bearing(ValueError())), T0) == 1
+        (summary,) = (await session.read()).summaries
+        assert summary.model == "extractive"
+
+
+async def test_where_the_setting_forbids_it_the_dead_are_tried_again_by_themselves(
+    store: Store, namespace: str, clock: Clock
+) -> None:
+    strategy = Bearing(ValueError("of the strategy's own"))
+    settings = EAGER.model_copy(update={"extractive_after_s": 0.0, "max_attempts": 1, "max_backoff_s": 300.0})
+    async with store.memory(namespace, settings) as memory:
+        worker, eviction, session = Worker(memory.store, strategy), Eviction(memory.store), memory.session("a")
+        await fill(session, 11, "poison")
+        now_ms, waits_ms = T0, []
+        assert await drained(worker, T0) == 0
+        for tries in range(1, 4):
+            info = await session.info()
+            assert (info.queued, info.failure, info.attempts) == ("dead", "ValueError", 1)
+            assert strategy.failures_count == tries
+            died_ms = now_ms
+            while (await session.info()).queued == "dead":
+                now_ms += 100_000
+                await clock.at(now_ms, eviction.sweep())
+                await drained(Worker(memory.store, Bearing(ValueError())), now_ms - 100_000)
+            waits_ms.append(now_ms - died_ms)
+            await drained(worker, now_ms)
+        assert waits_ms == [300_000, 600_000, 1_200_000]
+        strategy.error = ModelFailed("never raised")
+        await session.clear()
+        await clock.at(now_ms, fill(session, 11))
+        assert await drained(worker, now_ms) == 1
