@@ -38,6 +38,7 @@ class Provider:
     def __init__(self, store: Store, name: str | None) -> None:
         self._store = store
         self._name = name
+        self._lease_ms = int(store.settings.lease_s * 1000)
         self._noted = b""
         """What is noted of it in Redis, as it was seen last."""
         self._before = b""
@@ -84,12 +85,16 @@ class Provider:
         before, pause = self._noted, Pause.decode(self._noted)
         if pause is None or self.is_probed:
             return False
-        settings = self._store.settings
-        until_ms = now_ms + int(max(settings.summary_timeout_s, settings.lease_s) * 1000)
-        if not await self._note(replace(pause, until_ms=until_ms)):
+        if not await self._note(replace(pause, until_ms=now_ms + self._lease_ms)):
             return False
         self._before = before
         return True
+
+    async def keep_probe(self, now_ms: int) -> None:
+        """It is still being asked: nobody else is to begin."""
+        pause = Pause.decode(self._noted)
+        if self.is_probed and pause is not None:
+            await self._note(replace(pause, until_ms=now_ms + self._lease_ms))
 
     async def give_probe_back(self) -> None:
         """For another, or a later time, if it was not used."""
@@ -102,7 +107,8 @@ class Provider:
         self._answered_ms = max(asked_ms, self._answered_ms)
         if (pause := Pause.decode(self._noted)) is not None and self.is_probed:
             self._before = b""
-            if await self._note(None):
+            # Once more if it was not as this worker had seen it: whatever is noted now, it does answer.
+            if await self._note(None) or await self._note(None):
                 self._say_it_answers(pause, asked_ms)
 
     async def failed(self, error: ProviderUnavailable, since_ms: int | None, now_ms: int) -> None:

@@ -139,7 +139,7 @@ class Worker:
         return now_ms - self._longest_wait_ms if is_long else URGENT_MS
 
     async def _probed(self, due: list[str], now_ms: int) -> list[SummaryOutcome]:
-        """Asks the provider for one session, those that were asked for in vain last: it may be their fault."""
+        """Asks the provider for one session; for one that it was asked for in vain, only if there is no other."""
         outcomes: list[SummaryOutcome] = []
         if not due or not await self._provider.probe(now_ms):
             return outcomes

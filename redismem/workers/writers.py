@@ -51,12 +51,11 @@ class Writers:
         else:
             started_s = time.monotonic()
             try:
-                summary = await _drafted(self._store, calls, job, covered, folded, by)
+                summary = await self._drafted(calls, job, covered, folded, by)
             except Exception as error:
                 if isinstance(error, ProviderUnavailable):
                     since_ms = None if job.failure is None else job.failure.since_ms
-                    now_ms = job.now_ms + int((time.monotonic() - started_s) * 1000)
-                    await self._provider.failed(error, since_ms, now_ms)
+                    await self._provider.failed(error, since_ms, _now_ms(job, started_s))
                 else:
                     await self._provider.answered(job.now_ms)
                 if self.instead is None or not self._gives_up(job, error):
@@ -70,7 +69,7 @@ class Writers:
         own = None if raised is None or isinstance(raised, RedismemError) else raised
         what = "session %s: the extractive summariser writes instead: %s"
         log.warning(what, known["session"], why, exc_info=own, extra=known)
-        return await _drafted(self._store, calls, job, covered, folded, self.instead)
+        return await self._drafted(calls, job, covered, folded, self.instead)
 
     def _gives_up(self, job: Job, error: Exception) -> bool:
         """Whether the strategy is not to be asked for this session again."""
@@ -83,34 +82,38 @@ class Writers:
         is_permanent = isinstance(error, ModelFailed) and error.permanent
         return is_permanent or job.attempts >= settings.max_attempts
 
-
-async def _drafted(
-    store: Store, calls: QueueCalls, job: Job, covered: Sequence[Message], folded: Sequence[Summary], by: Strategy
-) -> Summary | None:
-    settings = store.settings
-    renewal = asyncio.create_task(_renew(store, calls, job.fence))
-    try:
-        async with asyncio.timeout(settings.summary_timeout_s) as limit:
-            previous = "\n\n".join(summary.text for summary in folded) or None
-            draft = await by.compact(covered, previous)
-    except TimeoutError:
-        if limit.expired():
-            raise _failed(f"no summary within {settings.summary_timeout_s:g} s") from None
-        raise
-    finally:
-        renewal.cancel()
-    return None if draft is None else _summary(job, covered, folded, draft, settings.max_summary_bytes)
-
-
-async def _renew(store: Store, calls: QueueCalls, fence: str) -> None:
-    while True:
-        await asyncio.sleep(store.settings.lease_s / 3)
+    async def _drafted(
+        self, calls: QueueCalls, job: Job, covered: Sequence[Message], folded: Sequence[Summary], by: Strategy
+    ) -> Summary | None:
+        settings = self._store.settings
+        renewal = asyncio.create_task(self._renew(calls, job, time.monotonic()))
         try:
-            if not await store.run(calls.extend(fence)):
-                return
-        except RedismemError as error:
-            session = session_hash(calls.keys.session_id)
-            log_failure(f"session {session}: the lease was not renewed", error, facts(op="extend", session=session))
+            async with asyncio.timeout(settings.summary_timeout_s) as limit:
+                previous = "\n\n".join(summary.text for summary in folded) or None
+                draft = await by.compact(covered, previous)
+        except TimeoutError:
+            if limit.expired():
+                raise _failed(f"no summary within {settings.summary_timeout_s:g} s") from None
+            raise
+        finally:
+            renewal.cancel()
+        return None if draft is None else _summary(job, covered, folded, draft, settings.max_summary_bytes)
+
+    async def _renew(self, calls: QueueCalls, job: Job, started_s: float) -> None:
+        while True:
+            await asyncio.sleep(self._store.settings.lease_s / 3)
+            try:
+                await self._provider.keep_probe(_now_ms(job, started_s))
+                if not await self._store.run(calls.extend(job.fence)):
+                    return
+            except RedismemError as error:
+                session = session_hash(calls.keys.session_id)
+                log_failure(f"session {session}: the lease was not renewed", error, facts(op="extend", session=session))
+
+
+def _now_ms(job: Job, started_s: float) -> int:
+    """The server's time, as far as it can be told without asking: the job was claimed when this worker started."""
+    return job.now_ms + int((time.monotonic() - started_s) * 1000)
 
 
 def _failed(reason: str) -> ModelFailed:

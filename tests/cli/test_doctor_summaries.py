@@ -1,0 +1,94 @@
+"""The doctor on who writes summaries: a provider that is paused, sessions that are dead, each with its reason."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support.provider_server import ProviderServer
+
+import redismem.blocking
+from redismem.cli.doctor import words_of
+from redismem.inspection import rules
+from redismem.protocol.provider_calls import Pause
+
+
+@pytest.fixture
+def memory(redis_server: Any, namespace: str) -> Any:
+    with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
+        yield memory
+
+
+@pytest.fixture
+def examined(command: Any, here: Any) -> Any:
+    """Verdict and text by question."""
+
+    def examine() -> Any:
+        return {each["name"]: each for each in command("doctor", "--json", *here).document["findings"]}
+
+    return examine
+
+
+def test_a_provider_that_refuses_the_key(
+    examined: Any, command: Any, here: Any, memory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert examined()["providers"]["verdict"] == examined()["dead"]["verdict"] == "ok"
+    with ProviderServer() as provider:
+        for number in range(3):
+            memory.session(f"s-{number}").append(*({"role": "user", "content": f"canary {n}"} for n in range(12)))
+        provider.mode, provider.headers = "401", {"retry-after": "600"}
+        for name, value in {
+            "MODEL_PROVIDER": "openai",
+            "MODEL": "some-model",
+            "MODEL_API_KEY": "canary-key",
+            "MODEL_BASE_URL": provider.base_url,
+            "MODEL_ALLOW_HTTP": "true",
+        }.items():
+            monkeypatch.setenv(f"REDISMEM_{name}", value)
+        ran = command("worker", "--once", *here)
+        assert ran.code == 1, "it could not do what was due"
+        assert "openai answered 401 invalid_api_key" in ran.err
+        assert "canary" not in ran.out + ran.err
+        found = examined()
+        assert (found["providers"]["verdict"], found["dead"]["verdict"]) == ("fail", "ok")
+        assert command("doctor", *here).code == 1
+        seen = found["providers"]["seen"]
+        assert seen.startswith("openai/some-model is paused since ")
+        for said in ("openai answered 401 invalid_api_key", "1 failure", "next try in 10 min", "3 sessions overdue"):
+            assert said in seen
+        assert "REDISMEM_MODEL_" in found["providers"]["advice"]
+        assert max(map(len, command("doctor", *here).out.splitlines())) <= 80
+        for number in range(3):
+            info = memory.session(f"s-{number}").info()
+            assert (info.queued, info.attempts) == ("overdue", 0)
+
+
+def test_dead_sessions_and_why(
+    examined: Any, command: Any, here: Any, memory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ProviderServer() as provider:
+        memory.session("a").append(*({"role": "user", "content": f"canary {n}"} for n in range(12)))
+        provider.mode = "400"
+        for name, value in {
+            "MODEL_PROVIDER": "openai",
+            "MODEL": "some-model",
+            "MODEL_BASE_URL": provider.base_url,
+            "MODEL_ALLOW_HTTP": "true",
+            "EXTRACTIVE_AFTER_S": "0",
+        }.items():
+            monkeypatch.setenv(f"REDISMEM_{name}", value)
+        assert command("worker", "--once", *here).code == 1
+    found = examined()
+    assert found["dead"]["verdict"] == "warn"
+    assert "1 session; the longest dead since " in found["dead"]["seen"]
+    assert "after 1 attempt: openai answered 400 context_length_exceeded" in found["dead"]["seen"]
+
+
+def test_what_is_said_of_paused_providers() -> None:
+    pause = Pause(since_ms=1_000, failed_ms=2_000, until_ms=3_000, failures_count=2, reason="x answered 503")
+    found = rules.providers({"a": pause, "b": replace(pause, since_ms=5)}, 1, 600_005)
+    seen, _ = words_of(found)
+    assert seen == (
+        "b is paused since 10 min: x answered 503; 2 failures, a try is due since 10 min; 1 session overdue; 1 more"
+    )
+    unknown = rules.dead(4, rules.DeadFacts(1_000, 0, None), 2_000)
+    assert words_of(unknown)[0] == "4 sessions; the longest dead since 1.0 s, after 0 attempts: the reason is not noted"

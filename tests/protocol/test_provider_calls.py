@@ -1,0 +1,67 @@
+"""What is said of a provider that is paused, on the wire and in Redis."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.script_header import header
+
+from redismem.protocol import provider_calls, scripts
+from redismem.protocol.keys import Keys
+from redismem.protocol.provider_calls import Pause
+
+KEYS = Keys("shop", 4)
+times = st.integers(0, 10**15)
+reasons = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), min_size=1, max_size=120)
+
+
+@settings(max_examples=200)
+@given(since=times, failed=times, until=times, count=st.integers(0, 10**9 - 1), reason=reasons)
+def test_a_pause_comes_back_as_it_was(since: int, failed: int, until: int, count: int, reason: str) -> None:
+    pause = Pause(since, failed, until, count, reason)
+    assert Pause.decode(pause.encode(b"ab12")) == pause
+
+
+@settings(max_examples=200)
+@given(noted=st.binary(max_size=60) | st.text("0123456789 abz\n", max_size=60).map(str.encode))
+def test_whatever_is_noted_is_a_pause_or_none(noted: bytes) -> None:
+    pause = Pause.decode(noted)
+    assert pause is None or " ".join(map(str, (pause.since_ms, pause.until_ms))).isascii()
+
+
+@pytest.mark.parametrize("noted", [b"", b"paused", b"1 2 3 4 ab", b"1 2 3 4 ab \n", b"1 2 3 -4 ab x", b"9" * 5_000])
+def test_what_is_no_pause_is_none(noted: bytes) -> None:
+    assert Pause.decode(noted) is None
+
+
+def test_the_call_gives_each_key_and_argument_in_the_place_the_header_says() -> None:
+    call = provider_calls.note(KEYS, "openai/m\u00fc", b"seen", b"value")
+    head = header(scripts.load("pause").source.decode())
+    assert (head.keys, head.arguments) == (["providers"], ["provider", "seen", "value", "keep_ms"])
+    assert call.commands == (
+        (
+            "EVALSHA",
+            scripts.load("pause").sha,
+            1,
+            KEYS.providers,
+            "openai/m\u00fc".encode(),
+            b"seen",
+            b"value",
+            86_400_000,
+        ),
+    )
+    assert call.session_id is None
+    assert call.again() == call
+
+
+def test_a_look_is_one_command_on_one_key() -> None:
+    assert provider_calls.noted(KEYS, "p").commands == (("HGET", KEYS.providers, b"p"),)
+    assert provider_calls.noted(KEYS, "p").decode(None) == b""
+    assert KEYS.providers == b"rm:{shop}:providers"
+
+
+def test_all_that_are_paused_by_name() -> None:
+    pause = Pause(1, 2, 3, 4, "x answered 503")
+    answer = [b"q", pause.encode(b"ab"), b"none", b"x", b"a", pause.encode(b"cd")]
+    assert provider_calls.paused(KEYS).decode(answer) == {"a": pause, "q": pause}
