@@ -22,11 +22,11 @@ class Event(NamedTuple):
 
     By a session: append, append_and_read, read, messages, state, info, exists, touch, update, read_epoch, clear,
     read_window, prune, quarantine. By a memory: ping, count, sessions, server_time, recorded, record.
-    By workers, a call each: due, claim, extend, commit, release; provider, pause (whether it may be asked);
-    counts, oldest, queue_eviction, due_evictions,
-    claim_eviction, evict; scan, sweep. By workers, all of it together, with what a strategy or an `on_evict` takes:
-    summary and eviction (of one session), drain (the overdue queue), enforce (the session limit and the timeout),
-    sweep_round. By commands for operators: look, depths, members, requeue, recorded_shards.
+    By workers, a call each: provider, pause (whether somebody may be asked); due, claim, extend, commit, release;
+    counts, oldest, queue_eviction, due_evictions, claim_eviction, evict; scan, sweep. By workers, all of it together,
+    with what a strategy or an `on_evict` takes: summary and eviction (of one session), drain (the overdue queue),
+    enforce (the session limit and the timeout), sweep_round. By commands for operators: look, depths, members, requeue,
+    recorded_shards.
     """
     outcome: str
     """ok; duplicate (an append whose id was known before the call); conflict (`expect` was another); nothing (no such

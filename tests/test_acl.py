@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import redis
+from support.provider_server import ProviderServer
 
 from redismem import NotAllowed, Settings, blocking
 from redismem.cli import main
@@ -17,11 +18,11 @@ from redismem.protocol import permissions, scripts
 PAGE = Path(__file__).parents[1] / "docs" / "operations.md"
 (LINE,) = re.findall(r"^ACL SETUSER shop-app .*", PAGE.read_text(), re.MULTILINE)
 SETTINGS = {"threshold": "3", "recent_limit": "1", "keep_originals": "1", "max_attempts": "1"}
-NO_MODEL = {
+MODEL = {
     "model_provider": "openai",
     "model": "none",
-    "model_base_url": "http://127.0.0.1:1",
     "model_allow_http": "1",
+    "extractive_after_s": "0",
 }
 
 
@@ -91,14 +92,21 @@ def test_turns_and_summaries_pass(url: str) -> None:
         assert (memory.count(), memory.sessions().sessions[0].session_id) == (1, "a")
 
 
-def test_failures_evictions_and_looking_pass(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failures_evictions_and_looking_pass(url: str, admin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with blocking.Memory.connect(namespace="shop") as memory:
         for number in range(3):
             memory.session(f"s-{number}").append(*map(user, range(5)))
-        with monkeypatch.context() as patch:
-            for name, value in NO_MODEL.items():
+        with monkeypatch.context() as patch, ProviderServer() as provider:
+            provider.mode = "400"
+            for name, value in MODEL.items():
                 patch.setenv(f"REDISMEM_{name.upper()}", value)
-            assert code("worker", "--once") == 1, "the model is not there"
+            with patch.context() as other:
+                other.setenv("REDISMEM_MODEL_BASE_URL", "http://127.0.0.1:1")
+                assert code("worker", "--once") == 1, "the model is not there"
+                assert code("doctor") == 1, "and so its provider is paused"
+            admin.delete(memory.store.keys.providers)
+            patch.setenv("REDISMEM_MODEL_BASE_URL", provider.base_url)
+            assert code("worker", "--once") == 1, "the model refuses, and nobody may write instead"
         for words in ("dead list", "dead retry --all", "queues", "sessions", "watch --count 1", "check", "doctor"):
             assert code(*words.split()) == 0, words
         monkeypatch.setenv("REDISMEM_MAX_SESSIONS", "1")

@@ -37,6 +37,7 @@ Facts = Mapping[str, str]
 
 OLDEST = (7, 0)
 SLOW_MS = 10
+LONG_MS = 120_000
 # The first patch of each line with the fixes of October 2025: CVE-2025-49844 (code execution from Lua), -46817, -46818,
 # -46819. https://github.com/redis/docker-library-redis/pull/478, https://github.com/valkey-io/valkey/releases
 _LUA_FIXED = {
@@ -163,7 +164,10 @@ def room(sessions_count: int, max_sessions: int) -> Finding:
 
 
 def providers(paused: Mapping[str, Pause], waiting_count: int, now_ms: int) -> Finding:
-    """Whether somebody who writes summaries answers nobody, and how many sessions wait for one."""
+    """Whether somebody who writes summaries answers nobody, and how many sessions wait for one.
+
+    What nobody has tried again for long may be over, or be of settings that nobody has any more.
+    """
     if not paused:
         return Finding("providers", OK, "answer")
     name, pause = min(paused.items(), key=lambda each: each[1].since_ms)
@@ -176,7 +180,8 @@ def providers(paused: Mapping[str, Pause], waiting_count: int, now_ms: int) -> F
         "paused_count": len(paused),
         "waiting_count": waiting_count,
     }
-    return Finding("providers", FAIL, "paused", seen)
+    is_tried = waiting_count > 0 and pause.until_ms + LONG_MS > now_ms
+    return Finding("providers", FAIL if is_tried else WARN, "paused", seen)
 
 
 def dead(dead_count: int, first: DeadFacts | None, now_ms: int) -> Finding:
@@ -189,7 +194,7 @@ def dead(dead_count: int, first: DeadFacts | None, now_ms: int) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class DeadFacts:
-    """Of a dead session: when it died, after how many attempts, and why; the reason is None if none is noted."""
+    """When a session died, after how many attempts, and why; None if no reason is noted."""
 
     died_ms: int
     attempts: int

@@ -48,7 +48,7 @@ class Provider:
 
     @property
     def is_paused(self) -> bool:
-        """As this worker has seen it last, on whatever tick that was."""
+        """Whether it is, as this worker has seen it last, on whatever tick that was."""
         return Pause.decode(self._noted) is not None
 
     @property
