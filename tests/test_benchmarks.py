@@ -48,6 +48,12 @@ def test_turns_gives_the_ratios_to_both_idioms_and_the_servers_cost() -> None:
     )
 
 
+def test_pins_gives_the_ratios_to_sessions_without_them() -> None:
+    printed = run("benchmarks.pins", "--quick")
+    for pair in ("append, pinned / plain", "read, pinned / longer"):
+        assert re.search(rf"^{pair}(?: +x \d+\.\d\d){{2}}$", printed, re.MULTILINE)
+
+
 # Long enough that what the server's own buffers grow or shrink by meanwhile is little beside it.
 SAID = "Wo ist mein Päckchen? " * 20_000
 

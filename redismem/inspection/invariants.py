@@ -75,6 +75,7 @@ def violations(session_id: str, seen: Stored, settings: Settings) -> Iterator[Vi
     try:
         counters = layout.counters(seen.fields.get(layout.COUNTERS, b""))
         context = replies.context(session_id, settings.recent_limit, seen.fields, seen.elements)
+        context.is_mixed = True  # whatever the counters say
     except (RedismemError, Undecodable) as unreadable:
         yield Violation(session_id, "I1", str(unreadable))
         return
