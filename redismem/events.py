@@ -13,15 +13,17 @@ class Event(NamedTuple):
     """One call to Redis that has ended, or one piece of a worker's work.
 
     A method of a session is one call of its name, `params()` and the like are a `state`, `merge()` and the like an
-    `update`. Some take more: `messages` is a call a page; a `read_epoch` goes before a `clear`, a `read_window`
-    before a `prune`. What is refused before it is sent, such as a message that cannot be stored, is no call.
+    `update`; `undo()` is a `pop`, `unpin()` a `replace`. Some take more: `messages` is a call a page, and `pinned` one
+    more; a `read_epoch` goes before a `clear`, a `read_window` before a `prune`, `pop` or `replace`. What is refused
+    before it is sent, such as a message that cannot be stored, is no call.
     """
 
     op: str
     """What was done.
 
     By a session: append, append_and_read, read, messages, state, info, exists, touch, update, read_epoch, clear,
-    read_window, prune, quarantine. By a memory: ping, count, sessions, server_time, recorded, record.
+    read_window, prune, pop, replace, pinned, quarantine. By a memory: ping, count, sessions, server_time, recorded,
+    record.
     By workers, a call each: provider, pause (whether somebody may be asked); due, claim, extend, commit, release;
     counts, oldest, queue_eviction, due_evictions, claim_eviction, evict; scan, sweep. By workers, all of it together,
     with what a strategy or an `on_evict` takes: summary and eviction (of one session), drain (the overdue queue),

@@ -1,7 +1,7 @@
--- What is pinned from now on, count and bytes; or a refusal if that is more than a session may hold. `pins` says what
+-- Notes what is pinned from now on, count and bytes; or a refusal if that is more than a session may hold. `pins` says what
 -- comes to it (less than zero: goes), and the limits.
--- READS state pins
--- SETS more_pins more_bytes pins_limit pins_bytes_limit pins_count pins_bytes pins
+-- READS state pins change
+-- SETS more_pins more_bytes pins_limit pins_bytes_limit pins_count pins_bytes
 local more_pins, more_bytes, pins_limit, pins_bytes_limit = string.match(pins, '(%S+),(%S+),(%d+),(%d+)')
 local pins_count, pins_bytes = string.match(redis.call('HGET', state, 'pins') or '0 0', '^(%d+) (%d+)$')
 if not pins_count then return redis.error_reply('CORRUPT pins') end
@@ -10,4 +10,4 @@ if tonumber(more_pins) > 0 and pins_count > tonumber(pins_limit)
   or tonumber(more_bytes) > 0 and pins_bytes > tonumber(pins_bytes_limit) then
   return redis.error_reply('PINS ' .. pins_count .. ' ' .. pins_bytes)
 end
-pins = string.format('%d %d', math.max(0, pins_count), math.max(0, pins_bytes))
+change('pins', string.format('%d %d', math.max(0, pins_count), math.max(0, pins_bytes))) -- [noted]

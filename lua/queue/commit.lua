@@ -70,8 +70,7 @@ if summary_field ~= '-' then
   redis.call('HSET', state, summary_field, summary) -- [summary]
   summaries_count = summaries_count + 1
 end
-local left_count = (tonumber(uncounted) or 0) - uncounted_count
-uncounted = left_count > 0 and string.format('+%d', left_count) or '' -- [uncounted]
+--- @include left_uncounted
 window_count = window_count - count - math.max(0, left_count) -- [counted]
 window_tokens = math.max(0, window_tokens - tokens) -- [tokens]
 --- @include overdue

@@ -50,23 +50,20 @@ if expect ~= '-' and tonumber(expect) ~= tonumber(total) then return redis.error
 local count_before = total - window_first_seq + 1
 local found_count = message_count > 0 and redis.call('LLEN', messages) or count_before
 if found_count ~= count_before then return {counters, redis.call('HGET', state, 'epoch'), found_count} end
-local uncounted_count = tonumber(uncounted) or 0
+--- @include changes
+local function change(field, value) changes[#changes + 1], changes[#changes + 2] = field, value end
 if pins ~= '-' then
   --- @include pins
-  uncounted_count = uncounted_count + more_pins
-  uncounted = string.format('+%d', uncounted_count) -- [pinned]
+  uncounted = string.format('+%d', (tonumber(uncounted) or 0) + more_pins) -- [pinned]
 end
-local window_count = count_before + message_count - uncounted_count -- [counted]
+local window_count = count_before + message_count - (tonumber(uncounted) or 0) -- [counted]
 total, window_tokens = total + message_count, window_tokens + tokens
 --- @include overdue
 if is_overdue and message_count > 0 and window_count > tonumber(window_limit) then
   return redis.error_reply('FULL ' .. window_count - message_count)
 end
---- @include changes
-local function change(field, value) changes[#changes + 1], changes[#changes + 2] = field, value end
 -- From here on only writes, the messages last. A crash may cut the server's log within them, and later starts then
 -- carry out the first ones and, if it was sent again, this append as well: all but the messages is set, not added.
-if pins ~= '-' then change('pins', pins) end -- [noted]
 local elements = {}
 if message_count > 0 then
   --- @include stamp

@@ -33,8 +33,7 @@ local left_tokens = math.max(0, window_tokens - tokens) -- [tokens]
 -- harm twice, as when a crash has cut the server's log within these writes.
 redis.call('DEL', originals) -- [originals]
 --- @include move_pinned
-local left_count = (tonumber(uncounted) or 0) - uncounted_count
-uncounted = left_count > 0 and string.format('+%d', left_count) or '' -- [uncounted]
+--- @include left_uncounted
 counters = string.format('v1 %d %s %d %s %s%s%s',
   first_seq + count, total, left_tokens, active_ms, expires_ms, uncounted, evicting) -- [chosen]
 redis.call('HSET', state, 'counters', counters, 'pruned', nonce)

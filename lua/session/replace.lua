@@ -41,6 +41,8 @@ local created, fresh, message_count = false, '0', 0
 local place, found = seq - window_first_seq, nil
 if place >= 0 then found = redis.call('LINDEX', messages, place) else found = redis.call('HGET', state, pinned_field) end
 if found ~= old then return 0 end -- [as it was read]
+local noted = {}
+local function change(field, value) noted[#noted + 1], noted[#noted + 2] = field, value end
 if pins ~= '-' then
   --- @include pins
 end
@@ -55,10 +57,7 @@ if tonumber(more_uncounted) < 0 and window_count > tonumber(window_limit) then
 end
 --- @include now
 redis.call('ZREM', evictions, session) -- [off the eviction queue]
-local noted = {}
-local function change(field, value) noted[#noted + 1], noted[#noted + 2] = field, value end
 --- @include remember_append
-if pins ~= '-' then change('pins', pins) end -- [noted]
 --- @include make_overdue
 --- @include activity
 counters = string.format('v1 %s %s %d %d %d', window_first_seq, total, window_tokens, active_ms, expires_ms)

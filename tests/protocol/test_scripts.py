@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.edited import VIEW
 from support.script_header import header
 
-from redismem.context import Context, State
 from redismem.elements import GAP
 from redismem.messages import STAMP_BYTES, Message, encode_message
 from redismem.protocol import edit_calls, scripts
@@ -155,32 +155,13 @@ def test_what_stands_in_one_argument_has_the_names_of_the_header(name: str) -> N
     assert len(pattern.split()) == len(inside(name))
 
 
-def numbered(first_seq: int) -> list[Message]:
-    messages = [Message("user", content) for content in CONTENTS]
-    for seq, message in enumerate(messages, first_seq):
-        message.seq, message.tokens = seq, 10 * seq
-    return messages
-
-
 CHANGES: StateChanges = {"merge": {"order": "O-1"}, "waiting": "size", "plan": None}
 OPTIONS: AppendOptions = {"id": "my-id", "expect": 17, "pin": True, **CHANGES}
 ELEMENTS = [encode_message(Message.from_openai(message).with_pin(True))[0] for message in MESSAGES]
+CONTEXT = VIEW.context
 PINS = f"3,{sum(map(len, ELEMENTS)) + 3 * STAMP_BYTES},{SETTINGS.max_pinned_count},{SETTINGS.max_pinned_bytes}"
 
 
-def context() -> Context:
-    """Of a session with a window of four; the second message is pinned."""
-    made = Context("user-42", [], numbered(5), State(), 8, 5, 8, "9-ab", 5, window_version="v-7")
-    first, pinned, *others = made.messages
-    made.pinned, made.messages = [pinned.with_pin(True)], [first, *others]
-    for message in (*made.pinned, *made.messages):
-        message.epoch = "9-ab"
-    return made
-
-
-CONTEXT = context()
-VIEW = edit_calls.View(CONTEXT, {}, [b"element %d" % number for number in range(4)])
-NEW = {"role": "user", "content": "another"}
 CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
     "append": (
         lambda: CALLS.append(MESSAGES, OPTIONS),
@@ -230,7 +211,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
         },
     ),
     "replace": (
-        lambda: edit_calls.replace(CALLS, VIEW, CONTEXT.pinned[0], NEW),
+        lambda: edit_calls.replace(CALLS, VIEW, CONTEXT.pinned[0], {"role": "user", "content": "another"}),
         {
             "session": b"user-42",
             "now_ms": NOW_MS,
@@ -240,7 +221,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
             "seq": 6,
             "nonce": hexadecimal,
             "old": b"element 1",
-            "new": lambda new: NEW["content"].encode() in new and new.endswith(b"element 1"),
+            "new": lambda new: b"another" in new and new.endswith(b"element 1"),
             "more_tokens": lambda tokens: tokens == 0,
             "more_uncounted": lambda count: count == 0,
             "pins": lambda pins: pins.endswith(PINS.partition(",")[2].partition(",")[2]),

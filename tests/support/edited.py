@@ -1,0 +1,49 @@
+"""Sessions that are pinned, taken back and replaced: limits, messages, and a context for the calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redismem import Memory
+from redismem.context import Context, State
+from redismem.inspection.check import check
+from redismem.messages import Message
+from redismem.models import open_extractive
+from redismem.protocol.edit_calls import View
+from redismem.workers.strategies import Summarize
+from redismem.workers.summaries import Worker
+
+SMALL = {"threshold": 4, "recent_limit": 2, "shards": 2}
+SYSTEM = {"role": "system", "content": "Be brief."}
+ANSWER = {"role": "assistant", "content": "It is on its way."}
+
+
+def seqs(messages: list[Message]) -> list[int]:
+    return [message.seq for message in messages]
+
+
+def payloads(messages: list[Message]) -> list[dict[str, Any]]:
+    return [message.to_openai() for message in messages]
+
+
+async def summarised(memory: Memory) -> int:
+    return await Worker(memory.store, Summarize(open_extractive())).drain()
+
+
+async def sound(memory: Memory) -> bool:
+    """Whether all invariants hold."""
+    return [violation async for violation in check(memory.store)] == []
+
+
+def context_of_four() -> Context:
+    """Of a session with four elements from seq 5 on: the second is pinned, the last is a gap."""
+    messages = [Message("user", content) for content in ("first", "second", "third")]
+    for seq, message in enumerate(messages, 5):
+        message.seq, message.tokens, message.epoch = seq, 10 * seq, "9-ab"
+    first, pinned, third = messages
+    made = Context("user-42", [], [first, third], State(), 8, 5, 8, "9-ab", 5, window_version="v-7")
+    made.pinned = [pinned.with_pin(True)]
+    return made
+
+
+VIEW = View(context_of_four(), {}, [b"element %d" % number for number in range(4)])

@@ -1,0 +1,144 @@
+"""pop, undo, replace and unpin beside workers, lost replies, memory that has run out, and other callers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.conversations import Conversation, closed, conversations, said
+from support.edited import ANSWER, SMALL, payloads, sound, summarised
+from support.proxy import Proxy
+from support.stores import Store
+
+import redismem.blocking
+from redismem import Memory, Settings
+from redismem.context import Context
+from redismem.models import Draft
+from redismem.protocol import edit_calls
+from redismem.protocol.call import Call
+from redismem.workers.outcomes import SummaryOutcome
+from redismem.workers.summaries import Worker
+
+
+@pytest.mark.parametrize("what", ["pop", "undo", "replace", "unpin"])
+async def test_a_summary_of_what_was_taken_back_is_refused(store: Store, namespace: str, what: str) -> None:
+    """It is written while the model works."""
+    async with store.memory(namespace, Settings(**SMALL)) as memory:
+        session = memory.session("a")
+        await session.append({"role": "system", "content": "s"}, *(said(str(number)) for number in range(6)))
+
+        class Meddling:
+            async def compact(self, messages: Any, previous: Any) -> Draft:
+                if what == "replace":
+                    await session.replace(2, said("secret, taken back"))
+                elif what == "unpin":
+                    await session.unpin(1)
+                else:
+                    await (session.pop(1) if what == "pop" else session.undo())
+                return Draft("old text", 0, 0, "m")
+
+        assert await Worker(memory.store, Meddling()).summarise("a") is SummaryOutcome.STALE
+        context = await session.read()
+        assert (context.summaries, (await session.info()).queued) == ([], "overdue")
+        assert await sound(memory)
+        assert await summarised(memory) == 1
+        assert "old text" not in (await session.read()).summaries[0].text
+
+
+@pytest.mark.parametrize("what", ["pop", "replace", "unpin", "undo"])
+async def test_a_lost_reply_changes_nothing_twice(redis_server: Any, namespace: str, what: str) -> None:
+    settings = Settings(deadline_s=30, reply_timeout_s=0.3)
+    async with (
+        Proxy(redis_server.port) as proxy,
+        Memory.connect(proxy.url, settings=settings, namespace=namespace) as m,
+        Memory.connect(redis_server.url, namespace=namespace) as near,
+    ):
+        session = m.session("a")
+        await session.append({"role": "system", "content": "s"}, *(said(str(number)) for number in range(4)))
+        await session.pop(1)  # every script is known
+        await session.replace(2, said("0"))
+        view = await m.store.run(edit_calls.window(m.store.session_calls("a")))
+        assert view is not None
+        calls = m.store.session_calls("a")
+        edits: dict[str, Callable[[], Call[Any]]] = {
+            "pop": lambda: edit_calls.pop(calls, view.context, view.context.messages[1:]),
+            "undo": lambda: edit_calls.pop(calls, view.context, view.context.messages[2:]),
+            "replace": lambda: edit_calls.replace(calls, view, view.context.messages[0], said("new")),
+            "unpin": lambda: edit_calls.unpin(calls, view, view.context.pinned[0]),
+        }
+        made = edits[what]()
+        proxy.break_next("reset", 1, to=b"EVALSHA")
+        assert await m.store.run(made)
+        after = await near.session("a").read()
+        assert len(after.messages) == {"pop": 1, "undo": 2, "replace": 3, "unpin": 4}[what]
+        await near.session("a").append(said("in between"))
+        assert await near.store.run(made.again()), "known, whatever came in between"
+        assert (await near.session("a").read()).total_messages == after.total_messages + 1
+        assert await sound(near)
+
+
+def test_blocking_callers_have_them_too(redis_server: Any, namespace: str) -> None:
+    with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
+        session = memory.session("a")
+        session.append({"role": "system", "content": "s"}, said("a"), ANSWER)
+        session.append(said("b"), pin=True)
+        session.replace(1, {"role": "system", "content": "t"})
+        assert (session.unpin(4).seq, len(session.pop(1)), len(session.undo())) == (4, 1, 2)
+        assert session.read().to_openai() == [{"role": "system", "content": "t"}]
+
+
+async def test_they_make_room_when_memory_has_run_out(redis_server: Any, namespace: str) -> None:
+    async with Memory.connect(redis_server.url, namespace=namespace) as memory:
+        session = memory.session("a")
+        await session.append(said("a"), said("b"))
+        with redis.Redis(port=redis_server.port) as admin:
+            admin.config_set("maxmemory", 1)
+            try:
+                assert len(await session.pop(1)) == 1
+                await session.replace(1, said("c"))
+            finally:
+                admin.config_set("maxmemory", 0)
+        assert (await session.read()).to_openai() == [said("c")]
+        assert await sound(memory)
+
+
+async def test_an_edit_makes_a_session_active_and_takes_it_off_the_eviction_queue(
+    store: Store, namespace: str, raw: Any
+) -> None:
+    async with store.memory(namespace, Settings(**SMALL)) as memory:
+        session, keys = memory.session("a"), memory.store.keys.session("a")
+        for edit in (lambda: session.replace(1, said("b")), lambda: session.pop(1)):
+            await session.append(said("a"))
+            counters = await raw.hget(keys.state, "counters")
+            await raw.hset(keys.state, "counters", counters + b" limit")
+            await raw.zadd(keys.shard.evictions, {"a": 1})
+            await edit()
+            assert await raw.zscore(keys.shard.evictions, "a") is None
+            assert await sound(memory)
+
+
+PROPERTY = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@PROPERTY
+@given(told=conversations(max_size=20, orphans=False), counts=st.lists(st.integers(0, 6), min_size=1, max_size=4))
+async def test_a_pop_parts_no_call_from_its_result(store: Store, told: Conversation, counts: list[int]) -> None:
+    async with store.memory("pops", Settings(shards=1)) as memory:
+        session = memory.session("a")
+        await session.clear()
+        left = len(told.payloads)
+        if told.payloads:
+            await session.append(*told.payloads)
+        for count in counts if told.payloads else ():
+            popped = await (session.pop(count) if count else session.undo())
+            assert payloads(popped) == told.payloads[left - len(popped) : left]
+            assert len(popped) >= min(count, left)
+            left -= len(popped)
+            context: Context = await session.read()
+            assert payloads(context.messages) == told.payloads[:left]
+            assert closed([pair for pair in told.seq_pairs() if pair[0] <= left], 1, left + 1)
+        assert await sound(memory)
