@@ -112,6 +112,11 @@ def look_and_end(memory: blocking.Memory, session: blocking.Session) -> Iterator
     assert memory.count() == 1
     assert [entry.session_id for entry in memory.sessions().sessions] == ["user-42"]
     yield from ("info", "telemetry", "count", "sessions")
+    session.append({"role": "user", "content": "pinned"}, pin=True)
+    assert session.replace(1, {"role": "user", "content": "better"}).seq == 1
+    assert [session.unpin(3).seq, session.pop()[0].seq, len(session.undo())] == [3, 3, 2]
+    session.append({"role": "user"}, {"role": "user"})
+    yield from ("replace", "unpin", "pop", "undo")
     assert session.prune(1) == 1
     assert session.clear(missing_ok=False) is True
     assert memory.count() == 0

@@ -48,14 +48,15 @@ async def test_what_is_stored_comes_back_in_order(memory: Memory, told: list[lis
         assert (receipt.first_seq, receipt.last_seq) == (len(expected) - len(batch) + 1, len(expected))
         assert (receipt.total, receipt.created) == (len(expected), len(expected) == len(batch))
     context = await session.read()
-    for found in (context.messages, await session.messages()):
+    everything = sorted(context.pinned + context.messages, key=lambda message: message.seq)
+    for found in (everything, await session.messages()):
         assert same([message.to_openai() for message in found], expected)
         assert [message.seq for message in found] == list(range(1, len(expected) + 1))
         assert len({message.id for message in found if "id" not in message}) == sum(
             "id" not in each for each in expected
         )
-    assert same([message.to_openai() for message in context.messages], expected)
     assert context.pending + context.recent == context.messages
+    assert [message.pinned for message in context.messages] == [False] * len(context.messages)
 
 
 @PROPERTY

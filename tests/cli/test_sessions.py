@@ -31,10 +31,10 @@ def raw(redis_server: Any) -> Any:
 
 @pytest.fixture
 def talk(memory: Any) -> Any:
-    """A session with pending and recent messages, and state."""
+    """A session with a pinned message, pending and recent ones, and state."""
     session = memory.session("talk")
     session.append(
-        {"role": "system", "content": SECRET}, *({"role": "user", "content": f"{SECRET} {n}"} for n in range(9))
+        {"role": "system", "content": SECRET}, *({"role": "user", "content": f"{SECRET} {n}"} for n in range(10))
     )
     call = {"id": "c", "type": "function", "function": {"name": "find", "arguments": '{"a": 1}'}}
     session.append(
@@ -109,8 +109,9 @@ def test_show_for_people(command: Any, talk: Any, here: Any) -> None:
     assert (ran.code, ran.err) == (0, "")
     assert max(map(len, ran.out.splitlines())) <= 80
     for words in (
-        "pending: 1 to 5",
-        "recent: 6 to 11",
+        "pinned: 1 to 1",
+        "pending: 2 to 6",
+        "recent: 7 to 12",
         f"{SECRET} 8",
         'find({"a": 1})',
         "waiting for: order_id",
@@ -122,26 +123,26 @@ def test_show_for_people(command: Any, talk: Any, here: Any) -> None:
 
 def test_show_as_a_document(command: Any, talk: Any, here: Any) -> None:
     document = command("show", "talk", "--json", *here).document
-    assert [row["seq"] for row in document["pending"]] == [1, 2, 3, 4, 5]
-    shown = [row["message"] for row in document["pending"] + document["recent"]]
+    assert [row["seq"] for row in document["pinned"] + document["pending"]] == [1, 2, 3, 4, 5, 6]
+    shown = [row["message"] for row in document["pinned"] + document["pending"] + document["recent"]]
     assert shown == [message.to_openai() for message in talk.messages()]
     assert document["state"] == {"params": ["email"], "set": ["last_result"]}
     assert (document["waiting_for_param"], document["queued"]) == ("order_id", "overdue")
     assert "hidden" not in json.dumps(document)
     newest = command("show", "talk", "--json", "--limit", 2, *here).document
-    assert [row["seq"] for row in newest["recent"]] == [10, 11]
+    assert [row["seq"] for row in newest["recent"]] == [11, 12]
 
 
 def test_show_has_the_summaries_with_their_ranges(command: Any, talk: Any, here: Any) -> None:
     assert command("worker", "--once", *here).code == 0
     ran = command("show", "talk", *here)
     assert max(map(len, ran.out.splitlines())) <= 80
-    assert "summary: 1 to 5 ─" in ran.out
+    assert "summary: 2 to 6 ─" in ran.out
     assert re.search(r"of 5 messages, \d{4}-\d\d-\d\d \S+ to .*UTC · \d+ tokens · by extractive", ran.out)
     assert "pending" not in ran.out
-    assert "recent: 6 to 11" in ran.out
+    assert "recent: 7 to 12" in ran.out
     (summary,) = command("show", "talk", "--json", *here).document["summaries"]
-    assert (summary["first_seq"], summary["last_seq"]) == (1, 5)
+    assert (summary["first_seq"], summary["last_seq"]) == (2, 6)
     assert SECRET in summary["text"]
 
 

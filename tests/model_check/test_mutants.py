@@ -196,7 +196,7 @@ MUTANTS = [
     Mutant("append", "evicted all the same", "off the eviction queue"),
     Mutant("append", "noted as chosen all the same", "new", *ALWAYS_CHOSEN),
     Mutant("append", "pinned messages are counted", "pinned"),
-    Mutant("append", "pinned messages make it overdue", "counted", r" - \w+$", ""),
+    Mutant("append", "pinned messages make it overdue", "counted", r" - \(.*", ""),
     Mutant("append", "pins are not noted", "noted"),
     Mutant("append", "made twice where the first sending comes late", "made before", r" or repeated", ""),
     Mutant("append", "not known any more", "made before", *NEVER),

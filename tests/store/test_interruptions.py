@@ -76,6 +76,12 @@ FORGOTTEN: list[tuple[Callable[[Session], Awaitable[Any]], Callable[[Any], bool]
     (lambda session: session.messages(), lambda messages: len(messages) == 2),
     (lambda session: session.touch(), lambda touched: touched is True),
     (lambda session: session.prune(1), lambda dropped: dropped == 1),
+    (lambda session: session.replace(2, user(2)), lambda message: message.seq == 2),
+    (lambda session: session.append(user(3), user(4), user(5)), lambda receipt: receipt.last_seq == 5),
+    (lambda session: session.pop(1), lambda popped: len(popped) == 1),
+    (lambda session: session.undo(), lambda popped: len(popped) == 1),
+    (lambda session: session.append(user(6), pin=True), lambda receipt: receipt.last_seq == 8),
+    (lambda session: session.unpin(8), lambda message: not message.pinned),
     (lambda session: session.clear(), lambda cleared: cleared is True),
 ]
 """In this order: what each operation that runs a script does, and whether it gave what it should."""

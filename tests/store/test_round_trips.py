@@ -38,6 +38,10 @@ OPERATIONS: list[tuple[str, int, Operation]] = [
     ("info", 1, lambda session: session.info()),
     ("telemetry", 1, lambda session: session.telemetry()),
     ("prune", 2, lambda session: session.prune(1)),
+    ("pop", 2, lambda session: session.pop(1)),
+    ("undo", 2, lambda session: session.undo()),
+    ("unpin what is not pinned", 1, lambda session: session.unpin(2)),
+    ("replace", 2, lambda session: session.replace(2, user())),
     ("clear", 2, lambda session: session.clear()),
 ]
 

@@ -19,13 +19,13 @@ def test_the_demo_shows_the_conversation_and_is_sure_of_itself(command: Any, whe
     assert max(map(len, ran.out.splitlines())) <= 80
     assert "\x1b" not in ran.out
     for words in (
-        "pending SUAUC 1-5   recent TAUCTT 6-11",
+        "pinned S   pending UAUC 2-5   recent TAUCTT 6-11",
         "for order_id",
         "no longer: resumed",
         "queue: overdue",
-        "summary 1-6   recent AUCTTA 7-12",
-        "summary 1-6   summary 7-14   recent UCTAUA 15-20",
-        "Summary of the earlier messages 1 to 6 of this conversation",
+        "summary 2-6   recent AUCTTA 7-12",
+        "summary 2-6   summary 7-14   recent UCTAUA 15-20",
+        "Summary of the earlier messages 2 to 6 of this conversation",
         "</summary>",
         "duplicate=True",
         "Conflict(last_seq=20)",
@@ -35,7 +35,7 @@ def test_the_demo_shows_the_conversation_and_is_sure_of_itself(command: Any, whe
         where[1] if where else "embedded",
     ):
         assert words in ran.out
-    assert (ran.out.count("queue: overdue"), ran.out.count("queue: none")) == (6, 11)
+    assert (ran.out.count("queue: overdue"), ran.out.count("queue: none")) == (5, 12)
     assert ("REDISMEM_URL" in ran.out) == (not where)
 
 
@@ -56,10 +56,10 @@ def test_the_document_of_the_demo(command: Any, where: Any) -> None:
     turns = document["turns"]
     assert [turn["round_trips"] for turn in turns] == [1] * 15
     assert [turn["total_messages"] for turn in turns] == [2, 3, 4, 6, 7, 8, 11, 12, 13, 14, 15, 17, 18, 19, 20]
-    overdue = {7, 8, 12, 13, 14, 15}  # turns after which the window is over its threshold
+    overdue = {8, 12, 13, 14, 15}  # turns after which the window is over its threshold
     assert [turn["queue"] for turn in turns] == ["overdue" if n in overdue else None for n in range(1, 16)]
     assert [len(turn["for_the_model"]) for turn in turns[:8]] == [turn["total_messages"] for turn in turns[:8]]
-    assert [len(turn["for_the_model"]) for turn in turns[8:]] == [turn["total_messages"] - 5 for turn in turns[8:]]
+    assert [len(turn["for_the_model"]) for turn in turns[8:]] == [turn["total_messages"] - 4 for turn in turns[8:]]
     assert turns[7]["state"]["waiting_for_param"] == turns[9]["state"]["waiting_for_param"] == "address"
     assert turns[10]["state"]["waiting_for_param"] is None
     assert turns[10]["state"]["params"]["address"] == "Lindenstraße 12, 50674 Köln"
@@ -70,7 +70,7 @@ def test_the_document_of_the_demo(command: Any, where: Any) -> None:
 def test_what_was_pending_becomes_a_summary_that_is_quoted_to_the_model(command: Any, where: Any) -> None:
     turns = command("demo", "--json", *where).document["turns"]
     assert [turn["turn"] for turn in turns if turn["drained"]] == [8, 15]
-    for turn, ranges in ((turns[7], [[1, 6]]), (turns[14], [[1, 6], [7, 14]])):
+    for turn, ranges in ((turns[7], [[2, 6]]), (turns[14], [[2, 6], [7, 14]])):
         drained = turn["drained"]
         assert drained["summaries"] == ranges
         first, last = ranges[-1]
@@ -80,11 +80,11 @@ def test_what_was_pending_becomes_a_summary_that_is_quoted_to_the_model(command:
         assert drained["queue"] is None
         summary = drained["summary"]
         assert [name.rpartition(":")[2] for name in summary["message_ids"]] == [str(seq) for seq in turn["pending"]]
-        quoted = drained["for_the_model"][len(ranges) - 1]
+        quoted = drained["for_the_model"][len(ranges)]
         assert quoted["role"] == "user"
         assert f"<summary>\n{summary['text']}\n</summary>" in quoted["content"]
     assert "crack" in turns[7]["drained"]["summary"]["text"]
-    assert all(turn["summaries"] == [[1, 6]] for turn in turns[8:])
+    assert all(turn["summaries"] == [[2, 6]] for turn in turns[8:])
 
 
 def test_settings_of_the_environment_do_not_change_the_story(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
