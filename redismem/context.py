@@ -115,8 +115,8 @@ class Context:
     """What the append did that this context came back from; None after a read."""
     window_version: str = ""
     """Changes when a message of the window is popped, replaced, pinned or unpinned, and only then."""
-    _pinned: list[Message] | StoredMessages = field(default_factory=list)
-    """Those that have left the window; the others too, once they are told apart."""
+    _pinned: list[Message] | StoredMessages | None = None
+    """Those that have left the window, None: none; the others too, once they are told apart."""
     is_mixed: bool = field(default=False, compare=False)
     """Whether the window as it was read has pinned messages or gaps, which are not told apart yet."""
     is_part: bool = field(default=False, compare=False)
@@ -138,6 +138,8 @@ class Context:
     def pinned(self) -> list[Message]:
         """The messages that no summary ever covers: system prompts, and what was appended with `pin=True`."""
         self._tell_apart()
+        if self._pinned is None:
+            self._pinned = []
         assert isinstance(self._pinned, list)
         return self._pinned
 
@@ -153,7 +155,7 @@ class Context:
             self._pinned = self._pinned.messages()
         if self.is_mixed:
             found, self.is_mixed = self._messages, False
-            self._pinned = [*self._pinned, *(each for each in found if each.pinned)]
+            self._pinned = [*(self._pinned or []), *(each for each in found if each.pinned)]
             self._messages = [each for each in found if not (each.pinned or is_gap(each))]
 
     @property
@@ -172,6 +174,12 @@ class Context:
         But for what a provider would refuse: a tool result that does not answer a call right before it, and a call that
         the conversation went on without, are quoted in a user message. At the very end a call may wait for results.
         """
+        messages = self._messages
+        if self._pinned is None and not self.is_mixed and isinstance(messages, StoredMessages):
+            shown = messages.payloads()
+            if messages.may_hold_calls:
+                shown = provider_view(shown)
+            return [summary.to_openai() for summary in self.summaries] + shown
         pinned, payloads, may_hold_calls = self._payloads()
         if not pinned:
             shown = provider_view(payloads) if may_hold_calls else payloads
@@ -182,14 +190,10 @@ class Context:
     def _payloads(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]], bool]:
         """The dicts of pinned messages and of the others, and whether any may hold a tool call."""
         moved, window = self._pinned, self._messages
-        if isinstance(window, StoredMessages) and (isinstance(moved, StoredMessages) or not moved):
-            pinned, may_hold_calls = [], window.may_hold_calls
-            if isinstance(moved, StoredMessages):
-                pinned, may_hold_calls = moved.payloads(), may_hold_calls or moved.may_hold_calls
-            if not self.is_mixed:
-                return pinned, window.payloads(), may_hold_calls
-            also_pinned, others = window.payloads_apart()
-            return pinned + also_pinned, others, may_hold_calls
+        if isinstance(window, StoredMessages) and not isinstance(moved, list):
+            pinned = [] if moved is None else moved.payloads()
+            also_pinned, others = window.payloads_apart() if self.is_mixed else ([], window.payloads())
+            return pinned + also_pinned, others, window.may_hold_calls or (moved is not None and moved.may_hold_calls)
         return [each.to_openai() for each in self.pinned], [each.to_openai() for each in self.messages], True
 
     def __eq__(self, other: object) -> bool:

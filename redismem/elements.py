@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import Any, Literal
 
 import msgspec
@@ -41,7 +42,7 @@ def is_gap(message: Message) -> bool:
 class StoredMessages:
     """Messages out of the store, checked and decoded; their objects are made when somebody asks for them."""
 
-    __slots__ = ("_epoch", "_rows", "_seqs", "may_hold_calls")
+    __slots__ = ("_epoch", "_first_seq", "_rows", "_seqs", "may_hold_calls")
 
     def __init__(
         self, elements: Sequence[bytes], first_seq: int, epoch: str, seqs: Sequence[int] | None = None
@@ -52,7 +53,8 @@ class StoredMessages:
         rows = self._rows = _decoded(array, elements)
         # "_" is in every form of a call or result, but for a role of eight letters. Numbers are found fastest in bytes.
         self.may_hold_calls = 0x5F in array or 0xA8 in array or bool(rows and type(rows[0]) is not _Element)
-        self._seqs = range(first_seq, first_seq + len(rows)) if seqs is None else seqs
+        self._first_seq = first_seq
+        self._seqs = seqs
         self._epoch = epoch
 
     def payloads(self) -> list[dict[str, Any]]:
@@ -70,7 +72,8 @@ class StoredMessages:
 
     def messages(self) -> list[Message]:
         epoch, messages = self._epoch, []
-        for seq, row in zip(self._seqs, self._rows, strict=True):
+        seqs: Iterable[int] = count(self._first_seq) if self._seqs is None else self._seqs
+        for seq, row in zip(seqs, self._rows, strict=False):
             message = _new(Message)
             message._payload = row.payload
             message._beside = row.beside

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from redismem.errors import InvalidMessage
+from redismem.messages import Message, TokenCounter, encode_message, is_pinned
 from redismem.protocol.call import Call, Command
 from redismem.protocol.state_changes import StateChanges
 from redismem.settings import Settings
@@ -34,6 +36,26 @@ def append_limits(settings: Settings) -> bytes:
     return " ".join(
         map(str, (settings.idle_timeout_ms, settings.overdue_count, settings.overdue_tokens, *numbers))
     ).encode()
+
+
+def encode_as(
+    message: Message | dict[str, Any], pin: bool | None, count_tokens: TokenCounter | None
+) -> tuple[bytes, int, bool]:
+    """An element without its stamp, its tokens, and whether it is pinned. Raises InvalidMessage."""
+    if pin is not None:
+        if type(pin) is not bool:
+            raise InvalidMessage("pin is True, False or None")
+        if isinstance(message, dict):
+            message = Message.from_openai(message)
+        if isinstance(message, Message):
+            message = message.with_pin(pin)
+    element, tokens = encode_message(message, count_tokens)
+    return element, tokens, message.pinned if isinstance(message, Message) else is_pinned(message, None)
+
+
+def more_pins(settings: Settings, more_count: int, more_bytes: int) -> str:
+    """What a script is told of messages that are pinned from now on; less than zero: no longer."""
+    return f"{more_count},{more_bytes},{settings.max_pinned_count},{settings.max_pinned_bytes}"
 
 
 def resent_append(commands: tuple[Command, ...]) -> tuple[Command, ...]:

@@ -11,9 +11,10 @@ from typing import Any
 
 from redismem.context import Context
 from redismem.elements import GAP
+from redismem.errors import TooLarge
 from redismem.messages import STAMP_BYTES, Message, encode_message
 from redismem.protocol import layout, replies, scripts
-from redismem.protocol.append_command import append_limits
+from redismem.protocol.append_command import append_limits, encode_as, more_pins
 from redismem.protocol.call import Call, evalsha
 from redismem.protocol.clock import time_argument
 from redismem.protocol.ids import append_token, nonce
@@ -119,7 +120,11 @@ def replace(calls: SessionCalls, view: View, old: Message, new: Message | dict[s
 
     It is pinned if the other was. Raises InvalidMessage, TooLarge.
     """
-    element, tokens, pinned = calls.encode(new, old.pinned)
+    element, tokens, pinned = encode_as(new, old.pinned, calls.count_tokens)
+    if len(element) > calls.settings.max_message_bytes:
+        raise TooLarge(
+            f"the replacement has {len(element)} bytes, over {calls.settings.max_message_bytes}", calls.keys.session_id
+        )
     given = new if isinstance(new, Message) else Message.from_openai(new)
     given = given.with_pin(pinned)
     stored = Message.restored(given.to_openai(), given.beside, old.seq, tokens, old.stored_ms, old.epoch)
@@ -153,7 +158,7 @@ def _replace(calls: SessionCalls, view: View, old: Message, new: Message, elemen
             after,
             new.tokens * (not new.pinned) - old.tokens * (not old.pinned),
             new.pinned - old.pinned,
-            calls.pins(new.pinned - old.pinned, more_bytes) if old.pinned or new.pinned else layout.NONE,
+            more_pins(calls.settings, new.pinned - old.pinned, more_bytes) if old.pinned or new.pinned else layout.NONE,
             PINNED + b"%d" % old.seq,
             int(new.pinned),
         ),

@@ -65,7 +65,7 @@ def _own_word(word: str, detail: str, session_id: str | None) -> RedismemError |
 def receipt(session_id: str, sent_count: int, reply: Any) -> Receipt:
     """What the append script answered. Raises CorruptSession if the window is not as long as the state says."""
     if type(reply) is bytes:
-        return _plain_receipt(sent_count, *bounds(reply), uncounted(reply))
+        return _plain_receipt(sent_count, *bounds(reply), reply)
     try:
         window_first_seq, total = bounds(reply[0])
         count = total - window_first_seq + 1 - uncounted(reply[0])
@@ -84,9 +84,11 @@ def _epoch(reply: Sequence[Any]) -> str:
     return (reply[1] or b"").decode("utf-8", "replace") if len(reply) == 3 else ""
 
 
-def _plain_receipt(sent_count: int, window_first_seq: int, total: int, uncounted_count: int) -> Receipt:
+def _plain_receipt(sent_count: int, window_first_seq: int, total: int, counters: bytes) -> Receipt:
     """The receipt of messages that were new, to a session that was there."""
-    window_count = total - window_first_seq + 1 - uncounted_count
+    window_count = total - window_first_seq + 1
+    if b"+" in counters:
+        window_count -= uncounted(counters)
     return Receipt(total - sent_count + 1, total, total, False, False, window_count)
 
 
@@ -120,7 +122,7 @@ def context(
             raise Undecodable(f"the window gave {len(elements)} messages, expected {expected}")
         messages = StoredMessages(elements, total - len(elements) + 1, epoch)
         bare = layout.BARE.issuperset(stored)
-        return Context(
+        found = Context(
             session_id,
             [] if bare else summaries(stored),
             messages,
@@ -131,12 +133,12 @@ def context(
             epoch,
             recent_limit,
             "" if bare else stored.get(layout.COMMITTED, b"").decode(),
-            None,
-            "" if bare else stored.get(layout.EDITED, b"").decode(),
-            pinned(stored, epoch) if not bare and layout.PINS in stored else [],
-            b"+" in stored[layout.COUNTERS],
-            len(elements) < window_count,
         )
+        if limit is not None and limit < window_count:
+            found.is_part = True
+        if b"+" in stored[layout.COUNTERS]:
+            found.is_mixed = True
+        return found if bare else _with_pinned(found, stored)
     except UnsupportedFormat as newer:
         raise UnsupportedFormat(str(newer), session_id) from None
     except (Undecodable, KeyError, ValueError, TypeError) as cause:
@@ -150,7 +152,7 @@ def appended(
     found = context(session_id, recent_limit, fields(stored), elements)
     if type(reply) is bytes:
         # In one transaction, these are the counters that the context was made of.
-        found.receipt = _plain_receipt(sent_count, found.first_seq, found.total_messages, uncounted(reply))
+        found.receipt = _plain_receipt(sent_count, found.first_seq, found.total_messages, reply)
     else:
         found.receipt = receipt(session_id, sent_count, reply)
     return found
@@ -176,10 +178,16 @@ def state(stored: Mapping[bytes, bytes]) -> State:
     return State(params, *map(value, (layout.WAITING, layout.LAST_INTENT, layout.LAST_RESULT, layout.PLAN)))
 
 
-def pinned(stored: Mapping[bytes, bytes], epoch: str) -> StoredMessages | list[Message]:
-    """The pinned messages that left the window, oldest first. Raises Undecodable, UnsupportedFormat, ValueError."""
-    seqs = sorted(int(field[len(PINNED) :]) for field in stored if field.startswith(PINNED))
-    return StoredMessages([stored[PINNED + b"%d" % seq] for seq in seqs], 0, epoch, seqs) if seqs else []
+def _with_pinned(found: Context, stored: Mapping[bytes, bytes]) -> Context:
+    """With the pinned messages that left the window. Raises Undecodable, UnsupportedFormat, ValueError."""
+    if layout.EDITED in stored:
+        found.window_version = stored[layout.EDITED].decode()
+    if layout.PINS in stored:
+        seqs = sorted(int(field[len(PINNED) :]) for field in stored if field.startswith(PINNED))
+        if seqs:
+            elements = [stored[PINNED + b"%d" % seq] for seq in seqs]
+            found._pinned = StoredMessages(elements, 0, found.epoch, seqs)
+    return found
 
 
 def summaries(stored: Mapping[bytes, bytes]) -> list[Summary]:

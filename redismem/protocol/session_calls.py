@@ -11,9 +11,16 @@ from typing import Any, Unpack
 
 from redismem.context import Context, Receipt, SessionInfo, State
 from redismem.errors import InvalidMessage, InvalidState, TooLarge, UnsupportedFormat
-from redismem.messages import STAMP_BYTES, Message, TokenCounter, encode_message, is_pinned
+from redismem.messages import PINNED_ROLES, STAMP_BYTES, Message, TokenCounter, encode_message
 from redismem.protocol import layout, replies, scripts
-from redismem.protocol.append_command import NO_OPTIONS, AppendOptions, append_limits, resent_append
+from redismem.protocol.append_command import (
+    NO_OPTIONS,
+    AppendOptions,
+    append_limits,
+    encode_as,
+    more_pins,
+    resent_append,
+)
 from redismem.protocol.call import Call, Command, context_reads, evalsha
 from redismem.protocol.clock import Clock, clock_ms, time_argument
 from redismem.protocol.ids import append_token
@@ -28,7 +35,7 @@ _MOST = 1 << 53
 class SessionCalls:
     """The calls of one session. What is the same in each of them is put together once."""
 
-    __slots__ = ("_append_head", "_count_tokens", "_reads", "clock", "keys", "settings")
+    __slots__ = ("_append_head", "_reads", "clock", "count_tokens", "keys", "settings")
 
     def __init__(
         self,
@@ -44,7 +51,7 @@ class SessionCalls:
         """
         self.keys = keys
         self.settings = settings
-        self._count_tokens = count_tokens
+        self.count_tokens = count_tokens
         self.clock = clock
         appends = keys.appends
         limits = limits or append_limits(settings)
@@ -140,36 +147,25 @@ class SessionCalls:
         elements: list[bytes] = []
         for message in messages:
             try:
-                element, count, pinned = self.encode(message, pin)
+                if pin is None and type(message) is dict:
+                    element, count = encode_message(message, self.count_tokens)
+                    pinned = message.get("role") in PINNED_ROLES
+                else:
+                    element, count, pinned = encode_as(message, pin, self.count_tokens)
             except InvalidMessage as refused:
                 raise InvalidMessage(f"message {len(elements) + 1}: {refused}", session_id) from None
-            except TooLarge as refused:
-                raise TooLarge(f"message {len(elements) + 1} {refused}", session_id) from None
+            if len(element) > settings.max_message_bytes:
+                raise TooLarge(
+                    f"message {len(elements) + 1} has {len(element)} bytes, over {settings.max_message_bytes}",
+                    session_id,
+                )
             elements.append(element)
             if pinned:
                 pinned_count += 1
                 pinned_bytes += len(element) + STAMP_BYTES
             else:
                 tokens += count
-        return elements, tokens, self.pins(pinned_count, pinned_bytes) if pinned_count else layout.NONE
-
-    def encode(self, message: Message | dict[str, Any], pin: bool | None = None) -> tuple[bytes, int, bool]:
-        """An element without its stamp, its tokens, and whether it is pinned. Raises InvalidMessage, TooLarge."""
-        if pin is not None:
-            if type(pin) is not bool:
-                raise InvalidMessage("pin is True, False or None")
-            if isinstance(message, dict):
-                message = Message.from_openai(message)
-            if isinstance(message, Message):
-                message = message.with_pin(pin)
-        element, tokens = encode_message(message, self._count_tokens)
-        if len(element) > self.settings.max_message_bytes:
-            raise TooLarge(f"has {len(element)} bytes, over {self.settings.max_message_bytes}")
-        return element, tokens, message.pinned if isinstance(message, Message) else is_pinned(message, None)
-
-    def pins(self, more_count: int, more_bytes: int) -> str:
-        """What a script is told of messages that are pinned from now on; less than zero: no longer."""
-        return f"{more_count},{more_bytes},{self.settings.max_pinned_count},{self.settings.max_pinned_bytes}"
+        return elements, tokens, more_pins(settings, pinned_count, pinned_bytes) if pinned_count else layout.NONE
 
     def _token(self, id: str | None) -> bytes:
         try:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from redismem.context import Summary
+from redismem.elements import GAP
 from support.checks import CANARY
 from support.stored import set_counters
 
@@ -77,6 +78,16 @@ async def too_many_summaries(raw: Any, keys: Any) -> None:
     await set_counters(raw, keys.state, first_seq=4, message_count=5)
 
 
+async def pinned_ahead_of_its_place(raw: Any, keys: Any) -> None:
+    element = await raw.lindex(keys.messages, 0)
+    await raw.hset(keys.state, mapping={"pinned:99": element, "pins": f"1 {len(element)}"})
+
+
+async def a_gap_that_is_not_noted(raw: Any, keys: Any) -> None:
+    element = await raw.lindex(keys.messages, 0)
+    await raw.lset(keys.messages, 0, GAP + element[-9:])
+
+
 HARM: dict[str, tuple[str, str, Harm]] = {
     "a message too few": ("I1", "window", lambda raw, keys: raw.lpop(keys.messages)),
     "a message too many": ("I1", "window", a_message_too_many),
@@ -119,5 +130,9 @@ HARM: dict[str, tuple[str, str, Harm]] = {
     "a fence without a lease": ("I11", "overdue", field("fence", "999-ab")),
     "listed at another time": ("I12", "window", entry("active")),
     "chosen and not noted": ("I12", "window", entry("evictions")),
+    "pins miscounted": ("I14", "window", field("pins", "3 7")),
+    "pins that are no count": ("I14", "window", field("pins", CANARY)),
+    "pinned ahead of its place": ("I14", "window", pinned_ahead_of_its_place),
+    "a gap that is not noted": ("I14", "window", a_gap_that_is_not_noted),
     "noted and not chosen": ("I12", "window", counter("evicting", "idle")),
 }
