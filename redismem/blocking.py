@@ -12,12 +12,15 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from redismem import memory, session
+from redismem.errors import InvalidSettings
 from redismem.events import OnEvent
 from redismem.messages import TokenCounter
 from redismem.protocol.clock import Clock
 from redismem.settings import Settings
 from redismem.store.observed import open_store
-from redismem.transport.connect import connect_blocking
+from redismem.store.store import Store
+from redismem.transport.connect import connect_blocking, connect_both
+from redismem.worker_thread import WorkerThread
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -64,20 +67,25 @@ class Memory:
         count_tokens: TokenCounter | None = None,
         on_event: OnEvent | None = None,
         clock: Clock | None = None,
+        workers: bool | Callable[[Store], memory.Workers] = False,
     ) -> Memory:
         """The same as `redismem.Memory.connect`; `client` is a `redis.Redis`.
 
-        `on_event` runs in the thread of the call.
+        `on_event` runs in the thread of the call. `workers` run in a thread of their own, with an event loop and
+        connections of its own, so they need a URL and no client: they begin with `with` or the first call about a
+        session, and `close()` waits for them.
         """
         settings = settings or Settings()
-        store = open_store(
-            connect_blocking(settings.url if url is None else url, client, settings),
-            namespace,
-            settings,
-            on_event,
-            clock,
-        )
-        return cls(memory.Memory(store, count_tokens))
+        url = settings.url if url is None else url
+        if workers is False:
+            transport = connect_blocking(url, client, settings)
+            store = open_store(transport, namespace, settings, on_event, clock)
+            return cls(memory.Memory(store, count_tokens))
+        if client is not None:
+            raise InvalidSettings("workers need a URL: a client for blocking callers is of no use to their event loop")
+        stores = [open_store(each, namespace, settings, on_event, clock) for each in connect_both(url, settings)]
+        thread = WorkerThread(memory.Memory(stores[1], workers=memory.make_workers(stores[1], workers)))
+        return cls(memory.Memory(stores[0], count_tokens, thread))
 
     def __enter__(self) -> Self:
         _finished(self._twin.__aenter__())

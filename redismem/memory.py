@@ -49,7 +49,10 @@ class Memory:
         # A handle is made for every turn: what the calls of the sessions used last have in common is kept.
         self._calls = lru_cache(maxsize=_REMEMBERED_COUNT)(self._session_calls)
         self.workers = workers
+        self._has_workers_begun = False
         self._on_append = None if workers is None else workers.appended
+        if workers is not None:
+            store.on_agreed = self._start_workers
 
     @classmethod
     def connect(
@@ -70,10 +73,11 @@ class Memory:
 
         `client`: a redis.asyncio client to use instead, which stays yours to close. `count_tokens`: called with each
         message's dict. `workers`: True to summarise and evict in this process too, as the settings say; or what makes
-        the workers, such as `partial(Scheduler, strategy=mine)`. They run while the memory is open. `on_event`: a plain
-        function that is told of each call and each piece of a worker's work when it has ended, well or not. It runs on
-        the event loop, so it must be quick. What it raises is logged, once a kind, and disturbs no call. `clock`: for
-        tests; gives milliseconds since 1970 as an int, which then count everywhere instead of the server's time.
+        the workers, such as `partial(Scheduler, strategy=mine)`. They begin with `async with`, or with the first call
+        about a session, and end with `aclose()`. `on_event`: a plain function that is told of each call and each piece
+        of a worker's work when it has ended, well or not. It runs on the event loop, so it must be quick. What it
+        raises is logged, once a kind, and disturbs no call. `clock`: for tests; gives milliseconds since 1970 as an
+        int, which then count everywhere instead of the server's time.
         No I/O happens here; `async with` checks that Redis answers and has the same layout and as many shards.
         Raises InvalidSessionId for the namespace, InvalidSettings, TypeError for a hook that must be awaited.
         """
@@ -81,13 +85,12 @@ class Memory:
         store = open_store(
             connect(settings.url if url is None else url, client, settings), namespace, settings, on_event, clock
         )
-        return cls(store, count_tokens, _workers(store, workers))
+        return cls(store, count_tokens, make_workers(store, workers))
 
     async def __aenter__(self) -> Self:
         try:
             await self.store.open()
-            if self.workers is not None:
-                await self.workers.start()
+            await self._start_workers()
         except BaseException:
             await self.aclose()
             raise
@@ -103,6 +106,16 @@ class Memory:
         if self.workers is not None:
             await self.workers.stop()
         await self.store.aclose()
+
+    async def _start_workers(self) -> None:
+        if self.workers is None or self._has_workers_begun:
+            return
+        self._has_workers_begun = True
+        try:
+            await self.workers.start()
+        except BaseException:
+            self._has_workers_begun = False
+            raise
 
     def session(self, session_id: str) -> Session:
         """The handle of a session, without I/O. Raises InvalidSessionId."""
@@ -145,7 +158,8 @@ class Memory:
         return await self.server_time_ms() - self.settings.idle_timeout_ms
 
 
-def _workers(store: Store, wanted: bool | Callable[[Store], Workers]) -> Workers | None:
+def make_workers(store: Store, wanted: bool | Callable[[Store], Workers]) -> Workers | None:
+    """The workers that `connect` was asked for. Raises InvalidSettings."""
     if wanted is True:
         from redismem.workers.scheduler import Scheduler  # APScheduler is imported only for those who want workers
 

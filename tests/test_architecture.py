@@ -28,7 +28,7 @@ FLOORS = (
     "workers",
     "memory",
     "__init__",
-    "blocking web adapters",
+    "blocking worker_thread web adapters",
     "cli",
     "__main__",
 )

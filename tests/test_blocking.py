@@ -19,7 +19,7 @@ RENAMED = {"aclose": "close", "__aenter__": "__enter__", "__aexit__": "__exit__"
 # Of Memory: what only its own parts and its workers use.
 INTERNAL = {"run", "server_time_ms", "appended", "keys", "settings"}
 # Workers live in an event loop.
-ASYNC_ONLY = {"connect": {"workers"}}
+ASYNC_ONLY: dict[str, set[str]] = {}
 
 
 def surface(kind: type) -> dict[str, Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
+import weakref
 from collections.abc import Awaitable, Coroutine
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -48,15 +50,16 @@ class ObservedStore(Store):
             raise TypeError("on_event is a plain function, which takes an event and returns at once")
         super().__init__(transport, namespace, settings, clock)
         self._on_event = on_event
-        self._hook_failures: set[type[Exception]] = set()
+        self._hook_failures: set[type[BaseException]] = set()
 
-    async def run(self, call: Call[T], *, quarantine: bool = False) -> T:
+    async def run(self, call: Call[T], *, quarantine: bool = False, begun_s: float | None = None) -> T:
         if isinstance(call, _Watched):  # its session was put into quarantine: the same call still
-            return await super().run(call, quarantine=quarantine)
+            return await super().run(call, quarantine=quarantine, begun_s=begun_s)
         watched = _Watched(
             call.session_id, call.commands, call.decode, call.script, call.resent, call.op, call.is_independent
         )
-        return await self._observed(call.op, super().run(watched, quarantine=quarantine), call.session_id, watched)
+        work = super().run(watched, quarantine=quarantine, begun_s=begun_s)
+        return await self._observed(call.op, work, call.session_id, watched)
 
     def told(self, op: str, work: Coroutine[Any, Any, T], session_id: str | None = None) -> Coroutine[Any, Any, T]:
         return self._observed(op, work, session_id)
@@ -102,7 +105,8 @@ class ObservedStore(Store):
         inside = _in_hook.set(True)
         try:
             self._on_event(event)
-        except Exception as error:  # the call is done: what it gave, or raised, is what the caller is owed
+        except (Exception, asyncio.CancelledError) as error:
+            # The call is done: what it gave, or raised, is what the caller is owed.
             if type(error) not in self._hook_failures:
                 self._hook_failures.add(type(error))
                 log.error(
@@ -126,8 +130,13 @@ def open_store(
 ) -> Store:
     """A store, which tells the hook if there is one. Raises InvalidSessionId, TypeError."""
     if on_event is None:
-        return Store(transport, namespace, settings, clock)
-    return ObservedStore(transport, namespace, settings, on_event, clock)
+        store = Store(transport, namespace, settings, clock)
+    else:
+        store = ObservedStore(transport, namespace, settings, on_event, clock)
+    drop = getattr(transport, "drop", None)
+    if drop is not None:  # an event loop keeps a connection open for ever, whoever has forgotten it
+        weakref.finalize(store, drop).atexit = False
+    return store
 
 
 def _outcome(op: str, value: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -18,7 +18,7 @@ from redismem.protocol.queue_calls import QueueCalls
 from redismem.protocol.session_calls import SessionCalls
 from redismem.settings import Settings
 from redismem.store.retries import Retries
-from redismem.transport.base import Transport
+from redismem.transport.base import CLOSED, Transport, place_of
 
 log = logging.getLogger("redismem")
 
@@ -34,6 +34,8 @@ class Store:
         self.clock = clock
         self.keys = Keys(namespace, settings.shards)
         self.transport = transport
+        self.on_agreed: Callable[[], Awaitable[None]] | None = None
+        """Awaited once the namespace was found to be as the settings say: before the first call about a session."""
         self._is_agreed = False
         self._reply_timeout_s = min(settings.reply_timeout_s, settings.deadline_s)
 
@@ -42,39 +44,57 @@ class Store:
 
         Raises StoreUnavailable, WrongShards, UnsupportedFormat. The first call about a session does it likewise.
         """
-        # Looked at first: a store that takes no writes can still be read, and cleared when memory has run out.
-        if not await self.look():
-            await self.run(namespace_calls.record(self.keys))
-        self._is_agreed = True
+        await self.agree()
 
-    async def look(self) -> bool:
+    async def agree(self, begun_s: float | None = None) -> None:
+        """Looks at the namespace's record, and writes it if there is none, or none any more. Raises as `open` does."""
+        # Looked at first: a store that takes no writes can still be read, and cleared when memory has run out.
+        if not await self.look(begun_s):
+            await self.run(namespace_calls.record(self.keys), begun_s=begun_s)
+        if self._is_agreed:
+            return
+        self._is_agreed = True
+        if self.on_agreed is not None:
+            try:
+                await self.on_agreed()
+            except BaseException:
+                self._is_agreed = False
+                raise
+
+    async def look(self, begun_s: float | None = None) -> bool:
         """Whether the namespace is recorded in Redis; records nothing. Raises as `open` does."""
         try:
-            return await self.run(namespace_calls.recorded(self.keys))
+            return await self.run(namespace_calls.recorded(self.keys), begun_s=begun_s)
         except CorruptSession:  # a key of a foreign type, which is no session's
             raise namespace_calls.unreadable_record(self.keys) from None
 
     async def aclose(self) -> None:
-        """Closes the connections; a client that the caller brought stays open."""
-        await self.transport.aclose()
+        """Closes the connections; a client that the caller brought stays open. Nothing can be called afterwards."""
+        transport, self.transport = self.transport, CLOSED
+        await transport.aclose()
 
-    async def run(self, call: Call[T], *, quarantine: bool = False) -> T:
+    async def run(self, call: Call[T], *, quarantine: bool = False, begun_s: float | None = None) -> T:
         """The value of a call. Raises StoreUnavailable, and what the replies mean.
 
         `quarantine`: a session that cannot be read is put into quarantine, and the call is sent again and finds a new
-        session.
+        session. `begun_s`: since when its deadline runs, by the monotonic clock, if something had to be done before it.
         """
-        if not self._is_agreed and call.session_id is not None:
-            await self.open()
+        timeout_s = self._reply_timeout_s
+        if begun_s is not None:
+            timeout_s = self._within_s(begun_s)
+        else:
+            begun_s = monotonic()
+            if not self._is_agreed and call.session_id is not None:
+                await self.agree(begun_s)
+                timeout_s = self._within_s(begun_s)
         if self.transport.repeats:
             call = call.again()
-        begun_s = monotonic()
         try:
             try:
-                return call.finish(await self._sent(call, self._reply_timeout_s))
+                return call.finish(await self._sent(call, timeout_s))
             except (ServerError, ConnectionLost) as failure:
                 left_s = self.settings.deadline_s - (monotonic() - begun_s)
-                retries = Retries(call.session_id, left_s, self._reply_timeout_s)
+                retries = Retries(call.session_id, left_s, self._reply_timeout_s, place=place_of(self.transport))
                 return await self._sent_again(call, failure, retries)
         except CorruptSession as corrupt:
             if not quarantine:
@@ -100,6 +120,10 @@ class Store:
         if self.clock is not None:
             return clock_ms(self.clock)
         return await self.run(namespace_calls.server_time_ms())
+
+    def _within_s(self, begun_s: float) -> float:
+        """Seconds to wait for a reply to a call whose deadline runs since then."""
+        return max(0.001, min(self._reply_timeout_s, self.settings.deadline_s - (monotonic() - begun_s)))
 
     def _sent(self, call: Call[T], timeout_s: float) -> Awaitable[list[Any]]:
         if call.is_independent:

@@ -37,3 +37,30 @@ class Transport(Protocol):
 
     async def aclose(self) -> None:
         """Closes the connections that are the transport's own."""
+
+
+class _Closed:
+    """What a closed memory has instead of a transport."""
+
+    repeats = False
+
+    def run(self, *_: Any, **__: Any) -> Awaitable[list[Any]]:
+        raise RuntimeError("this memory is closed")
+
+    def run_independent(self, *_: Any, **__: Any) -> Awaitable[list[Any]]:
+        raise RuntimeError("this memory is closed")
+
+    async def sleep(self, *_: Any, **__: Any) -> None:
+        raise RuntimeError("this memory is closed")
+
+    async def aclose(self) -> None:
+        """Closed twice is closed."""
+
+
+CLOSED: Transport = _Closed()
+
+
+def place_of(transport: Transport) -> str:
+    """Host and port of the node behind a transport, or the path of its socket; "" where that is not known."""
+    place: str = getattr(transport, "place", "")
+    return place

@@ -75,6 +75,17 @@ def connect_blocking(url: str | None, client: Any, settings: Settings) -> Transp
     return _makes(url)[1](url or EMBEDDED, settings)
 
 
+def connect_both(url: str | None, settings: Settings) -> tuple[Transport, Transport]:
+    """To the same place twice: for blocking callers, and for asyncio. Raises as `connect` does."""
+    make, make_blocking = _makes(url)
+    if make is _embedded:
+        from redismem.transport import embedded
+
+        return embedded.both()
+    assert url is not None
+    return make_blocking(url, settings), make(url, settings)
+
+
 def _makes(url: str | None) -> tuple[_Make, _Make]:
     if url is None:
         log.warning(

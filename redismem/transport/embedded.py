@@ -7,11 +7,17 @@ import fakeredis
 from redismem.transport.redis_py import BlockingRedisPy, RedisPy
 
 
-def embedded() -> RedisPy:
-    """A new, empty store for asyncio."""
-    return RedisPy(fakeredis.FakeAsyncRedis(server=fakeredis.FakeServer()), owned=True)
+def embedded(server: fakeredis.FakeServer | None = None) -> RedisPy:
+    """A new, empty store for asyncio; with a `server`, what is kept there."""
+    return RedisPy(fakeredis.FakeAsyncRedis(server=server or fakeredis.FakeServer()), owned=True)
 
 
-def blocking_embedded() -> BlockingRedisPy:
-    """A new, empty store for blocking callers."""
-    return BlockingRedisPy(fakeredis.FakeRedis(server=fakeredis.FakeServer()), owned=True)
+def blocking_embedded(server: fakeredis.FakeServer | None = None) -> BlockingRedisPy:
+    """The same for blocking callers."""
+    return BlockingRedisPy(fakeredis.FakeRedis(server=server or fakeredis.FakeServer()), owned=True)
+
+
+def both() -> tuple[BlockingRedisPy, RedisPy]:
+    """One new, empty store, for blocking callers and for asyncio."""
+    server = fakeredis.FakeServer()
+    return blocking_embedded(server), embedded(server)

@@ -49,6 +49,7 @@ class Eviction:
 
     async def _enforce(self) -> int:
         evicted = 0
+        await self._store.agree()  # the record may be gone with all the rest, or be another's since
         while not self._stopping:
             await self.queue_idle()
             await self.queue_excess()

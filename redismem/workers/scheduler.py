@@ -108,13 +108,12 @@ class Scheduler:
 
     async def stop(self) -> None:
         """Claims nothing more, lets what is in hand end for `stop_s`, then gives it back."""
-        if self._ticker is None:
-            return
         self._stopping = True
-        self._ticker.pause()
-        await asyncio.sleep(0)  # a tick that has begun ends here
-        self._ticker.shutdown(wait=False)
-        self._ticker = None
+        ticker, self._ticker = self._ticker, None
+        if ticker is not None:
+            ticker.pause()
+            await asyncio.sleep(0)  # a tick that has begun ends here
+            ticker.shutdown(wait=False)
         self.eviction.stop()
         if self.worker is not None:
             self.worker.stop()

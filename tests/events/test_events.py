@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import time
@@ -210,3 +211,15 @@ def test_what_a_hook_calls_has_no_event_of_its_own() -> None:
     with memory:
         memory.session("a").append(user(1))
     assert seen == ["recorded", "record", "append"]
+
+
+async def test_a_hook_that_raises_a_cancellation_cancels_nothing(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    def hook(event: Event) -> None:
+        raise asyncio.CancelledError(event.op)
+
+    async with place.memory(hook) as memory:
+        assert (await memory.session(NAME).append(user(1))).created
+        assert (await memory.session(NAME).append(user(2))).total == 2
+    assert caplog.text.count("on_event failed with CancelledError") == 1

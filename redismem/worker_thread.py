@@ -1,0 +1,87 @@
+"""Workers for callers without an event loop: a thread that has a loop, and a memory with connections of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+import weakref
+from concurrent.futures import Future
+
+from redismem.context import Receipt
+from redismem.events import facts
+from redismem.memory import Memory
+
+log = logging.getLogger("redismem.worker")
+
+
+class WorkerThread:
+    """Keeps a memory with workers open, from `start` to `stop`. Its methods block and never suspend.
+
+    A process that was forked off has no such thread: the workers of the one that it came from go on.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        """`memory`: with workers, and used by nobody else."""
+        self._inside = _Inside(memory)
+        self._thread: threading.Thread | None = None
+        self._pid = 0
+
+    async def start(self) -> None:
+        """Begins to work. Raises what opening the memory raises."""
+        begun: Future[None] = Future()
+        self._thread = threading.Thread(target=self._inside.run, args=(begun,), name="redismem-workers", daemon=True)
+        self._pid = os.getpid()
+        # Nobody is left to close it: the thread must not go on for ever.
+        weakref.finalize(self, self._inside.end)
+        self._thread.start()
+        begun.result()
+
+    async def stop(self) -> None:
+        """Ends what is in hand, or gives it back."""
+        if self._thread is None or self._pid != os.getpid():
+            return
+        self._inside.end()
+        self._thread.join()
+        self._thread = None
+
+    def appended(self, session_id: str, receipt: Receipt) -> None:
+        """Told of each append of this process."""
+        if self._pid == os.getpid():
+            self._inside.appended(session_id, receipt)
+
+
+class _Inside:
+    """What the thread has; it knows nothing of who started it."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ended = asyncio.Event()
+
+    def run(self, begun: Future[None]) -> None:
+        try:
+            asyncio.run(self._work(begun))
+        except BaseException as error:
+            if begun.done():
+                log.error("the workers' thread ended", exc_info=error, extra=facts(op="workers"))
+            else:
+                begun.set_exception(error)
+
+    async def _work(self, begun: Future[None]) -> None:
+        async with self._memory:
+            self._loop = asyncio.get_running_loop()
+            begun.set_result(None)
+            await self._ended.wait()
+            self._loop = None
+
+    def end(self) -> None:
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._ended.set)
+
+    def appended(self, session_id: str, receipt: Receipt) -> None:
+        loop, workers = self._loop, self._memory.workers
+        if loop is not None and workers is not None:
+            loop.call_soon_threadsafe(workers.appended, session_id, receipt)

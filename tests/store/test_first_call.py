@@ -1,0 +1,74 @@
+"""The first call of a memory that nobody entered; and the namespace's record after all was flushed."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from support.checks import user
+from support.proxy import Proxy
+from support.stores import Store
+from support.writers import Echo, said
+
+from redismem import Memory, Settings, StoreUnavailable, WrongShards
+from redismem.protocol.keys import Keys
+from redismem.workers.eviction import Eviction
+from redismem.workers.summaries import Worker
+
+
+async def test_the_first_call_ends_within_its_deadline_too(proxy: Proxy, near: Memory) -> None:
+    """Each reply comes in time by itself; those that agree on the shards count as well."""
+    settings = Settings(deadline_s=0.6, reply_timeout_s=0.6)
+    memory = Memory.connect(proxy.url, namespace=near.store.keys.namespace + "-new", settings=settings)
+    proxy.break_next("delay", float("inf"), delay_s=0.4)
+    with pytest.raises(StoreUnavailable):
+        await memory.session("s").append(user("a"))
+    proxy.heal()
+    await memory.aclose()
+
+
+async def test_the_record_is_written_again_after_a_flush(store: Store, raw: Any, namespace: str) -> None:
+    """Else the next process could settle on another number of shards, while this one goes on with its own."""
+    async with store.memory(namespace, Settings(shards=2)) as memory:
+        await memory.session("a").append(said(1))
+        record = Keys(namespace, 2).record
+        await raw.delete(*[key async for key in raw.scan_iter(match=f"rm:{{{namespace}*", count=1_000)])
+        await memory.session("a").append(said(1))
+        await Eviction(memory.store).enforce()
+        assert await raw.hgetall(record) == {b"layout": b"1", b"shards": b"2"}
+    other = Settings(shards=4)
+    with pytest.raises(WrongShards):
+        async with store.memory(namespace, other):
+            raise AssertionError("it was let in")
+
+
+async def test_workers_do_not_work_where_another_number_of_shards_was_settled_on(
+    store: Store, raw: Any, namespace: str
+) -> None:
+    async with store.memory(namespace, Settings(shards=2, max_sessions=1)) as memory:
+        for name in "abc":
+            await memory.session(name).append(said(1))
+        await raw.hset(Keys(namespace, 2).record, "shards", 4)
+        with pytest.raises(WrongShards):
+            await Eviction(memory.store).enforce()
+        assert [await memory.session(name).exists() for name in "abc"] == [True] * 3
+
+
+async def test_an_overdue_session_of_another_layout_is_logged_once(
+    memory: Memory, raw: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in "ab":
+        await memory.session(name).append(*map(said, range(12)))
+        await raw.hset(memory.store.keys.session(name).state, "counters", "v2 1 12 9 5 6")
+    worker = Worker(memory.store, Echo())
+    with caplog.at_level(logging.WARNING, "redismem"):
+        for _ in range(3):
+            await worker.drain()
+    assert worker.outcomes == {"unavailable": 6}
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 2, "once a session, not each tick"
+    await raw.hset(memory.store.keys.session("a").state, "counters", "v3 1 12 9 5 6")
+    with caplog.at_level(logging.WARNING, "redismem"):
+        await worker.drain()
+    assert len(caplog.records) == 3, "once a layout"

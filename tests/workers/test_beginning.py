@@ -1,0 +1,191 @@
+"""When the workers of a memory begin and end: with `async with` or without it, async and blocking, on both stores."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import fakeredis
+import pytest
+import redis
+from support.checks import until
+from support.redis_server import RedisServer
+from support.stores import Store
+from support.writers import Echo, said
+
+import redismem
+from redismem import InvalidSettings, Settings, WrongShards, blocking
+from redismem.workers.scheduler import Scheduler
+
+NEVER = Settings(shards=2, tick_s=3_600, deadline_s=60, reply_timeout_s=20)
+
+
+def names() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name == "redismem-workers"]
+
+
+def reached(condition: Callable[[], bool]) -> None:
+    """Waits until it is so."""
+    until_s = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < until_s
+        threading.Event().wait(0.001)
+
+
+@pytest.fixture
+def url(request: Any) -> str:
+    return str(request.getfixturevalue("redis_server").url) if request.param == "real" else "memory://"
+
+
+both = pytest.mark.parametrize("url", ["real", "embedded"], indirect=True)
+
+
+@both
+async def test_workers_begin_with_the_first_call(url: str, namespace: str) -> None:
+    memory = redismem.Memory.connect(url, namespace=namespace, settings=NEVER, workers=True)
+    session = memory.session("a")
+    await session.append(*map(said, range(1, 12)))
+
+    async def summarised() -> bool:
+        return len((await session.read()).summaries) == 1
+
+    await until(summarised)
+    assert isinstance(memory.workers, Scheduler)
+    await memory.aclose()
+    assert memory.workers._ticker is None
+    assert not memory.workers._running
+
+
+async def test_many_first_calls_begin_them_once(store: Store, namespace: str) -> None:
+    class Counting(Scheduler):
+        begun_count = 0
+
+        async def start(self) -> None:
+            self.begun_count += 1
+            await super().start()
+
+    async with store.client() as client:
+        memory = redismem.Memory.connect(client=client, namespace=namespace, settings=NEVER, workers=Counting)
+        await asyncio.gather(*(memory.session(f"s-{number}").append(said(number)) for number in range(20)))
+        assert isinstance(memory.workers, Counting)
+        assert memory.workers.begun_count == 1
+        async with memory:
+            assert memory.workers.begun_count == 1, "entered later, they go on"
+
+
+async def test_workers_that_do_not_begin_are_tried_again_by_the_next_call(store: Store, namespace: str) -> None:
+    class Stubborn(Scheduler):
+        failures_count = 1
+
+        async def start(self) -> None:
+            self.failures_count -= 1
+            if self.failures_count >= 0:
+                raise OSError("not yet")
+            await super().start()
+
+    async with store.client() as client:
+        memory = redismem.Memory.connect(client=client, namespace=namespace, settings=NEVER, workers=Stubborn)
+        with pytest.raises(OSError, match="not yet"):
+            await memory.session("a").append(said(1))
+        assert (await memory.session("a").append(said(1))).created
+        assert isinstance(memory.workers, Stubborn)
+        assert memory.workers._ticker is not None
+        await memory.aclose()
+
+
+@both
+@pytest.mark.parametrize("entered", [True, False])
+def test_a_blocking_memory_has_workers_in_a_thread(url: str, namespace: str, entered: bool) -> None:
+    echo = Echo()
+    memory = blocking.Memory.connect(
+        url, namespace=namespace, settings=NEVER, workers=partial(Scheduler, strategy=echo)
+    )
+    assert names() == [], "nothing begins before there is something to do"
+    if entered:
+        memory.__enter__()
+        assert len(names()) == 1
+    session = memory.session("a")
+    for number in range(1, 12):
+        session.append(said(number))
+    assert len(names()) == 1
+    reached(lambda: len(session.read().summaries) == 1)
+    assert [message.seq for message in session.read().messages] == list(range(6, 12))
+    assert echo.seen == [[1, 2, 3, 4, 5]]
+    memory.close()
+    assert names() == [], "it has waited for the thread"
+    memory.close()
+
+
+@both
+def test_closing_waits_for_what_is_in_hand(url: str, namespace: str) -> None:
+    echo = Echo()
+    echo.hanging = "message 1 "
+    begun = threading.Event()
+
+    class Telling(Echo):
+        async def compact(self, messages: Any, previous: str | None) -> Any:
+            begun.set()
+            await asyncio.sleep(0)
+            return await super().compact(messages, previous)
+
+    memory = blocking.Memory.connect(
+        url, namespace=namespace, settings=NEVER, workers=partial(Scheduler, strategy=Telling())
+    )
+    memory.session("a").append(*map(said, range(1, 12)))
+    assert begun.wait(60)
+    memory.close()
+    assert names() == []
+    if url != "memory://":
+        with blocking.Memory.connect(url, namespace=namespace, settings=NEVER) as after:
+            assert [summary.first_seq for summary in after.session("a").read().summaries] == [1]
+
+
+def test_what_keeps_the_thread_from_opening_is_raised(redis_server: RedisServer, namespace: str) -> None:
+    with blocking.Memory.connect(redis_server.url, namespace=namespace, settings=NEVER) as first:
+        first.session("a").append(said(1))
+    wrong = NEVER.model_copy(update={"shards": 4})
+    memory = blocking.Memory.connect(redis_server.url, namespace=namespace, settings=wrong, workers=True)
+    with pytest.raises(WrongShards):
+        memory.session("a").append(said(1))
+    memory.close()
+    assert names() == []
+
+
+@pytest.mark.parametrize("client", [redis.Redis(port=1), fakeredis.FakeRedis()])
+def test_workers_over_a_client_of_ones_own_are_refused(client: Any) -> None:
+    with pytest.raises(InvalidSettings, match="workers need a URL"):
+        blocking.Memory.connect(client=client, workers=True)
+
+
+def test_a_blocking_memory_that_nobody_has_any_more_ends_its_thread(namespace: str) -> None:
+    memory = blocking.Memory.connect("memory://", namespace=namespace, settings=NEVER, workers=True)
+    memory.session("a").append(said(1))
+    assert len(names()) == 1
+    del memory
+    gc.collect()
+    reached(lambda: names() == [])
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_child_that_was_forked_off_leaves_the_thread_to_its_parent(redis_server: RedisServer, namespace: str) -> None:
+    memory = blocking.Memory.connect(redis_server.url, namespace=namespace, settings=NEVER, workers=True)
+    session = memory.session("a")
+    session.append(*map(said, range(1, 11)))
+    child = os.fork()
+    if not child:
+        try:
+            session.append(said(11))
+            memory.close()
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert len(names()) == 1
+    session.append(said(12))  # over the threshold, too, but not by itself: a tick or the next overflow takes it up
+    memory.close()
