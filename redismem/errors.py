@@ -182,12 +182,17 @@ class ServerError(Exception):
 
 
 class ConnectionLost(Exception):
-    """No reply: refused, reset, timed out. Unless `sent` is False, the call may have been carried out."""
+    """No reply: refused, reset, timed out. Unless `sent` is False, the call may have been carried out.
 
-    def __init__(self, reason: str, *, sent: bool = True) -> None:
+    `text`: what there is to know beside the reason. `lasts`: it is of no use to try again.
+    """
+
+    def __init__(self, reason: str, *, sent: bool = True, text: str = "", lasts: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.sent = sent
+        self.text = text
+        self.lasts = lasts
 
 
 # Not carried out, and likely to pass: tried again until the deadline.

@@ -15,11 +15,16 @@ from redismem.window import cut_after, cut_before, links, newest_within
 PAGE_COUNT = 500
 
 
+def check_count(name: str, value: int | None) -> None:
+    """Raises ValueError for what is no count."""
+    if value is not None and (type(value) is not int or value < 0):
+        raise ValueError(f"{name} is an integer, 0 or more")
+
+
 def check(limit: int | None, before: int | datetime | None = None, max_tokens: int | None = None) -> None:
     """Raises ValueError or TypeError for what is no count, seq or aware datetime."""
-    for name, value in (("limit", limit), ("max_tokens", max_tokens)):
-        if value is not None and (type(value) is not int or value < 0):
-            raise ValueError(f"{name} is an integer, 0 or more")
+    check_count("limit", limit)
+    check_count("max_tokens", max_tokens)
     if isinstance(before, datetime):
         if before.tzinfo is None:
             raise ValueError("before needs a time zone, this datetime has none")

@@ -16,7 +16,7 @@ from redismem.protocol.call import Call
 from redismem.protocol.replies import telemetry
 from redismem.protocol.session_calls import SessionCalls
 from redismem.protocol.state_changes import StateChanges
-from redismem.reading import Reading, check, lacks_others, narrowed
+from redismem.reading import Reading, check, check_count, lacks_others, narrowed
 from redismem.store.store import Store
 
 T = TypeVar("T")
@@ -122,7 +122,7 @@ class Session:
         More are kept if a tool call would lose its result. Summaries, pinned messages and state stay. Raises
         SessionNotFound.
         """
-        check(max_messages)
+        check_count("max_messages", max_messages)
         while True:
             view = await self._view("prune")
             call = edit_calls.prune(self._calls, view.context, max_messages)

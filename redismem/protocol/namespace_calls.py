@@ -96,8 +96,8 @@ def page(keys: Keys, limit: int, cursor: str | None, since_ms: int) -> Call[Sess
     The cursor is the last session given and how many were given with its very millisecond: so many a shard may have to
     skip. Raises ValueError for a cursor that is none, or a limit out of range.
     """
-    if not 1 <= limit <= _LIMIT:
-        raise ValueError(f"a page has 1 to {_LIMIT} sessions, not {limit}")
+    if type(limit) is not int or not 1 <= limit <= _LIMIT:
+        raise ValueError(f"limit is an integer, from 1 to {_LIMIT}")
     after_ms, after_id, ties = (None, "", 0) if cursor is None else _opened(cursor)
     newest = "+inf" if after_ms is None else after_ms
     commands = tuple(
@@ -138,6 +138,8 @@ def _sealed(last: SessionEntry, ties: int) -> str:
 
 
 def _opened(cursor: str) -> tuple[int, str, int]:
+    if type(cursor) is not str:
+        raise ValueError(_FOREIGN_CURSOR)
     try:
         after_ms, after_id, ties = json.loads(base64.urlsafe_b64decode(cursor.encode()))
     except (binascii.Error, ValueError, TypeError) as cause:

@@ -58,7 +58,7 @@ def change(
             raise TooLarge(f"{label} has {len(packed)} bytes, over {settings.max_value_bytes}", session_id)
         sets.extend((field, packed))
 
-    for name, value in _few(merge or {}, session_id).items():
+    for name, value in _few({} if merge is None else merge, session_id).items():
         field = PARAM + _name(name)
         if value is UNSET:
             drops.append(field)
@@ -76,6 +76,8 @@ def change(
 
 
 def _few(params: Mapping[str, Any], session_id: str) -> Mapping[str, Any]:
+    if not isinstance(params, Mapping):
+        raise InvalidState(f"merge takes a mapping of params by their names, not a {type(params).__name__}")
     if len(params) > _CHANGE_COUNT:
         raise TooLarge(f"{len(params)} params in one change, over {_CHANGE_COUNT}", session_id)
     return params
@@ -83,8 +85,10 @@ def _few(params: Mapping[str, Any], session_id: str) -> Mapping[str, Any]:
 
 def _name(name: Any) -> bytes:
     """A param's name as bytes. Raises InvalidState."""
-    if not isinstance(name, str) or not name:
-        raise InvalidState(f"a param name is a non-empty string, not a {type(name).__name__}")
+    if name == "":
+        raise InvalidState("a param name is not empty; to wait for none, set None")
+    if not isinstance(name, str):
+        raise InvalidState(f"a param name is a string, not a {type(name).__name__}")
     encoded = name.encode("utf-8", "surrogatepass")
     if len(encoded) > _NAME_BYTES:
         raise InvalidState(f"a param name has at most {_NAME_BYTES} bytes, this one {len(encoded)}")

@@ -16,11 +16,22 @@ _FIRST_PAUSE_S = 0.01
 _LONGEST_PAUSE_S = 0.5
 _random = random.SystemRandom()
 
+# What an operator has to know of some refusals: a word, what the text of the reply holds, what it means.
+_MEANINGS = (
+    ("NOAUTH", "", "it asks for a password, and the URL has none: redis://:password@host"),
+    ("WRONGPASS", "", "it knows no such user and password as the URL has"),
+    ("ERR", "without any password configured", "the URL has a password, but the server has none for this user"),
+    ("ERR", "no password is set", "the URL has a password, but the server has none"),
+    ("ERR", "DB index is out of range", "it has no database of the number that the URL names"),
+    ("ERR", "SELECT is not allowed in cluster mode", "a cluster has only database 0, the URL names another"),
+    ("gaierror", "", "nothing is known by that host name"),
+)
+
 
 class Retries:
     """The retries of one call."""
 
-    __slots__ = ("_clock", "_deadline", "_reply_timeout_s", "_sent_count", "_session_id")
+    __slots__ = ("_clock", "_deadline", "_redis", "_reply_timeout_s", "_sent_count", "_session_id")
 
     def __init__(
         self,
@@ -28,8 +39,11 @@ class Retries:
         deadline_s: float,
         reply_timeout_s: float,
         clock: Callable[[], float] = time.monotonic,
+        place: str = "",
     ) -> None:
+        """`place`: where Redis is, for the texts of errors."""
         self._session_id = session_id
+        self._redis = f"Redis at {place}" if place else "Redis"
         self._reply_timeout_s = reply_timeout_s
         self._clock = clock
         self._deadline = clock() + deadline_s
@@ -50,16 +64,29 @@ class Retries:
             if refused is not None:
                 raise refused
             if failure.word not in TRANSIENT_WORDS:
-                raise StoreUnavailable(f"Redis refused the call: {failure.word}", self._session_id, failure.word)
+                text = f"{self._redis} refused the call: {failure.word}{_meaning(failure)}"
+                raise StoreUnavailable(text, self._session_id, failure.word)
             reason = failure.word
         else:
             reason = failure.reason
+            if failure.lasts:
+                text = f"{self._redis} cannot be called: {reason}{_meaning(failure)}"
+                raise StoreUnavailable(text, self._session_id, reason)
         pause_s = _random.uniform(0, min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**self._sent_count))
         if self._clock() + pause_s >= self._deadline:
             raise StoreUnavailable(
-                f"Redis did not take the call in time, sent {self._sent_count} times: {reason}",
+                f"{self._redis} did not take the call in time, tried {self._sent_count} times: "
+                f"{reason}{_meaning(failure)}",
                 self._session_id,
                 reason,
             )
         self._sent_count += 1
         return pause_s
+
+
+def _meaning(failure: ServerError | ConnectionLost) -> str:
+    """What an operator has to know beside the word."""
+    word, told = (failure.word, "") if isinstance(failure, ServerError) else (failure.reason, failure.text)
+    known = (meaning for name, part, meaning in _MEANINGS if name == word and part in failure.text)
+    meaning = next(known, told)
+    return f", {meaning}" if meaning else ""

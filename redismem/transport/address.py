@@ -51,6 +51,13 @@ class Address:
     greeting: tuple[Command, ...] = field(default=(), repr=False)
     """What is said first on a connection, in one write. Holds the password."""
 
+    @property
+    def place(self) -> str:
+        """Host and port, or the path of the socket: fit for a log, there is no password in it."""
+        if self.path is not None:
+            return self.path
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
     @classmethod
     def from_url(cls, url: str) -> Address:
         """Raises InvalidSettings, which names the option but neither its value nor the URL."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import socket
+import ssl
 from collections import deque
 from collections.abc import Callable
 from typing import Any, cast
@@ -220,6 +221,12 @@ class Connection(asyncio.Protocol):
             wire.let_in(await call.future)
         if self.lost_reason:
             raise ConnectionLost(self.lost_reason, sent=False)
+
+
+def untrusted(refused: ssl.SSLCertVerificationError) -> ConnectionLost:
+    """What is known of a server whose certificate does not hold: it will not hold the next time either."""
+    text = f"the certificate does not hold: {refused.verify_message}"
+    return ConnectionLost(type(refused).__name__, sent=False, text=text, lasts=True)
 
 
 async def connect(

@@ -102,12 +102,27 @@ def refuse_decoding_client(client: Any) -> None:
         raise InvalidSettings("the client must be made with decode_responses=False: messages are bytes")
 
 
+def _refuse_other_client(client: Any, foreign: tuple[type, ...], wanted: str) -> None:
+    """Raises InvalidSettings for a client of the other memory: each of its calls would fail in its own odd way."""
+    if isinstance(client, foreign):
+        raise InvalidSettings(f"the client is a {type(client).__name__} of the wrong kind: this memory needs {wanted}")
+
+
+def _place(client: Any) -> str:
+    pool = getattr(client, "connection_pool", None)
+    options = getattr(pool, "connection_kwargs", None) or {}
+    host = options.get("host")
+    return str(options.get("path") or (f"{host}:{options.get('port', 6379)}" if host else ""))
+
+
 class RedisPy:
     """Over `redis.asyncio`: standalone, Sentinel, Cluster, or fakeredis' FakeAsyncRedis."""
 
     def __init__(self, client: Any, *, owned: bool) -> None:
+        _refuse_other_client(client, (redis.Redis, redis.RedisCluster), "one of redis.asyncio")
         refuse_decoding_client(client)
         self._client = client
+        self.place = "" if owned else _place(client)
         self._owned = owned
         # A client of the caller's repeats by itself what was not answered, unless he forbade it.
         self.repeats = not owned
@@ -181,8 +196,11 @@ class BlockingRedisPy:
     """Over `redis.Redis` or fakeredis' FakeRedis: blocks, and never suspends."""
 
     def __init__(self, client: Any, *, owned: bool) -> None:
+        asynchronous = (redis.asyncio.Redis, redis.asyncio.RedisCluster)
+        _refuse_other_client(client, asynchronous, "a redis.Redis; redismem.Memory takes this one")
         refuse_decoding_client(client)
         self._client = client
+        self.place = "" if owned else _place(client)
         self._owned = owned
         # A client of the caller's repeats by itself what was not answered, unless he forbade it.
         self.repeats = not owned

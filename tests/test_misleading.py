@@ -1,0 +1,159 @@
+"""Mistakes that people make, and what they are told: the thing itself, at once, with the place it is about."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import fakeredis
+import pytest
+import redis
+import redis.asyncio
+from support.conversations import said
+from support.redis_server import RedisServer, free_port
+from support.stored import everything
+from support.stores import Store
+
+from redismem import (
+    InvalidSettings,
+    InvalidState,
+    Memory,
+    Session,
+    Settings,
+    StoreUnavailable,
+    blocking,
+)
+
+SHORT = Settings(deadline_s=0.5, reply_timeout_s=0.2)
+
+
+def told_to(url: str, settings: Settings | None = None) -> StoreUnavailable:
+    """What a caller of either memory is told."""
+
+    async def call() -> None:
+        async with Memory.connect(url, settings=settings) as memory:
+            await memory.session("s").exists()
+
+    with pytest.raises(StoreUnavailable) as first:
+        asyncio.run(call())
+    with pytest.raises(StoreUnavailable) as second, blocking.Memory.connect(url, settings=settings) as memory:
+        memory.session("s").exists()
+    assert first.value.reason == second.value.reason
+    return second.value
+
+
+def test_a_database_that_is_not_there(redis_server: RedisServer) -> None:
+    told = told_to(f"redis://127.0.0.1:{redis_server.port}/999")
+    assert told.text == (
+        f"Redis at 127.0.0.1:{redis_server.port} refused the call: ERR, "
+        "it has no database of the number that the URL names"
+    )
+
+
+def test_a_password_where_none_is_set(redis_server: RedisServer) -> None:
+    told = told_to(f"redis://:CANARY@127.0.0.1:{redis_server.port}/0")
+    assert "the URL has a password, but the server has none" in told.text
+    assert "CANARY" not in told.text
+
+
+def test_a_password_that_is_wrong_or_missing(tmp_path: Path) -> None:
+    server = RedisServer(tmp_path).start()
+    try:
+        with redis.Redis(port=server.port) as raw:
+            raw.config_set("requirepass", "secret")
+        told = told_to(f"redis://:CANARY@127.0.0.1:{server.port}/0")
+        assert "WRONGPASS, it knows no such user and password" in told.text
+        assert "CANARY" not in told.text
+        assert "NOAUTH, it asks for a password" in told_to(server.url).text
+    finally:
+        server.stop()
+
+
+def test_host_and_port_are_named() -> None:
+    port = free_port()
+    told = told_to(f"redis://127.0.0.1:{port}/0", SHORT)
+    assert f"Redis at 127.0.0.1:{port} did not take the call in time" in told.text
+    assert told.reason == "ConnectionRefusedError"
+    assert "Redis at /nowhere/redis.sock" in told_to("unix:///nowhere/redis.sock", SHORT).text
+
+
+def test_a_host_that_nobody_knows() -> None:
+    told = told_to("redis://no-such-host.invalid:7000/0", SHORT)
+    assert "Redis at no-such-host.invalid:7000" in told.text
+    assert "nothing is known by that host name" in told.text
+
+
+async def test_a_client_of_the_other_kind_is_refused() -> None:
+    for client in (redis.Redis(port=1), fakeredis.FakeRedis()):
+        with pytest.raises(InvalidSettings, match=r"one of redis\.asyncio"):
+            Memory.connect(client=client)
+    async with redis.asyncio.Redis(port=1) as real, fakeredis.FakeAsyncRedis() as fake:
+        for other in (real, fake):
+            with pytest.raises(InvalidSettings, match=r"redismem\.Memory takes this one"):
+                blocking.Memory.connect(client=other)
+
+
+async def test_arguments_are_named_as_the_caller_knows_them(
+    memory: Memory, session: Session, raw: Any, namespace: str
+) -> None:
+    await session.append(said("a"))
+    before = await everything(raw, namespace)
+    wrong: Any
+    for wrong in (-1, 1.0, True, "1"):
+        with pytest.raises(ValueError, match=r"^max_messages is an integer, 0 or more"):
+            await session.prune(wrong)
+    for wrong in (2.0, 0, True, 10_001, "2"):
+        with pytest.raises(ValueError, match=r"^limit is an integer, from 1 to 10000"):
+            await memory.sessions(limit=wrong)
+    for wrong in (3, b"x", "x"):
+        with pytest.raises(ValueError, match="this cursor was not given"):
+            await memory.sessions(cursor=wrong)
+    for wrong in (["a"], "a", [], 0, ("a", 1)):
+        with pytest.raises(InvalidState, match="merge takes a mapping"):
+            await session.merge(wrong)
+        with pytest.raises(InvalidState, match="merge takes a mapping"):
+            await session.append(said("b"), merge=wrong)
+    with pytest.raises(InvalidState, match="to wait for none, set None"):
+        await session.set_waiting("")
+    with pytest.raises(InvalidState, match="a param name is a string, not a int"):
+        await session.merge({1: 1})  # type: ignore[dict-item]
+    assert await everything(raw, namespace) == before
+
+
+async def test_a_closed_memory_says_so(store: Store, namespace: str) -> None:
+    """Also over a client that is still open, and over the embedded store, which would go on."""
+    async with store.client() as client:
+        memory = Memory.connect(client=client, namespace=namespace)
+        session = memory.session("s")
+        await session.append(said("a"))
+        await memory.aclose()
+        for call in (session.append(said("b")), session.read(), memory.ping(), memory.count()):
+            with pytest.raises(RuntimeError, match="this memory is closed"):
+                await call
+        await memory.aclose()
+        assert await client.ping()
+
+
+@pytest.mark.parametrize("url", ["real", "memory://"])
+def test_so_does_a_closed_blocking_one(url: str, redis_server: RedisServer, namespace: str) -> None:
+    memory = blocking.Memory.connect(redis_server.url if url == "real" else url, namespace=namespace)
+    session = memory.session("s")
+    session.append(said("a"))
+    memory.close()
+    for call in (session.read, memory.ping, memory.count):
+        with pytest.raises(RuntimeError, match="this memory is closed"):
+            call()
+    memory.close()
+
+
+async def test_what_is_closed_meanwhile_is_not_waited_for(redis_server: RedisServer, namespace: str) -> None:
+    memory = Memory.connect(f"redis://127.0.0.1:{free_port()}/0", namespace=namespace, settings=Settings(deadline_s=60))
+    call = asyncio.create_task(memory.session("s").read())
+    await asyncio.sleep(0)
+    began_s = time.monotonic()
+    await memory.aclose()
+    with pytest.raises((RuntimeError, StoreUnavailable)):
+        await call
+    assert time.monotonic() - began_s < 30
