@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
 from redismem.transport import wire
 from redismem.transport.address import Address
+from redismem.transport.connection import untrusted
 
 _READ_BYTES = 64 * 1024
 _LOST = (OSError, EOFError, UnicodeError, wire.OutOfStep, hiredis.HiredisError)
@@ -108,8 +110,11 @@ class BlockingLane:
 
     def __init__(self, address: Address, *, max_connections: int = 64) -> None:
         self._address = address
+        self.place = address.place
         self._idle: list[_Socket] = []
+        self._max_connections = max_connections
         self._room = threading.BoundedSemaphore(max_connections)
+        self._pid = os.getpid()
         self._is_closed = False
 
     @classmethod
@@ -153,18 +158,24 @@ class BlockingLane:
     ) -> wire.Outcome:
         if self._is_closed:
             raise RuntimeError("this memory is closed")
-        if not self._room.acquire(timeout=max(0.0, until - time.monotonic())):
+        if self._pid != os.getpid():
+            # Threads of the parent may have been in calls: they are not here to give back their room.
+            self._room, self._pid = threading.BoundedSemaphore(self._max_connections), os.getpid()
+        room = self._room
+        if not room.acquire(timeout=max(0.0, until - time.monotonic())):
             return ConnectionLost("TimeoutError", sent=False)
         try:
             return self._exchange(content, reply_count, read, until)
         finally:
-            self._room.release()
+            room.release()
 
     def _exchange(
         self, content: bytes, reply_count: int, read: Callable[[list[Any]], wire.Outcome], until: float
     ) -> wire.Outcome:
         try:
             connection = self._take(until)
+        except ssl.SSLCertVerificationError as refused:
+            return untrusted(refused)
         except _LOST as failure:
             return ConnectionLost(type(failure).__name__, sent=False)
         try:

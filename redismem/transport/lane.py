@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 import math
 import random
+import ssl
+import warnings
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -21,7 +23,7 @@ from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
 from redismem.transport import wire
 from redismem.transport.address import Address
-from redismem.transport.connection import RECONNECTING, Connection, Waiting, connect
+from redismem.transport.connection import RECONNECTING, Connection, Waiting, connect, untrusted
 
 _FIRST_PAUSE_S = 0.01
 _LONGEST_PAUSE_S = 1.0
@@ -29,13 +31,17 @@ _LONGEST_PAUSE_S = 1.0
 _CLOCK_STEP_S = 0.001
 # Looking through thousands of calls for late ones, for each of them anew, would be all that an overloaded lane does.
 _ALARM_STEP_S = 0.01
+_LINE_COUNT = 8_192
+# An alarm that comes so late was kept from coming by this process itself.
+_BUSY_S = 0.1
 
 
 class Lane:
     """A transport to one node. Connects when there is something to send, and belongs to the event loop it is used on.
 
-    At most `max_calls_count` calls and `max_bytes` of them are on their way; others wait in line, each until its own
-    time is over. If no call is answered for `stall_s`, the connection is given up.
+    At most `max_calls_count` calls and `max_bytes` of them are on their way; thousands wait in line, each until its own
+    time is over; more are refused at once, for they would only keep those from their turn. If no call is answered for
+    `stall_s`, the connection is given up.
     """
 
     repeats = False
@@ -44,6 +50,7 @@ class Lane:
         self, address: Address, *, stall_s: float = 1, max_calls_count: int = 4096, max_bytes: int = 32 * 1024 * 1024
     ) -> None:
         self._address = address
+        self.place = address.place
         self._stall_s = stall_s
         self._max_calls_count = max_calls_count
         self._max_bytes = max_bytes
@@ -59,6 +66,7 @@ class Lane:
         self._lost_reason = ""
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = math.inf
+        self._is_late = False
 
     @classmethod
     def from_url(cls, url: str, *, reply_timeout_s: float) -> Lane:
@@ -83,6 +91,7 @@ class Lane:
         self._is_closed = True
         loop, self._loop = self._loop, None
         if loop is not asyncio.get_running_loop():
+            self._leave(loop)
             return
         connection, connector, alarm = self._connection, self._connector, self._alarm
         self._end_line(partial(ConnectionLost, "closed", sent=False))
@@ -96,6 +105,20 @@ class Lane:
             connection.lose("closed")
             await connection.closed
 
+    def drop(self) -> None:
+        """Closes what is open, if nobody is left who could, and warns of it."""
+        if self._connection is not None and self._loop is not None and not self._loop.is_closed():
+            warnings.warn("a memory was not closed: use `async with`, or `aclose()`", ResourceWarning, stacklevel=2)
+            self._is_closed = True
+            self._leave(self._loop)
+
+    def _leave(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        """Lets go of what belongs to another event loop, and has that loop close it if it still can."""
+        connection = self._connection
+        self._start_over()
+        if connection is not None and loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(connection.lose, "closed")
+
     def _start(
         self, content: bytes, reply_count: int, is_transaction: bool, script: Script | None, timeout_s: float
     ) -> asyncio.Future[list[Any]]:
@@ -108,6 +131,9 @@ class Lane:
         connection = self._connection
         if connection is not None and not self._line and self._has_room(connection, call):
             connection.send(call, now)
+        elif len(self._line) >= _LINE_COUNT:
+            crowd = f"{len(self._line)} calls of this process wait for it already"
+            raise ConnectionLost("TooManyCalls", sent=False, text=crowd, lasts=True)
         else:
             self._line.append(call)
             self._want_connection()
@@ -166,7 +192,13 @@ class Lane:
         """Ends the calls whose time is over. Those that were sent keep their place, and their replies are dropped."""
         assert self._loop is not None
         now = self._loop.time() + _CLOCK_STEP_S
-        self._alarm, self._alarm_at = None, math.inf
+        busy_s, self._alarm, self._alarm_at = now - self._alarm_at, None, math.inf
+        if busy_s > _BUSY_S and not self._is_late:
+            # This process has not looked at its socket meanwhile: what came is read before anything counts as late.
+            self._is_late = True
+            self._set_alarm(now + min(busy_s, self._stall_s))
+            return
+        self._is_late = False
         wake_at = _end_late(self._line, now, self._lost_reason or "TimeoutError", sent=False)
         self._line = deque(call for call in self._line if not call.future.done())
         connection = self._connection
@@ -197,6 +229,8 @@ class Lane:
                 self._end_line(partial(ServerError, refused.word, refused.text))
             except ConnectionLost as failure:
                 self._lost_reason = failure.reason
+            except ssl.SSLCertVerificationError as refused:
+                self._end_line(partial(untrusted, refused))
             except (OSError, UnicodeError) as failure:
                 self._lost_reason = type(failure).__name__
             else:

@@ -1,0 +1,47 @@
+"""More calls at once than a process can serve in time: those that fit are served, the rest is told so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from support.redis_server import RedisServer
+from support.stores import PATIENCE
+
+from redismem import Memory, Settings, StoreUnavailable
+
+PATIENT = Settings(**PATIENCE)
+MOST = 4_096 + 8_192  # on their way, and in line
+
+
+async def test_what_fits_is_served_and_the_rest_is_refused(redis_server: RedisServer, namespace: str) -> None:
+    async with Memory.connect(redis_server.url, namespace=namespace, settings=PATIENT) as memory:
+        handles = [memory.session(f"s-{number % 500}") for number in range(MOST + 3_000)]
+        answers = await asyncio.gather(*(handle.exists() for handle in handles), return_exceptions=True)
+        found = Counter(type(answer) for answer in answers)
+        assert found == {bool: MOST, StoreUnavailable: 3_000}
+        refused = next(answer for answer in answers if isinstance(answer, StoreUnavailable))
+        assert refused.reason == "TooManyCalls"
+        assert "calls of this process wait for it already" in refused.text
+        assert await handles[0].exists() is False, "and then there is room again"
+
+
+async def test_a_process_that_was_busy_reads_before_it_calls_anything_late(
+    redis_server: RedisServer, namespace: str
+) -> None:
+    """The replies were there in time: it was this process that did not look."""
+    settings = Settings(deadline_s=60, reply_timeout_s=0.5)
+    sent: list[int] = []
+    async with Memory.connect(
+        redis_server.url, namespace=namespace, settings=settings, on_event=lambda event: sent.append(event.sent_count)
+    ) as memory:
+        await memory.session("s").append({"role": "user", "content": "x" * 200_000})
+        sent.clear()
+        calls = [asyncio.create_task(memory.session("s").read()) for _ in range(40)]
+        for _ in range(3):
+            await asyncio.sleep(0)  # they are written
+        blocked = asyncio.get_running_loop().time() + 1.5
+        while asyncio.get_running_loop().time() < blocked:
+            pass
+        await asyncio.gather(*calls)
+    assert sent == [1] * 40

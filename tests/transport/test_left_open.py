@@ -1,0 +1,99 @@
+"""Memories that nobody closes, or closes elsewhere: no socket stays open for them; forks have room for calls."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+from typing import Any
+
+import pytest
+import redis
+from support.checks import until
+from support.redis_server import RedisServer
+
+import redismem
+from redismem import Settings, blocking
+from redismem.store.store import Store
+from redismem.transport.address import Address
+from redismem.transport.blocking_lane import BlockingLane
+
+ROOMY = Settings(deadline_s=60, reply_timeout_s=20)
+
+
+def connections(server: RedisServer, name: str) -> int:
+    with redis.Redis(port=server.port) as raw:
+        found: Any = raw.client_list()
+        return sum(each["name"] == name for each in found)
+
+
+async def test_a_memory_that_nobody_has_any_more_is_closed_and_warned_of(
+    redis_server: RedisServer, namespace: str
+) -> None:
+    memory = redismem.Memory.connect(f"{redis_server.url}?client_name={namespace}", settings=ROOMY)
+    await memory.session("s").exists()
+    assert connections(redis_server, namespace) == 1
+    del memory
+    with pytest.warns(ResourceWarning, match="a memory was not closed"):
+        gc.collect()
+
+    async def gone() -> bool:
+        return connections(redis_server, namespace) == 0
+
+    await until(gone)
+
+
+async def test_a_handle_keeps_its_memory_open(redis_server: RedisServer, namespace: str) -> None:
+    memory = redismem.Memory.connect(f"{redis_server.url}?client_name={namespace}", settings=ROOMY)
+    session = memory.session("s")
+    await session.exists()
+    store = memory.store
+    del memory
+    gc.collect()
+    assert await session.exists() is False
+    await store.aclose()
+    assert connections(redis_server, namespace) == 0
+    del session, store
+    gc.collect()
+
+
+def test_a_memory_that_is_closed_on_another_loop_lets_go(redis_server: RedisServer, namespace: str) -> None:
+    """The loop that it was used on runs still, in another thread."""
+    memory = redismem.Memory.connect(f"{redis_server.url}?client_name={namespace}", settings=ROOMY)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        asyncio.run_coroutine_threadsafe(memory.session("s").exists(), loop).result(60)
+        assert connections(redis_server, namespace) == 1
+        asyncio.run(memory.aclose())
+
+        async def gone() -> bool:
+            return connections(redis_server, namespace) == 0
+
+        asyncio.run(until(gone))
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_fork_while_threads_are_in_calls_has_all_the_room(redis_server: RedisServer, namespace: str) -> None:
+    lane = BlockingLane(Address("127.0.0.1", redis_server.port), max_connections=2)
+    memory = blocking.Memory(redismem.Memory(Store(lane, namespace, ROOMY)))
+    memory.ping()
+    for _ in range(2):  # two other threads are in the middle of a call
+        assert lane._room.acquire(timeout=0)
+    child = os.fork()
+    if not child:
+        try:
+            os._exit(0 if memory.ping() and memory.session("s").append({"role": "user"}).created else 2)
+        except BaseException:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    for _ in range(2):
+        lane._room.release()
+    assert memory.session("s").exists()
+    memory.close()
