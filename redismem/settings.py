@@ -36,6 +36,8 @@ _KEEPING: dict[str, Any] = {
 # With the strategy trim, these decide what is dropped for good.
 _TRIMMING = frozenset(["threshold", "recent_limit", "threshold_tokens"])
 _LONGEST_WINDOW = 10_000
+# So many messages at least should be worth a summary, where it is not said otherwise.
+_SUMMARISED_COUNT = 4
 
 
 class _Environment(EnvSettingsSource):
@@ -55,6 +57,7 @@ class _Environment(EnvSettingsSource):
                 unusable.add(name)
         self._warn_of_unknown()
         unusable |= self._fit_recent_limit(usable, unusable)
+        unusable |= self._fit_threshold(usable)
         if {**usable, **self.current_state}.get("strategy") == "trim" and unusable & _TRIMMING:
             said = ", ".join(_PREFIX + name.upper() for name in sorted(unusable & _TRIMMING))
             known = facts(op="settings", setting=said)
@@ -64,18 +67,35 @@ class _Environment(EnvSettingsSource):
         return usable
 
     def _fit_recent_limit(self, usable: dict[str, Any], unusable: set[str]) -> set[str]:
-        """A recent_limit alone raises the threshold to it; over a threshold that is given, both are unusable."""
+        """A recent_limit alone raises the threshold over it; over a threshold that is given, both are unusable."""
         default = self.settings_cls.model_fields["threshold"].default
         threshold = self.current_state.get("threshold", usable.get("threshold", default))
         recent_limit = usable.get("recent_limit", 0)
-        if "recent_limit" in self.current_state or not isinstance(threshold, int) or recent_limit <= threshold:
+        is_free = "threshold" not in {*self.current_state, *usable, *unusable}
+        if "recent_limit" in self.current_state or not isinstance(threshold, int):
             return set()
-        if "threshold" not in {*self.current_state, *usable, *unusable}:
-            usable["threshold"] = recent_limit
+        if is_free and recent_limit:
+            usable["threshold"] = min(_LONGEST_WINDOW, max(default, recent_limit + _SUMMARISED_COUNT))
+            return set()
+        if recent_limit <= threshold:
             return set()
         given = [name for name in ("threshold", "recent_limit") if usable.pop(name, None) is not None]
         for name in given:
             self._fall_back(name, f"recent_limit {recent_limit} is over threshold {threshold}")
+        return set(given)
+
+    def _fit_threshold(self, usable: dict[str, Any]) -> set[str]:
+        """A threshold over max_window_count: those of both that are given here are unusable."""
+        fields = self.settings_cls.model_fields
+        limits = [
+            self.current_state.get(name, usable.get(name, fields[name].default))
+            for name in ("threshold", "max_window_count")
+        ]
+        if not all(isinstance(limit, int) for limit in limits) or limits[0] <= limits[1]:
+            return set()
+        given = [name for name in ("threshold", "recent_limit", "max_window_count") if usable.pop(name, None)]
+        for name in given:
+            self._fall_back(name, f"threshold {limits[0]} is over max_window_count {limits[1]}")
         return set(given)
 
     def _fall_back(self, name: str, why: str) -> dict[str, Any]:
@@ -117,7 +137,7 @@ class Settings(BaseSettings):
         10, description="messages a window may hold before the older ones are due for a summary"
     )
     recent_limit: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        6, description="newest messages that stay verbatim; at most the threshold, and by default not more than it"
+        6, description="newest messages that stay verbatim; below the threshold, and by default not over 6 of 10 of it"
     )
     idle_timeout_s: Annotated[float, Field(ge=0.001, le=_LONGEST_S)] = Field(
         86_400, description="seconds without activity after which a session may be removed"
@@ -217,12 +237,24 @@ class Settings(BaseSettings):
         threshold = given.get("threshold")
         if "recent_limit" in given or not isinstance(threshold, int):
             return given
-        return {**given, "recent_limit": max(1, min(threshold, cls.model_fields["recent_limit"].default))}
+        default = cls.model_fields["recent_limit"].default
+        return {
+            **given,
+            "recent_limit": max(1, min(default, threshold * default // cls.model_fields["threshold"].default)),
+        }
 
     @model_validator(mode="after")
     def _recent_within_threshold(self) -> Self:
         if self.recent_limit > self.threshold:
             raise ValueError(f"recent_limit {self.recent_limit} is over threshold {self.threshold}")
+        if self.threshold > self.max_window_count:
+            raise ValueError(f"threshold {self.threshold} is over max_window_count {self.max_window_count}")
+        if self.recent_limit == self.threshold > 1 and self.strategy == "summarize":
+            log.warning(
+                "recent_limit is the threshold, %d: every message beyond it gets a summary of its own",
+                self.threshold,
+                extra=facts(op="settings", setting="REDISMEM_RECENT_LIMIT"),
+            )
         return self
 
     @property

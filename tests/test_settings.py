@@ -121,9 +121,9 @@ def test_usable_values_come_from_the_environment_and_code_goes_first(
 def test_a_threshold_alone_brings_the_default_recent_limit_down_with_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert [Settings(threshold=threshold).recent_limit for threshold in (1, 4, 6, 7)] == [1, 4, 6, 6]
+    assert [Settings(threshold=threshold).recent_limit for threshold in (1, 4, 6, 7, 12)] == [1, 2, 3, 4, 6]
     monkeypatch.setenv("REDISMEM_THRESHOLD", "3")
-    assert (Settings().threshold, Settings().recent_limit) == (3, 3)
+    assert (Settings().threshold, Settings().recent_limit) == (3, 1)
     assert warnings_of(caplog) == []
 
 
@@ -132,7 +132,7 @@ def test_a_threshold_alone_brings_the_default_recent_limit_down_with_it(
     [
         ({"THRESHOLD": "5", "RECENT_LIMIT": "7"}, ["THRESHOLD", "RECENT_LIMIT"]),
         ({"THRESHOLD": "abc", "RECENT_LIMIT": "11"}, ["THRESHOLD", "RECENT_LIMIT"]),
-        ({"THRESHOLD": "7", "RECENT_LIMIT": "7"}, []),
+        ({"THRESHOLD": "7", "RECENT_LIMIT": "6"}, []),
     ],
 )
 def test_a_recent_limit_over_the_threshold_falls_back_too(
@@ -141,7 +141,7 @@ def test_a_recent_limit_over_the_threshold_falls_back_too(
     for name, text in given.items():
         monkeypatch.setenv(f"REDISMEM_{name}", text)
     made = Settings()
-    expected = (10, 6) if warned else (7, 7)
+    expected = (10, 6) if warned else (7, 6)
     assert (made.threshold, made.recent_limit) == expected
     found = warnings_of(caplog)
     assert len(found) == len(warned)
@@ -259,11 +259,11 @@ def test_no_url_at_all_is_an_embedded_store_and_one_warning(caplog: pytest.LogCa
         assert memory.session("a").append({"role": "user", "content": "x"}).created
 
 
-def test_a_recent_limit_alone_raises_the_threshold_to_it(
+def test_a_recent_limit_alone_raises_the_threshold_over_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("REDISMEM_RECENT_LIMIT", "50")
-    assert (Settings().threshold, Settings().recent_limit) == (50, 50)
+    assert (Settings().threshold, Settings().recent_limit) == (54, 50)
     assert warnings_of(caplog) == []
 
 

@@ -32,7 +32,7 @@ def limits(draw: st.DrawFn) -> Settings:
         threshold=threshold,
         recent_limit=draw(st.integers(1, threshold)),
         threshold_tokens=draw(st.integers(0, 200) | st.integers(0, 100_000_000)),
-        max_window_count=draw(st.integers(10, 70)),
+        max_window_count=draw(st.integers(max(10, threshold), 70)),
         strategy=draw(st.sampled_from(["summarize", "trim", "none"])),
     )
 

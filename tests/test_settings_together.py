@@ -1,0 +1,60 @@
+"""Settings that only make sense together: in code they are refused, from the environment they fall back."""
+
+from __future__ import annotations
+
+import pytest
+
+from redismem import InvalidSettings, Settings
+
+
+def test_a_threshold_that_no_window_reaches_is_refused() -> None:
+    with pytest.raises(InvalidSettings, match="threshold 20 is over max_window_count 10"):
+        Settings(threshold=20, max_window_count=10)
+    assert Settings(threshold=20, max_window_count=20).overdue_count == 20
+
+
+@pytest.mark.parametrize(
+    ("given", "expected", "warned"),
+    [
+        ({"THRESHOLD": "20", "MAX_WINDOW_COUNT": "15"}, (10, 10_000), ["THRESHOLD", "MAX_WINDOW_COUNT"]),
+        ({"RECENT_LIMIT": "50", "MAX_WINDOW_COUNT": "15"}, (10, 10_000), ["RECENT_LIMIT", "MAX_WINDOW_COUNT"]),
+        ({"THRESHOLD": "15", "MAX_WINDOW_COUNT": "15"}, (15, 15), []),
+    ],
+)
+def test_from_the_environment_both_fall_back(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    given: dict[str, str],
+    expected: tuple[int, int],
+    warned: list[str],
+) -> None:
+    for name, text in given.items():
+        monkeypatch.setenv(f"REDISMEM_{name}", text)
+    made = Settings()
+    assert (made.threshold, made.max_window_count) == expected
+    told = [record.getMessage() for record in caplog.records]
+    assert all(any(f"REDISMEM_{name} is not usable" in text for text in told) for name in warned)
+    assert bool(told) == bool(warned)
+
+
+def test_in_code_the_environment_that_does_not_fit_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REDISMEM_MAX_WINDOW_COUNT", "15")
+    assert Settings(threshold=100).max_window_count == 10_000
+
+
+@pytest.mark.parametrize("threshold", range(2, 40))
+def test_by_default_a_summary_is_of_more_than_one_message(threshold: int, caplog: pytest.LogCaptureFixture) -> None:
+    made = Settings(threshold=threshold)
+    assert made.recent_limit < threshold
+    assert made.recent_limit <= 6
+    assert caplog.records == []
+
+
+def test_a_recent_limit_at_the_threshold_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    """Each message beyond it would be a summary, and a call of the model."""
+    assert Settings(threshold=8, recent_limit=8).recent_limit == 8
+    (record,) = caplog.records
+    assert "a summary of its own" in record.getMessage()
+    caplog.clear()
+    Settings(threshold=8, recent_limit=8, strategy="trim")  # one goes for one that comes: that is cheap
+    assert caplog.records == []
