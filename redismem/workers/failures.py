@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import logging
 
-from redismem.errors import ModelFailed, RedismemError
+from redismem.errors import ModelFailed, RedismemError, UnsupportedFormat
 from redismem.events import Facts
 from redismem.protocol.layout import REASON
 
 log = logging.getLogger("redismem.worker")
+
+_NAMED_COUNT = 10_000
 
 
 def reason_of(error: Exception) -> str:
@@ -37,3 +39,20 @@ def log_failure(what: str, error: Exception, known: Facts) -> None:
         log.warning("%s: %s: %s", what, extra["error"], error.text, extra=extra)
     else:
         log.warning("%s: %s", what, extra["reason"], exc_info=error, extra=extra)
+
+
+class OtherLayouts:
+    """Sessions of another layout that a log has named: it stays what it is, so once is enough, and not each tick."""
+
+    def __init__(self) -> None:
+        self._named: set[tuple[str, str]] = set()
+
+    def is_named(self, session: str, error: Exception) -> bool:
+        """Whether it is such an error, and has been asked of before."""
+        if not isinstance(error, UnsupportedFormat):
+            return False
+        if len(self._named) >= _NAMED_COUNT:
+            self._named.clear()
+        is_named = (session, error.text) in self._named
+        self._named.add((session, error.text))
+        return is_named

@@ -10,12 +10,23 @@ A strategy is an object with one method:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
 from typing import Protocol
 
 from redismem.errors import InvalidSettings
 from redismem.messages import Message
 from redismem.models import Draft, Summarizer, open_extractive, open_model
 from redismem.settings import Settings
+
+
+class Dropped(Enum):
+    """What a strategy gives that drops the messages."""
+
+    DROPPED = "dropped"
+
+
+DROPPED = Dropped.DROPPED
+"""Given by `compact`, the messages are dropped without a summary. None is not enough: that is a forgotten `return`."""
 
 
 class Strategy(Protocol):
@@ -25,12 +36,12 @@ class Strategy(Protocol):
     attribute `provider` then, which tells that one from others in the same namespace; None if there is nobody.
     """
 
-    async def compact(self, messages: Sequence[Message], previous: str | None) -> Draft | None:
-        """The summary that stands for these messages, oldest first; None drops them without one.
+    async def compact(self, messages: Sequence[Message], previous: str | None) -> Draft | Dropped:
+        """The summary that stands for these messages, oldest first; DROPPED drops them without one.
 
         Or there are no messages, and `previous` is the text of the oldest summaries, which are to become one; else it
-        is None. Whatever this raises is a failed attempt: the messages stay. It may be called again for the same
-        messages, and its outcome thrown away.
+        is None. Whatever this raises is a failed attempt, and so is to give None: the messages stay. It may be called
+        again for the same messages, and its outcome thrown away.
         """
 
 
@@ -46,7 +57,7 @@ class Summarize:
         """Closes the model's connections."""
         await self._model.aclose()
 
-    async def compact(self, messages: Sequence[Message], previous: str | None) -> Draft | None:
+    async def compact(self, messages: Sequence[Message], previous: str | None) -> Draft:
         return await self._model.summarize(messages, previous, self._max_tokens)
 
 
@@ -55,9 +66,9 @@ class Trim:
 
     provider = None
 
-    async def compact(self, messages: Sequence[Message], previous: str | None) -> Draft | None:
+    async def compact(self, messages: Sequence[Message], previous: str | None) -> Dropped:
         del messages, previous
-        return None
+        return DROPPED
 
 
 def provider_of(strategy: Strategy) -> str | None:

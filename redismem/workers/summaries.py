@@ -27,7 +27,7 @@ from redismem.session import Session
 from redismem.settings import Settings
 from redismem.store.store import Store
 from redismem.window import cut_before, open_calls
-from redismem.workers.failures import log_failure, reason_of
+from redismem.workers.failures import OtherLayouts, log_failure, reason_of
 from redismem.workers.outcomes import WORKED_OFF, SummaryOutcome
 from redismem.workers.provider import Answering, Provider
 from redismem.workers.strategies import Strategy, provider_of
@@ -94,6 +94,7 @@ class Worker:
         self._in_vain: deque[str] = deque(maxlen=_IN_VAIN_COUNT)
         """Sessions that the provider did not answer for, as far as they are remembered."""
         self._stopping = False
+        self._other_layouts = OtherLayouts()
 
     def stop(self) -> None:
         """No further claims; what is claimed goes on."""
@@ -175,7 +176,8 @@ class Worker:
                 outcome = await self._store.told("summary", self.summarise(session_id, by), session_id)
         except Exception as error:  # of one session: the others go on; its lease, if it has one, runs out
             session = session_hash(session_id)
-            log_failure(f"session {session}: not summarised", error, facts(op="summary", session=session))
+            if not self._other_layouts.is_named(session, error):
+                log_failure(f"session {session}: not summarised", error, facts(op="summary", session=session))
             outcome = SummaryOutcome.UNAVAILABLE
         finally:
             self._in_hand.discard(session_id)

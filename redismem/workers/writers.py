@@ -20,7 +20,7 @@ from redismem.protocol.queue_calls import Job, QueueCalls
 from redismem.store.store import Store
 from redismem.workers.failures import log_failure, reason_of
 from redismem.workers.provider import Provider
-from redismem.workers.strategies import Strategy, instead_of
+from redismem.workers.strategies import DROPPED, Strategy, instead_of
 
 log = logging.getLogger("redismem.worker")
 
@@ -97,7 +97,7 @@ class Writers:
             raise
         finally:
             renewal.cancel()
-        return None if draft is None else _summary(job, covered, folded, draft, settings.max_summary_bytes)
+        return None if draft is DROPPED else _summary(job, covered, folded, draft, settings.max_summary_bytes)
 
     async def _renew(self, calls: QueueCalls, job: Job, started_s: float) -> None:
         while True:
@@ -122,6 +122,8 @@ def _failed(reason: str) -> ModelFailed:
 
 def _summary(job: Job, covered: Sequence[Message], folded: Sequence[Summary], draft: Draft, max_bytes: int) -> Summary:
     """Raises ModelFailed, or UnicodeEncodeError, for a text that is none."""
+    if not isinstance(draft, Draft):
+        raise _failed(f"the strategy gave no Draft but a {type(draft).__name__}; what is to be dropped is DROPPED")
     text: object = draft.text
     if not isinstance(text, str) or not text.strip():
         raise _failed("the summary is empty, or not a text")

@@ -9,6 +9,7 @@ from typing import Any
 
 from redismem import Message, Session
 from redismem.models import Draft
+from redismem.workers.strategies import Dropped
 
 
 class Echo:
@@ -19,7 +20,7 @@ class Echo:
         """The seqs of each call; none where it was a fold."""
         self.failures: deque[Exception] = deque()
         """Raised first, one a call."""
-        self.drafts: deque[Draft | None] = deque()
+        self.drafts: deque[Draft | Dropped] = deque()
         """Returned first, one a call."""
         self.hanging: str | None = None
         """A call whose messages hold this text waits for `gate`."""
@@ -27,7 +28,7 @@ class Echo:
         self.started = asyncio.Event()
         self.cancelled_count = 0
 
-    async def compact(self, messages: Sequence[Message], previous: str | None) -> Draft | None:
+    async def compact(self, messages: Sequence[Message], previous: str | None) -> Draft | Dropped:
         self.seen.append([message.seq for message in messages])
         text = previous or " ".join(str(message.content) for message in messages)
         if self.hanging is not None and self.hanging in text:

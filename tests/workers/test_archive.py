@@ -137,3 +137,30 @@ def test_show_as_json_is_complete_and_is_json() -> None:
     }  # fmt: skip
     hidden = document(context_of(rows, State(), []), info, "n", redact=True)
     assert set(hidden["recent"][0]) == {"seq", "tokens", "stored_ms", "role"}
+
+
+async def test_a_value_of_another_type_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    made = Summary("i", "t", 1, 4, 0, 60_000, "m", 9, 70_000, ("1-a:1",))
+    beside = Message("user", metadata={"a": 1}, id="m", timestamp=datetime(2026, 3, 1, tzinfo=UTC)).beside
+    context = context_of([({"role": "user"}, beside, 3, 9)], State({"a": 1}, "b"), [made])
+    assert await archived(path, context) == [context]
+    good = json.loads(path.read_text())
+    places: list[tuple[Any, ...]] = [(name,) for name in good]
+    places += [("stored", 0, name) for name in good["stored"][0]]
+    places += [("stored", 0, "beside", name) for name in good["stored"][0]["beside"]]
+    places += [("summaries", 0, name) for name in good["summaries"][0]]
+    places += [("messages", 0), ("state", "params"), ("state", "waiting_for_param")]
+    for *way, last in places:
+        wrongs: list[Any] = [1.5, [1], True]
+        for wrong in wrongs:
+            line = json.loads(json.dumps(good))
+            inner = line
+            for step in way:
+                inner = inner[step]
+            if isinstance(inner[last], list) and isinstance(wrong, list):
+                wrong = {"x": 1}
+            inner[last] = wrong
+            path.write_text(json.dumps(good) + "\n" + json.dumps(line) + "\n")
+            with pytest.raises(ValueError, match="line 2 is no line of an archive"):
+                list(read_archive(path))

@@ -24,6 +24,7 @@ import redismem
 from redismem import Settings
 from redismem.errors import RedismemError
 from redismem.models import Draft
+from redismem.workers.strategies import Dropped
 from redismem.workers.summaries import Worker
 
 
@@ -55,7 +56,7 @@ async def test_error_continuation(opened: Opened, errors: list[Exception | None]
     class Failing(Echo):
         """Fails for the sessions that have an error."""
 
-        async def compact(self, messages: Any, previous: str | None) -> Draft | None:
+        async def compact(self, messages: Any, previous: str | None) -> Draft | Dropped:
             error = errors[int(messages[0].content.split("-")[0])]
             if error is not None:
                 raise error

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from support.stores import Store
-from support.writers import Echo, fill
+from support.writers import Echo, fill, said
 
 from redismem import Message, Settings
 from redismem.errors import InvalidSettings
 from redismem.models import Draft
 from redismem.workers.outcomes import SummaryOutcome
-from redismem.workers.strategies import Strategy, Summarize, Trim, from_settings
+from redismem.workers.strategies import DROPPED, Dropped, Strategy, Summarize, Trim, from_settings
 from redismem.workers.summaries import Worker
 
 
 class Headlines:
     """A strategy of somebody's own: the first word of each message."""
 
-    async def compact(self, messages: Sequence[Message], previous: str | None) -> Draft | None:
+    async def compact(self, messages: Sequence[Message], previous: str | None) -> Draft | Dropped:
         words = "; ".join(str(message.content).split()[0] for message in messages)
         return Draft(words or f"{previous}", 0, 0, "headlines")
 
@@ -109,3 +110,41 @@ def test_an_address_without_tls_has_to_be_allowed() -> None:
     with pytest.raises(InvalidSettings, match="https"):
         from_settings(Settings(**settings))
     assert from_settings(Settings(**settings, model_allow_http=True)) is not None
+
+
+class Forgetful:
+    """Its author has forgotten the `return`."""
+
+    async def compact(self, messages: Sequence[Message], previous: str | None) -> Any:
+        del messages, previous
+
+
+@pytest.mark.parametrize("given", [None, "a text", 5, {"text": "x"}], ids=str)
+async def test_what_is_no_draft_drops_nothing(
+    store: Store, namespace: str, given: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Wrong(Forgetful):
+        async def compact(self, messages: Sequence[Message], previous: str | None) -> Any:
+            return given
+
+    async with store.memory(namespace, Settings(shards=1)) as memory:
+        session = memory.session("a")
+        await session.append(*map(said, range(1, 12)))
+        worker = Worker(memory.store, Forgetful() if given is None else Wrong())
+        assert await worker.drain() == 0
+        assert worker.outcomes == {"failed": 1}
+        assert [message.seq for message in await session.messages()] == list(range(1, 12))
+    assert f"the strategy gave no Draft but a {type(given).__name__}; what is to be dropped is DROPPED" in caplog.text
+
+
+async def test_what_is_dropped_says_so(store: Store, namespace: str) -> None:
+    class Dropping(Forgetful):
+        async def compact(self, messages: Sequence[Message], previous: str | None) -> Dropped:
+            return DROPPED
+
+    async with store.memory(namespace, Settings(shards=1)) as memory:
+        session = memory.session("a")
+        await session.append(*map(said, range(1, 12)))
+        assert await Worker(memory.store, Dropping()).drain() == 1
+        context = await session.read()
+        assert ([message.seq for message in context.messages], context.summaries) == (list(range(6, 12)), [])
