@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import inspect
 import os
+import signal
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from importlib.metadata import version
@@ -108,4 +109,27 @@ def _run_loop(coroutine: Coroutine[Any, Any, Any]) -> Any:
     except ImportError:
         new_loop = None
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        return runner.run(coroutine)
+        return runner.run(_until_terminated(coroutine))
+
+
+async def _until_terminated(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """SIGTERM ends a command as Ctrl-C does: it first puts right what it has begun. A second one ends it at once."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    is_terminated = False
+
+    def end() -> None:
+        nonlocal is_terminated
+        is_terminated = True
+        loop.remove_signal_handler(signal.SIGTERM)
+        if task is not None:
+            task.cancel()
+
+    loop.add_signal_handler(signal.SIGTERM, end)
+    try:
+        return await coroutine
+    except asyncio.CancelledError:
+        if is_terminated:
+            raise Stop("terminated", 128 + signal.SIGTERM) from None
+        raise
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)

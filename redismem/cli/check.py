@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter, validators
 
 from redismem.cli.place import looking
-from redismem.cli.terminal import AsJson, Namespace, Url, console, plural, print_json, printable
+from redismem.cli.terminal import AsJson, Namespace, Url, console, fitted, plural, print_json, printable
 from redismem.inspection.check import check as check_all
 from redismem.inspection.depths import sessions_count
 from redismem.inspection.invariants import Violation
@@ -71,7 +71,7 @@ def _report(found: Sequence[Violation], limit: int, sessions_count: int, where: 
         for violation in found[:limit]:
             what = violation.text.removeprefix(f"session {violation.session_id}: ")
             table.add_row(violation.invariant, Text(printable(violation.session_id)), Text(printable(what)))
-        out.print(table)
+        out.print(fitted(out, table, "session"))
     if len(found) > limit:
         out.print(f"and {len(found) - limit:,} more (--limit)")
     out.print(Text(f"{plural(sessions_count, 'session')} checked in {where}"))

@@ -16,6 +16,7 @@ from redismem.cli.terminal import (
     complain,
     console,
     duration,
+    fitted,
     plural,
     print_json,
     printable,
@@ -74,8 +75,9 @@ def _print(found: Sequence[DeadSession], now_ms: int) -> None:
     reasons.add_column(overflow="fold")
     for each in found:
         reasons.add_row(each.log_id, Text(_why(each)))
-    console().print(table)
-    console().print(reasons)
+    out = console()
+    out.print(fitted(out, table, "session"))
+    out.print(reasons)
 
 
 def _why(each: DeadSession) -> str:
@@ -121,15 +123,18 @@ async def _take_off(
     async with opened(url, namespace) as (memory, place):
         say_if_embedded(place)
         if everything:
-            taken, missing = await dead.requeue_all(memory.store, again=again), list[str]()
+            found = await dead.requeue_all(memory.store, again=again)
         else:
-            taken, missing = await dead.requeue(memory.store, named, again=again)
+            found = await dead.requeue(memory.store, named, again=again)
     if as_json:
         word = "retried" if again else "dropped"
-        print_json({"store": place.name, "namespace": namespace, word: taken, "not_dead": missing})
+        lists = {word: found.taken, "not_dead": found.missing, "other_layout": found.foreign}
+        print_json({"store": place.name, "namespace": namespace, **lists})
     else:
         what = "overdue again" if again else "off the list"
-        print(f"{plural(len(taken), 'session')} {what} in namespace {namespace} on {place.name}")
-        for session_id in missing:
+        print(f"{plural(len(found.taken), 'session')} {what} in namespace {namespace} on {place.name}")
+        for session_id in found.missing:
             complain(f"session {session_id} is not on the list")
-    return 1 if missing else 0
+        for session_id in found.foreign:
+            complain(f"session {session_id} is of another layout: left as it is, see docs/layout.md")
+    return 1 if found.missing or found.foreign else 0

@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter, validators
 
 from redismem.cli.place import looking, opened, say_if_embedded
-from redismem.cli.terminal import AsJson, Namespace, Stop, Url, console, duration, plural, print_json, printable
+from redismem.cli.terminal import AsJson, Namespace, Stop, Url, console, duration, fitted, plural, print_json, printable
 from redismem.errors import SessionNotFound
 from redismem.inspection.sessions import Listing, list_sessions, look, numbers_of
 
@@ -74,7 +74,8 @@ def _print_sessions(found: Listing) -> None:
         waits = ", ".join(word for word in (info.queued, info.waiting_for_param) if word)
         expires = f"in {duration(info.expires_ms - found.now_ms)}"
         table.add_row(Text(printable(entry.session_id)), active, *numbers, expires, Text(waits, "yellow"))
-    console().print(table)
+    out = console()
+    out.print(fitted(out, table, "session"))
 
 
 async def show(

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
+    from rich.table import Table
 
 Url = Annotated[
     str | None,
@@ -23,6 +24,9 @@ AsJson = Annotated[
         name="--json", negative=(), show_default=False, help="One JSON document on stdout, and nothing else there."
     ),
 ]
+
+
+_UUID_CHARS = 36
 
 
 class Stop(Exception):
@@ -38,6 +42,28 @@ def console(*, stderr: bool = False) -> Console:
     from rich.console import Console
 
     return Console(stderr=stderr, highlight=False, emoji=False)
+
+
+def fitted(out: Console, table: Table, ids: str) -> RenderableType:
+    """The table with the ids of the column `ids` on one line each, up to a UUID's length.
+
+    One that is wider than the terminal becomes a list: the id on a line, and below it what else is known.
+    """
+    from rich.console import Group
+    from rich.measure import Measurement
+    from rich.text import Text
+
+    (column,) = (column for column in table.columns if column.header == ids)
+    column.min_width = min(_UUID_CHARS, max((len(str(cell)) for cell in column.cells), default=0))
+    anywhere = out.options.update(max_width=10_000)  # a measure is cut at the width that there is
+    if Measurement.get(out, anywhere, table).minimum <= out.width:
+        return table
+    lines = []
+    for row in zip(*(each.cells for each in table.columns), strict=True):
+        cells = dict(zip((str(each.header) for each in table.columns), map(str, row), strict=True))
+        lines.append(Text(cells.pop(ids), overflow="fold"))
+        lines.append(Text("  " + " · ".join(f"{name} {cell}" for name, cell in cells.items() if cell), "dim"))
+    return Group(*lines)
 
 
 def complain(text: str) -> None:

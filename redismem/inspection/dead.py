@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from redismem.context import SessionEntry
+from redismem.errors import UnsupportedFormat
 from redismem.inspection.sessions import Info, infos_of, numbers_of
 from redismem.protocol import queue_calls
+from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash
 from redismem.store.store import Store
 
@@ -63,31 +65,50 @@ def _age(entry: SessionEntry) -> tuple[int, str]:
     return entry.active_ms, entry.session_id
 
 
-async def requeue(store: Store, session_ids: Sequence[str], *, again: bool) -> tuple[list[str], list[str]]:
-    """Takes sessions off the list: those that were on it, and those that were not.
+@dataclass(frozen=True, slots=True)
+class Requeued:
+    """Sessions that were taken off the list, that were not on it, and that another release wrote: those stay there."""
+
+    taken: list[str]
+    missing: list[str]
+    foreign: list[str]
+
+
+async def requeue(store: Store, session_ids: Sequence[str], *, again: bool) -> Requeued:
+    """Takes sessions off the list.
 
     `again`: they are overdue at once; else nothing is tried until their next message. Raises InvalidSessionId,
     StoreUnavailable.
     """
     calls = [store.queue_calls(session_id).requeue(again=again) for session_id in session_ids]
-    done: list[bool] = []
-    for at in range(0, len(calls), _TOGETHER_COUNT):
-        done += await asyncio.gather(*(store.run(call) for call in calls[at : at + _TOGETHER_COUNT]))
-    pairs = list(zip(session_ids, done, strict=True))
-    return [name for name, listed in pairs if listed], [name for name, listed in pairs if not listed]
+    found: dict[bool | None, list[str]] = {True: [], False: [], None: []}
+
+    async def ask(session_id: str, call: Call[bool]) -> None:
+        try:
+            is_listed = await store.run(call)
+            found[is_listed].append(session_id)
+        except UnsupportedFormat:  # of one session: the others go on
+            found[None].append(session_id)
+
+    pairs = list(zip(session_ids, calls, strict=True))
+    for at in range(0, len(pairs), _TOGETHER_COUNT):
+        await asyncio.gather(*(ask(*pair) for pair in pairs[at : at + _TOGETHER_COUNT]))
+    return Requeued(found[True], found[False], found[None])
 
 
-async def requeue_all(store: Store, *, again: bool) -> list[str]:
+async def requeue_all(store: Store, *, again: bool) -> Requeued:
     """Takes all sessions off the list, page by page, each once: one that dies anew meanwhile stays.
 
     Raises StoreUnavailable.
     """
-    taken: set[str] = set()
+    found = Requeued([], [], [])
     seen: set[str] = set()
     while True:
         page = await store.run(queue_calls.members(store.keys, "dead", _PAGE_COUNT))
         fresh = [entry.session_id for entry in page if entry.session_id not in seen]
         if not fresh:
-            return sorted(taken)
+            return Requeued(sorted(found.taken), [], sorted(found.foreign))
         seen.update(fresh)
-        taken.update((await requeue(store, fresh, again=again))[0])
+        part = await requeue(store, fresh, again=again)
+        found.taken.extend(part.taken)
+        found.foreign.extend(part.foreign)

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 import pytest
+import redis
 from support.provider_server import ProviderServer
 
 import redismem.blocking
@@ -103,3 +104,23 @@ def test_a_session_that_is_not_on_the_list_is_named(command: Any, dead: Any, her
 def test_nothing_dead_is_fine(command: Any, here: Any) -> None:
     assert command("dead", "retry", "--all", *here).code == 0
     assert "0 dead sessions" in command("dead", "list", *here).out
+
+
+@pytest.fixture
+def raw(redis_server: Any) -> Any:
+    with redis.Redis(port=redis_server.port) as raw:
+        yield raw
+
+
+@pytest.mark.parametrize("word", ["retry", "drop"])
+@pytest.mark.parametrize("named", [True, False])
+def test_a_session_of_another_layout_stops_no_other(
+    command: Any, memory: Any, dead: Any, here: Any, raw: Any, word: str, named: bool
+) -> None:
+    raw.hset(memory.store.keys.session("s-1").state, "counters", "v2 1 12 9 5 6")
+    ran = command("dead", word, *(dead if named else ["--all"]), *here)
+    assert ran.code == 1
+    assert ran.out.startswith("2 sessions ")
+    assert "session s-1 is of another layout: left as it is" in ran.err
+    ran = command("dead", word, "--all", "--json", *here)
+    assert (ran.code, ran.document["other_layout"]) == (1, ["s-1"])
