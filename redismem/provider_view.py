@@ -101,7 +101,7 @@ class _View:
     def _take_result(self, payload: Payload, made: Sequence[ToolCall]) -> None:
         result = whole_result(payload)
         assert result is not None
-        if made or self._open.pop(result.key, None) is None:
+        if made or not self._answer(result.key):
             self._aside.append(quoted_result(result, self._names.get(result.key, payload.get("name"))))
         else:
             self._group.append(payload)
@@ -115,7 +115,7 @@ class _View:
             result = part_result(part)
             if result is None:
                 kept.append(part)
-            elif made or self._open.pop(result.key, None) is None:
+            elif made or not self._answer(result.key):
                 late.append(quoted_result(result, self._names.get(result.key)))
             else:
                 has_answers = True
@@ -135,6 +135,18 @@ class _View:
         else:
             self._aside += late
             self._close_if_answered()
+
+    def _answer(self, key: Key) -> bool:
+        """Whether such a call is open; it is not any more, nor in another form if the message has it twice."""
+        if key not in self._open:
+            return False
+        del self._open[key]
+        twins = {other for other in self._open if other[1] == key[1] and "function" not in (other[0], key[0])}
+        if twins:
+            for twin in twins:
+                del self._open[twin]
+            self._group[0] = without(self._group[0], twins) or self._group[0]
+        return True
 
     def _take_other(self, payload: Payload, made: Sequence[ToolCall]) -> None:
         self._close()

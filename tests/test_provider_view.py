@@ -195,3 +195,23 @@ def test_thoughts_go_with_the_call_they_led_to() -> None:
     assert "c1" in shown[0]["content"]
     answer = {"type": "function_call_output", "call_id": "c1", "output": "x"}
     assert provider_view([thoughts, call, answer, user]) == [thoughts, call, answer, user]
+
+
+@pytest.mark.parametrize("form", ["chat", "part"])
+def test_a_call_that_a_message_has_in_two_forms_is_one(form: str) -> None:
+    """Only the form that is answered stays: a provider refuses the other."""
+    part: dict[str, Any] = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
+    both: dict[str, Any] = {
+        "role": "assistant",
+        "content": [{"type": "text", "text": "let me see"}, part],
+        "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+    }
+    answers: dict[str, dict[str, Any]] = {
+        "chat": {"role": "tool", "tool_call_id": "a", "content": "42"},
+        "part": {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "42"}]},
+    }
+    answer = answers[form]
+    head, second, last = provider_view([both, answer, USER])
+    assert (second, last) == (answer, USER)
+    assert ("tool_calls" in head, part in head["content"]) == ((True, False) if form == "chat" else (False, True))
+    assert both["content"][1] is part, "what is stored stays as it was"

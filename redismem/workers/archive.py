@@ -26,6 +26,27 @@ or a message came in between and the session stayed: the newest transcript of an
 _NUMBERS = ("total_messages", "first_seq", "last_seq", "recent_limit")
 _BEGINNING = b'{"session_id": '
 _TEXTS = ("session_id", "epoch", "summary_version", "window_version")
+_TYPES: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(_TEXTS, (str,)),
+    **dict.fromkeys(_NUMBERS, (int,)),
+    **dict.fromkeys(("messages", "stored", "pinned", "stored_pinned", "summaries"), (list,)),
+    "state": (dict,),
+}
+_STORED_TYPES: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("seq", "tokens", "stored_ms"), (int,)),
+    "beside": (dict, type(None)),
+}
+_BESIDE_TYPES: dict[str, tuple[type, ...]] = {
+    "metadata": (dict,),
+    "timestamp_us": (int,),
+    "id": (str,),
+    "pinned": (bool,),
+}
+_SUMMARY_TYPES: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("id", "text", "model"), (str,)),
+    **dict.fromkeys(("first_seq", "last_seq", "start_ms", "end_ms", "tokens", "created_ms"), (int,)),
+    "message_ids": (list,),
+}
 
 
 class JsonlArchive:
@@ -119,6 +140,16 @@ def _line(document: dict[str, Any]) -> bytes:
 def _context(line: Any) -> Context:
     if "exact" in line:
         line = decode_value(base64.b64decode(line["exact"], validate=True))
+    _check(line, _TYPES)
+    for row in (*line["stored"], *line["stored_pinned"]):
+        _check(row, _STORED_TYPES)
+        beside = row["beside"] or {}
+        _check(beside, {name: _BESIDE_TYPES[name] for name in beside})
+    for each in line["summaries"]:
+        _check(each, _SUMMARY_TYPES)
+    if {type(payload) for payload in (*line["messages"], *line["pinned"])} - {dict}:
+        raise TypeError("messages")
+    _check(line["state"], {"params": (dict,), "waiting_for_param": (str, type(None))})
     epoch = line["epoch"]
     context = Context(
         line["session_id"],
@@ -133,6 +164,13 @@ def _context(line: Any) -> Context:
     context.window_version = line["window_version"]
     context.pinned = _restored(line["pinned"], line["stored_pinned"], epoch)
     return context
+
+
+def _check(given: Any, types: dict[str, tuple[type, ...]]) -> None:
+    """Raises TypeError for a value of another type, KeyError for one that is missing."""
+    for name, kinds in types.items():
+        if type(given[name]) not in kinds:
+            raise TypeError(name)
 
 
 def _open_private(path: str, flags: int) -> int:
