@@ -10,6 +10,8 @@ from typing import Any
 from redismem.elements import StoredMessages, is_gap
 from redismem.messages import Message, moment
 from redismem.provider_view import provider_view
+from redismem.speech.anthropic import AnthropicContext, anthropic_context
+from redismem.speech.gemini import GeminiContext, gemini_context
 from redismem.values import decode_value, encode_value
 
 # Possessive: whoever writes a long run of spaces has it read once.
@@ -168,8 +170,9 @@ class Context:
         """The messages before `recent`: they wait for a summary."""
         return self.messages[: -self.recent_limit]
 
-    def to_openai(self) -> list[dict[str, Any]]:
-        """A new list: pinned messages, each summary as a quoted user message, then the messages; dicts as put in.
+    def to_openai(self) -> list[Any]:
+        """A new list of dicts, typed so that OpenAI's client takes it: pinned messages, each summary as a quoted user
+        message, then the messages; dicts as put in.
 
         But for what a provider would refuse: a tool result that does not answer a call right before it, and a call that
         the conversation went on without, are quoted in a user message. At the very end a call may wait for results.
@@ -195,6 +198,19 @@ class Context:
             also_pinned, others = window.payloads_apart() if self.is_mixed else ([], window.payloads())
             return pinned + also_pinned, others, window.may_hold_calls or (moved is not None and moved.may_hold_calls)
         return [each.to_openai() for each in self.pinned], [each.to_openai() for each in self.messages], True
+
+    def to_anthropic(self) -> AnthropicContext:
+        """The same for Anthropic: `client.messages.create(model=…, max_tokens=…, **context.to_anthropic())`.
+
+        What the system and developer say before anybody else is `system`; later it is a text of the user's that says
+        so. Messages in the formats of OpenAI and Gemini are written anew; Anthropic's parts stay as they are. What
+        Anthropic has no form for, such as sounds, is named in brackets.
+        """
+        return anthropic_context(self.to_openai(), len(self.summaries))
+
+    def to_gemini(self) -> GeminiContext:
+        """The same for Gemini: `contents` and, for the config, `system_instruction`; likewise JSON values."""
+        return gemini_context(self.to_openai(), len(self.summaries))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Context):

@@ -19,6 +19,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from redismem.errors import InvalidMessage
+from redismem.shapes import Shape, message_of, plain
 from redismem.values import encode_plain, pack
 
 FORMAT_VERSION = 1
@@ -96,9 +97,9 @@ class Message:
         self.epoch = ""
 
     @classmethod
-    def from_openai(cls, payload: dict[str, Any]) -> Message:
-        """A message that is this dict, whatever its keys."""
-        return cls.restored(payload, None, 0, 0, 0, "")
+    def from_openai(cls, shape: Shape) -> Message:
+        """A message that is this dict, whatever its keys; or what an SDK's object stands for. Raises InvalidMessage."""
+        return cls.restored(*message_of(shape), 0, 0, 0, "")
 
     @classmethod
     def restored(
@@ -216,20 +217,20 @@ def is_pinned(payload: dict[str, Any], beside: dict[str, Any] | None) -> bool:
     return payload.get("role") in PINNED_ROLES if marked is None else marked is True
 
 
-def encode_message(message: Message | dict[str, Any], count_tokens: TokenCounter | None = None) -> tuple[bytes, int]:
+def encode_message(message: Message | Shape, count_tokens: TokenCounter | None = None) -> tuple[bytes, int]:
     """An element without its stamp, and its tokens: by `count_tokens`, or the default.
 
     Raises InvalidMessage for what would not come back equal.
     """
     if isinstance(message, Message):
         payload, beside = message._payload, message._beside
-    elif isinstance(message, dict):
-        payload, beside = message, None
     else:
-        raise InvalidMessage(
-            f"a message is a dict or a Message, not a {type(message).__name__} (pydantic: pass model_dump())"
-        )
-    packed = pack(payload, InvalidMessage)
+        payload, beside = (message, None) if isinstance(message, dict) else message_of(message)
+    try:
+        packed = pack(payload, InvalidMessage)
+    except InvalidMessage:  # for objects of an SDK in it, perhaps
+        payload = plain(payload)
+        packed = pack(payload, InvalidMessage)
     if count_tokens is None:
         tokens = len(packed) // 4 + 4
     else:

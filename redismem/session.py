@@ -17,6 +17,7 @@ from redismem.protocol.replies import telemetry
 from redismem.protocol.session_calls import SessionCalls
 from redismem.protocol.state_changes import StateChanges
 from redismem.reading import Reading, check, check_count, lacks_others, narrowed
+from redismem.shapes import Shape
 from redismem.store.store import Store
 
 T = TypeVar("T")
@@ -45,7 +46,7 @@ class Session:
         """The session's id, as it was given."""
         return self._calls.keys.session_id
 
-    async def append(self, *messages: Message | dict[str, Any], **options: Unpack[AppendOptions]) -> Receipt:
+    async def append(self, *messages: Message | Shape, **options: Unpack[AppendOptions]) -> Receipt:
         """Adds messages behind the others, and changes the state with them: all or nothing. Gives what it did.
 
         `id` names this append: given again, nothing is written and the first receipt comes back with `duplicate=True`,
@@ -59,7 +60,7 @@ class Session:
             self._tell(receipt)
         return receipt
 
-    async def append_and_read(self, *messages: Message | dict[str, Any], **options: Unpack[AppendOptions]) -> Context:
+    async def append_and_read(self, *messages: Message | Shape, **options: Unpack[AppendOptions]) -> Context:
         """The same append, and the context after it, in the same round trip and transaction.
 
         The receipt is `Context.receipt`. Raises as `append` does.

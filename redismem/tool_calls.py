@@ -130,7 +130,7 @@ def quoted_result(result: ToolResult, name: Any) -> Payload:
     """A result as a text of the user's, for a place where its call does not stand before it."""
     return _quoted(
         "tool_result",
-        f"The result of an earlier call of the tool {_label(name)} (call {_label(result.key[1])})",
+        f"The result of an earlier call of the tool {label(name)} (call {label(result.key[1])})",
         result.content,
     )
 
@@ -139,7 +139,7 @@ def quoted_call(call: ToolCall) -> Payload:
     """A call as a text of the user's, for when no result follows it."""
     return _quoted(
         "tool_call",
-        f"The assistant called the tool {_label(call.name)} (call {_label(call.key[1])}) and the result was not there "
+        f"The assistant called the tool {label(call.name)} (call {label(call.key[1])}) and the result was not there "
         "when the conversation went on. The arguments",
         call.arguments,
     )
@@ -151,7 +151,7 @@ def _quoted(tag: str, head: str, value: Any) -> Payload:
     return {"role": "user", "content": content}
 
 
-def _label(value: Any) -> str:
+def label(value: Any) -> str:
     """A name or id on one line, in quotation marks, so that it cannot pass for more than it is."""
     if not isinstance(value, str) or not value:
         return "without a name"
@@ -169,7 +169,7 @@ def _text(value: Any) -> str:
 def _part_text(part: Payload) -> str:
     text = part.get("text")
     is_text = part["type"] in _TEXT_PARTS and isinstance(text, str)
-    return str(text) if is_text else f"[{_label(part['type'])}]"
+    return str(text) if is_text else f"[{label(part['type'])}]"
 
 
 def has_calls(payloads: Sequence[Payload]) -> bool:

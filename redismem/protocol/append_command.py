@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from redismem.errors import InvalidMessage
-from redismem.messages import Message, TokenCounter, encode_message, is_pinned
+from redismem.messages import Message, TokenCounter, encode_message
 from redismem.protocol.call import Call, Command
 from redismem.protocol.state_changes import StateChanges
 from redismem.settings import Settings
+from redismem.shapes import Shape
 
 REQUEST_PLACE = 13
 """The place of the argument `request` in the command."""
@@ -38,19 +39,16 @@ def append_limits(settings: Settings) -> bytes:
     ).encode()
 
 
-def encode_as(
-    message: Message | dict[str, Any], pin: bool | None, count_tokens: TokenCounter | None
-) -> tuple[bytes, int, bool]:
+def encode_as(message: Message | Shape, pin: bool | None, count_tokens: TokenCounter | None) -> tuple[bytes, int, bool]:
     """An element without its stamp, its tokens, and whether it is pinned. Raises InvalidMessage."""
+    if not isinstance(message, Message):
+        message = Message.from_openai(message)
     if pin is not None:
         if type(pin) is not bool:
             raise InvalidMessage("pin is True, False or None")
-        if isinstance(message, dict):
-            message = Message.from_openai(message)
-        if isinstance(message, Message):
-            message = message.with_pin(pin)
+        message = message.with_pin(pin)
     element, tokens = encode_message(message, count_tokens)
-    return element, tokens, message.pinned if isinstance(message, Message) else is_pinned(message, None)
+    return element, tokens, message.pinned
 
 
 def more_pins(settings: Settings, more_count: int, more_bytes: int) -> str:

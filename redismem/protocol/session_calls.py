@@ -27,6 +27,7 @@ from redismem.protocol.ids import append_token
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.state_changes import NO_CHANGE, Change, StateChanges, change
 from redismem.settings import Settings
+from redismem.shapes import Shape
 from redismem.values import Undecodable
 
 _MOST = 1 << 53
@@ -59,9 +60,7 @@ class SessionCalls:
         self._append_head: Command = ("EVALSHA", sha, len(appends), *appends, keys.session, limits)
         self._reads = context_reads(keys)
 
-    def append(
-        self, messages: Sequence[Message | dict[str, Any]], options: AppendOptions = NO_OPTIONS
-    ) -> Call[Receipt]:
+    def append(self, messages: Sequence[Message | Shape], options: AppendOptions = NO_OPTIONS) -> Call[Receipt]:
         """Raises InvalidMessage, InvalidState, TooLarge, InvalidTime."""
         command, session_id = self._append(messages, options), self.keys.session_id
         decode = partial(replies.receipt, session_id, len(messages))
@@ -69,7 +68,7 @@ class SessionCalls:
         return Call(session_id, (command,), decode, scripts.load("append"), resent_append, "append")
 
     def append_and_read(
-        self, messages: Sequence[Message | dict[str, Any]], options: AppendOptions = NO_OPTIONS
+        self, messages: Sequence[Message | Shape], options: AppendOptions = NO_OPTIONS
     ) -> Call[Context]:
         """The append, and the reads of a context behind it in one transaction. Raises as `append` does."""
         commands, session_id = (self._append(messages, options), *self._reads), self.keys.session_id
@@ -81,7 +80,7 @@ class SessionCalls:
         command, session_id = self._command((), 0, self.change(**changes), id, layout.NONE), self.keys.session_id
         return Call(session_id, (command,), lambda _: True, scripts.load("append"), resent_append, "update")
 
-    def _append(self, messages: Sequence[Message | dict[str, Any]], options: AppendOptions) -> Command:
+    def _append(self, messages: Sequence[Message | Shape], options: AppendOptions) -> Command:
         if not messages:
             raise InvalidMessage(
                 "an append needs a message; state alone is set by merge() and the like", self.keys.session_id
@@ -93,7 +92,7 @@ class SessionCalls:
 
     def _append_as(
         self,
-        messages: Sequence[Message | dict[str, Any]],
+        messages: Sequence[Message | Shape],
         *,
         id: str | None = None,
         expect: int | None = None,
@@ -133,9 +132,7 @@ class SessionCalls:
         except InvalidState as refused:
             raise InvalidState(str(refused), self.keys.session_id) from None
 
-    def _elements(
-        self, messages: Sequence[Message | dict[str, Any]], pin: bool | None = None
-    ) -> tuple[list[bytes], int, str]:
+    def _elements(self, messages: Sequence[Message | Shape], pin: bool | None = None) -> tuple[list[bytes], int, str]:
         """What is stored of the messages, the tokens of those that are not pinned, and what is said of the others.
 
         Raises InvalidMessage, TooLarge.

@@ -1,47 +1,118 @@
-"""What a provider says of the tool calls in what it is sent: a second opinion on the forms."""
+"""What providers say of a context: their SDKs' published types, and the rules that their servers add."""
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
 from typing import Any
+
+from anthropic.types import MessageParam, TextBlockParam
+from google.genai import types
+from openai.types.chat import ChatCompletionMessageParam
+from pydantic import TypeAdapter
 
 Payload = dict[str, Any]
 
 
-def ids_of(payload: Payload) -> tuple[list[str], list[str]]:
-    """(called, answered), by a second opinion on the forms."""
-    kind = str(payload.get("type", ""))
-    if kind.endswith("_call"):
-        return [payload["call_id"]], []
-    if kind.endswith("_output"):
-        return [], [payload["call_id"]]
-    called = [each["id"] for each in payload.get("tool_calls") or []]
-    called += [payload["function_call"]["name"]] if "function_call" in payload else []
-    answered = [payload["tool_call_id"]] if "tool_call_id" in payload else []
-    answered += [payload["name"]] if payload.get("role") == "function" else []
-    content = payload.get("content")
-    for part in content if isinstance(content, list) else []:
-        called += [part["id"]] if part["type"] == "tool_use" else []
-        answered += [part["tool_use_id"]] if part["type"] == "tool_result" else []
-    return called, answered
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
-def complaints(payloads: list[Payload], anywhere: bool) -> list[str]:
-    """What a provider would say. `anywhere`: a result may follow at any distance, as in Responses."""
-    found = []
-    waiting: set[str] = set()
-    for at, payload in enumerate(payloads):
-        called, answered = ids_of(payload)
-        for id in answered:
-            if id not in waiting:
-                found.append(f"{at}: {id} is not waited for")
-            waiting.discard(id)
-        content = payload.get("content")
-        speaks = not answered or (isinstance(content, list) and any(part["type"] == "text" for part in content))
-        if waiting and not anywhere and speaks:
-            found.append(f"{at}: without {sorted(waiting)}")
-        found += [f"{at}: {id} twice" for id in called if id in waiting]
-        waiting = (waiting if anywhere else waiting if answered and not speaks else set()) | set(called)
-    while payloads and (any(ids_of(payloads[-1]))):
-        waiting -= set(ids_of(payloads[-1])[0])
-        payloads = payloads[:-1]
-    return found + ([f"{sorted(waiting)} never"] if anywhere and waiting else [])
+def _read(value: Any) -> Any:
+    """With every iterable of a published type read to its end, which is when it is checked."""
+    if isinstance(value, dict):
+        return {key: _read(item) for key, item in value.items()}
+    if isinstance(value, str | int | float | None):
+        return value
+    return [_read(item) for item in value]
+
+
+def check_openai(messages: list[Any]) -> None:
+    """Raises ValidationError for what no OpenAI message is. Keys that the types do not know are left alone."""
+    for message in messages:
+        _read(_adapter(ChatCompletionMessageParam).validate_python(message))
+
+
+def check_anthropic(context: Any) -> None:
+    """Raises ValidationError for what does not fit the types, AssertionError for what breaks a rule."""
+    json.dumps(context)
+    for kind, items in ((MessageParam, context["messages"]), (TextBlockParam, context.get("system", []))):
+        for item in items:
+            assert _read(_adapter(kind).validate_python(item)) == item, "it has keys that the types do not know"
+    assert list(_anthropic_faults(context["messages"])) == []
+
+
+def _anthropic_faults(messages: list[Payload]) -> Iterator[str]:
+    if [message["role"] for message in messages] != (["user", "assistant"] * len(messages))[: len(messages)]:
+        yield "the roles do not alternate from the user on"
+    used: set[str] = set()
+    asked: set[str] = set()
+    for at, message in enumerate(messages):
+        blocks = message["content"]
+        if not blocks:
+            yield f"{at}: empty"
+        yield from (f"{at}: blank" for block in blocks if block["type"] == "text" and not block["text"].strip())
+        answers = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
+        if [block["type"] for block in blocks[: len(answers)]] != ["tool_result"] * len(answers):
+            yield f"{at}: results do not stand first"
+        if len(set(answers)) < len(answers) or not set(answers) <= asked:
+            yield f"{at}: {answers} answer {asked}"
+        if asked != set(answers) and (at + 1 < len(messages) or len(blocks) > len(answers)):
+            yield f"{at}: of {asked} only {answers} are answered"
+        calls = [block for block in blocks if block["type"] == "tool_use"]
+        asked = {call["id"] for call in calls}
+        if len(asked) < len(calls) or asked & used or (calls and message["role"] == "user"):
+            yield f"{at}: calls of {asked}, used are {used}"
+        yield from (f"{at}: {call['name']}" for call in calls if not re.fullmatch(r"[\w-]{1,64}", call["name"], re.A))
+        yield from (f"{at}: {each}" for each in asked if not re.fullmatch(r"[\w-]+", each, re.A))
+        used |= asked
+    if messages and messages[-1]["role"] == "assistant":
+        last = messages[-1]["content"][-1]
+        if last["type"] == "text" and last["text"] != last["text"].rstrip():
+            yield "it ends in a blank"
+
+
+def check_gemini(context: Any) -> None:
+    """Raises ValidationError for what does not fit the types, AssertionError for what breaks a rule."""
+    json.dumps(context)
+    for content in [
+        *context["contents"],
+        *([context["system_instruction"]] if "system_instruction" in context else []),
+    ]:
+        types.Content.model_validate(content)  # keys that it does not know are refused
+    assert list(_gemini_faults(context["contents"])) == []
+
+
+def _gemini_faults(contents: list[Payload]) -> Iterator[str]:
+    if contents and contents[0]["role"] != "user":
+        yield "the model speaks first"
+    asked: list[str] = []
+    for at, content in enumerate(contents):
+        parts = content["parts"]
+        if not parts or any(part.get("text") == "" for part in parts):
+            yield f"{at}: empty"
+        if at and content["role"] == "model" == contents[at - 1]["role"]:
+            yield f"{at}: the model speaks twice"
+        answers = _named(parts, "function_response", "functionResponse")
+        if answers and len(answers) < len(parts):
+            yield f"{at}: answers and other parts"
+        is_last = at + 1 == len(contents)
+        if not is_prefix(answers, asked) if is_last and answers else answers != asked:
+            yield f"{at}: {answers} to {asked}"
+        asked = _named(parts, "function_call", "functionCall")
+        if asked and content["role"] == "user":
+            yield f"{at}: the user calls"
+        yield from (f"{at}: {name}" for name in asked if not re.fullmatch(r"[A-Za-z_][\w.:-]{0,63}", name, re.A))
+
+
+def _named(parts: list[Payload], *kinds: str) -> list[str]:
+    return [part[kind]["name"] for part in parts for kind in kinds if kind in part]
+
+
+def is_prefix(some: list[str], all_of_them: list[str]) -> bool:
+    """Whether the first are among the others, in their order: an open call may lack its answer at the very end."""
+    left = iter(all_of_them)
+    return all(each in left for each in some)

@@ -1,0 +1,1 @@
+"""What messages say, and how Anthropic and Gemini want it written."""

@@ -1,0 +1,128 @@
+"""A context as Anthropic's Messages API takes it. No I/O.
+
+Texts are never blank, the user speaks first, nobody speaks twice in a row, every call of a tool is answered in the next
+message. Ids and names that Anthropic would refuse are written with other characters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NotRequired, TypedDict
+
+from redismem.speech.parts import ASSISTANT, Call, Media, Native, Part, Result, Text, object_of, placeholder
+from redismem.speech.turns import Turn, opening, turns_of
+from redismem.tool_calls import Payload
+
+_ID = re.compile("[A-Za-z0-9_-]{1,64}")
+_NOT_IN_A_NAME = re.compile("[^A-Za-z0-9_-]")
+_IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+_BESIDE_TEXT = ("cache_control", "citations")
+# Parts that are sent as they are. Those of the first line are the assistant's own.
+_ASSISTANTS = frozenset(["thinking", "redacted_thinking", "server_tool_use", "mcp_tool_use"])
+_OWN = _ASSISTANTS | {"document", "search_result", "container_upload"}
+_OF_SERVERS = "_tool_result"
+
+
+class AnthropicContext(TypedDict):
+    """What `client.messages.create` takes: `create(model=…, max_tokens=…, **context.to_anthropic())`."""
+
+    messages: list[Any]
+    system: NotRequired[list[Any]]
+    """The texts of the system and the developer at the beginning; missing if there are none."""
+
+
+def anthropic_context(payloads: Sequence[Payload], background_count: int) -> AnthropicContext:
+    """The messages, of which `background_count` are summaries, and the system's texts before them."""
+    system, spoken = opening(payloads, background_count)
+    ids = _Ids()
+    messages: list[Payload] = []
+    for turn in turns_of(spoken):
+        ids.begin(turn)
+        messages.append({"role": turn.role, "content": [_block(part, turn.role, ids) for part in turn.parts]})
+    if messages and messages[-1]["role"] == ASSISTANT:
+        _trim(messages[-1]["content"])
+    found: AnthropicContext = {"messages": messages}
+    texts = [_text(part) if isinstance(part, Text) else _text(Text(placeholder(part))) for part in system]
+    if texts:
+        found["system"] = texts
+    return found
+
+
+def _trim(blocks: list[Payload]) -> None:
+    """What an assistant is to go on from must not end in a blank."""
+    if blocks[-1]["type"] == "text":
+        blocks[-1] = blocks[-1] | {"text": blocks[-1]["text"].rstrip()}
+
+
+class _Ids:
+    """The ids of calls: Anthropic wants each once, and of certain characters. A result is to the calls right before."""
+
+    def __init__(self) -> None:
+        self._uses: Counter[str] = Counter()
+        self._current: dict[str, str] = {}
+
+    def begin(self, turn: Turn) -> None:
+        if turn.role == ASSISTANT:
+            self._current = {part.call.key[1]: self._new(part.call.key[1]) for part in turn.parts if type(part) is Call}
+
+    def _new(self, call_id: str) -> str:
+        self._uses[call_id] += 1
+        if self._uses[call_id] == 1 and _ID.fullmatch(call_id):
+            return call_id
+        name = f"{call_id} {self._uses[call_id]}".encode("utf-8", "surrogatepass")
+        return f"call_{hashlib.blake2b(name, digest_size=12).hexdigest()}"
+
+    def __getitem__(self, call_id: str) -> str:
+        return self._current[call_id]
+
+
+def _text(part: Text) -> Payload:
+    beside = {} if part.part is None else {key: part.part[key] for key in _BESIDE_TEXT if part.part.get(key)}
+    return {"type": "text", "text": part.text, **beside}
+
+
+def _block(part: Part, role: str, ids: _Ids) -> Payload:
+    match part:
+        case Text():
+            return _text(part)
+        case Call(call, stored):
+            arguments = {"type": "tool_use", "id": ids[call.key[1]], "name": _name(call.name)}
+            return {**arguments, "input": object_of(call.arguments), **_cached(stored)}
+        case Result(result, parts, stored):
+            answer: Payload = {"type": "tool_result", "tool_use_id": ids[result.key[1]], **_cached(stored)}
+            content = [_block(each, role, ids) for each in parts if not isinstance(each, Text) or each.text.strip()]
+            marked = {"is_error": True} if stored.get("is_error") is True else {}
+            return answer | marked | ({"content": content} if content else {})
+        case Media() if role != ASSISTANT:
+            source = _source(part)
+            if source is not None:
+                return {"type": "image" if part.kind == "image" else "document", "source": source}
+        case Native("anthropic", stored) if _is_own(str(stored.get("type")), role):
+            return stored
+    return {"type": "text", "text": placeholder(part)}
+
+
+def _is_own(kind: str, role: str) -> bool:
+    own_side = kind in _ASSISTANTS or kind.endswith(_OF_SERVERS)
+    return own_side if role == ASSISTANT else kind in _OWN - _ASSISTANTS
+
+
+def _cached(stored: Payload) -> Payload:
+    return {key: stored[key] for key in ("cache_control",) if isinstance(stored.get(key), dict)}
+
+
+def _source(media: Media) -> Payload | None:
+    if media.url is not None:
+        known = media.kind == "image" or media.url.partition("?")[0].lower().endswith(".pdf")
+        return {"type": "url", "url": media.url} if known and media.url.startswith("https://") else None
+    allowed = _IMAGES if media.kind == "image" else ("application/pdf",)
+    if media.base64 and media.mime in allowed:
+        return {"type": "base64", "media_type": media.mime, "data": media.base64}
+    return None
+
+
+def _name(name: Any) -> str:
+    return _NOT_IN_A_NAME.sub("_", name[:64]) if isinstance(name, str) and name else "unnamed"

@@ -1,0 +1,256 @@
+"""What a message says, whatever wire format it is stored in: texts, media, calls and results. No I/O.
+
+Read are OpenAI chat, OpenAI Responses items, Anthropic and Gemini.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import unquote_to_bytes
+
+from redismem.tool_calls import (
+    Payload,
+    ToolCall,
+    ToolResult,
+    calls,
+    label,
+    part_result,
+    quoted_call,
+    quoted_result,
+    whole_result,
+)
+
+USER, ASSISTANT, SYSTEM = "user", "assistant", "system"
+_ROLES = {"assistant": ASSISTANT, "model": ASSISTANT, "system": SYSTEM, "developer": SYSTEM}
+_TEXTS = ("text", "input_text", "output_text", "refusal", "summary_text")
+_ITEM = ("type", "call_id", "name", "arguments", "input")
+
+
+class Text(NamedTuple):
+    """Words. `part`: as they were stored, as a part may say more than its text."""
+
+    text: str
+    part: Payload | None = None
+
+
+class Media(NamedTuple):
+    """An image, a file or a sound: at an address, or its bytes in base64."""
+
+    kind: str
+    mime: str
+    url: str | None
+    base64: str | None
+
+
+class Call(NamedTuple):
+    """A tool call. `extra`: what stood beside it and belongs to one provider."""
+
+    call: ToolCall
+    extra: Payload
+
+
+class Result(NamedTuple):
+    """What a tool answered. `parts`: texts and media of it."""
+
+    result: ToolResult
+    parts: Sequence[Text | Media]
+    extra: Payload
+
+
+class Native(NamedTuple):
+    """A part that one provider alone understands."""
+
+    provider: str
+    part: Payload
+
+
+Part = Text | Media | Call | Result | Native
+
+
+def text_of(parts: Iterable[Part]) -> str:
+    """The texts of these parts, a line break between."""
+    return "\n".join(part.text for part in parts if isinstance(part, Text))
+
+
+def role_of(payload: Payload) -> str:
+    role = payload.get("role")
+    return _ROLES.get(role, USER) if isinstance(role, str) else USER
+
+
+def said(payload: Payload) -> tuple[str, list[Part]]:
+    """Who says what in a message. Blank texts are left out: providers refuse them."""
+    whole = whole_result(payload)
+    if whole is not None:
+        return USER, [_result(whole, {})]
+    if payload.get("type") == "reasoning":
+        return ASSISTANT, []
+    content = payload.get("content", payload.get("parts"))
+    parts: list[Part | None] = []
+    if isinstance(content, str):
+        parts.append(Text(content))
+    seen: Counter[str] = Counter()
+    listed = content if isinstance(content, list) else ()
+    parts += [_part(part, seen) if isinstance(part, dict) else Text(str(part)) for part in listed]
+    for beside in ("refusal", "audio"):
+        words = payload.get(beside)
+        words = words.get("transcript") if isinstance(words, dict) else words
+        parts.append(Text(words) if isinstance(words, str) else None)
+    parts += _calls(payload)
+    kept = [part for part in parts if part is not None and not (isinstance(part, Text) and not part.text.strip())]
+    role = ASSISTANT if any(isinstance(part, Call) for part in kept) else role_of(payload)
+    if role == USER:
+        return role, kept
+    return role, [quoted(quoted_result(part.result, None)) if isinstance(part, Result) else part for part in kept]
+
+
+def _calls(payload: Payload) -> list[Part]:
+    """The calls that stand beside the content."""
+    beside: list[Part] = []
+    listed = payload.get("tool_calls")
+    for raw in listed if isinstance(listed, list) else ():
+        found = list(calls({"tool_calls": [raw]}))
+        if found:
+            beside.append(Call(found[0], raw))
+        elif isinstance(raw, dict):  # without an id there is nothing to hold its result to
+            function = raw.get("function")
+            function = function if isinstance(function, dict) else {}
+            beside.append(quoted(quoted_call(ToolCall(("chat", ""), function.get("name"), function.get("arguments")))))
+    rest = {key: payload[key] for key in ("function_call", *_ITEM) if key in payload}
+    return [*beside, *(Call(call, {}) for call in calls(rest))]
+
+
+def _part(part: Payload, seen: Counter[str]) -> Part | None:
+    """What a part of a content says; None for thoughts of Gemini's."""
+    kind = part.get("type")
+    text = part.get("text", part.get("refusal"))
+    if isinstance(text, str) and (kind in _TEXTS or kind is None):
+        return None if part.get("thought") else Text(text, part)
+    result = part_result(part)
+    if result is not None:
+        return _result(result, part)
+    made = next(calls({"content": [part]}), None)
+    if made is not None:
+        return Call(made, part)
+    if kind is None:
+        return _gemini(part, seen)
+    return _media(part, str(kind)) or Native("anthropic", part)
+
+
+def _gemini(part: Payload, seen: Counter[str]) -> Part:
+    """A part of Gemini's. Its calls have no ids as a rule: those of one name are told apart by their order."""
+    for name, value in part.items():
+        if not isinstance(value, dict):
+            continue
+        if name in ("inline_data", "inlineData", "file_data", "fileData"):
+            mime = str(value.get("mime_type", value.get("mimeType", "")))
+            data = value.get("data")
+            data = _checked(data.replace("-", "+").replace("_", "/")) if isinstance(data, str) else None
+            return Media("image" if mime.startswith("image/") else "file", mime, _url(value), data)
+        kind, tool = name.lower().replace("_", ""), str(value.get("name"))
+        key = ("gemini", str(value.get("id") or f"{tool}-{seen[kind + tool]}"))
+        seen[kind + tool] += 1
+        if kind == "functioncall":
+            return Call(ToolCall(key, tool, value.get("args")), part)
+        if kind == "functionresponse":
+            return _result(ToolResult(key, value.get("response")), part)
+    return Native("gemini", part)
+
+
+def _url(blob: Payload) -> str | None:
+    url = blob.get("file_uri", blob.get("fileUri"))
+    return url if isinstance(url, str) else None
+
+
+def _media(part: Payload, kind: str) -> Media | None:
+    source = part.get("source")
+    if kind in ("image", "document") and isinstance(source, dict):
+        url, data, mime = source.get("url"), source.get("data"), source.get("media_type")
+        if isinstance(url, str) or (isinstance(data, str) and source.get("type") == "base64"):
+            return Media("image" if kind == "image" else "file", str(mime or ""), url, data)
+        return None
+    if kind in ("image_url", "input_image"):
+        url = part.get("image_url")
+        url = url.get("url") if isinstance(url, dict) else url
+        return _at(url, "image") if isinstance(url, str) else Media("image", "", None, None)
+    if kind in ("file", "input_file"):
+        file = part.get("file") if kind == "file" else part
+        found = file.get("file_data", file.get("file_url")) if isinstance(file, dict) else None
+        return _at(found, "file") if isinstance(found, str) else Media("file", "", None, None)
+    if kind == "input_audio":
+        audio = part.get("input_audio")
+        audio = audio if isinstance(audio, dict) else {}
+        data = audio.get("data")
+        return Media("audio", f"audio/{audio.get('format')}", None, _checked(data) if isinstance(data, str) else None)
+    return None
+
+
+def _at(url: str, kind: str) -> Media:
+    """What stands at an address, or in one that begins with `data:`."""
+    if not url.startswith("data:"):
+        return Media(kind, "", url, None)
+    head, _, body = url[len("data:") :].partition(",")
+    mime, _, encoding = head.partition(";")
+    if encoding.endswith("base64"):
+        return Media(kind, mime, None, _checked(body))
+    return Media(kind, mime, None, base64.b64encode(unquote_to_bytes(body)).decode())
+
+
+def _checked(text: str) -> str | None:
+    try:
+        base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return text
+
+
+def _result(result: ToolResult, part: Payload) -> Result:
+    content = result.content
+    if isinstance(content, list):
+        found = [_part(item, Counter()) if isinstance(item, dict) else Text(str(item)) for item in content]
+        parts = [each for each in found if isinstance(each, Text | Media)]
+        if len(parts) == len(found):
+            return Result(result, parts, part)
+    if content is not None and not isinstance(content, str):
+        content = json.dumps(content, ensure_ascii=False, default=repr)
+    return Result(result, [Text(content)] if content else [], part)
+
+
+def quoted(payload: Payload) -> Text:
+    return Text(payload["content"])
+
+
+def object_of(arguments: Any) -> Payload:
+    """The arguments of a call as an object: an empty one for none, one that holds them for what is no object."""
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments, parse_constant=_refuse) if arguments.strip() else {}
+        except (ValueError, RecursionError):
+            return {"arguments": arguments}
+    if isinstance(arguments, dict):
+        return arguments
+    return {} if arguments is None else {"arguments": arguments}
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)
+
+
+def placeholder(part: Part) -> str:
+    """What is said of a part that a provider does not take: its kind, and where it is if that is an address."""
+    match part:
+        case Text(text):
+            return text
+        case Media(kind, _, url, _):
+            return f"[{kind}: {url}]" if url else f"[{kind}]"
+        case Native(_, stored):
+            kind = stored.get("type") or next(iter(stored), "part")
+            return f"[{label(kind)}]"
+        case Call(call):
+            return quoted(quoted_call(call)).text
+        case Result(result):
+            return quoted(quoted_result(result, None)).text
