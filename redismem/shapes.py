@@ -12,8 +12,10 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from redismem.errors import InvalidMessage
 
-# Of a reply, as providers give it: what goes back to the model, and what is kept beside it.
-_REPLIES = (({"role", "content", "stop_reason"}, ("role", "content"), ("model", "stop_reason", "usage")),)
+# Of a reply of Anthropic's: what goes back to the model, and what is kept beside it.
+_SENT, _BESIDE = ("role", "content"), ("model", "stop_reason", "usage")
+# Items of OpenAI Responses, which nobody says.
+_ITEMS = ("_call", "_call_output", "reasoning")
 _DEPTH_LIMIT = 100
 
 
@@ -51,14 +53,12 @@ def message_of(shape: object) -> tuple[dict[str, Any], dict[str, Any] | None]:
     if getattr(shape, "content", payload) is None and "role" in payload:
         payload["content"] = None
     payload = {key: value for key, value in payload.items() if key == "content" or value not in (None, [])}
-    if not ("role" in payload and {"content", "parts", "tool_calls", "refusal"} & payload.keys()) and (
-        not isinstance(payload.get("type"), str) or "output" in payload
-    ):
+    is_said = "role" in payload and {"content", "parts", "tool_calls", "refusal"} & payload.keys()
+    if not is_said and not str(payload.get("type")).endswith(_ITEMS):
         raise InvalidMessage(f"a {_kind(shape)} is no message: it has no role with content (pass the message in it)")
-    for marks, sent, beside in _REPLIES:
-        if marks <= payload.keys() and payload.get("type") == "message":
-            kept = {key: payload[key] for key in beside if key in payload}
-            return {key: payload[key] for key in sent}, {"metadata": kept, "id": payload.get("id")}
+    if payload.get("type") == "message" and {*_SENT, "stop_reason"} <= payload.keys():
+        kept = {key: payload[key] for key in _BESIDE if key in payload}
+        return {key: payload[key] for key in _SENT}, {"metadata": kept, "id": payload.get("id")}
     return payload, None
 
 

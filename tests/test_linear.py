@@ -119,6 +119,19 @@ def shown(text: str) -> None:
     session_view.show(Console(file=io.StringIO(), width=80), made, info, 5, "here", False, False)
 
 
+def everything(text: str) -> Context:
+    """The text wherever a view for a provider reads one."""
+    called = {"id": text, "function": {"name": text, "arguments": text}}
+    image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{text}"}}
+    return context(
+        Message("system", text),
+        Message("assistant", text, tool_calls=[called]),
+        Message("tool", text, tool_call_id=text),
+        Message("user", [image, {"type": text, "text": text}, {"type": "image_url", "image_url": {"url": text}}]),
+        summaries=[summary(text)],
+    )
+
+
 READERS: dict[str, Callable[[str], object]] = {
     "cleaned": cleaned,
     "quoted": quoted,
@@ -134,6 +147,8 @@ READERS: dict[str, Callable[[str], object]] = {
     "extractive, previous": lambda text: extracted("", "x" + text),
     "Summary.to_openai": lambda text: summary(text).to_openai(),
     "Context.to_openai": lambda text: context(Message("user", text), summaries=[summary(text)]).to_openai(),
+    "Context.to_anthropic": lambda text: everything(text).to_anthropic(),
+    "Context.to_gemini": lambda text: everything(text).to_gemini(),
     "Context.to_openai, late": lambda text: late(text).to_openai(),
     "messages": lambda text: decode_messages([encode_message({"content": text, text: 1})[0] + STAMP], 1, "e"),
     "values": lambda text: decode_value(encode_value({text: [text]})),
@@ -235,6 +250,8 @@ OVER_MESSAGES: dict[str, Callable[[list[Message]], object]] = {
     "open_calls": lambda messages: open_calls(messages[: len(messages) // 2], messages),
     "narrowed": lambda messages: narrowed(context(*messages), len(messages) // 2, len(messages) - 1, 10**9),
     "Context.to_openai": lambda messages: context(*messages).to_openai(),
+    "Context.to_anthropic": lambda messages: context(*messages).to_anthropic(),
+    "Context.to_gemini": lambda messages: context(*messages).to_gemini(),
     "turns": lambda messages: turns([message.to_openai() for message in messages]),
     "steps": lambda messages: list(steps(messages, 10_000)),
 }

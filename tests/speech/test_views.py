@@ -2,59 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
 import pytest
-from support.provider_rules import check_anthropic, check_gemini
-
-from redismem.context import Context, State, Summary
-from redismem.messages import Message
-
-Payload = dict[str, Any]
-PNG = base64.b64encode(b"\x89PNG-bytes").decode()
-URL = "https://example.com/cat.png"
-
-
-def context(*payloads: Payload, summaries_count: int = 0) -> Context:
-    summaries = [
-        Summary(f"1-a:{at}", f"summary {at}", at, at, 0, 0, "m", 1, 0, ()) for at in range(1, summaries_count + 1)
-    ]
-    messages = [Message.from_openai(payload) for payload in payloads]
-    return Context("s", summaries, messages, State(), len(messages), 1, len(messages), "1-a", 6)
-
-
-def anthropic(*payloads: Payload, summaries_count: int = 0) -> Any:
-    found = context(*payloads, summaries_count=summaries_count).to_anthropic()
-    check_anthropic(found)
-    return found
-
-
-def gemini(*payloads: Payload, summaries_count: int = 0) -> Any:
-    found = context(*payloads, summaries_count=summaries_count).to_gemini()
-    check_gemini(found)
-    return found
-
-
-def user(content: Any) -> Payload:
-    return {"role": "user", "content": content}
-
-
-def assistant(content: Any, **others: Any) -> Payload:
-    return {"role": "assistant", "content": content, **others}
-
-
-def chat_call(*ids: str, arguments: str = '{"city": "Bern"}', **others: Any) -> Payload:
-    function = {"name": "weather", "arguments": arguments}
-    return assistant(None, tool_calls=[{"id": id, "type": "function", "function": function, **others} for id in ids])
-
-
-def chat_result(id: str, content: Any = "sunny") -> Payload:
-    return {"role": "tool", "tool_call_id": id, "content": content}
-
-
-def text(words: str) -> Payload:
-    return {"type": "text", "text": words}
+from support.views import PNG, URL, Payload, anthropic, assistant, chat_call, chat_result, context, gemini, text, user
 
 
 def test_an_empty_context_is_empty() -> None:
@@ -77,7 +28,7 @@ def test_plain_words() -> None:
 
 
 def test_what_the_system_says_first_stands_apart_and_later_is_the_users() -> None:
-    told = [
+    told: list[Payload] = [
         {"role": "system", "content": "Be kind."},
         {"role": "developer", "content": [text("Be short."), {"type": "text", "text": " "}]},
         user("Hello"),
@@ -259,55 +210,3 @@ def test_parts(part: Payload, for_anthropic: Payload, for_gemini: Payload) -> No
     assert anthropic(told)["messages"][0]["content"] == [text("Look:"), for_anthropic]
     if "executable_code" not in part:
         assert gemini(told)["contents"][0]["parts"] == [{"text": "Look:"}, for_gemini]
-
-
-def test_what_only_anthropic_understands_stays_as_it_is() -> None:
-    thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
-    cached = {"type": "text", "text": "Long.", "cache_control": {"type": "ephemeral"}}
-    call = {"type": "tool_use", "id": "t1", "name": "look", "input": {"a": None}}
-    answer = {"type": "tool_result", "tool_use_id": "t1", "is_error": True, "content": "no"}
-    told = [user([cached]), assistant([thought, text("Looking."), call]), user([answer, text("Well?")])]
-    first, second, third = (message["content"] for message in anthropic(*told)["messages"])
-    assert (first, second) == ([cached], [thought, text("Looking."), call])
-    assert third == [answer | {"content": [text("no")]}, text("Well?")]
-    contents = gemini(*told)["contents"]
-    assert contents[2]["parts"] == [{"function_response": {"name": "look", "response": {"error": "no"}}}]
-    assert contents[1]["parts"][0] == {"text": '["thinking"]'}
-
-
-def test_what_only_gemini_understands_stays_as_it_is() -> None:
-    signed = {"function_call": {"name": "look", "args": {}}, "thought_signature": "c2ln"}
-    answers = [{"function_response": {"name": "look", "response": {"n": n}}} for n in (1, 2)]
-    told = [
-        {"role": "user", "parts": [{"text": "a"}]},
-        {"role": "model", "parts": [{"text": "hm", "thought": True}, signed, {"functionCall": {"name": "look"}}]},
-        {"role": "user", "parts": answers},
-    ]
-    contents = gemini(*told)["contents"]
-    assert contents[1]["parts"] == [signed, {"function_call": {"name": "look", "args": {}}}]
-    assert contents[2]["parts"] == answers
-    blocks = anthropic(*told)["messages"][2]["content"]
-    assert [block["content"] for block in blocks] == [[text('{"n": 1}')], [text('{"n": 2}')]]
-    lost = gemini(*told[:1], *told[2:])
-    assert "function_response" not in str(lost)
-    assert "result of an earlier call" in str(lost)
-
-
-def test_a_signature_of_gemini_comes_back_out_of_openai_calls() -> None:
-    call = chat_call("c1", extra_content={"google": {"thought_signature": "c2ln"}})
-    assert gemini(user("a"), call)["contents"][1]["parts"][0]["thought_signature"] == "c2ln"
-
-
-def test_calls_without_an_id_are_quoted_and_no_word_is_lost() -> None:
-    call = assistant("", tool_calls=[{"function": {"name": "weather", "arguments": {"city": "Bern"}}}])
-    told = [user("a"), call, {"role": "tool", "content": "sunny"}, assistant(None, refusal="I will not.")]
-    for found in (str(anthropic(*told)), str(gemini(*told))):
-        assert all(word in found for word in ("weather", "Bern", "sunny", "I will not."))
-
-
-def test_a_result_with_an_image() -> None:
-    image = {"type": "image_url", "image_url": {"url": URL}}
-    told = [user("a"), chat_call("c1"), chat_result("c1", [text("there"), image]), user("b")]
-    content = anthropic(*told)["messages"][2]["content"][0]["content"]
-    assert content == [text("there"), {"type": "image", "source": {"type": "url", "url": URL}}]
-    assert gemini(*told)["contents"][3]["parts"][0]["file_data"]["file_uri"] == URL
