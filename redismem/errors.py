@@ -10,6 +10,7 @@ RedismemError
 ├── SessionNotFound     the session does not exist, or no longer                        (also a LookupError)
 ├── NotInWindow         a message to pop, replace or unpin: a summary covers it, or it is gone   (also a LookupError)
 ├── Conflict            another writer was faster: `expect` is not the last seq, or a message is not as it was read
+├── SessionExists       a session lives where one was to be restored from quarantine
 ├── WrongShards         the namespace was created with another number of shards
 ├── CorruptSession      stored bytes that cannot be read, and could not be put into quarantine
 ├── UnsupportedFormat   a session or namespace in a layout that this release does not know
@@ -78,6 +79,10 @@ class Conflict(RedismemError):
     def __init__(self, text: str, session_id: str | None = None, last_seq: int = 0) -> None:
         super().__init__(text, session_id)
         self.last_seq = last_seq
+
+
+class SessionExists(RedismemError):
+    """A session lives where another of its name was to be restored from quarantine. Both are as they were."""
 
 
 class WrongShards(RedismemError):

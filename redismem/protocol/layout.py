@@ -58,11 +58,11 @@ def _field(meaning: str, writers: str) -> Field:
 
 
 FIELDS = {
-    EPOCH: _field("this life of the session, number and nonce", "append"),
+    EPOCH: _field("this life of the session, number and nonce", "append restore"),
     COUNTERS: _field(
         "layout version, first_seq, message_count, tokens, active_ms, expires_ms; +n, if n elements of the window are "
         "pinned or gaps; if to be evicted, idle or limit",
-        "append commit pop prune queue_eviction replace sweep touch",
+        "append commit pop prune queue_eviction replace restore sweep touch",
     ),
     NEWEST_IDS: _field("the newest append ids, behind the letter of the field they go to when full", _EDITS),
     **dict.fromkeys(OLDER_IDS, _field("five older append ids", _EDITS)),
@@ -71,7 +71,7 @@ FIELDS = {
     ),
     QUEUED: _field(
         "the queue it is in: overdue, leased, dead; missing when in none",
-        "append claim commit release replace requeue sweep",
+        "append claim commit release replace requeue restore sweep",
     ),
     FENCE: _field("the worker that has the lease, number and nonce", "claim commit release sweep"),
     ATTEMPTS: _field(

@@ -16,6 +16,7 @@ from redismem.errors import (
     RedismemError,
     ScriptFailed,
     ServerError,
+    SessionExists,
     TooLarge,
     UnsupportedFormat,
 )
@@ -55,7 +56,9 @@ def _own_word(word: str, detail: str, session_id: str | None) -> RedismemError |
             return TooLarge(f"the session would hold {detail} params, over max_params_count", session_id)
         case "PAST":
             return InvalidTime(f"by the server's clock a session active at {detail} ms is past its timeout", session_id)
-        case "CORRUPT" | "WRONGTYPE":
+        case "LIVE":
+            return SessionExists("it lives, so none of its name can be restored", session_id)
+        case "CORRUPT" | "WRONGTYPE" | "CHANGED":
             return CorruptSession(f"a key is not what it should be ({word})", session_id)
         case "LAYOUT":
             return layout.unsupported(detail, session_id)

@@ -210,7 +210,11 @@ WRONG: list[tuple[Rule, Callable[[Said], Said], str]] = [
     (fields_in_readme, readme("| `pruned` |", "| `other` |"), "README says of pruned None"),
     (fields_in_readme, field("pruned", "something else", "prune"), "layout.py ['something else', 'prune']"),
     (fields_in_readme, readme(PRUNED, "something else"), "README says of pruned ['something else'"),
-    (indexes_in_readme, readme("| append pop replace sweep touch |", "| append touch |"), "README says of active"),
+    (
+        indexes_in_readme,
+        readme("| append pop replace restore sweep touch |", "| append touch |"),
+        "README says of active",
+    ),
     (indexes_in_readme, script("extend", "'ZADD', leased", "'ZADD', dead"), "README says of dead"),
     (indexes_in_readme, readme("| `dead` |", "| `gone` |"), "README says of gone"),
     (states, script("requeue", "'queued', 'overdue'", "'queued', 'waiting'"), "waiting is set by a script and no"),

@@ -19,6 +19,8 @@ from redismem.protocol.append_command import AppendOptions, append_limits
 from redismem.protocol.call import Call
 from redismem.protocol.ids import append_token
 from redismem.protocol.keys import Keys
+from redismem.protocol.quarantine_calls import restore
+from redismem.protocol.restoring import Restoration
 from redismem.protocol.session_calls import SessionCalls
 from redismem.protocol.state_changes import StateChanges
 from redismem.settings import Settings
@@ -160,6 +162,7 @@ OPTIONS: AppendOptions = {"id": "my-id", "expect": 17, "pin": True, **CHANGES}
 ELEMENTS = [encode_message(Message.from_openai(message).with_pin(True))[0] for message in MESSAGES]
 CONTEXT = VIEW.context
 PINS = f"3,{sum(map(len, ELEMENTS)) + 3 * STAMP_BYTES},{SETTINGS.max_pinned_count},{SETTINGS.max_pinned_bytes}"
+RESTORATION = Restoration([], "9-ab", 5, VIEW.context.messages[:2], 7, [], {b"a": b"1", b"b": b"2"}, [])
 
 
 CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
@@ -233,6 +236,21 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
     "quarantine": (
         lambda: CALLS.quarantine("9-ab", NOW_MS),
         {"session": b"user-42", "epoch": "9-ab", "idle_timeout_ms": 56_789},
+    ),
+    "restore": (
+        lambda: restore(KEYS, 77, RESTORATION, SETTINGS, NOW_MS),
+        {
+            "session": b"user-42",
+            "now_ms": NOW_MS,
+            "idle_timeout_ms": 56_789,
+            "epoch": "9-ab",
+            "nonce": hexadecimal,
+            "first_seq": 5,
+            "tokens": 110,
+            "seen_count": 7,
+            "moves": 1,
+            "field_count": 2,
+        },
     ),
 }
 

@@ -10,8 +10,9 @@ from redismem.protocol import layout
 
 # Who names no field says here which ones it means.
 _CALLERS = {layout.PARAM, layout.WAITING, layout.LAST_INTENT, layout.LAST_RESULT, layout.PLAN}
-_MEANT = {
+_MEANT: dict[str, set[bytes]] = {
     "unpack(changes)": _CALLERS,
+    "unpack(restored)": set(),  # what others wrote, as it stood there
     "unpack(ARGV, first_drop)": _CALLERS,
     "unpack(noted)": set(),
     "summary_field": {layout.SUMMARY},

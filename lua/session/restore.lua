@@ -1,0 +1,69 @@
+-- Brings a session back from quarantine, as the caller has read and mended it there: refused if a session of its name
+-- lives. Without faults its keys are moved; else what could be read is copied, and the quarantine stays as it is.
+-- It is overdue at once: a worker sees whether it has work.
+-- KEYS
+--   messages
+--   state
+--   originals
+--   quarantine_messages
+--   quarantine_state
+--   quarantine_originals
+--   active
+--   overdue
+--   leased
+--   dead
+--   evictions
+--   fences
+-- ARGV
+--   session
+--   now_ms       - for the server's clock
+--   idle_timeout_ms
+--   epoch        that it had, or - for a new one
+--   nonce        of the new one
+--   first_seq
+--   tokens       of the messages that come back
+--   seen_count   messages that the caller has seen there
+--   moves        1: all of it comes back, 0: what follows is left out
+--   field_count  then so many fields and values of the state, then places of messages to leave out, from 0
+-- FIELDS reads epoch
+--   writes epoch counters queued
+-- REPLY 1 restored, or was before; 0 nothing is in quarantine there
+-- ERROR LIVE · CHANGED message_count
+local messages, state, originals, quarantine_messages, quarantine_state, quarantine_originals,
+  active, overdue, leased, dead, evictions, fences = unpack(KEYS)
+local session, now_ms, idle_timeout_ms, epoch, nonce, first_seq, tokens, seen_count, moves, field_count = unpack(ARGV, 1, 10)
+--- @include now
+if redis.call('EXISTS', messages, state, originals) > 0 then
+  local seen_epoch = redis.call('HGET', state, 'epoch') or ''
+  if seen_epoch == epoch or string.sub(seen_epoch, -#nonce) == nonce then return 1 end -- [made before]
+  return redis.error_reply('LIVE session')
+end
+if redis.call('EXISTS', quarantine_messages, quarantine_state, quarantine_originals) == 0 then return 0 end
+local elements = {}
+if redis.call('TYPE', quarantine_messages).ok == 'list' then
+  elements = redis.call('LRANGE', quarantine_messages, 0, -1)
+end
+if #elements ~= tonumber(seen_count) then return redis.error_reply('CHANGED ' .. #elements) end
+local left_out = {}
+for at = 11 + 2 * field_count, #ARGV do left_out[ARGV[at] + 1] = true end
+local kept = {}
+for place, element in ipairs(elements) do if not left_out[place] then kept[#kept + 1] = element end end
+-- From here on only writes, the messages last.
+--- @include unindex
+if epoch == '-' then epoch = redis.call('INCR', fences) .. '-' .. nonce end
+local expires_ms
+--- @include expiry
+local restored = {}
+for at = 11, 10 + 2 * field_count do restored[#restored + 1] = ARGV[at] end
+local counters = string.format('v1 %s %d %s %d %d', first_seq, first_seq + #kept - 1, tokens, now, expires_ms)
+redis.call('HSET', state, 'epoch', epoch, 'counters', counters, 'queued', 'overdue', unpack(restored))
+redis.call('ZADD', active, now, session)
+redis.call('ZADD', overdue, now, session)
+redis.call('PEXPIREAT', state, expires_ms)
+for _, element in ipairs(kept) do redis.call('RPUSH', messages, element) end
+redis.call('PEXPIREAT', messages, expires_ms)
+if moves == '1' then
+  if redis.call('EXISTS', quarantine_originals) > 0 then redis.call('RENAME', quarantine_originals, originals) end
+  redis.call('DEL', quarantine_messages, quarantine_state)
+end
+return 1

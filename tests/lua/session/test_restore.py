@@ -1,0 +1,110 @@
+"""restore.lua, raw."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from redis.exceptions import ResponseError
+from support.raw_scripts import NOW_MS, TIMEOUT_MS, Scripts
+
+from redismem.protocol.keys import SHARD_KEYS
+
+ASIDE: dict[str, Any] = {"epoch": "1-ab", "idle_timeout_ms": 60_000}
+RESTORE: dict[str, Any] = {
+    "now_ms": NOW_MS,
+    "idle_timeout_ms": TIMEOUT_MS,
+    "epoch": "1-ab",
+    "nonce": "fe",
+    "first_seq": 1,
+    "tokens": 20,
+    "seen_count": 2,
+    "moves": 1,
+    "field_count": 1,
+}
+FIELD = ("plan", "p")
+
+
+async def quarantined(lua: Scripts) -> dict[bytes, tuple[Any, int]]:
+    """A session in quarantine: two messages, originals, a plan."""
+    await lua.append("a", "b", sets={"plan": "p"}, tokens=20)
+    await lua.raw.rpush(lua.key("originals"), "old")
+    assert await lua.run("quarantine", **ASIDE) == 3
+    return await lua.everything()
+
+
+def of_session(stored: dict[bytes, Any]) -> set[bytes]:
+    return {key for key in stored if b":s" in key}
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_it_comes_back_whole_and_is_overdue(lua: Scripts, times: int) -> None:
+    before = await quarantined(lua)
+    for _ in range(times):
+        assert await lua.run("restore", *FIELD, **RESTORE) == 1
+    after = await lua.everything()
+    for name in ("messages", "originals"):
+        assert after[lua.key(name)][0] == before[lua.key(f"quarantine_{name}")][0]
+    fields = await lua.fields()
+    expires_ms = NOW_MS + TIMEOUT_MS + TIMEOUT_MS // 16
+    assert fields == {
+        b"epoch": b"1-ab",
+        b"counters": b"v1 1 2 20 %d %d" % (NOW_MS, expires_ms),
+        b"queued": b"overdue",
+        b"plan": b"p",
+    }
+    assert {after[lua.key(name)][1] for name in ("messages", "state")} == {expires_ms}
+    assert not [key for key in after if b":quarantine:" in key]
+    for index in SHARD_KEYS[:-1]:
+        assert await lua.queue(index) == ({b"s": NOW_MS} if index in ("active", "overdue") else {})
+
+
+async def test_what_is_left_out_stays_in_quarantine_with_all_else(lua: Scripts) -> None:
+    before = await quarantined(lua)
+    copies = RESTORE | {"moves": 0, "epoch": "-", "first_seq": 5, "field_count": 0, "tokens": 10}
+    for _ in range(2):
+        assert await lua.run("restore", 0, **copies) == 1
+    after = await lua.everything()
+    for name in ("messages", "state", "originals"):
+        assert after[lua.key(f"quarantine_{name}")] == before[lua.key(f"quarantine_{name}")]
+    assert after[lua.key("messages")][0] == before[lua.key("quarantine_messages")][0][1:]
+    assert (await lua.fields())[b"epoch"] == b"2-fe"
+    assert (await lua.fields())[b"counters"].startswith(b"v1 5 5 10 ")
+    assert lua.key("originals") not in after
+
+
+@pytest.mark.parametrize("live", ["session", "messages", "originals"])
+async def test_a_session_that_lives_is_spared(lua: Scripts, live: str) -> None:
+    await quarantined(lua)
+    if live == "session":
+        await lua.append("current", nonce="cd")
+    else:
+        await lua.raw.rpush(lua.key(live), "x")
+    before = await lua.everything()
+    with pytest.raises(ResponseError, match=r"^LIVE"):
+        await lua.run("restore", *FIELD, **RESTORE)
+    assert await lua.everything() == before
+
+
+async def test_what_has_changed_since_it_was_seen_is_left(lua: Scripts) -> None:
+    await quarantined(lua)
+    await lua.raw.rpush(lua.key("quarantine_messages"), "more")
+    before = await lua.everything()
+    with pytest.raises(ResponseError, match=r"^CHANGED 3$"):
+        await lua.run("restore", *FIELD, **RESTORE)
+    assert await lua.everything() == before
+
+
+async def test_nothing_in_quarantine_is_nothing_to_restore(lua: Scripts) -> None:
+    assert await lua.run("restore", *FIELD, **RESTORE) == 0
+    assert await lua.everything() == {}
+
+
+async def test_messages_of_a_foreign_type_are_none(lua: Scripts) -> None:
+    await quarantined(lua)
+    await lua.raw.delete(lua.key("quarantine_messages"))
+    await lua.raw.set(lua.key("quarantine_messages"), "x")
+    assert await lua.run("restore", *FIELD, **RESTORE | {"seen_count": 0, "moves": 0, "tokens": 0, "first_seq": 3}) == 1
+    assert (await lua.fields())[b"counters"].startswith(b"v1 3 2 0 ")
+    assert not await lua.raw.exists(lua.key("messages"))
+    assert await lua.raw.get(lua.key("quarantine_messages")) == b"x"
