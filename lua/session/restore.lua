@@ -35,7 +35,7 @@ local session, now_ms, idle_timeout_ms, epoch, nonce, first_seq, tokens, seen_co
 --- @include now
 if redis.call('EXISTS', messages, state, originals) > 0 then
   local seen_epoch = redis.call('HGET', state, 'epoch') or ''
-  if seen_epoch == epoch or string.sub(seen_epoch, -#nonce) == nonce then return 1 end -- [made before]
+  if seen_epoch == epoch or string.sub(seen_epoch, -#nonce) == nonce then return 1 end
   return redis.error_reply('LIVE session')
 end
 if redis.call('EXISTS', quarantine_messages, quarantine_state, quarantine_originals) == 0 then return 0 end

@@ -35,10 +35,20 @@ _COMMANDS: dict[str, Any] = {
     "queues": "queues:queues",
     "watch": "watch:watch",
     "dead": {"list": "dead:list_dead", "retry": "dead:retry", "drop": "dead:drop"},
+    "quarantine": {
+        "list": "quarantine:list_quarantined",
+        "show": "quarantine:show",
+        "restore": "quarantine:restore",
+        "drop": "quarantine:drop",
+    },
+    "namespaces": "namespaces:namespaces",
     "check": "check:check",
     "doctor": "doctor:doctor",
 }
-_HELP_OF = {"dead": "Sessions whose summary failed too often: list them, retry them, drop them from the list."}
+_HELP_OF = {
+    "dead": "Sessions whose summary failed too often: list them, retry them, drop them from the list.",
+    "quarantine": "Sessions that could not be read: list them, show, restore or drop one.",
+}
 
 
 def _add(to: App, commands: Mapping[str, Any]) -> None:

@@ -41,7 +41,7 @@ async def doctor(*, url: Url = None, namespace: Namespace = "default", as_json: 
 
     Looks at version, persistence, memory, replication, clock, latency, the user's ACL, whether scripts may run, and in
     the namespace at the recorded shards, the room that the session limit leaves, the expiry of the 200 sessions active
-    last, the providers that are paused, and the sessions that are dead. Writes nothing.
+    last, the providers that are paused, the sessions that are dead, and those in quarantine. Writes nothing.
 
     Each line is ok, warn or fail. Exit code: 1 if one failed, else 0.
     """
@@ -212,6 +212,20 @@ def _dead(finding: Finding) -> tuple[str, str]:
     return f"{count}; the longest dead since {duration(seen['died_ms'])}, after {attempts}: {why}", advice
 
 
+def _quarantine(finding: Finding) -> tuple[str, str]:
+    seen = finding.seen
+    if finding.case == "not_looked":
+        return "SCAN is not allowed", "Sessions in quarantine were not looked for."
+    among = "" if seen["is_all"] else f" among the first {seen['looked_at_count']:,} keys"
+    if finding.case == "none":
+        return f"no session of this namespace{among}", ""
+    first = printable(seen["session_id"])
+    return (
+        f"{plural(seen['sessions_count'], 'session')} of this namespace{among}; {first} is the first",
+        "They could not be read, and began anew. `redismem quarantine list` shows them until their time runs out.",
+    )
+
+
 def _scripts(finding: Finding) -> tuple[str, str]:
     return f"{plural(finding.seen['scripts_count'], 'script')} loaded, one run", ""
 
@@ -232,6 +246,7 @@ _WORDS: dict[str, Callable[[Finding], tuple[str, str]]] = {
     "expiry": _expiry,
     "providers": _providers,
     "dead": _dead,
+    "quarantine": _quarantine,
 }
 
 

@@ -126,7 +126,7 @@ async def clear(
         if (
             not yes
             and sys.stdin.isatty()
-            and not _confirmed(f"Clear {printable(session)} in {namespace} on {place.name}?")
+            and not confirmed(f"Clear {printable(session)} in {namespace} on {place.name}?")
         ):
             raise Stop("nothing was cleared")
         cleared = await handle.clear()
@@ -137,6 +137,7 @@ async def clear(
     return 0
 
 
-def _confirmed(question: str) -> bool:
+def confirmed(question: str) -> bool:
+    """Whether the person at the terminal says yes."""
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import unicodedata
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -95,6 +97,22 @@ def one_line(text: str, limit: int) -> str:
     """The text on one line of `limit` characters at most."""
     line = " ".join(text.split())
     return printable(line if len(line) <= limit else line[: limit - 1] + "…")
+
+
+@contextlib.contextmanager
+def progress(what: str) -> Iterator[Callable[[int], None]]:
+    """Shows a count on one line of a terminal's stderr, and takes it away at the end; nothing where nobody looks."""
+    shown = sys.stderr.isatty()
+
+    def tell(count: int) -> None:
+        if shown:
+            print(f"\r{count:,} {what}", end="", file=sys.stderr, flush=True)
+
+    try:
+        yield tell
+    finally:
+        if shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def duration(ms: float) -> str:

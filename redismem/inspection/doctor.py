@@ -12,6 +12,7 @@ from redismem.errors import NotAllowed, RedismemError, StoreUnavailable
 from redismem.inspection import rules
 from redismem.inspection.dead import list_dead
 from redismem.inspection.depths import depths_of, sessions_count
+from redismem.inspection.quarantine import list_quarantined
 from redismem.inspection.rules import FAIL, NOT_HERE, OK, WARN, DeadFacts, Facts, Finding, Sampled
 from redismem.protocol import ids, layout, namespace_calls, permissions, provider_calls, replies, scripts
 from redismem.protocol.call import Call
@@ -20,6 +21,9 @@ from redismem.values import Undecodable
 
 SAMPLE_COUNT = 200
 PINGS_COUNT = 50
+# What is in quarantine has no index, and a doctor is soon done.
+LOOKED_AT_COUNT = 200_000
+QUARANTINED_COUNT = 1_000
 _CONFIG = ("appendfsync", "min-replicas-to-write")
 
 
@@ -156,6 +160,14 @@ async def _expiry(store: Store) -> Finding:
     return rules.expiry([await store.run(_sampled(store, entry.session_id)) for entry in page.sessions])
 
 
+async def _quarantine(store: Store) -> Finding:
+    try:
+        found = await list_quarantined(store, QUARANTINED_COUNT, looked_at_limit=LOOKED_AT_COUNT)
+    except NotAllowed:
+        return Finding("quarantine", WARN, "not_looked")
+    return rules.quarantine([each.session_id for each in found.sessions], found.looked_at_count, found.cursor is None)
+
+
 def _sampled(store: Store, session_id: str) -> Call[Sampled]:
     """In one transaction, so that no append comes between."""
     keys = store.keys.session(session_id)
@@ -178,4 +190,5 @@ _LOOKS: dict[str, Callable[[Store], Awaitable[Finding]]] = {
     "expiry": _expiry,
     "providers": _providers,
     "dead": _dead,
+    "quarantine": _quarantine,
 }

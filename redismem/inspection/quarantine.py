@@ -18,6 +18,21 @@ from redismem.protocol.quarantine_calls import Kept, Quarantined
 from redismem.protocol.restoring import Restoration, restoration
 from redismem.store.store import Store
 
+__all__ = [
+    "LOOKED_AT_LIMIT",
+    "NamespaceEntry",
+    "Namespaces",
+    "QuarantinedSession",
+    "Restoration",
+    "Search",
+    "drop",
+    "find",
+    "list_namespaces",
+    "list_quarantined",
+    "read",
+    "restore",
+]
+
 KEYS_A_STEP = 1_000
 LOOKED_AT_LIMIT = 10_000_000
 _TOGETHER_COUNT = 100
@@ -97,7 +112,7 @@ async def _described(store: Store, which: Sequence[Quarantined]) -> list[Quarant
 async def find(store: Store, session_id: str, put_ms: int | None) -> QuarantinedSession:
     """A session in quarantine, by when it was put there; None: there is but one of this name.
 
-    Raises SessionNotFound, NotAllowed, InvalidSessionId, StoreUnavailable; CorruptSession if there are several.
+    Raises SessionNotFound, NotAllowed, InvalidSessionId, StoreUnavailable; ValueError if there are several.
     """
     if put_ms is not None:
         found = await _described(store, [Quarantined(session_id, put_ms)])
@@ -107,7 +122,7 @@ async def find(store: Store, session_id: str, put_ms: int | None) -> Quarantined
         raise SessionNotFound(f"none of this name is in quarantine in namespace {store.keys.namespace}", session_id)
     if len(found) > 1:
         times = ", ".join(str(each.put_ms) for each in found)
-        raise CorruptSession(f"{len(found)} of this name are in quarantine, put there at {times}: name one", session_id)
+        raise ValueError(f"{len(found)} of this name are in quarantine, put there at {times}: say which")
     return found[0]
 
 
@@ -129,6 +144,7 @@ async def restore(
 
     Raises SessionExists, CorruptSession (it has faults), SessionNotFound, UnsupportedFormat, StoreUnavailable.
     """
+    found = await find(store, found.session_id, found.put_ms)
     keys, wanted = store.keys.session(found.session_id), await read(store, found)
     if wanted.faults and not salvage:
         raise CorruptSession("; ".join(dict.fromkeys(wanted.faults)), found.session_id, wanted.epoch)

@@ -201,6 +201,14 @@ class DeadFacts:
     reason: str | None
 
 
+def quarantine(session_ids: Sequence[str], looked_at_count: int, is_all: bool) -> Finding:
+    """Whether sessions are in quarantine, among the keys that were looked at."""
+    seen: dict[str, Any] = {"looked_at_count": looked_at_count, "is_all": is_all, "sessions_count": len(session_ids)}
+    if session_ids:
+        return Finding("quarantine", WARN, "some", seen | {"session_id": session_ids[0]})
+    return Finding("quarantine", OK, "none", seen)
+
+
 def latency(pings_ms: Sequence[float]) -> Finding:
     """Whether the server is near."""
     seen = {"median_ms": median(pings_ms), "slowest_ms": max(pings_ms), "pings_count": len(pings_ms)}

@@ -12,8 +12,13 @@ from support.redis_server import free_port
 
 from redismem.cli.place import safe_url
 
-COMMANDS = ("demo", "replay", "sessions", "show", "clear", "worker", "queues", "watch", "dead", "check", "doctor")
-WITH_OPTIONS = [[name] for name in COMMANDS if name != "dead"] + [["dead", name] for name in ("list", "retry", "drop")]
+COMMANDS = (
+    *("demo", "replay", "sessions", "show", "clear", "worker", "queues", "watch", "dead"),
+    *("quarantine", "namespaces", "check", "doctor"),
+)
+GROUPS = {"dead": ("list", "retry", "drop"), "quarantine": ("list", "show", "restore", "drop")}
+WITH_OPTIONS = [[name] for name in COMMANDS if name not in GROUPS]
+WITH_OPTIONS += [[group, name] for group, names in GROUPS.items() for name in names]
 
 
 def test_the_first_help_lists_every_command(command: Any) -> None:
@@ -24,18 +29,20 @@ def test_the_first_help_lists_every_command(command: Any) -> None:
         assert "REDISMEM_URL" in ran.out
 
 
-def test_the_help_of_dead_lists_its_commands(command: Any) -> None:
-    for words in (["dead"], ["dead", "--help"]):
+@pytest.mark.parametrize("group", GROUPS)
+def test_the_help_of_a_group_lists_its_commands(command: Any, group: str) -> None:
+    for words in ([group], [group, "--help"]):
         ran = command(*words)
         assert (ran.code, ran.err) == (0, "")
-        assert all(re.search(rf"│ {name} +[A-Z]", ran.out) for name in ("list", "retry", "drop"))
+        assert all(re.search(rf"│ {name} +[A-Z]", ran.out) for name in GROUPS[group])
 
 
 @pytest.mark.parametrize("words", WITH_OPTIONS, ids=" ".join)
 def test_every_command_has_a_help_with_the_common_options(command: Any, words: Any) -> None:
     ran = command(*words, "--help")
     assert (ran.code, ran.err) == (0, "")
-    assert all(option in ran.out for option in ("--url", "--namespace", "--json"))
+    assert all(option in ran.out for option in ("--url", "--json"))
+    assert "--namespace" in ran.out or words == ["namespaces"]
     assert max(map(len, ran.out.splitlines())) <= 80
 
 
@@ -79,6 +86,12 @@ def test_version(command: Any) -> None:
         (["dead", "drop", "a", "--all"], "--all"),
         (["dead", "retry", "bad "], "session id"),
         (["check", "--limit", "0"], "--limit"),
+        (["quarantine", "burn"], "burn"),
+        (["quarantine", "show"], "SESSION"),
+        (["quarantine", "list", "--limit", "0"], "--limit"),
+        (["quarantine", "restore", "a", "--at", "soon"], "--at"),
+        (["quarantine", "drop", "bad "], "session id"),
+        (["namespaces", "--keys", "0"], "--keys"),
     ],
 )
 def test_wrong_usage_is_one_line_and_code_2(command: Any, words: Any, said: Any) -> None:
@@ -115,6 +128,9 @@ NEEDS_REDIS = [
     ["dead", "list"],
     ["dead", "retry", "a"],
     ["check"],
+    ["quarantine", "list"],
+    ["quarantine", "restore", "a"],
+    ["namespaces"],
 ]
 
 

@@ -212,7 +212,7 @@ WRONG: list[tuple[Rule, Callable[[Said], Said], str]] = [
     (fields_in_readme, readme(PRUNED, "something else"), "README says of pruned ['something else'"),
     (
         indexes_in_readme,
-        readme("| append pop replace restore sweep touch |", "| append touch |"),
+        readme("replace restore sweep touch |", "replace touch |"),
         "README says of active",
     ),
     (indexes_in_readme, script("extend", "'ZADD', leased", "'ZADD', dead"), "README says of dead"),

@@ -1,0 +1,55 @@
+"""`redismem namespaces`: the tenants of a Redis."""
+
+from __future__ import annotations
+
+from redismem.cli.place import connect, say_if_embedded
+from redismem.cli.quarantine import Cursor, Keys
+from redismem.cli.terminal import AsJson, Stop, Url, console, plural, print_json, progress
+from redismem.errors import NotAllowed, StoreUnavailable
+from redismem.inspection.quarantine import LOOKED_AT_LIMIT, Namespaces, list_namespaces
+
+
+async def namespaces(
+    *, keys: Keys = LOOKED_AT_LIMIT, cursor: Cursor = 0, url: Url = None, as_json: AsJson = False
+) -> int:
+    """List the namespaces of a Redis: how many shards and sessions each has.
+
+    Looks through all keys of the Redis, a thousand at a time. Sessions: all that are listed, expired ones included
+    until they are swept.
+    """
+    memory, place = connect(url, "default")
+    say_if_embedded(place)
+    try:
+        with progress("keys looked at") as on_step:
+            found = await list_namespaces(memory.store, cursor=cursor, looked_at_limit=keys, on_step=on_step)
+    except (StoreUnavailable, NotAllowed) as error:
+        raise Stop(f"{place.name}: {error}") from None
+    finally:
+        await memory.aclose()
+    if as_json:
+        rows = [each.document() for each in found.entries]
+        print_json({"store": place.name, "namespaces": rows, "cursor": found.cursor})
+        return 0
+    _print(found)
+    print(f"{plural(len(found.entries), 'namespace')} on {place.name}")
+    if found.cursor is not None:
+        print(f"there may be more: --cursor {found.cursor}")
+    return 0
+
+
+def _print(found: Namespaces) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    if not found.entries:
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("namespace", overflow="fold", min_width=20)
+    for heading in ("shards", "sessions"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for each in found.entries:
+        shards, sessions = ("" if number is None else f"{number:,}" for number in (each.shards, each.sessions))
+        table.add_row(Text(each.namespace), shards, sessions)
+        if each.error:
+            table.add_row(Text(f"  {each.error}", "yellow"), "", "")
+    console().print(table)

@@ -1,0 +1,127 @@
+"""`redismem quarantine` and `redismem namespaces`, as an operator meets them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+
+import redismem.blocking
+
+ID = "018f3c1e-7b1a-7c3d-9e4f-0123456789ab"
+
+
+@pytest.fixture
+def memory(redis_server: Any, namespace: str) -> Iterator[redismem.blocking.Memory]:
+    with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
+        yield memory
+
+
+@pytest.fixture
+def aside(memory: redismem.blocking.Memory, redis_server: Any) -> Iterator[redismem.blocking.Session]:
+    """A session with a canary, that could not be read; and the one that began afresh."""
+    session = memory.session(ID)
+    session.append({"role": "user", "content": "CANARY"}, {"role": "assistant", "content": "b"}, merge={"p": "CANARY"})
+    with redis.Redis.from_url(redis_server.url) as raw:
+        raw.hdel(memory.store.keys.session(ID).state, "counters")
+        session.append({"role": "user", "content": "afresh"})
+        yield session
+        for key in raw.scan_iter(f"rm:{{{memory.store.keys.namespace}:*"):
+            raw.delete(key)
+
+
+def test_a_list_tells_what_there_is_and_no_text(command: Any, here: list[str], aside: Any) -> None:
+    ran = command("quarantine", "list", *here)
+    assert ran.code == 0
+    assert re.search(r"2 messages, \d fields? · expires in", ran.out)
+    assert "1 session in quarantine" in ran.out
+    told = command("quarantine", "list", "--json", *here).document
+    assert [(each["session_id"], len(each["keys"])) for each in told["sessions"]] == [(ID, 2)]
+    assert told["cursor"] is None
+    assert "CANARY" not in ran.out + str(told)
+
+
+@pytest.mark.parametrize("columns", [80, 40])
+def test_an_id_stands_on_one_line(
+    command: Any, here: list[str], aside: Any, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for words in (["list"], ["show", ID], ["restore", ID, "--salvage", "--swap"], ["drop", ID, "--at", "5"]):
+        ran = command("quarantine", *words, *here)
+        assert any(ID in line for line in (ran.out + ran.err).splitlines()), words
+
+
+def test_texts_are_shown_to_those_who_ask(command: Any, here: list[str], aside: Any) -> None:
+    shown = command("quarantine", "show", ID, *here)
+    assert (shown.code, shown.out.count("CANARY")) == (0, 1), "the message, and no value of the state"
+    assert "fault: the counters are none" in shown.out
+    for words in (["--redact"], ["--redact", "--json"]):
+        assert "CANARY" not in command("quarantine", "show", ID, *words, *here).out
+    told = command("quarantine", "show", ID, "--json", *here).document
+    assert told["messages"][0]["message"] == {"role": "user", "content": "CANARY"}
+    assert told["faults"] == ["the counters are none"]
+
+
+def test_restoring_asks_for_what_it_needs(command: Any, here: list[str], aside: Any) -> None:
+    for words, said in (([], "--salvage"), (["--salvage"], "--swap")):
+        ran = command("quarantine", "restore", ID, *words, *here)
+        assert (ran.code, ran.out) == (1, "")
+        assert said in ran.complaint
+        assert aside.info().total_messages == 1
+    ran = command("quarantine", "restore", ID, "--salvage", "--swap", "--json", *here)
+    assert (ran.code, ran.document["messages"], ran.document["left_out"]) == (0, 2, 0)
+    assert [message.content for message in aside.read().messages] == ["CANARY", "b"]
+    assert aside.params() == {"p": "CANARY"}
+    assert command("check", *here).code == 0
+    ran = command("quarantine", "drop", ID, *here)
+    assert (ran.code, "--at" in ran.complaint) == (2, True), "there are two by now"
+    for each in command("quarantine", "list", "--json", *here).document["sessions"]:
+        assert command("quarantine", "drop", ID, "--at", each["put_ms"], *here).code == 0
+    ran = command("quarantine", "show", ID, *here)
+    assert (ran.code, ran.out) == (1, "")
+    assert "in quarantine" in ran.complaint
+
+
+def test_the_doctor_tells_of_them(command: Any, here: list[str], memory: Any, aside: Any) -> None:
+    def line(*words: str) -> Any:
+        found = command("doctor", "--json", *words).document["findings"]
+        return next(each for each in found if each["name"] == "quarantine")
+
+    assert line(*here)["verdict"] == "warn"
+    assert ID in line(*here)["seen"]
+    assert "redismem quarantine list" in line(*here)["advice"]
+    assert line(*here[:2], "--namespace", "none-of-it")["verdict"] == "ok"
+    assert line()["verdict"] == "ok", "the embedded store"
+
+
+def test_namespaces(command: Any, here: list[str], namespace: str, aside: Any) -> None:
+    ran = command("namespaces", *here[:2])
+    assert ran.code == 0
+    assert re.search(rf"^{namespace} +64 +1$", ran.out, re.MULTILINE)
+    told = command("namespaces", "--json", *here[:2]).document
+    assert {"namespace": namespace, "shards": 64, "layout": 1, "sessions": 1, "error": ""} in told["namespaces"]
+    assert command("namespaces").code == 0
+
+
+def test_a_search_says_that_there_may_be_more(command: Any, here: list[str], redis_server: Any) -> None:
+    with redis.Redis.from_url(redis_server.url) as raw:
+        raw.mset({f"filler:{number}": "x" for number in range(5_000)})
+        for words in (["quarantine", "list", *here], ["namespaces", *here[:2]]):
+            ran = command(*words, "--keys", "1000")
+            assert re.search(r"there may be more: --cursor \d+", ran.out), words
+        raw.delete(*(f"filler:{number}" for number in range(5_000)))
+
+
+def test_who_may_not_scan_is_told_so(command: Any, here: list[str], redis_server: Any) -> None:
+    with redis.Redis.from_url(redis_server.url) as raw:
+        raw.execute_command("ACL", "SETUSER", "blind", "on", ">pw", "~*", "+@all", "-scan")
+        url = str(redis_server.url).replace("redis://", "redis://blind:pw@")
+        for words in (["quarantine", "list", *here[2:]], ["namespaces"]):
+            ran = command(*words, "--url", url)
+            assert (ran.code, "SCAN" in ran.complaint) == (1, True)
+        found = command("doctor", "--json", "--url", url, *here[2:]).document["findings"]
+        assert next(each["verdict"] for each in found if each["name"] == "quarantine") == "warn"
+        raw.execute_command("ACL", "DELUSER", "blind")

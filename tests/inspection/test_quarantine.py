@@ -1,0 +1,178 @@
+"""Sessions in quarantine: found, read, brought back, dropped; and the namespaces of a Redis. On both stores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from store.test_corrupt import CORRUPT
+from support.checks import user
+from support.stored import everything
+
+from redismem import CorruptSession, Memory, SessionExists, SessionNotFound
+from redismem.inspection import quarantine
+from redismem.inspection.check import check_session
+from redismem.models import open_extractive
+from redismem.workers.strategies import Summarize
+from redismem.workers.summaries import Worker
+
+ID = "user-42:7 [*]"
+
+
+async def put_aside(memory: Memory, session_id: str = ID) -> int:
+    """What an operator would do by hand; gives when it was put there."""
+    calls = memory.store.session_calls(session_id)
+    put_ms = 1_700_000_000_000 + len(session_id)
+    assert await memory.store.run(calls.quarantine(await memory.store.run(calls.epoch()), put_ms)) > 0
+    return put_ms
+
+
+async def summarised(memory: Memory, session_id: str = ID) -> None:
+    """A session with a summary, a window, and all kinds of state."""
+    session = memory.session(session_id)
+    for number in range(12):
+        await session.append(user(str(number)), id=f"id-{number}", merge={f"p{number}": number}, plan=["a"])
+    await Worker(memory.store, Summarize(open_extractive())).drain()
+    assert len((await session.read()).summaries) == 1
+
+
+@pytest.mark.parametrize("is_summarised", [True, False])
+async def test_a_session_without_faults_comes_back_as_it_was(memory: Memory, raw: Any, is_summarised: bool) -> None:
+    session = memory.session(ID)
+    if is_summarised:
+        await summarised(memory)
+    else:
+        await session.append(user("a"), id="id-11")
+    before, info = await session.read(), await session.info()
+    put_ms = await put_aside(memory)
+    assert not await session.exists()
+    found = await quarantine.find(memory.store, ID, None)
+    assert (found.session_id, found.put_ms) == (ID, put_ms)
+    back = await quarantine.restore(memory.store, found)
+    assert list(back.faults) == []
+    assert await session.read() == before
+    assert (await session.info()).total_messages == info.total_messages
+    assert await check_session(memory.store, ID) == []
+    assert (await session.append(user("again"), id="id-11")).duplicate, "appends are remembered"
+    assert [key for key in await everything(raw, memory.store.keys.namespace) if b":quarantine:" in key] == []
+    with pytest.raises(SessionNotFound):
+        await quarantine.find(memory.store, ID, None)
+    with pytest.raises(SessionNotFound):
+        await quarantine.find(memory.store, ID, put_ms)
+    assert (await session.append(user("next"))).last_seq == info.total_messages + 1
+
+
+@pytest.mark.parametrize("what", CORRUPT)
+async def test_what_can_be_read_comes_back_and_agrees_with_itself(
+    memory: Memory, raw: Any, namespace: str, what: str
+) -> None:
+    session = memory.session("user-42")
+    await session.append(user("a"), user("b"), merge={"x": 1, "a": 2})
+    await CORRUPT[what](raw, memory.store.keys.session("user-42"))
+    await session.append_and_read(user("current"))
+    await session.clear()
+    found = await quarantine.find(memory.store, "user-42", None)
+    before = await everything(raw, namespace)
+    with pytest.raises(CorruptSession) as refused:
+        await quarantine.restore(memory.store, found)
+    assert str(refused.value)
+    assert await everything(raw, namespace) == before
+    back = await quarantine.restore(memory.store, found, salvage=True)
+    context = await session.read()
+    assert [message.to_openai() for message in context.messages] == [message.to_openai() for message in back.messages]
+    assert set(context.state.params) <= {"x", "a"}
+    assert await check_session(memory.store, "user-42") == []
+    after = await everything(raw, namespace)
+    assert {key: value for key, value in after.items() if b":quarantine:" in key} == {
+        key: value for key, value in before.items() if b":quarantine:" in key
+    }, "nothing of it is lost"
+    receipt = await session.append(user("next"))
+    assert receipt.last_seq == context.last_seq + 1
+    assert await check_session(memory.store, "user-42") == []
+
+
+async def test_a_damaged_summary_and_message_are_left_out_and_the_seqs_stay(memory: Memory, raw: Any) -> None:
+    await summarised(memory)
+    keys = memory.store.keys.session(ID)
+    context = await memory.session(ID).read()
+    await raw.lset(keys.messages, 0, b"junk")
+    await put_aside(memory)
+    back = await quarantine.restore(memory.store, await quarantine.find(memory.store, ID, None), salvage=True)
+    assert (len(back.left_out), len(back.summaries)) == (1, 1)
+    again = await memory.session(ID).read()
+    assert again.messages == context.messages[1:]
+    assert (again.summaries, again.last_seq) == (context.summaries, context.last_seq)
+    assert await check_session(memory.store, ID) == []
+
+
+async def test_a_session_that_lives_is_spared_unless_they_are_to_be_swapped(memory: Memory) -> None:
+    session = memory.session(ID)
+    await session.append(user("old"))
+    await put_aside(memory)
+    await session.append(user("new"))
+    found = await quarantine.find(memory.store, ID, None)
+    with pytest.raises(SessionExists):
+        await quarantine.restore(memory.store, found)
+    assert (await session.read()).messages[0].content == user("new")["content"]
+    await quarantine.restore(memory.store, found, swap=True)
+    assert (await session.read()).messages[0].content == user("old")["content"]
+    other = await quarantine.find(memory.store, ID, None)
+    assert other.put_ms > found.put_ms
+    assert [message.content for message in (await quarantine.read(memory.store, other)).messages] == [
+        user("new")["content"]
+    ]
+    with pytest.raises(SessionNotFound):
+        await quarantine.restore(memory.store, found, swap=True)
+    assert await quarantine.drop(memory.store, other) == 2
+    assert await quarantine.drop(memory.store, other) == 0
+
+
+async def test_a_list_names_each_once_and_no_other_namespaces(memory: Memory, raw: Any, namespace: str) -> None:
+    names = [f"s-{number}" for number in range(30)]
+    for name in names:
+        await memory.session(name).append(user("x"))
+        await put_aside(memory, name)
+    await raw.rpush(f"rm:{{{namespace}2:00}}:quarantine:other:5:messages", "x")
+    await raw.rpush(f"rm:{{{namespace}:00}}:quarantine:none:of:ours", "x")
+    steps: list[int] = []
+    found = await quarantine.list_quarantined(memory.store, 100, on_step=steps.append)
+    assert sorted(each.session_id for each in found.sessions) == sorted(names)
+    assert found.cursor is None
+    assert steps == sorted(set(steps)) != []
+    assert {key.entry_count for each in found.sessions for key in each.keys if key.name == "messages"} == {1}
+
+
+async def test_a_search_is_bounded_and_goes_on_where_it_ended(
+    memory: Memory, raw: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quarantine, "KEYS_A_STEP", 10)
+    for number in range(40):
+        await memory.session(f"s-{number}").append(user("x"))
+        await put_aside(memory, f"s-{number}")
+    seen: set[str] = set()
+    cursor: int | None = 0
+    rounds = 0
+    while cursor is not None:
+        found = await quarantine.list_quarantined(memory.store, 1_000, cursor=cursor, looked_at_limit=20)
+        assert found.looked_at_count <= 20
+        seen |= {each.session_id for each in found.sessions}
+        cursor, rounds = found.cursor, rounds + 1
+    assert seen == {f"s-{number}" for number in range(40)}
+    assert rounds > 1
+
+
+async def test_the_namespaces_of_a_redis(memory: Memory, raw: Any, namespace: str) -> None:
+    await memory.session("a").append(user("x"))
+    await memory.session("b").append(user("x"))
+    await raw.hset(f"rm:{{{namespace}.new}}:namespace", mapping={"shards": 4, "layout": 2})
+    await raw.set(f"rm:{{{namespace}.odd}}:namespace", "x")
+    await raw.hset(f"rm:{{{namespace}.bad}}:namespace", mapping={"shards": "9" * 30, "layout": 1})
+    found = await quarantine.list_namespaces(memory.store)
+    mine = {each.namespace: each for each in found.entries if each.namespace.startswith(namespace)}
+    assert found.cursor is None
+    assert (mine[namespace].shards, mine[namespace].sessions, mine[namespace].error) == (64, 2, "")
+    assert (mine[f"{namespace}.new"].layout, mine[f"{namespace}.new"].error) == (2, "of another layout")
+    assert mine[f"{namespace}.bad"].error == "its record cannot be read"
+    assert mine[f"{namespace}.odd"].sessions is None
+    for name in ("new", "odd", "bad"):
+        await raw.delete(f"rm:{{{namespace}.{name}}}:namespace")
