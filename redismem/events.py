@@ -28,7 +28,7 @@ class Event(NamedTuple):
     counts, oldest, queue_eviction, due_evictions, claim_eviction, evict; scan, sweep. By workers, all of it together,
     with what a strategy or an `on_evict` takes: summary and eviction (of one session), drain (the overdue queue),
     enforce (the session limit and the timeout), sweep_round. By commands for operators: look, depths, members, requeue,
-    recorded_shards, and of a session in quarantine restore and drop.
+    recorded_shards, restore, drop.
     """
     outcome: str
     """ok; duplicate (an append whose id was known before the call); conflict (`expect` was another); nothing (no such

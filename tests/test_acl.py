@@ -126,6 +126,13 @@ def test_a_broken_session_is_put_into_quarantine(url: str, admin: Any) -> None:
         admin.hdel(memory.store.keys.session("a").state, "counters")
         assert memory.session("a").append(user(2)).created
     assert len(list(admin.scan_iter("rm:{shop:*}:quarantine:a:*"))) == 2
+    assert code("quarantine", "list") == 1, "SCAN is for operators"
+    admin.execute_command("ACL", "SETUSER", "shop-app", "+scan")
+    for words in (["list"], ["show", "a"], ["restore", "a", "--salvage", "--swap"]):
+        assert code("quarantine", *words) == 0, words
+    put_ms = max(int(key.split(b":")[-2]) for key in admin.scan_iter("rm:{shop:*}:quarantine:a:*:state"))
+    assert code("quarantine", "drop", "a", "--at", str(put_ms)) == 0
+    assert main(["namespaces"]) == 0
 
 
 def test_another_namespace_is_refused(url: str) -> None:
