@@ -218,14 +218,13 @@ def is_pinned(payload: dict[str, Any], beside: dict[str, Any] | None) -> bool:
 
 
 def encode_message(message: Message | Shape, count_tokens: TokenCounter | None = None) -> tuple[bytes, int]:
-    """An element without its stamp, and its tokens: by `count_tokens`, or the default.
-
-    Raises InvalidMessage for what would not come back equal.
-    """
+    """An element without its stamp, and its tokens. Raises InvalidMessage for what would not come back equal."""
+    payload: Any = message
+    beside: dict[str, Any] | None = None
     if isinstance(message, Message):
         payload, beside = message._payload, message._beside
-    else:
-        payload, beside = (message, None) if isinstance(message, dict) else message_of(message)
+    elif not isinstance(message, dict):
+        payload, beside = message_of(message)
     try:
         packed = pack(payload, InvalidMessage)
     except InvalidMessage:  # for objects of an SDK in it, perhaps

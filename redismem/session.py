@@ -49,6 +49,7 @@ class Session:
     async def append(self, *messages: Message | Shape, **options: Unpack[AppendOptions]) -> Receipt:
         """Adds messages behind the others, and changes the state with them: all or nothing. Gives what it did.
 
+        A message is a dict, a `Message`, or an object with a message's fields: of an SDK, of pydantic, a dataclass.
         `id` names this append: given again, nothing is written and the first receipt comes back with `duplicate=True`,
         for the session's last 16 appends and changes of state. `expect`: the last seq the caller has seen (0: no
         session). `pin`: True to keep these messages as they are, before all others and never summarised, False not to;

@@ -39,15 +39,17 @@ if redis.call('EXISTS', messages, state, originals) > 0 then
   return redis.error_reply('LIVE session')
 end
 if redis.call('EXISTS', quarantine_messages, quarantine_state, quarantine_originals) == 0 then return 0 end
-local elements = {}
-if redis.call('TYPE', quarantine_messages).ok == 'list' then
-  elements = redis.call('LRANGE', quarantine_messages, 0, -1)
-end
-if #elements ~= tonumber(seen_count) then return redis.error_reply('CHANGED ' .. #elements) end
-local left_out = {}
+local is_list = redis.call('TYPE', quarantine_messages).ok == 'list'
+local count = is_list and redis.call('LLEN', quarantine_messages) or 0
+if count ~= tonumber(seen_count) then return redis.error_reply('CHANGED ' .. count) end
+local left_out, kept = {}, {}
 for at = 11 + 2 * field_count, #ARGV do left_out[ARGV[at] + 1] = true end
-local kept = {}
-for place, element in ipairs(elements) do if not left_out[place] then kept[#kept + 1] = element end end
+if is_list and moves == '0' then
+  for place, element in ipairs(redis.call('LRANGE', quarantine_messages, 0, -1)) do
+    if not left_out[place] then kept[#kept + 1] = element end
+  end
+  count = #kept
+end
 -- From here on only writes, the messages last.
 --- @include unindex
 if epoch == '-' then epoch = redis.call('INCR', fences) .. '-' .. nonce end
@@ -55,15 +57,17 @@ local expires_ms
 --- @include expiry
 local restored = {}
 for at = 11, 10 + 2 * field_count do restored[#restored + 1] = ARGV[at] end
-local counters = string.format('v1 %s %d %s %d %d', first_seq, first_seq + #kept - 1, tokens, now, expires_ms)
+local counters = string.format('v1 %s %d %s %d %d', first_seq, first_seq + count - 1, tokens, now, expires_ms)
 redis.call('HSET', state, 'epoch', epoch, 'counters', counters, 'queued', 'overdue', unpack(restored))
 redis.call('ZADD', active, now, session)
 redis.call('ZADD', overdue, now, session)
 redis.call('PEXPIREAT', state, expires_ms)
+if moves == '1' then
+  -- Renamed, not added: a log that a crash has cut within this may carry it out twice.
+  if is_list then redis.call('RENAME', quarantine_messages, messages) end
+  if redis.call('EXISTS', quarantine_originals) > 0 then redis.call('RENAME', quarantine_originals, originals) end
+  redis.call('DEL', quarantine_state)
+end
 for _, element in ipairs(kept) do redis.call('RPUSH', messages, element) end
 redis.call('PEXPIREAT', messages, expires_ms)
-if moves == '1' then
-  if redis.call('EXISTS', quarantine_originals) > 0 then redis.call('RENAME', quarantine_originals, originals) end
-  redis.call('DEL', quarantine_messages, quarantine_state)
-end
 return 1

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from store.test_corrupt import CORRUPT
 from support.checks import user
+from support.proxy import Proxy
 from support.stored import everything
 
-from redismem import CorruptSession, Memory, SessionExists, SessionNotFound
+from redismem import CorruptSession, Memory, SessionExists, SessionNotFound, Settings
 from redismem.inspection import quarantine
 from redismem.inspection.check import check_session
 from redismem.models import open_extractive
+from redismem.protocol.call import Call
+from redismem.protocol.scripts import load
 from redismem.workers.strategies import Summarize
 from redismem.workers.summaries import Worker
 
@@ -176,3 +179,24 @@ async def test_the_namespaces_of_a_redis(memory: Memory, raw: Any, namespace: st
     assert mine[f"{namespace}.odd"].sessions is None
     for name in ("new", "odd", "bad"):
         await raw.delete(f"rm:{{{namespace}.{name}}}:namespace")
+
+
+@pytest.mark.parametrize("kind", ["reset", "freeze"])
+async def test_a_restore_whose_reply_is_lost_is_made_once(
+    proxy: Proxy, near: Memory, kind: Literal["reset", "freeze"]
+) -> None:
+    await near.session(ID).append(user("a"), user("b"))
+    await put_aside(near)
+    patient = Settings(deadline_s=60, reply_timeout_s=0.3)
+    async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=patient) as memory:
+        for name in ("restore", "append"):
+            await memory.store.run(Call(None, (("SCRIPT", "LOAD", load(name).source),), bool))
+        found = await quarantine.find(memory.store, ID, None)
+        proxy.break_next(kind, 2, to=load("restore").sha)
+        assert list((await quarantine.restore(memory.store, found)).faults) == []
+        assert proxy.broken_count == 2
+    assert [message.content for message in (await near.session(ID).read()).messages] == [
+        user("a")["content"],
+        user("b")["content"],
+    ]
+    assert await check_session(near.store, ID) == []
