@@ -21,7 +21,8 @@
 --   epoch        that it had, or - for a new one
 --   nonce        of the new one
 --   first_seq
---   tokens       of the messages that come back
+--   tokens       of the messages that come back and count
+--   uncounted    how many of them are pinned or gaps, as the counters say it: +n; empty for none
 --   seen_count   messages that the caller has seen there
 --   moves        1: all of it comes back, 0: what follows is left out
 --   field_count  then so many fields and values of the state, then places of messages to leave out, from 0
@@ -31,7 +32,8 @@
 -- ERROR LIVE · CHANGED message_count
 local messages, state, originals, quarantine_messages, quarantine_state, quarantine_originals,
   active, overdue, leased, dead, evictions, fences = unpack(KEYS)
-local session, now_ms, idle_timeout_ms, epoch, nonce, first_seq, tokens, seen_count, moves, field_count = unpack(ARGV, 1, 10)
+local session, now_ms, idle_timeout_ms, epoch, nonce, first_seq, tokens, uncounted, seen_count, moves,
+  field_count = unpack(ARGV, 1, 11)
 --- @include now
 if redis.call('EXISTS', messages, state, originals) > 0 then
   local seen_epoch = redis.call('HGET', state, 'epoch') or ''
@@ -43,7 +45,7 @@ local is_list = redis.call('TYPE', quarantine_messages).ok == 'list'
 local count = is_list and redis.call('LLEN', quarantine_messages) or 0
 if count ~= tonumber(seen_count) then return redis.error_reply('CHANGED ' .. count) end
 local left_out, kept = {}, {}
-for at = 11 + 2 * field_count, #ARGV do left_out[ARGV[at] + 1] = true end
+for at = 12 + 2 * field_count, #ARGV do left_out[ARGV[at] + 1] = true end
 if is_list and moves == '0' then
   for place, element in ipairs(redis.call('LRANGE', quarantine_messages, 0, -1)) do
     if not left_out[place] then kept[#kept + 1] = element end
@@ -56,8 +58,8 @@ if epoch == '-' then epoch = redis.call('INCR', fences) .. '-' .. nonce end
 local expires_ms
 --- @include expiry
 local restored = {}
-for at = 11, 10 + 2 * field_count do restored[#restored + 1] = ARGV[at] end
-local counters = string.format('v1 %s %d %s %d %d', first_seq, first_seq + count - 1, tokens, now, expires_ms)
+for at = 12, 11 + 2 * field_count do restored[#restored + 1] = ARGV[at] end
+local counters = string.format('v1 %s %d %s %d %d%s', first_seq, first_seq + count - 1, tokens, now, expires_ms, uncounted)
 redis.call('HSET', state, 'epoch', epoch, 'counters', counters, 'queued', 'overdue', unpack(restored))
 redis.call('ZADD', active, now, session)
 redis.call('ZADD', overdue, now, session)

@@ -19,6 +19,7 @@ from redismem.cli.terminal import (
     one_line,
     plural,
     print_json,
+    print_rows,
     printable,
     progress,
     spoken,
@@ -93,25 +94,18 @@ async def list_quarantined(
 
 
 def _print(found: Search, now_ms: int) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("session", overflow="fold", min_width=36)
-    out = console()
-    wide = out.width >= 80
-    if wide:
-        table.add_column("log", no_wrap=True, style="dim")
-        table.add_column("put there", justify="right", no_wrap=True)
-    for each in found.sessions:
-        ago = f"{duration(now_ms - each.put_ms)} ago"
-        facts = f"--at {each.put_ms} · {_sizes(each)} · {_end(each, now_ms)}"
-        if not wide:
-            facts = f"log {each.log_id} · {ago} · {facts}"
-        cells = [Text(each.log_id), Text(ago)] if wide else []
-        table.add_row(Text(printable(each.session_id)), *cells)
-        table.add_row(Text(facts, "dim"))
-    out.print(table)
+    rows = [
+        [
+            printable(each.session_id),
+            each.log_id,
+            f"{duration(now_ms - each.put_ms)} ago",
+            f"{each.put_ms}",
+            _sizes(each),
+            _end(each, now_ms),
+        ]
+        for each in found.sessions
+    ]
+    print_rows(("session", "log", "put there", "--at", "holds", ""), rows)
 
 
 def _sizes(each: QuarantinedSession) -> str:

@@ -8,7 +8,19 @@ from typing import Annotated
 from cyclopts import Parameter, validators
 
 from redismem.cli.place import looking, opened, say_if_embedded
-from redismem.cli.terminal import AsJson, Namespace, Stop, Url, console, duration, fitted, plural, print_json, printable
+from redismem.cli.terminal import (
+    AsJson,
+    Namespace,
+    Stop,
+    Url,
+    console,
+    duration,
+    one_line,
+    plural,
+    print_json,
+    print_rows,
+    printable,
+)
 from redismem.errors import SessionNotFound
 from redismem.inspection.sessions import Listing, list_sessions, look, numbers_of
 
@@ -55,27 +67,18 @@ async def sessions(
 
 
 def _print_sessions(found: Listing) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    if not found.entries:
-        return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("session", overflow="fold")
-    for heading in ("active", "messages", "window", "tokens", "expires"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("queue, waits for", overflow="ellipsis", no_wrap=True)
+    rows = []
     for entry, info in zip(found.entries, found.infos, strict=True):
         active = f"{duration(found.now_ms - entry.active_ms)} ago"
         if isinstance(info, str):
-            table.add_row(Text(printable(entry.session_id)), active, "", "", "", "", Text(info, "dim"))
+            rows.append([printable(entry.session_id), active, "", "", "", "", info])
             continue
         numbers = (f"{number:,}" for number in (info.total_messages, info.window_count, info.window_tokens))
-        waits = ", ".join(word for word in (info.queued, info.waiting_for_param) if word)
+        waits = ", ".join(printable(word) for word in (info.queued, info.waiting_for_param) if word)
         expires = f"in {duration(info.expires_ms - found.now_ms)}"
-        table.add_row(Text(printable(entry.session_id)), active, *numbers, expires, Text(waits, "yellow"))
-    out = console()
-    out.print(fitted(out, table, "session"))
+        rows.append([printable(entry.session_id), active, *numbers, expires, one_line(waits, 60)])
+    if rows:
+        print_rows(("session", "active", "messages", "window", "tokens", "expires", "queue, waits for"), rows)
 
 
 async def show(

@@ -6,7 +6,7 @@ import contextlib
 import json
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -71,6 +71,27 @@ def fitted(out: Console, table: Table, ids: str) -> RenderableType:
 def complain(text: str) -> None:
     """One line on stderr."""
     print(f"redismem: {printable(' '.join(text.split()))}", file=sys.stderr, flush=True)
+
+
+def print_rows(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table, its first column to the left; too wide for that, each row's first cell on a line and the rest below."""
+    from rich.measure import Measurement
+    from rich.table import Table
+    from rich.text import Text
+
+    out = console()
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if place else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    if Measurement.get(out, out.options.update(max_width=10_000), table).maximum <= out.width:
+        out.print(table)
+        return
+    for first, *others in rows:
+        out.print(Text(first, overflow="fold"))
+        told = (f"{heading} {cell}".strip() for heading, cell in zip(headings[1:], others, strict=True) if cell)
+        out.print(Text(f"  {' · '.join(told)}", "dim"))
 
 
 def print_json(document: Any) -> None:

@@ -134,13 +134,11 @@ async def read(store: Store, found: QuarantinedSession) -> Restoration:
     return restoration(stored, elements, kinds)
 
 
-async def restore(
-    store: Store, found: QuarantinedSession, *, salvage: bool = False, swap: bool = False, at_ms: int | None = None
-) -> Restoration:
+async def restore(store: Store, found: QuarantinedSession, *, salvage: bool = False, swap: bool = False) -> Restoration:
     """Brings a session back, all or nothing; gives what came back.
 
     `salvage`: what can be read of one with faults; its keys stay in quarantine. `swap`: a session of this name that
-    lives goes into quarantine first. `at_ms`: the time in milliseconds, instead of the server's.
+    lives goes into quarantine first.
 
     Raises SessionExists, CorruptSession (it has faults), SessionNotFound, UnsupportedFormat, StoreUnavailable.
     """
@@ -148,7 +146,7 @@ async def restore(
     keys, wanted = store.keys.session(found.session_id), await read(store, found)
     if wanted.faults and not salvage:
         raise CorruptSession("; ".join(dict.fromkeys(wanted.faults)), found.session_id, wanted.epoch)
-    call = quarantine_calls.restore(keys, found.put_ms, wanted, store.settings, at_ms)
+    call = quarantine_calls.restore(keys, found.put_ms, wanted, store.settings, store.clock)
     for attempt in range(_ATTEMPTS):
         try:
             if await store.run(call):

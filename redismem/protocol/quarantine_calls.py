@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from redismem.protocol import layout, replies, scripts
 from redismem.protocol.call import Call, Command, evalsha, independent
+from redismem.protocol.clock import Clock, time_argument
 from redismem.protocol.ids import nonce
 from redismem.protocol.keys import Keys, SessionKeys
 from redismem.protocol.restoring import Restoration
@@ -127,19 +128,20 @@ def contents(keys: SessionKeys, put_ms: int, there: Sequence[Kept]) -> Call[tupl
 
 
 def restore(
-    keys: SessionKeys, put_ms: int, restoration: Restoration, settings: Settings, now_ms: int | None = None
+    keys: SessionKeys, put_ms: int, restoration: Restoration, settings: Settings, clock: Clock | None = None
 ) -> Call[bool]:
     """Brings it back as it was read and mended; False if it is not in quarantine any more."""
     shard, script = keys.shard, scripts.load("restore")
     fields = [part for pair in restoration.fields.items() for part in pair]
     arguments = (
         keys.session,
-        layout.NONE if now_ms is None else now_ms,
+        time_argument(clock),
         settings.idle_timeout_ms,
         restoration.epoch or layout.NONE,
         nonce(),
         restoration.first_seq,
         restoration.tokens,
+        f"+{restoration.uncounted_count}" if restoration.uncounted_count else "",
         restoration.seen_count,
         int(not restoration.faults),
         len(restoration.fields),

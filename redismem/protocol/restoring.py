@@ -10,17 +10,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from redismem.context import Summary
-from redismem.elements import decode_messages
+from redismem.elements import decode_messages, is_gap
 from redismem.errors import UnsupportedFormat
 from redismem.messages import Message
 from redismem.protocol import layout
-from redismem.protocol.layout import PARAM, SUMMARY
+from redismem.protocol.layout import PARAM, PINNED, SUMMARY
 from redismem.values import Undecodable, decode_value
 
 _EPOCH = re.compile(rb"[1-9][0-9]{0,18}-[0-9a-f]+")
 _VALUES = (layout.WAITING, layout.LAST_INTENT, layout.LAST_RESULT, layout.PLAN)
 # What belongs to a claim, or to a queue, that the session is in no more.
-_OF_QUEUES = (layout.EPOCH, layout.COUNTERS, layout.QUEUED, layout.FENCE, layout.ATTEMPTS, layout.DROPPED_SEQ)
+_OF_QUEUES = (
+    layout.EPOCH,
+    layout.COUNTERS,
+    layout.QUEUED,
+    layout.FENCE,
+    layout.ATTEMPTS,
+    layout.DROPPED_SEQ,
+    layout.FAILURE,
+    layout.DEATHS,
+)
 # What is true of the session only if all of it comes back.
 _OF_A_WHOLE = (
     layout.NEWEST_IDS,
@@ -29,6 +38,7 @@ _OF_A_WHOLE = (
     layout.COMMITTED,
     layout.WITH_ORIGINALS,
     layout.PRUNED,
+    layout.EDITED,
 )
 
 
@@ -49,8 +59,13 @@ class Restoration:
 
     @property
     def tokens(self) -> int:
-        """Of the messages that come back."""
-        return sum(message.tokens for message in self.messages)
+        """Of the messages that come back and count."""
+        return sum(message.tokens for message in self.messages if _counts(message))
+
+    @property
+    def uncounted_count(self) -> int:
+        """How many of them are pinned or gaps."""
+        return sum(not _counts(message) for message in self.messages)
 
 
 def restoration(stored: Mapping[bytes, bytes], elements: Sequence[bytes], kinds: Mapping[str, str]) -> Restoration:
@@ -71,7 +86,15 @@ def restoration(stored: Mapping[bytes, bytes], elements: Sequence[bytes], kinds:
     if not faults:
         fields |= {name: stored[name] for name in _OF_A_WHOLE if name in stored}
     messages = decode_messages(readable, first_seq, epoch)
+    pinned = [element for element, message in zip(readable, messages, strict=True) if message.pinned]
+    pinned += [value for name, value in fields.items() if name.startswith(PINNED)]
+    if pinned or layout.PINS in stored:
+        fields[layout.PINS] = b"%d %d" % (len(pinned), sum(map(len, pinned)))
     return Restoration(faults, epoch, first_seq, messages, len(elements), left_out, fields, summaries)
+
+
+def _counts(message: Message) -> bool:
+    return not (message.pinned or is_gap(message))
 
 
 def _readable(elements: Sequence[bytes]) -> tuple[list[bytes], list[int]]:
@@ -145,6 +168,13 @@ def _fields(stored: Mapping[bytes, bytes], faults: list[str]) -> dict[bytes, byt
                 kept[name] = value
             except (Undecodable, ValueError):
                 faults.append("a value of the state cannot be read")
-        elif name not in (*_OF_QUEUES, *_OF_A_WHOLE, layout.SUMMARIES_COUNT) and not name.startswith(SUMMARY):
+        elif name.startswith(PINNED):
+            if _readable([value])[1]:
+                faults.append("a pinned message cannot be read")
+            else:
+                kept[name] = value
+        elif name not in (*_OF_QUEUES, *_OF_A_WHOLE, layout.SUMMARIES_COUNT, layout.PINS) and not name.startswith(
+            SUMMARY
+        ):
             faults.append("the state has a field that is not known")
     return kept

@@ -36,7 +36,7 @@ def aside(memory: redismem.blocking.Memory, redis_server: Any) -> Iterator[redis
 def test_a_list_tells_what_there_is_and_no_text(command: Any, here: list[str], aside: Any) -> None:
     ran = command("quarantine", "list", *here)
     assert ran.code == 0
-    assert re.search(r"2 messages, \d fields? · expires in", ran.out)
+    assert re.search(r"2 messages, \d fields? · expires in", " ".join(ran.out.split()))
     assert "1 session in quarantine" in ran.out
     told = command("quarantine", "list", "--json", *here).document
     assert [(each["session_id"], len(each["keys"])) for each in told["sessions"]] == [(ID, 2)]
@@ -52,6 +52,7 @@ def test_an_id_stands_on_one_line(
     for words in (["list"], ["show", ID], ["restore", ID, "--salvage", "--swap"], ["drop", ID, "--at", "5"]):
         ran = command("quarantine", *words, *here)
         assert any(ID in line for line in (ran.out + ran.err).splitlines()), words
+    assert any(ID in line for line in command("sessions", *here).out.splitlines())
 
 
 def test_texts_are_shown_to_those_who_ask(command: Any, here: list[str], aside: Any) -> None:

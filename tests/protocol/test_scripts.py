@@ -238,7 +238,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
         {"session": b"user-42", "epoch": "9-ab", "idle_timeout_ms": 56_789},
     ),
     "restore": (
-        lambda: restore(KEYS, 77, RESTORATION, SETTINGS, NOW_MS),
+        lambda: restore(KEYS, 77, RESTORATION, SETTINGS, lambda: NOW_MS),
         {
             "session": b"user-42",
             "now_ms": NOW_MS,
@@ -246,7 +246,8 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
             "epoch": "9-ab",
             "nonce": hexadecimal,
             "first_seq": 5,
-            "tokens": 110,
+            "tokens": lambda tokens: tokens > 0,
+            "uncounted": "",
             "seen_count": 7,
             "moves": 1,
             "field_count": 2,

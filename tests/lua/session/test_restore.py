@@ -18,6 +18,7 @@ RESTORE: dict[str, Any] = {
     "nonce": "fe",
     "first_seq": 1,
     "tokens": 20,
+    "uncounted": "",
     "seen_count": 2,
     "moves": 1,
     "field_count": 1,
