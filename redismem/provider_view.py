@@ -68,6 +68,7 @@ class _View:
         self._aside: list[Payload] = []
         self._group: list[Payload] = []
         self._open: dict[Key, ToolCall] = {}
+        self._twins: set[Key] = set()
         self._names: dict[Key, Any] = {}
 
     def take(self, at: int, payload: Payload) -> None:
@@ -83,6 +84,7 @@ class _View:
             self._take_other(payload, made)
 
     def finished(self) -> list[Payload]:
+        self._drop_twins()
         return [*self._shown, *self._aside, *self._group]
 
     def _take_item(self, payload: Payload, is_unpaired: bool) -> None:
@@ -141,12 +143,15 @@ class _View:
         if key not in self._open:
             return False
         del self._open[key]
-        twins = {other for other in self._open if other[1] == key[1] and "function" not in (other[0], key[0])}
-        if twins:
-            for twin in twins:
-                del self._open[twin]
-            self._group[0] = without(self._group[0], twins) or self._group[0]
+        for twin in ((form, key[1]) for form in ("chat", "part", "item") if key[0] != "function"):
+            if self._open.pop(twin, None) is not None:
+                self._twins.add(twin)
         return True
+
+    def _drop_twins(self) -> None:
+        if self._twins:
+            self._group[0] = without(self._group[0], self._twins) or self._group[0]
+            self._twins = set()
 
     def _take_other(self, payload: Payload, made: Sequence[ToolCall]) -> None:
         self._close()
@@ -160,6 +165,7 @@ class _View:
 
     def _close(self) -> None:
         """The conversation goes on: what is not answered by now is not answered."""
+        self._drop_twins()
         if self._open:
             head = without(self._group[0], set(self._open))
             self._group[:1] = [] if head is None else [head]
