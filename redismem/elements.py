@@ -31,6 +31,7 @@ class _ElementWithText(_Element):
 
 _decode_elements = msgspec.msgpack.Decoder(list[_Element]).decode
 _decode_elements_with_text = msgspec.msgpack.Decoder(list[_ElementWithText]).decode
+_part = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 _new = object.__new__
 
 
@@ -47,9 +48,13 @@ class StoredMessages:
     def __init__(
         self, elements: Sequence[bytes], first_seq: int, epoch: str, seqs: Sequence[int] | None = None
     ) -> None:
-        """`first_seq`: the seq of the first element, unless each has its own. Raises Undecodable, UnsupportedFormat."""
+        """`first_seq`: the seq of the first element. With `seqs` each has its own, and `elements` may be joined ones.
+
+        Raises Undecodable, UnsupportedFormat.
+        """
         # One msgpack array around all of them: one call into msgspec instead of one a message.
-        array = b"".join((b"\xdd", len(elements).to_bytes(4, "big"), *elements))
+        length = len(elements) if seqs is None else len(seqs)
+        array = b"".join((b"\xdd", length.to_bytes(4, "big"), *elements))
         rows = self._rows = _decoded(array, elements)
         # "_" is in every form of a call or result, but for a role of eight letters. Numbers are found fastest in bytes.
         self.may_hold_calls = 0x5F in array or 0xA8 in array or bool(rows and type(rows[0]) is not _Element)
@@ -83,6 +88,14 @@ class StoredMessages:
             message.epoch = epoch
             messages.append(message)
         return messages
+
+
+def parted(joined: bytes, length: int) -> list[bytes]:
+    """The elements that were joined to these bytes, so many. Raises Undecodable."""
+    try:
+        return [bytes(each) for each in _part(b"\xdd" + length.to_bytes(4, "big") + joined)]
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        raise Undecodable("pinned messages cannot be told apart") from None
 
 
 def decode_messages(elements: Sequence[bytes], first_seq: int, epoch: str) -> list[Message]:

@@ -167,9 +167,13 @@ class Session:
         somebody was faster, NotInWindow for what a summary covers, InvalidMessage, TooLarge, SessionNotFound.
         """
         view = await self._view("replace")
-        old = editing.chosen(view.context, which)
-        editing.check_replacement(view.context, old, message)
-        return await self._changed(view, edit_calls.replace(self._calls, view, old, message))
+        while True:
+            old = which = editing.chosen(view.context, which)
+            editing.check_replacement(view.context, old, message)
+            changed = await self._run(edit_calls.replace(self._calls, view, old, message))
+            if changed is not None:
+                return changed
+            view = await self._view("replace")  # if it is still the same, it only has another place
 
     async def unpin(self, which: int | Message) -> Message:
         """Makes a pinned message one like the others, and gives it.
@@ -178,8 +182,12 @@ class Session:
         covers it; among kept originals it stays. `which`, and what is raised: as of `replace`.
         """
         view = await self._view("unpin")
-        old = editing.chosen(view.context, which)
-        return await self._changed(view, edit_calls.unpin(self._calls, view, old)) if old.pinned else old
+        while True:
+            old = which = editing.chosen(view.context, which)
+            changed = await self._run(edit_calls.unpin(self._calls, view, old)) if old.pinned else old
+            if changed is not None:
+                return changed
+            view = await self._view("unpin")  # likewise
 
     async def _view(self, op: str, expect: int | None = None) -> edit_calls.View:
         view = await self._run(edit_calls.window(self._calls))
@@ -187,12 +195,6 @@ class Session:
             raise SessionNotFound(f"there is no such session to {op}", self.id)
         editing.check_expected(view.context, expect)
         return view
-
-    async def _changed(self, view: edit_calls.View, call: Call[Message | None]) -> Message:
-        changed = await self._run(call)
-        if changed is None:
-            raise editing.changed(view.context)
-        return changed
 
     async def exists(self) -> bool:
         """Whether there is such a session."""

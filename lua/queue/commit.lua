@@ -22,7 +22,7 @@
 --   originals_ms     the time to live of the originals; 0 keeps none
 --   summary_field    - the messages go without one
 --   summary
---   moved_count      of the elements are pinned; then field and place of each, then the summary fields it replaces
+--   moved_count      so many follow: the field for pinned ones that leave, their places; then the summary fields replaced
 -- FIELDS reads epoch committed fence counters summaries_count with_originals edited summary:
 --   writes counters committed summaries_count queued fence attempts failure deaths dropped_seq with_originals pinned: summary:
 -- REPLY outcome: ok, already, gone, fenced, stale
@@ -30,7 +30,7 @@
 local messages, state, originals, overdue, leased = unpack(KEYS)
 local session, now_ms, fence, epoch, first_seq, edited, count, uncounted_count, tokens, threshold, token_limit,
   recent_limit, summaries_limit, originals_ms, summary_field, summary, moved_count = unpack(ARGV, 1, 17)
-local moved, folded = {unpack(ARGV, 18, 17 + 2 * moved_count)}, {unpack(ARGV, 18 + 2 * moved_count)}
+local moved, folded = {unpack(ARGV, 18, 17 + moved_count)}, {unpack(ARGV, 18 + moved_count)}
 count, originals_ms = tonumber(count), tonumber(originals_ms)
 local seen_epoch, committed, seen_fence, counters, summaries_count, with_originals, seen_edited = unpack(redis.call(
   'HMGET', state, 'epoch', 'committed', 'fence', 'counters', 'summaries_count', 'with_originals', 'edited'))

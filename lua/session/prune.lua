@@ -11,7 +11,7 @@
 --   count       elements to drop
 --   uncounted_count  of these are pinned or gaps
 --   tokens      of the others
---   nonce       of this prune: sent again, it is known; then the field and place of each that is pinned
+--   nonce       of this prune: sent again, it is known; then the field for pinned ones that leave, and their places
 -- FIELDS reads epoch counters pruned edited
 --   writes counters pruned pinned:
 -- REPLY 1 dropped, 0 the window has changed

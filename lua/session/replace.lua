@@ -15,20 +15,21 @@
 --   epoch
 --   seq
 --   nonce         what edited is from then on
---   old           the whole element as it was read
---   new           the whole element
+--   old           the whole element as it was read; of one that has left the window, the value of its field
+--   new           likewise
 --   more_tokens   that are counted in the window, less than zero: fewer
 --   more_uncounted  elements that are pinned, likewise: -1, 0 or 1
 --   pins          as of an append; - if nothing changes
---   pinned_field  where it stands once it has left the window
---   pinned        1: it is from now on; 0: it is not
+--   pinned_field  where it stands, if it has left the window; else -
+--   new_field     where it is to stand then; - if nothing is to stand there
+--   original      the element among the originals
 -- FIELDS reads epoch counters ids_a ids_b ids_c ids_d repeated queued with_originals pins pinned:
 --   writes counters ids_a ids_b ids_c ids_d repeated queued edited pins pinned:
 -- REPLY 1 replaced, 0 it is another one, or none; if it was made before, what known_append answers
 -- ERROR FULL window_count · PINS count bytes · CORRUPT · LAYOUT version
 local messages, state, originals, active, overdue, evictions = unpack(KEYS)
 local session, now_ms, limits, token, epoch, seq, nonce, old, new, more_tokens, more_uncounted, pins,
-  pinned_field, pinned = unpack(ARGV)
+  pinned_field, new_field, original = unpack(ARGV)
 local idle_timeout_ms, threshold, token_limit, recent_limit, window_limit =
   string.match(limits, '(%d+) (%d+) (%S+) (%d+) (%d+)')
 local counters, seen_epoch, ids, repeated, with_originals =
@@ -69,7 +70,8 @@ if place >= 0 then
   redis.call('LSET', messages, place, new) -- [in the window]
 else
   local kept_count = with_originals and redis.call('LLEN', originals) or 0
-  if kept_count + place >= 0 then redis.call('LSET', originals, kept_count + place, new) end -- [its original]
-  if pinned == '1' then redis.call('HSET', state, pinned_field, new) else redis.call('HDEL', state, pinned_field) end
+  if kept_count + place >= 0 then redis.call('LSET', originals, kept_count + place, original) end -- [its original]
+  if new_field ~= pinned_field then redis.call('HDEL', state, pinned_field) end
+  if new_field ~= '-' then redis.call('HSET', state, new_field, new) end
 end
 return 1

@@ -119,19 +119,20 @@ def _window_rules(seen: Stored, counters: Counters, messages: list[Message], set
 
 def _pin_rules(seen: Stored, counters: Counters, context: Context) -> Found:
     """Settings may change, so what is pinned may be over the limits of today."""
-    pinned, moved = context.pinned, [field for field in seen.fields if field.startswith(layout.PINNED)]
-    inside = {message.seq: seen.elements[message.seq - counters.first_seq] for message in pinned[len(moved) :]}
+    moved = {field: layout.pinned_seqs(field) for field in seen.fields if field.startswith(layout.PINNED)}
+    pinned, moved_count = context.pinned, sum(map(len, moved.values()))
+    inside = [seen.elements[message.seq - counters.first_seq] for message in pinned[moved_count:]]
     if len(seen.elements) - len(context.messages) != counters.uncounted:
         yield "I14", f"{len(context.messages)} of {len(seen.elements)} count, {counters.uncounted} are noted as not"
-    late = [message.seq for message in pinned[: len(moved)] if not message.pinned or message.seq >= counters.first_seq]
-    sizes = [*map(len, inside.values()), *(len(seen.fields[field]) for field in moved)]
+    late = [each.seq for each in pinned[:moved_count] if not each.pinned or each.seq >= counters.first_seq]
+    size = sum(map(len, inside)) + sum(len(seen.fields[field]) for field in moved)
     try:
         noted = layout.pins(seen.fields.get(layout.PINS, b"0 0"))
     except Undecodable as unreadable:
         yield "I14", str(unreadable)
         return
-    if late or noted != (len(sizes), sum(sizes)):
-        yield "I14", f"{len(sizes)} pinned of {sum(sizes)} bytes, noted are {noted}; out of place {late}"
+    if late or noted != (len(pinned), size):
+        yield "I14", f"{len(pinned)} pinned of {size} bytes, noted are {noted}; out of place {late}"
 
 
 def _queue_rules(seen: Stored, counters: Counters, settings: Settings) -> Found:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from redismem.context import Context
-from redismem.elements import GAP
+from redismem.elements import GAP, parted
 from redismem.errors import TooLarge
 from redismem.messages import STAMP_BYTES, Message, encode_message
 from redismem.protocol import layout, replies, scripts
@@ -34,7 +34,14 @@ class View:
     def element(self, message: Message) -> bytes:
         """What is stored of a message of the context."""
         place = message.seq - self.context.first_seq
-        return self.elements[place] if place >= 0 else self.fields[PINNED + b"%d" % message.seq]
+        return self.elements[place] if place >= 0 else self.moved(message)[message.seq]
+
+    def moved(self, message: Message) -> dict[int, bytes]:
+        """The elements of the pinned messages that left the window with this one, by their seqs."""
+        for field in self.fields:
+            if field.startswith(PINNED) and message.seq in (seqs := layout.pinned_seqs(field)):
+                return dict(zip(seqs, parted(self.fields[field], len(seqs)), strict=True))
+        raise KeyError(message.seq)
 
 
 def window(calls: SessionCalls) -> Call[View | None]:
@@ -62,8 +69,9 @@ def leaving(context: Context, messages: Sequence[Message]) -> tuple[int, list[Me
 
 
 def moved(context: Context, pinned: Sequence[Message]) -> list[bytes | int]:
-    """For a script: the field in which each pinned message stays, and its place in the window."""
-    return [part for each in pinned for part in (PINNED + b"%d" % each.seq, each.seq - context.first_seq)]
+    """For a script: the field in which these pinned messages stay, and their places in the window; nothing for none."""
+    seqs = [message.seq for message in pinned]
+    return [layout.pinned_field(seqs), *(seq - context.first_seq for seq in seqs)] if seqs else []
 
 
 def prune(calls: SessionCalls, context: Context, max_messages: int) -> Call[int] | None:
@@ -142,6 +150,14 @@ def _replace(calls: SessionCalls, view: View, old: Message, new: Message, elemen
     keys, shard, script = calls.keys, calls.keys.shard, scripts.load("replace")
     before = view.element(old)
     after = element + before[-STAMP_BYTES:]
+    fields: tuple[bytes | str, bytes | str] = (layout.NONE, layout.NONE)
+    values = (before, after)
+    if old.seq < view.context.first_seq:
+        group = view.moved(old)
+        others = {seq: each for seq, each in group.items() if new.pinned or seq != old.seq}
+        changed = {seq: after if seq == old.seq else each for seq, each in others.items()}
+        fields = (_field_of(group), _field_of(changed))
+        values = (b"".join(group.values()), b"".join(changed.values()))
     more_bytes = len(after) * new.pinned - len(before) * old.pinned
     command = evalsha(
         script,
@@ -154,13 +170,16 @@ def _replace(calls: SessionCalls, view: View, old: Message, new: Message, elemen
             view.context.epoch,
             old.seq,
             nonce(),
-            before,
-            after,
+            *values,
             new.tokens * (not new.pinned) - old.tokens * (not old.pinned),
             new.pinned - old.pinned,
             more_pins(calls.settings, new.pinned - old.pinned, more_bytes) if old.pinned or new.pinned else layout.NONE,
-            PINNED + b"%d" % old.seq,
-            int(new.pinned),
+            *fields,
+            after,
         ),
     )
     return Call(keys.session_id, (command,), lambda reply: new if reply else None, script, op="replace")
+
+
+def _field_of(group: Mapping[int, bytes]) -> bytes | str:
+    return layout.pinned_field(list(group)) if group else layout.NONE

@@ -6,7 +6,7 @@ The scripts have these names as text of their own; a test holds both together, a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -98,7 +98,10 @@ FIELDS = {
     PLAN: _field("what the caller noted as the plan", "append"),
     PARAM: _field("a param; its name stands behind the colon", "append"),
     SUMMARY: _field("a summary; its first seq stands behind the colon", "commit"),
-    PINNED: _field("a pinned message that left the window; its seq stands behind the colon", "commit prune replace"),
+    PINNED: _field(
+        "pinned messages that left the window in one commit or prune; their seqs stand behind the colon",
+        "commit prune replace",
+    ),
 }
 """Every field there is; PARAM, SUMMARY and PINNED begin many."""
 
@@ -231,6 +234,16 @@ def bounds(field: bytes) -> tuple[int, int]:
 def uncounted(field: bytes) -> int:
     """How many elements of the window are pinned or gaps, by its counters."""
     return counters(field).uncounted if b"+" in field else 0
+
+
+def pinned_field(seqs: Sequence[int]) -> bytes:
+    """The field for these pinned messages."""
+    return PINNED + b",".join(b"%d" % seq for seq in seqs)
+
+
+def pinned_seqs(field: bytes) -> list[int]:
+    """The seqs in the name of such a field. Raises ValueError."""
+    return [int(seq) for seq in field[len(PINNED) :].split(b",")]
 
 
 def pins(field: bytes) -> tuple[int, int]:

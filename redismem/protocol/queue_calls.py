@@ -247,8 +247,8 @@ class QueueCalls:
             int(settings.originals_timeout_s * 1000) if settings.keep_originals else 0,
             layout.NONE if summary is None else _field(summary),
             layout.NONE if summary is None else summary.encode(),
-            len(pinned),
-            *moved(context, pinned),
+            len(moving := moved(context, pinned)),
+            *moving,
             *(_field(old) for old in folded),
         )
         keys_in_order = (keys.messages, keys.state, keys.originals, shard.overdue, shard.leased)

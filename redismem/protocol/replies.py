@@ -186,10 +186,10 @@ def _with_pinned(found: Context, stored: Mapping[bytes, bytes]) -> Context:
     if layout.EDITED in stored:
         found.window_version = stored[layout.EDITED].decode()
     if layout.PINS in stored:
-        seqs = sorted(int(field[len(PINNED) :]) for field in stored if field.startswith(PINNED))
-        if seqs:
-            elements = [stored[PINNED + b"%d" % seq] for seq in seqs]
-            found._pinned = StoredMessages(elements, 0, found.epoch, seqs)
+        moved = sorted((layout.pinned_seqs(field), stored[field]) for field in stored if field.startswith(PINNED))
+        if moved:
+            seqs = [seq for group, _ in moved for seq in group]
+            found._pinned = StoredMessages([joined for _, joined in moved], 0, found.epoch, seqs)
     return found
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from redismem.context import Summary
-from redismem.elements import decode_messages, is_gap
+from redismem.elements import decode_messages, is_gap, parted
 from redismem.errors import UnsupportedFormat
 from redismem.messages import Message
 from redismem.protocol import layout
@@ -40,6 +40,7 @@ _OF_A_WHOLE = (
     layout.PRUNED,
     layout.EDITED,
 )
+_OTHERS = (*_OF_QUEUES, *_OF_A_WHOLE, layout.SUMMARIES_COUNT, layout.PINS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ def restoration(stored: Mapping[bytes, bytes], elements: Sequence[bytes], kinds:
         fields |= {name: stored[name] for name in _OF_A_WHOLE if name in stored}
     messages = decode_messages(readable, first_seq, epoch)
     pinned = [element for element, message in zip(readable, messages, strict=True) if message.pinned]
-    pinned += [value for name, value in fields.items() if name.startswith(PINNED)]
+    pinned += [element for name, value in fields.items() if name.startswith(PINNED) for element in _pinned(name, value)]
     if pinned or layout.PINS in stored:
         fields[layout.PINS] = b"%d %d" % (len(pinned), sum(map(len, pinned)))
     return Restoration(faults, epoch, first_seq, messages, len(elements), left_out, fields, summaries)
@@ -95,6 +96,11 @@ def restoration(stored: Mapping[bytes, bytes], elements: Sequence[bytes], kinds:
 
 def _counts(message: Message) -> bool:
     return not (message.pinned or is_gap(message))
+
+
+def _pinned(field: bytes, value: bytes) -> list[bytes]:
+    """The pinned messages that left the window together. Raises Undecodable, ValueError."""
+    return parted(value, len(layout.pinned_seqs(field)))
 
 
 def _readable(elements: Sequence[bytes]) -> tuple[list[bytes], list[int]]:
@@ -169,10 +175,11 @@ def _fields(stored: Mapping[bytes, bytes], faults: list[str]) -> dict[bytes, byt
             except (Undecodable, ValueError):
                 faults.append("a value of the state cannot be read")
         elif name.startswith(PINNED):
-            if _readable([value])[1]:
-                faults.append("a pinned message cannot be read")
-            else:
+            try:
+                decode_messages(_pinned(name, value), 1, "")
                 kept[name] = value
+            except (Undecodable, ValueError):
+                faults.append("pinned messages cannot be read")
         elif name not in (*_OF_QUEUES, *_OF_A_WHOLE, layout.SUMMARIES_COUNT, layout.PINS) and not name.startswith(
             SUMMARY
         ):

@@ -12,7 +12,7 @@ from redismem.protocol import scripts
 LUA = Path(__file__).parents[2] / "lua"
 PARTS = sorted((LUA / "include").glob("*.lua"))
 _LANGUAGE = "and break do else elseif end false for function if in local nil not or repeat return then true until while"
-_GIVEN = "redis string math tonumber ipairs pairs unpack KEYS ARGV"
+_GIVEN = "redis string table math tonumber ipairs pairs unpack KEYS ARGV"
 
 
 def made(code: str) -> set[str]:

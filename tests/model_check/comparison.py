@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from model_check.model import INDEXES, Model, SessionModel
-from redismem.elements import decode_messages
+from redismem.elements import decode_messages, parted
 from redismem.inspection import check
 from redismem.inspection.invariants import Stored, violations
 from redismem.protocol import replies
 from redismem.protocol.call import Call, Command
 from redismem.protocol.keys import Keys
-from redismem.protocol.layout import PINNED
+from redismem.protocol.layout import PINNED, pinned_seqs
 
 NAMES = ("a", "b", "c")
 COMPARED = {
@@ -94,7 +94,8 @@ def _compare_session(name: str, seen: Stored, session: SessionModel) -> None:
     assert given == wanted, f"session {name}: {set(given.items()) ^ set(wanted.items())}"
     assert _contents(seen.elements) == [entry.content for entry in session.elements]
     pinned = {seq: entry.content for seq, entry in session.pinned.items() if seq < session.first_seq}
-    assert dict(zip(map(_seq, moved), _contents(list(moved.values())), strict=True)) == pinned
+    found = {seq: each for field, joined in moved.items() for seq, each in _moved(field, joined)}
+    assert found == pinned
     covered = [seq for summary in session.summaries for seq in range(summary.first_seq, summary.last_seq + 1)]
     assert sorted([*covered, *session.unsummarised]) == list(range(1, session.first_seq))
 
@@ -129,8 +130,9 @@ def _contents(elements: list[bytes]) -> list[Any]:
     return [message.content for message in decode_messages(elements, 1, "")]
 
 
-def _seq(field: bytes) -> int:
-    return int(field.removeprefix(PINNED))
+def _moved(field: bytes, joined: bytes) -> Iterator[tuple[int, Any]]:
+    seqs = pinned_seqs(field)
+    return zip(seqs, _contents(parted(joined, len(seqs))), strict=True)
 
 
 def _scores(entries: list[bytes]) -> Iterator[tuple[str, int]]:

@@ -81,7 +81,11 @@ class EditMachine(Machine):
 
     def _replace(self, what: str, seen: Seen, old: Message, new: Entry, call: Call[Any], again: bool) -> None:
         number = next(self.numbers)
-        expected = self.model.replace(seen.name, seen.life, old.seq, entry_of(old), new, number, self.now)
+        context = seen.view.context
+        was_inside = old.seq >= context.first_seq
+        together = [old.seq] if was_inside else seen.view.moved(old)
+        read = {each.seq: entry_of(each) for each in (*context.pinned, *context.messages) if each.seq in together}
+        expected = self.model.replace(seen.name, seen.life, old.seq, read, was_inside, new, number, self.now)
         self._edit(what, seen.name, call, expected, again)
 
     def _edit(self, what: str, name: str, call: Call[Any], expected: bool | None, again: bool) -> None:

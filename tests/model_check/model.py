@@ -42,6 +42,8 @@ class SessionModel:
     version: int = 0
     """Changes with each pop and replacement."""
     pinned_once: bool = False
+    groups: list[list[int]] = field(default_factory=list)
+    """The seqs of pinned messages that left the window together."""
     appends: list[tuple[str, Receipt]] = field(default_factory=list)
     params: dict[str, int] = field(default_factory=dict)
     summaries: list[Summary] = field(default_factory=list)
@@ -81,6 +83,8 @@ class SessionModel:
     def leave(self, count: int) -> list[Entry]:
         """Takes so many elements from the head of the window; the pinned ones stay entries."""
         leaving = self.elements[:count]
+        group = [seq for seq in self.pinned if self.first_seq <= seq < self.first_seq + count]
+        self.groups += [group] if group else []
         for seq in range(self.first_seq, self.first_seq + count):
             if self.entries[seq - 1].kind != "pinned":
                 self.entries[seq - 1] = GAP
@@ -207,11 +211,26 @@ class Model:
         self._edited(name, number, now)
         return True
 
-    def replace(self, name: str, life: int, seq: int, old: Entry, new: Entry, number: int, now: int) -> bool | None:
+    def replace(
+        self,
+        name: str,
+        life: int,
+        seq: int,
+        read: dict[int, Entry],
+        was_inside: bool,
+        new: Entry,
+        number: int,
+        now: int,
+    ) -> bool | None:
+        """`read`: what was read at this place; if it had left the window, with all that left it together."""
         session = self.sessions.get(name)
-        if session is None or session.life != life or session.entries[seq - 1 : seq] != [old]:
+        if session is None or session.life != life:
             return False
         is_inside = seq >= session.first_seq
+        (group,) = [[seq]] if is_inside else [each for each in session.groups if seq in each] or [[]]
+        if is_inside != was_inside or {each: session.entries[each - 1] for each in group} != read:
+            return False
+        old = read[seq]
         if is_inside and old.kind != new.kind and len(session.window) >= self.settings.max_window_count:
             return None
         place = seq - session.first_seq
@@ -219,6 +238,8 @@ class Model:
         if place < 0 <= len(originals) + place:
             originals[place] = new.content
         session.entries[seq - 1] = new if is_inside or new.kind == "pinned" else GAP
+        if session.entries[seq - 1] is GAP:
+            group.remove(seq)
         self._wake(name, now)
         self._edited(name, number, now)
         return True

@@ -96,7 +96,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any]], dict[str, Any]]] = {
             "originals_ms": 4321,
             "summary_field": b"summary:31",
             "summary": NEW.encode(),
-            "moved_count": 1,
+            "moved_count": lambda count: count == 2,
         },
     ),
     "release": (

@@ -57,8 +57,9 @@ REPLACE: dict[str, Any] = {
     "more_tokens": 0,
     "more_uncounted": 0,
     "pins": "-",
-    "pinned_field": "pinned:2",
-    "pinned": 0,
+    "pinned_field": "-",
+    "new_field": "-",
+    "original": b"new",
 }
 
 

@@ -19,6 +19,7 @@ _MEANT: dict[str, set[bytes]] = {
     "unpack(folded)": {layout.SUMMARY},
     "field": {layout.SUMMARY},
     "pinned_field": {layout.PINNED},
+    "new_field": {layout.PINNED},
     "'ids_' .. oldest": set(layout.OLDER_IDS),
 }
 _INDEXES_MEANT = {
