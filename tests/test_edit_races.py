@@ -49,6 +49,21 @@ async def test_a_summary_of_what_was_taken_back_is_refused(store: Store, namespa
         assert "old text" not in (await session.read()).summaries[0].text
 
 
+async def test_a_pop_of_what_a_summary_covers_by_now_is_refused(store: Store, namespace: str) -> None:
+    """It was in the window when it was read; neither a commit nor a prune changes the last seq."""
+    async with store.memory(namespace, Settings(**SMALL)) as memory:
+        session = memory.session("a")
+        await session.append(*(said(str(number)) for number in range(6)))
+        calls = memory.store.session_calls("a")
+        view = await memory.store.run(edit_calls.window(calls))
+        assert view is not None
+        assert await summarised(memory) == 1
+        before = await session.read()
+        assert not await memory.store.run(edit_calls.pop(calls, view.context, view.context.messages[2:]))
+        assert await session.read() == before
+        assert await sound(memory)
+
+
 @pytest.mark.parametrize("what", ["pop", "replace", "unpin", "undo"])
 async def test_a_lost_reply_changes_nothing_twice(redis_server: Any, namespace: str, what: str) -> None:
     settings = Settings(deadline_s=30, reply_timeout_s=0.3)

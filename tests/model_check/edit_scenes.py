@@ -145,6 +145,21 @@ def replaced_behind_a_reader(machine: WorkMachine, name: str, how: str) -> None:
         machine.replace_as_seen(0, 0, False)
 
 
+def left_the_window_before_the_pop(machine: WorkMachine, name: str, how: str) -> None:
+    """A prune and a commit change neither the last seq nor the version."""
+    afresh(machine, name, 1, 5)
+    machine.look(name)
+    seen = machine.views[-1]
+    if how == "prune":
+        machine.prune(name, 1, False)
+    else:
+        machine.works(name, False, 0)
+    machine.views.append(seen)
+    machine.pop_as_seen(0, 3, False)
+    machine.agrees()
+    edit(machine, name, "pop", 0)
+
+
 def edited_between_transcript_and_eviction(machine: WorkMachine, name: str, how: str) -> None:
     """Chosen again since, so that only the version tells that the transcript is another."""
     afresh(machine, name, 1, 3)
@@ -169,6 +184,7 @@ EDITS: tuple[Scene, ...] = (
     *each(moved_between_reading_and_changing, how=("unpin", "replace")),
     *(no_more_than_allowed, unpinned_until_overdue, unpinned_into_a_full_window, popped_again_and_again),
     *each(popped_behind_a_writer, again=BOTH),
+    *each(left_the_window_before_the_pop, how=("commit", "prune")),
     *each(replaced_behind_a_reader, how=("pop", "prune", "replace")),
     *each(edited_between_transcript_and_eviction, how=("pop", "replace", "unpin")),
 )
