@@ -19,7 +19,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint format types unit coverage model have-redis redis bench build release-check lock clean
+.PHONY: help setup demo test lint format types unit coverage model outages have-redis redis bench build release-check lock clean
 
 help: ## this list
 	@printf 'redismem: Redis-native session memory for chat backends\n\n'
@@ -57,6 +57,9 @@ coverage: $(READY) have-redis ## the tests, and how much of the package they rea
 
 model: $(READY) have-redis ## check the queue protocol for ten minutes; MODEL_SECONDS=, MODEL_SEED=
 	@MODEL_SECONDS=$${MODEL_SECONDS:-600} $(BIN)/python -m pytest tests/model_check/test_model_check.py $(ARGS)
+
+outages: $(READY) have-redis ## outages of Redis of 1, 10 and 60 s under five pods, and what they took; OUTAGE_SECONDS="1 10 60"
+	@OUTAGE_SECONDS="$${OUTAGE_SECONDS:-1 10 60}" $(BIN)/python -m pytest tests/store/test_outages.py -s $(ARGS)
 
 redis: ## start a private Redis on a free port and print its URL
 	@exec $(PYTHON) .ci/redis_server.py run

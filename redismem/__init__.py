@@ -7,10 +7,11 @@
 `redismem.blocking.Memory` is the same without await.
 """
 
-from redismem.context import Context, Receipt, SessionEntry, SessionInfo, SessionPage, State, Summary
+from redismem.context import Context, Health, Receipt, SessionEntry, SessionInfo, SessionPage, State, Summary
 from redismem.errors import (
     Conflict,
     CorruptSession,
+    FallbackFull,
     InvalidMessage,
     InvalidSessionId,
     InvalidSettings,
@@ -37,6 +38,8 @@ __all__ = [
     "Conflict",
     "Context",
     "CorruptSession",
+    "FallbackFull",
+    "Health",
     "InvalidMessage",
     "InvalidSessionId",
     "InvalidSettings",

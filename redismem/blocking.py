@@ -12,11 +12,13 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from redismem import memory, session
+from redismem.context import Health
 from redismem.errors import InvalidSettings
 from redismem.events import OnEvent
 from redismem.messages import TokenCounter
 from redismem.protocol.clock import Clock
 from redismem.settings import Settings
+from redismem.store.background import ThreadBackground
 from redismem.store.observed import open_store
 from redismem.store.store import Store
 from redismem.transport.connect import connect_blocking, connect_both
@@ -68,24 +70,28 @@ class Memory:
         on_event: OnEvent | None = None,
         clock: Clock | None = None,
         workers: bool | Callable[[Store], memory.Workers] = False,
+        fallback: bool | None = None,
     ) -> Memory:
         """The same as `redismem.Memory.connect`; `client` is a `redis.Redis`.
 
         `on_event` runs in the thread of the call. `workers` run in a thread of their own, with an event loop and
         connections of its own, so they need a URL and no client: they begin with `with` or the first call about a
-        session, and `close()` waits for them.
+        session, and `close()` waits for them. With the `fallback`, a thread looks for Redis while it is away.
         """
         settings = settings or Settings()
         url = settings.url if url is None else url
+        background = ThreadBackground() if (settings.fallback if fallback is None else fallback) else None
         if workers is False:
             transport = connect_blocking(url, client, settings)
-            store = open_store(transport, namespace, settings, on_event, clock)
+            store = open_store(transport, namespace, settings, on_event, clock, background)
             return cls(memory.Memory(store, count_tokens))
         if client is not None:
             raise InvalidSettings("workers need a URL: a client for blocking callers is of no use to their event loop")
-        stores = [open_store(each, namespace, settings, on_event, clock) for each in connect_both(url, settings)]
-        thread = WorkerThread(memory.Memory(stores[1], workers=memory.make_workers(stores[1], workers)))
-        return cls(memory.Memory(stores[0], count_tokens, thread))
+        blocking, looping = connect_both(url, settings)
+        store = open_store(blocking, namespace, settings, on_event, clock, background)
+        theirs = open_store(looping, namespace, settings, on_event, clock)
+        thread = WorkerThread(memory.Memory(theirs, workers=memory.make_workers(theirs, workers)))
+        return cls(memory.Memory(store, count_tokens, thread))
 
     def __enter__(self) -> Self:
         _finished(self._twin.__aenter__())
@@ -99,6 +105,10 @@ class Memory:
     def session(self, session_id: str) -> Session:
         """The handle of a session, without I/O. Raises InvalidSessionId."""
         return Session(self._twin.session(session_id))
+
+    def health(self) -> Health:
+        """Whether Redis counts as away, since when and why, and what is to be replayed. Without I/O."""
+        return self._twin.health()
 
     new_session_id = staticmethod(memory.Memory.new_session_id)
     close = _blocking(memory.Memory.aclose)

@@ -33,6 +33,8 @@ class Receipt:
     duplicate: bool
     window_count: int = field(default=-1, compare=False, repr=False)
     """Messages in the window after it; -1 for a duplicate."""
+    degraded: bool = field(default=False, repr=False)
+    """Redis was away, and this process has accepted the append: the seqs are provisional, and `created` is False."""
 
 
 @dataclass(slots=True, repr=False)
@@ -44,6 +46,8 @@ class State:
     last_intent: Any = None
     last_result: Any = None
     plan: Any = None
+    degraded: bool = False
+    """As this process knows it, because Redis was away."""
 
     def __repr__(self) -> str:
         return f"<State params={sorted(self.params)} waiting_for_param={self.waiting_for_param!r}>"
@@ -123,6 +127,8 @@ class Context:
     """Whether the window as it was read has pinned messages or gaps, which are not told apart yet."""
     is_part: bool = field(default=False, compare=False)
     """Whether only the newest elements of the window were read."""
+    degraded: bool = False
+    """Redis was away: the last context that this process has seen, and what it has accepted since; seqs provisional."""
 
     @property
     def messages(self) -> list[Message]:
@@ -254,6 +260,8 @@ class SessionInfo:
     """Why the last of them failed; `failing_since_ms` is the first failure, `failed_ms` the last."""
     failing_since_ms: int | None = None
     failed_ms: int | None = None
+    degraded: bool = False
+    """As this process knows it, because Redis was away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,3 +278,23 @@ class SessionPage:
 
     sessions: Sequence[SessionEntry]
     cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What a memory knows of its Redis, without asking it; and what it has accepted that is not in Redis yet."""
+
+    state: str
+    """closed: calls go to Redis. open: it is away, and nobody waits for it. half_open: it is being looked for."""
+    since_ms: int | None
+    """Since when Redis has not answered, in milliseconds since 1970 by this machine's clock; None while closed."""
+    reason: str
+    """What happened to the last call or probe; "" while closed."""
+    fallback: bool = False
+    backlog_session_count: int = 0
+    """Sessions with something that is still to be replayed."""
+    backlog_message_count: int = 0
+    """Messages of theirs; a change of the state alone counts as one."""
+    backlog_bytes: int = 0
+    refused_session_count: int = 0
+    """Sessions whose replay Redis refuses for now, such as a window that may not grow; tried again and again."""

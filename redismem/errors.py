@@ -15,6 +15,7 @@ RedismemError
 ├── CorruptSession      stored bytes that cannot be read, and could not be put into quarantine
 ├── UnsupportedFormat   a session or namespace in a layout that this release does not know
 ├── StoreUnavailable    Redis did not take the call before the deadline; with append's id it is safe to try again
+│   └── FallbackFull     Redis is away, and this process has accepted all it may until then
 ├── NotAllowed          the Redis user may not run a command or use a key: its ACL lacks it
 ├── ModelFailed         a model gave no usable text; the messages stay as they are
 │   └── ProviderUnavailable  nobody gets an answer from the provider now: it is paused, and no attempt is counted
@@ -115,6 +116,10 @@ class StoreUnavailable(RedismemError):
         self.reason = reason
 
 
+class FallbackFull(StoreUnavailable):
+    """Redis is away, and this process has accepted as much as it may until it is back. This append was not accepted."""
+
+
 class NotAllowed(RedismemError):
     """The ACL of the Redis user lacks a command or a key. `command` names it in small letters; "" for a key.
 
@@ -204,5 +209,7 @@ class ConnectionLost(Exception):
 TRANSIENT_WORDS = frozenset(
     ["NOSCRIPT", "LOADING", "BUSY", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "MOVED", "ASK", "TRYAGAIN", "NOREPLICAS"]
 )
+# Of these, those by which a server says that it takes no calls at all for now.
+NOT_READY_WORDS = frozenset(["LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN"])
 # Not carried out, and only an operator can mend it: no use in keeping a chat waiting.
 LASTING_WORDS = frozenset(["OOM", "MISCONF", "CROSSSLOT", "NOAUTH", "WRONGPASS", "EXECABORT", "NOPROTO"])

@@ -27,14 +27,15 @@ class Event(NamedTuple):
     By workers, a call each: provider, pause (whether somebody may be asked); due, claim, extend, commit, release;
     counts, oldest, queue_eviction, due_evictions, claim_eviction, evict; scan, sweep. By workers, all of it together,
     with what a strategy or an `on_evict` takes: summary and eviction (of one session), drain (the overdue queue),
-    enforce (the session limit and the timeout), sweep_round. By commands for operators: look, depths, members, requeue,
-    recorded_shards, restore, drop.
+    enforce (the session limit and the timeout), sweep_round. By a store: breaker (it has changed: its state is the
+    outcome), replay (an append that was accepted while Redis was away). By commands for operators: look, depths,
+    members, requeue, recorded_shards, restore, drop.
     """
     outcome: str
-    """ok; duplicate (an append whose id was known before the call); conflict (`expect` was another); nothing (no such
-    session, or it is not as the call expected it). A claim, a commit, a release and a summary
-    (`redismem.workers.outcomes`) have words of their own. Else the name of the error's class, such as StoreUnavailable,
-    TooLarge, CancelledError.
+    """ok; duplicate (an append whose id was known before the call); degraded (this process has served it while Redis
+    was away); conflict (`expect` was another); nothing (no such session, or it is not as the call expected it). A
+    claim, a commit, a release and a summary (`redismem.workers.outcomes`) have words of their own. Else the name of the
+    error's class, such as StoreUnavailable, TooLarge, CancelledError.
     """
     duration_ms: float
     """From the start to the end, with all that was sent again and the pauses between."""

@@ -7,7 +7,7 @@ from functools import lru_cache
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from redismem.context import Receipt, SessionPage
+from redismem.context import Health, Receipt, SessionPage
 from redismem.events import OnEvent
 from redismem.messages import TokenCounter
 from redismem.protocol import ids, namespace_calls
@@ -17,6 +17,7 @@ from redismem.protocol.keys import plain
 from redismem.protocol.session_calls import SessionCalls
 from redismem.session import Session
 from redismem.settings import Settings
+from redismem.store.background import LoopBackground
 from redismem.store.observed import open_store
 from redismem.store.store import Store
 from redismem.transport.connect import connect
@@ -66,6 +67,7 @@ class Memory:
         on_event: OnEvent | None = None,
         clock: Clock | None = None,
         workers: bool | Callable[[Store], Workers] = False,
+        fallback: bool | None = None,
     ) -> Memory:
         """A memory on the Redis at `url`; without one on `REDISMEM_URL`'s, and without that on a new embedded store.
 
@@ -77,14 +79,16 @@ class Memory:
         about a session, and end with `aclose()`. `on_event`: a plain function that is told of each call and each piece
         of a worker's work when it has ended, well or not. It runs on the event loop, so it must be quick. What it
         raises is logged, once a kind, and disturbs no call. `clock`: for tests; gives milliseconds since 1970 as an
-        int, which then count everywhere instead of the server's time.
+        int, which then count everywhere instead of the server's time. `fallback`:
+        True to serve appends and reads from this process while Redis is away, marked `degraded`, and to replay them
+        when it is back; None: as `REDISMEM_FALLBACK` says.
         No I/O happens here; `async with` checks that Redis answers and has the same layout and as many shards.
         Raises InvalidSessionId for the namespace, InvalidSettings, TypeError for a hook that must be awaited.
         """
         settings = settings or Settings()
-        store = open_store(
-            connect(settings.url if url is None else url, client, settings), namespace, settings, on_event, clock
-        )
+        background = LoopBackground() if (settings.fallback if fallback is None else fallback) else None
+        transport = connect(settings.url if url is None else url, client, settings)
+        store = open_store(transport, namespace, settings, on_event, clock, background)
         return cls(store, count_tokens, make_workers(store, workers))
 
     async def __aenter__(self) -> Self:
@@ -102,7 +106,11 @@ class Memory:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stops the workers and closes the connections; a client that the caller brought stays open."""
+        """Stops the workers and closes the connections; a client that the caller brought stays open.
+
+        With the fallback: first replays what it has accepted, within `deadline_s`; what Redis does not take is lost,
+        which is logged as an error.
+        """
         if self.workers is not None:
             await self.workers.stop()
         await self.store.aclose()
@@ -149,6 +157,10 @@ class Memory:
         """
         since_ms = await self._alive_since_ms()
         return await self.store.run(namespace_calls.page(self.store.keys, limit, cursor, since_ms))
+
+    def health(self) -> Health:
+        """Whether Redis counts as away, since when and why, and what is to be replayed. Without I/O."""
+        return self.store.health()
 
     async def server_time_ms(self) -> int:
         """The server's clock, or the memory's own, in milliseconds. Raises StoreUnavailable, InvalidTime."""

@@ -271,5 +271,5 @@ class Session:
         return self._store.run(call, quarantine=True)
 
     def _tell(self, receipt: Receipt | None) -> None:
-        if self._on_append is not None and receipt is not None and not receipt.duplicate:
+        if self._on_append is not None and receipt is not None and not receipt.duplicate and not receipt.degraded:
             self._on_append(self.id, receipt)

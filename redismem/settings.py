@@ -220,6 +220,22 @@ class Settings(BaseSettings):
     reply_timeout_s: Annotated[float, Field(ge=0.01, le=600)] = Field(
         1, description="seconds to wait for a reply before a call is sent again"
     )
+    fallback: bool = Field(False, description="whether this process serves turns while Redis is away, and replays them")
+    fallback_after_s: Annotated[float, Field(ge=0.01, le=600)] = Field(
+        1, description="with the fallback: seconds without an answer after which Redis counts as away"
+    )
+    max_cached_sessions: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
+        1_000, description="with the fallback: sessions whose last context this process keeps"
+    )
+    max_cached_bytes: Annotated[int, Field(ge=1024, le=1 << 40)] = Field(
+        64 * 1024 * 1024, description="with the fallback: size of those contexts"
+    )
+    max_backlog_count: Annotated[int, Field(ge=1, le=10_000_000)] = Field(
+        10_000, description="with the fallback: messages this process accepts while Redis is away"
+    )
+    max_backlog_bytes: Annotated[int, Field(ge=1024, le=1 << 40)] = Field(
+        64 * 1024 * 1024, description="with the fallback: size of those messages"
+    )
     max_connections: Annotated[int, Field(ge=1, le=10_000)] = Field(
         64, description="connections of one blocking Memory; further calls wait for one"
     )

@@ -110,6 +110,8 @@ def look_and_end(memory: blocking.Memory, session: blocking.Session) -> Iterator
     assert session.info().total_messages == 2
     assert session.telemetry() == {"history_count": 2, "params_keys": ["y"], "waiting_for_param": None}
     assert memory.count() == 1
+    assert (memory.health().state, memory.health().fallback) == ("closed", False)
+    yield "health"
     assert [entry.session_id for entry in memory.sessions().sessions] == ["user-42"]
     yield from ("info", "telemetry", "count", "sessions")
     session.append({"role": "user", "content": "pinned"}, pin=True)

@@ -32,8 +32,8 @@
 -- ERROR LIVE · CHANGED message_count
 local messages, state, originals, quarantine_messages, quarantine_state, quarantine_originals,
   active, overdue, leased, dead, evictions, fences = unpack(KEYS)
-local session, now_ms, idle_timeout_ms, epoch, nonce, first_seq, tokens, uncounted, seen_count, moves,
-  field_count = unpack(ARGV, 1, 11)
+local session, now_ms, idle_timeout_ms, epoch, nonce, first_seq, tokens, uncounted, seen_count,
+  moves, field_count = unpack(ARGV, 1, 11)
 --- @include now
 if redis.call('EXISTS', messages, state, originals) > 0 then
   local seen_epoch = redis.call('HGET', state, 'epoch') or ''

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
+from redismem.context import Receipt
 from redismem.errors import InvalidMessage
 from redismem.messages import Message, TokenCounter, encode_message
+from redismem.protocol import layout, replies
 from redismem.protocol.call import Call, Command
 from redismem.protocol.state_changes import StateChanges
 from redismem.settings import Settings
@@ -70,3 +73,62 @@ def appended_sizes(call: Call[Any]) -> tuple[int, int, int]:
     _, count, _, tokens, *_ = map(str, str(command[REQUEST_PLACE]).split())
     elements = command[REQUEST_PLACE + 2 : REQUEST_PLACE + 2 + int(count)]
     return int(count), sum(len(element) for element in elements if isinstance(element, bytes)), int(tokens)
+
+
+class Append(NamedTuple):
+    """What stands in the command of an append, or of a change of the state alone."""
+
+    token: bytes
+    """The part by which the session remembers it, if it has messages."""
+    elements: tuple[bytes, ...]
+    """The messages, without their stamps."""
+    tokens: int
+    sets: tuple[bytes, ...]
+    """field, value, field, value …"""
+    drops: tuple[bytes, ...]
+    expects: bool
+    """Whether the caller has named the last seq."""
+    pins: tuple[int, ...] = ()
+    """How many of the messages are pinned, their bytes, and the limits of both for a session; nothing for none."""
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of all that it would store."""
+        return sum(map(len, self.elements)) + sum(map(len, self.sets)) + sum(map(len, self.drops))
+
+
+def taken_apart(command: Command) -> Append:
+    """What this command says; what append.lua takes, in its order."""
+    _, count, sets_count, tokens, expect, _, pins = str(command[REQUEST_PLACE]).split()
+    token, *rest = (part for part in command[REQUEST_PLACE + 1 :] if isinstance(part, bytes))
+    first_set = int(count)
+    first_drop = first_set + 2 * int(sets_count)
+    return Append(
+        token[: layout.NAME_BYTES],
+        tuple(rest[:first_set]),
+        int(tokens),
+        tuple(rest[first_set:first_drop]),
+        tuple(rest[first_drop:]),
+        expect != layout.NONE,
+        () if pins == layout.NONE else tuple(map(int, pins.split(","))),
+    )
+
+
+def replay_call(call: Call[Any], expect: int | None, *, may_be_there: bool) -> Call[Receipt]:
+    """The append of this call alone, to be made now: nothing is read with it. It is made once for its token.
+
+    `expect`: refused unless this is the last seq, or it was made before. `may_be_there`: it was sent before now.
+    """
+    command = call.commands[0]
+    if may_be_there:
+        (command,) = resent_append((command,))
+    fresh, count, sets_count, tokens, _, now, pins = str(command[REQUEST_PLACE]).split()
+    request = f"{fresh} {count} {sets_count} {tokens} {layout.NONE if expect is None else expect} {now} {pins}"
+    assert call.session_id is not None
+    return Call(
+        call.session_id,
+        ((*command[:REQUEST_PLACE], request, *command[REQUEST_PLACE + 1 :]),),
+        partial(replies.receipt, call.session_id, int(count)),
+        call.script,
+        op="replay",
+    )

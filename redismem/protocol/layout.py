@@ -220,6 +220,17 @@ def failure(field: bytes | None) -> Failure | None:
     return None if match is None else Failure(int(match[1]), int(match[2]), match[3].decode())
 
 
+NO_COUNTERS = _MARK + b" 1 0 0 0 0"
+"""Of a session without messages."""
+
+
+def encode_counters(noted: Counters) -> bytes:
+    """The field that says so."""
+    evicting = b"" if noted.evicting is None else b" " + noted.evicting.encode()
+    uncounted = b"+%d" % noted.uncounted if noted.uncounted else b""
+    return _MARK + b" %d %d %d %d %d" % noted[:5] + uncounted + evicting
+
+
 def bounds(field: bytes) -> tuple[int, int]:
     """first_seq and message_count of the counters: all that a turn needs. Raises Undecodable, UnsupportedFormat."""
     try:
@@ -272,7 +283,7 @@ ID_BYTES = 12
 it created the session."""
 IDS_COUNT = 16
 """So many appends and changes of the state are known for certain; the ring may hold a few more."""
-_NAME_BYTES, _COUNT_BYTES = 7, 2
+NAME_BYTES, _COUNT_BYTES = 7, 2
 
 
 class AppendId(NamedTuple):
@@ -297,4 +308,4 @@ def remembered(fields: Mapping[bytes, bytes]) -> list[AppendId]:
     if len(ring) % ID_BYTES:
         raise Undecodable("a part of an append is remembered")
     entries = [ring[at : at + ID_BYTES] for at in range(0, len(ring), ID_BYTES)][-IDS_COUNT:]
-    return [AppendId(entry[:_NAME_BYTES], int.from_bytes(entry[-_COUNT_BYTES:]) & 0x7FFF) for entry in entries]
+    return [AppendId(entry[:NAME_BYTES], int.from_bytes(entry[-_COUNT_BYTES:]) & 0x7FFF) for entry in entries]

@@ -13,7 +13,7 @@ from enum import StrEnum
 from time import monotonic
 from typing import Any, TypeVar
 
-from redismem.context import Context, Receipt, SessionInfo
+from redismem.context import Context, Receipt, SessionInfo, State
 from redismem.errors import Conflict
 from redismem.events import Event, OnEvent, facts
 from redismem.protocol.append_command import appended_sizes
@@ -22,6 +22,9 @@ from redismem.protocol.clock import Clock
 from redismem.protocol.ids import session_hash
 from redismem.protocol.queue_calls import Job, covered_sizes
 from redismem.settings import Settings
+from redismem.store.background import Background
+from redismem.store.breaker import BreakerState
+from redismem.store.fallback import FallbackStore
 from redismem.store.store import Store
 from redismem.transport.base import Transport
 
@@ -42,27 +45,31 @@ class _Watched(Call[T]):
 class ObservedStore(Store):
     """The same store. `on_event` is told of each call when it has ended, also if it failed."""
 
-    def __init__(
-        self, transport: Transport, namespace: str, settings: Settings, on_event: OnEvent, clock: Clock | None = None
-    ) -> None:
+    def __init__(self, transport: Transport, namespace: str, settings: Settings, *more: Any, on_event: OnEvent) -> None:
         """Raises InvalidSessionId for the namespace, TypeError for a hook that is no plain function. No I/O."""
         if not callable(on_event) or _must_be_awaited(on_event):
             raise TypeError("on_event is a plain function, which takes an event and returns at once")
-        super().__init__(transport, namespace, settings, clock)
+        super().__init__(transport, namespace, settings, *more)
         self._on_event = on_event
         self._hook_failures: set[type[BaseException]] = set()
 
     async def run(self, call: Call[T], *, quarantine: bool = False, begun_s: float | None = None) -> T:
         if isinstance(call, _Watched):  # its session was put into quarantine: the same call still
             return await super().run(call, quarantine=quarantine, begun_s=begun_s)
-        watched = _Watched(
-            call.session_id, call.commands, call.decode, call.script, call.resent, call.op, call.is_independent
-        )
+        watched = _watched(call)
         work = super().run(watched, quarantine=quarantine, begun_s=begun_s)
         return await self._observed(call.op, work, call.session_id, watched)
 
+    async def once(self, call: Call[T]) -> T:
+        watched = _watched(call)
+        return await self._observed(call.op, super().once(watched), call.session_id, watched)
+
     def told(self, op: str, work: Coroutine[Any, Any, T], session_id: str | None = None) -> Coroutine[Any, Any, T]:
         return self._observed(op, work, session_id)
+
+    def _changed(self, state: BreakerState, away_s: float = 0.0) -> None:
+        super()._changed(state, away_s)
+        self._tell("breaker", state.value, monotonic() - away_s, None, None)
 
     def _sent(self, call: Call[T], timeout_s: float) -> Awaitable[list[Any]]:
         assert isinstance(call, _Watched)
@@ -125,18 +132,40 @@ def _must_be_awaited(on_event: OnEvent) -> bool:
     return any(ask(each) for ask in asks for each in (on_event, getattr(on_event, "__call__", None)))  # noqa: B004
 
 
+class _ObservedFallbackStore(ObservedStore, FallbackStore):
+    pass
+
+
 def open_store(
-    transport: Transport, namespace: str, settings: Settings, on_event: OnEvent | None, clock: Clock | None
+    transport: Transport,
+    namespace: str,
+    settings: Settings,
+    on_event: OnEvent | None,
+    clock: Clock | None,
+    background: Background | None = None,
 ) -> Store:
-    """A store, which tells the hook if there is one. Raises InvalidSessionId, TypeError."""
+    """A store, which tells the hook if there is one, and which has the fallback if it is given where to replay.
+
+    Raises InvalidSessionId, TypeError.
+    """
+    store: Store
     if on_event is None:
-        store = Store(transport, namespace, settings, clock)
+        if background is None:
+            store = Store(transport, namespace, settings, clock)
+        else:
+            store = FallbackStore(transport, namespace, settings, clock, background)
+    elif background is None:
+        store = ObservedStore(transport, namespace, settings, clock, on_event=on_event)
     else:
-        store = ObservedStore(transport, namespace, settings, on_event, clock)
+        store = _ObservedFallbackStore(transport, namespace, settings, clock, background, on_event=on_event)
     drop = getattr(transport, "drop", None)
     if drop is not None:  # an event loop keeps a connection open for ever, whoever has forgotten it
         weakref.finalize(store, drop).atexit = False
     return store
+
+
+def _watched(call: Call[T]) -> _Watched[T]:
+    return _Watched(call.session_id, call.commands, call.decode, call.script, call.resent, call.op, call.is_independent)
 
 
 def _outcome(op: str, value: Any) -> str:
@@ -147,6 +176,8 @@ def _outcome(op: str, value: Any) -> str:
             return value.value
         case Job():
             return "job"
+        case Receipt(degraded=True) | Context(degraded=True) | State(degraded=True) | SessionInfo(degraded=True):
+            return "degraded"
         case Receipt():
             return "duplicate" if value.duplicate else "ok"
         case Context(receipt=Receipt(duplicate=True)):
@@ -159,7 +190,7 @@ def _outcome(op: str, value: Any) -> str:
 def _sizes(op: str, call: _Watched[Any] | None, value: Any) -> tuple[int, int, int, int | None]:
     """Messages, their bytes, their tokens, and the window's messages."""
     match op, value:
-        case (("append" | "append_and_read"), _) if call is not None:
+        case (("append" | "append_and_read" | "replay"), _) if call is not None:
             return *appended_sizes(call), _window_count(value)
         case "commit", _ if call is not None:
             count, tokens = covered_sizes(call)

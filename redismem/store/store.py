@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from time import monotonic
 from typing import Any, TypeVar
 
-from redismem.errors import ConnectionLost, CorruptSession, ServerError
+from redismem.context import Health
+from redismem.errors import NOT_READY_WORDS, ConnectionLost, CorruptSession, ServerError, StoreUnavailable
 from redismem.events import facts
 from redismem.protocol import namespace_calls
 from redismem.protocol.call import Call
@@ -17,12 +18,15 @@ from redismem.protocol.keys import Keys
 from redismem.protocol.queue_calls import QueueCalls
 from redismem.protocol.session_calls import SessionCalls
 from redismem.settings import Settings
+from redismem.store.breaker import Breaker, BreakerState
 from redismem.store.retries import Retries
 from redismem.transport.base import CLOSED, Transport, place_of
 
 log = logging.getLogger("redismem")
 
 T = TypeVar("T")
+# A transport gives up a moment before the time is over.
+_PATIENCE = 0.95
 
 
 class Store:
@@ -36,7 +40,9 @@ class Store:
         self.transport = transport
         self.on_agreed: Callable[[], Awaitable[None]] | None = None
         """Awaited once the namespace was found to be as the settings say: before the first call about a session."""
+        self.breaker = Breaker()
         self._is_agreed = False
+        self._patience_s = settings.deadline_s
         self._reply_timeout_s = min(settings.reply_timeout_s, settings.deadline_s)
 
     async def open(self) -> None:
@@ -73,12 +79,27 @@ class Store:
         transport, self.transport = self.transport, CLOSED
         await transport.aclose()
 
+    @property
+    def is_away(self) -> bool:
+        """Whether a call would fail at once, because Redis is known to be away and it is too early for another look."""
+        return not self.breaker.is_closed and self.breaker.probe_in_s() > 0
+
+    def health(self) -> Health:
+        """What is known of Redis, without asking it."""
+        breaker = self.breaker
+        since_ms = None if breaker.since_s is None else now_ms() - int(breaker.away_s() * 1000)
+        return Health(breaker.state.value, since_ms, breaker.reason)
+
     async def run(self, call: Call[T], *, quarantine: bool = False, begun_s: float | None = None) -> T:
         """The value of a call. Raises StoreUnavailable, and what the replies mean.
 
         `quarantine`: a session that cannot be read is put into quarantine, and the call is sent again and finds a new
         session. `begun_s`: since when its deadline runs, by the monotonic clock, if something had to be done before it.
+        While Redis is known to be away, it raises at once, but for one call now and then that looks for it.
         """
+        if not self.breaker.is_closed and not await self.probe():
+            await self.transport.sleep(0)  # whoever tries again at once must not keep the others from their turn
+            raise self.away(call.session_id)
         timeout_s = self._reply_timeout_s
         if begun_s is not None:
             timeout_s = self._within_s(begun_s)
@@ -91,16 +112,59 @@ class Store:
             call = call.again()
         try:
             try:
-                return call.finish(await self._sent(call, timeout_s))
+                value = call.finish(await self._sent(call, timeout_s))
+                self.breaker.answered_s = begun_s
+                return value
             except (ServerError, ConnectionLost) as failure:
                 left_s = self.settings.deadline_s - (monotonic() - begun_s)
                 retries = Retries(call.session_id, left_s, self._reply_timeout_s, place=place_of(self.transport))
-                return await self._sent_again(call, failure, retries)
+                return await self._sent_again(call, failure, retries, begun_s)
         except CorruptSession as corrupt:
             if not quarantine:
                 raise
-            await self._quarantine(corrupt)
+            await self.quarantine(corrupt)
         return await self.run(call.again())
+
+    async def once(self, call: Call[T]) -> T:
+        """The value of a call that is sent once. Raises ServerError, ConnectionLost, and what the replies mean."""
+        begun_s = monotonic()
+        value = call.finish(await self._sent(call, self._reply_timeout_s))
+        self.breaker.answered_s = begun_s
+        return value
+
+    async def probe(self, *, at_once: bool = False) -> bool:
+        """Looks whether Redis is there again, if it is time to and nobody else does. True if it is."""
+        if not self.breaker.begin_probe(at_once=at_once):
+            return self.breaker.is_closed
+        away_s, reason = self.breaker.away_s(), ""
+        self._changed(BreakerState.HALF_OPEN)
+        try:
+            # The first may go out on a connection that is about to be given up.
+            reason = await self._missed() and await self._missed()
+            if not reason:
+                self.breaker.found()
+        finally:
+            self.breaker.missed(reason)  # nothing, if it was found
+        if self.breaker.is_closed:
+            self._changed(BreakerState.CLOSED, away_s)
+        return self.breaker.is_closed
+
+    async def _missed(self) -> str:
+        """Why a PING was not answered; "" if it was."""
+        ping = namespace_calls.ping()
+        try:
+            ping.finish(await self.transport.run(ping.commands, self._reply_timeout_s))
+        except ConnectionLost as lost:
+            return lost.reason
+        except ServerError as refused:  # who answers is there, and refuses each call with its own error
+            return refused.word if refused.word in NOT_READY_WORDS else ""
+        return ""
+
+    def away(self, session_id: str | None) -> StoreUnavailable:
+        """The error of a call that is not sent, as Redis is known to be away."""
+        breaker = self.breaker
+        text = f"Redis has not answered for {breaker.away_s():.1f} s: {breaker.reason}; it is looked for"
+        return StoreUnavailable(text, session_id, breaker.reason)
 
     def told(self, op: str, work: Coroutine[Any, Any, T], session_id: str | None = None) -> Coroutine[Any, Any, T]:
         """The work, of whose end a hook is told if there is one: see `observed`."""
@@ -125,23 +189,62 @@ class Store:
         """Seconds to wait for a reply to a call whose deadline runs since then."""
         return max(0.001, min(self._reply_timeout_s, self.settings.deadline_s - (monotonic() - begun_s)))
 
-    def _sent(self, call: Call[T], timeout_s: float) -> Awaitable[list[Any]]:
-        if call.is_independent:
-            return self.transport.run_independent(call.commands, timeout_s)
-        return self.transport.run(call.commands, timeout_s, call.script)
-
-    async def _sent_again(self, call: Call[T], failure: ServerError | ConnectionLost, retries: Retries) -> T:
-        while True:
-            await self.transport.sleep(retries.pause_s(failure))
-            call = call.again()
-            try:
-                return call.finish(await self._sent(call, retries.timeout_s()))
-            except (ServerError, ConnectionLost) as another:
-                failure = another
-
-    async def _quarantine(self, corrupt: CorruptSession) -> None:
+    async def quarantine(self, corrupt: CorruptSession) -> None:
+        """Puts the session that cannot be read into quarantine. Raises StoreUnavailable."""
         assert corrupt.session_id is not None
         await self.run(self.session_calls(corrupt.session_id).quarantine(corrupt.epoch, now_ms()))
         session = session_hash(corrupt.session_id)
         known = facts(op="quarantine", session=session, namespace=self.keys.namespace, error=type(corrupt).__name__)
         log.error("session %s: put into quarantine and started afresh: %s", session, corrupt.text, extra=known)
+
+    def unanswered(self, begun_s: float, failure: ConnectionLost) -> None:
+        """A call found no answer in all the time it had: Redis may be away."""
+        if self.breaker.unanswered(begun_s, failure.reason):
+            self._changed(BreakerState.OPEN)
+
+    def _sent(self, call: Call[T], timeout_s: float) -> Awaitable[list[Any]]:
+        if call.is_independent:
+            return self.transport.run_independent(call.commands, timeout_s)
+        return self.transport.run(call.commands, timeout_s, call.script)
+
+    async def _sent_again(
+        self, call: Call[T], failure: ServerError | ConnectionLost, retries: Retries, begun_s: float
+    ) -> T:
+        while True:
+            await self.transport.sleep(self._pause_s(call, failure, retries, begun_s))
+            self._raise_if_away(call)
+            call = call.again()
+            try:
+                value = call.finish(await self._sent(call, retries.timeout_s()))
+                self.breaker.answered_s = begun_s
+                return value
+            except (ServerError, ConnectionLost) as another:
+                failure = another
+
+    def _pause_s(self, call: Call[T], failure: ServerError | ConnectionLost, retries: Retries, begun_s: float) -> float:
+        """Raises as Retries does, and if Redis is away. If nobody answers for long, that opens the breaker."""
+        if isinstance(failure, ServerError):
+            self.breaker.answered_s = begun_s
+            return retries.pause_s(failure)
+        if monotonic() - begun_s >= self._patience_s * _PATIENCE:
+            self.unanswered(begun_s, failure)
+        self._raise_if_away(call)  # another call may have found out, too
+        try:
+            return retries.pause_s(failure)
+        except StoreUnavailable:
+            self.unanswered(begun_s, failure)
+            raise
+
+    def _raise_if_away(self, call: Call[T]) -> None:
+        if not self.breaker.is_closed:
+            raise self.away(call.session_id)
+
+    def _changed(self, state: BreakerState, away_s: float = 0.0) -> None:
+        """Says what the breaker does now, and when it closes, how long Redis was away."""
+        known = facts(op="breaker", outcome=state.value, namespace=self.keys.namespace)
+        if state is BreakerState.OPEN:
+            reason = self.breaker.reason
+            log.error("Redis does not answer: %s; calls do not wait for it until it does", reason, extra=known)
+        elif state is BreakerState.CLOSED:
+            known["duration_ms"] = int(away_s * 1000)
+            log.warning("Redis answers again after %.1f s", away_s, extra=known)

@@ -48,6 +48,7 @@ class Scheduler:
         self.worker = None if strategy is None else Worker(store, strategy, concurrency=concurrency)
         self.eviction = Eviction(store, on_evict)
         self._settings = store.settings
+        self._store = store
         self._stop_s = stop_s
         self._close: Drain | None = None
         self._stopping = False
@@ -99,7 +100,7 @@ class Scheduler:
         return task
 
     async def _logged(self, drain: Drain) -> None:
-        if self._stopping:
+        if self._stopping or self._store.is_away:  # a look at Redis now and then finds out when it is back
             return
         try:
             await drain()

@@ -70,11 +70,14 @@ async def test_an_outage_is_told(tmp_path: Any, namespace: str, events: Events, 
         with pytest.raises(StoreUnavailable):
             await call
     await (memory.aclose() if is_async else memory.close())
-    told = [(event.op, event.outcome) for event in events[before:] if event.op != "recorded"]
+    told = [(event.op, event.outcome) for event in events[before:] if event.op not in ("recorded", "breaker")]
     assert told == [(op, "StoreUnavailable") for op in ("append", "read", "ping")]
+    # Whether a call is the one that looks for Redis, or fails at once, is up to the machine.
+    assert {event.outcome for event in events[before:] if event.op == "breaker"} <= {"open", "half_open"}
+    assert next(event.outcome for event in events[before:] if event.op == "breaker") == "open"
     by_op = {event.op: event.sent_count for event in events[before:]}
     assert by_op["append"] == 0, "the first look at the namespace failed already"
-    assert by_op["ping"] >= 1
+    assert by_op["ping"] == 0, "Redis is known to be away"
 
 
 async def test_a_call_that_is_cancelled_is_told(proxy: Proxy, namespace: str, events: Events) -> None:

@@ -8,7 +8,7 @@ import socket
 import struct
 from typing import Literal, Self
 
-How = Literal["reset", "close", "half_close", "truncate", "freeze", "swallow", "delay", "split"]
+How = Literal["reset", "close", "half_close", "truncate", "freeze", "swallow", "hole", "delay", "split"]
 _CHUNK_BYTES = 1 << 20
 
 
@@ -39,6 +39,7 @@ class Proxy:
     truncate: the server runs it; the first half of the reply arrives, then the end
     freeze: the server runs it; from now on nothing comes back on this connection, which stays open
     swallow: the server never sees it; the connection stays open
+    hole: the same, and it sees nothing more of this connection
     delay: the reply comes `delay_s` later
     split: the reply comes a byte at a time
     """
@@ -46,6 +47,7 @@ class Proxy:
     def __init__(self, port: int) -> None:
         self._server_port = port
         self._tasks: set[asyncio.Task[None]] = set()
+        self._links: set[_Link] = set()
         self.sent: list[bytes] = []
         """Client to server, a chunk an item."""
         self.received: list[bytes] = []
@@ -55,16 +57,31 @@ class Proxy:
         self.heal()
 
     async def __aenter__(self) -> Self:
-        self._listener = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=_CHUNK_BYTES)
+        await self._listen(0)
         self.port = int(self._listener.sockets[0].getsockname()[1])
         self.url = f"redis://127.0.0.1:{self.port}/0"
         return self
+
+    async def _listen(self, port: int) -> None:
+        self._listener = await asyncio.start_server(self._accept, "127.0.0.1", port, limit=_CHUNK_BYTES)
 
     async def __aexit__(self, *_: object) -> None:
         self._listener.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def refuse(self) -> None:
+        """Resets every connection, and refuses new ones."""
+        self._listener.close()
+        for link in tuple(self._links):
+            link.reset()
+        while self._links:  # noqa: ASYNC110 (their tasks end by themselves)
+            await asyncio.sleep(0.001)
+
+    async def accept_again(self) -> None:
+        """On the same port as before."""
+        await self._listen(self.port)
 
     def lead_to(self, port: int) -> None:
         """New connections go to another server. Those that are open stay where they are."""
@@ -102,6 +119,7 @@ class Proxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         server = await asyncio.open_connection("127.0.0.1", self._server_port, limit=_CHUNK_BYTES)
         link = _Link((reader, writer), server)
+        self._links.add(link)
         for side in (writer, server[1]):
             side.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
@@ -109,6 +127,7 @@ class Proxy:
                 group.create_task(self._up(link))
                 group.create_task(self._down(link))
         finally:
+            self._links.discard(link)
             link.to_server.close()
 
     async def _up(self, link: _Link) -> None:
@@ -119,10 +138,12 @@ class Proxy:
                 if broken:
                     self._left -= 1
                     self.broken_count += 1
-                if broken and self._how == "swallow":
+                if link.how == "hole" or (broken and self._how == "swallow"):
                     continue
                 if broken:
                     link.how = self._how
+                if link.how == "hole":
+                    continue
                 link.to_server.write(chunk)
                 await link.to_server.drain()
         link.to_server.close()

@@ -1,0 +1,254 @@
+"""Looks for Redis while it is away, and brings it what was accepted meanwhile: in order a session, once for each token.
+
+A token is known among a session's last appends only. What was sent and has lost its reply, when Redis went away or in
+the middle of a replay, is therefore made again where nothing else has come since; else it is looked for first.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
+from time import monotonic
+from typing import Any
+
+from redismem.context import Receipt
+from redismem.errors import ConnectionLost, CorruptSession, RedismemError, ServerError
+from redismem.events import facts
+from redismem.protocol import replies
+from redismem.protocol.append_command import replay_call
+from redismem.protocol.call import Call
+from redismem.protocol.ids import session_hash
+from redismem.store.background import Background
+from redismem.store.backlog import Backlog, Entry, Held
+from redismem.store.store import Store
+
+log = logging.getLogger("redismem")
+
+_FIRST_PAUSE_S = 0.02
+_LONGEST_PAUSE_S = 5.0
+_PAGE_COUNT = 500
+_PROGRESS_S = 5.0
+_STAMP_BYTES = 9
+
+
+class Replay:
+    """One for a store: it works in the background while Redis is away, and until the backlog is empty."""
+
+    def __init__(
+        self,
+        store: Store,
+        backlog: Backlog,
+        background: Background,
+        lock: AbstractContextManager[Any],
+        caught_up: Callable[[Held], None],
+    ) -> None:
+        """`lock` guards the backlog. `caught_up` is called within it for a session of which all is replayed."""
+        self._store = store
+        self._backlog = backlog
+        self._background = background
+        self._lock = lock
+        self._caught_up = caught_up
+        self._is_running = False
+        self._hurries = self._is_ending = False
+        self._starting = threading.Lock()
+        self._replayed_count = 0
+        self._say_at_s = 0.0
+
+    def start(self) -> None:
+        """Begins to look for Redis, if that is not under way."""
+        with self._starting:
+            if self._is_running or self._is_ending:
+                return
+            self._is_running = True
+        self._background.start(self._work)
+
+    async def end(self, timeout_s: float) -> None:
+        """Replays what there is, for so long at most; then nothing more."""
+        until_s = monotonic() + timeout_s
+        self._hurries = True
+        if self._backlog.held:
+            self.start()
+        self._background.wake()
+        while self._backlog.held and monotonic() < until_s:
+            await self._store.transport.sleep(0.01)
+        self._is_ending = True
+        self._background.wake()
+        await self._background.end(0.0 if self._backlog.held else 1.0)
+
+    async def _work(self) -> None:
+        try:
+            await self._look_and_replay()
+        except BaseException as failure:
+            # Not where it has ended by itself: by then another may have begun.
+            self._is_running = False
+            if not isinstance(failure, Exception):
+                raise
+            if not self._is_ending:  # else a thread that still looked for Redis when its transport was closed
+                kind = type(failure).__name__
+                known = facts(op="replay", outcome="failed", namespace=self._store.keys.namespace, error=kind)
+                log.error(
+                    "the replay stopped, and goes on with the next append: %s", kind, exc_info=failure, extra=known
+                )
+
+    def _is_over(self) -> bool:
+        """Nothing is left to do: the next outage starts it again."""
+        with self._starting:
+            if self._is_ending or (self._store.breaker.is_closed and not self._backlog.held):
+                self._is_running = False
+                return True
+            return False
+
+    async def _look_and_replay(self) -> None:
+        pause_s, begun_s = _FIRST_PAUSE_S, None
+        while not self._is_over():
+            breaker = self._store.breaker
+            if not breaker.is_closed:
+                await self._background.pause(max(_FIRST_PAUSE_S, breaker.probe_in_s()))
+                await self._store.probe(at_once=self._hurries)
+                pause_s, begun_s = _FIRST_PAUSE_S, None
+                continue
+            if begun_s is None:
+                begun_s, self._replayed_count = monotonic(), 0
+                self._say("replaying", logging.INFO)
+            replayed_before = self._replayed_count
+            await self._round()
+            if self._backlog.held:
+                is_moving = self._replayed_count > replayed_before
+                pause_s = _FIRST_PAUSE_S if is_moving else min(_LONGEST_PAUSE_S, pause_s * 2)
+                await self._background.pause(pause_s)
+        if begun_s is not None:
+            self._say("replayed", logging.WARNING, monotonic() - begun_s)
+
+    def _say(self, what: str, level: int, took_s: float = 0.0) -> None:
+        self._say_at_s = monotonic() + _PROGRESS_S
+        backlog, namespace = self._backlog, self._store.keys.namespace
+        known = facts(op="replay", outcome=what, namespace=namespace, duration_ms=int(took_s * 1000))
+        known["message_count"] = backlog.message_count
+        known["session_count"] = len(backlog.held)
+        text = "%s: %d done in %.2f s, %d messages of %d sessions to go"
+        left = (backlog.message_count, len(backlog.held))
+        log.log(level, text, what, self._replayed_count, took_s, *left, extra=known)
+
+    async def _round(self) -> None:
+        """Replays each session as far as it goes."""
+        try:
+            await self._store.agree()  # it may have come back empty, or another
+        except RedismemError as refused:
+            kind = type(refused).__name__
+            known = facts(op="replay", outcome="refused", namespace=self._store.keys.namespace, error=kind)
+            log.error("the replay cannot begin, and is tried again: %s: %s", kind, refused.text, extra=known)
+            return
+        await self._background.each([partial(self._session, held) for held in self._backlog])
+
+    async def _session(self, held: Held) -> None:
+        while held.entries and self._backlog.held.get(held.session_id) is held and not self._is_ending:
+            begun_s = monotonic()
+            try:
+                made = await self._made(held, held.entries[0])
+            except ConnectionLost as lost:
+                self._store.unanswered(begun_s, lost)
+                return
+            except (ServerError, RedismemError) as failure:
+                if not await self._mended(held, failure):
+                    return
+                continue
+            except Exception as defect:  # of this session: the others go on
+                self._refuse(held, type(defect).__name__, "a defect", exc_info=defect)
+                return
+            with self._lock:
+                if self._backlog.held.get(held.session_id) is held:  # else it was cleared meanwhile
+                    held.last_seq = made[1]
+                    held.taken.update(made[0])
+                    self._backlog.done(held)
+                    self._replayed_count += 1
+                    if not held.entries:
+                        self._caught_up(held)
+            if monotonic() >= self._say_at_s:
+                self._say("replaying", logging.INFO)
+
+    async def _mended(self, held: Held, failure: ServerError | RedismemError) -> bool:
+        """Whether it is of use to go on with the session at once."""
+        refused = replies.refusal(failure, held.session_id) if isinstance(failure, ServerError) else failure
+        if isinstance(refused, CorruptSession):
+            try:
+                await self._store.quarantine(refused)
+            except RedismemError as error:
+                refused = error
+            else:
+                return True
+        if refused is not None:
+            self._refuse(held, type(refused).__name__, refused.text)
+        return False
+
+    def _refuse(self, held: Held, kind: str, why: str, exc_info: Exception | None = None) -> None:
+        """Says once why a session is not replayed now; it is tried again with the next round."""
+        if held.refused == kind:
+            return
+        held.refused = kind
+        known = facts(op="replay", outcome="refused", namespace=self._store.keys.namespace, error=kind)
+        known["session"] = session_hash(held.session_id)
+        known["message_count"] = sum(entry.count for entry in held.entries)
+        text = "session %s: its replay is refused, and tried again; %d messages wait: %s: %s"
+        log.error(text, known["session"], known["message_count"], kind, why, exc_info=exc_info, extra=known)
+
+    async def _made(self, held: Held, entry: Entry) -> tuple[Sequence[int], int]:
+        """Makes the append, unless it was. Gives its seqs and the session's last one.
+
+        Raises ServerError, ConnectionLost, and what the replies mean.
+        """
+        # A client of the caller's own may send it more than once by itself.
+        was_sent, last_seq = entry.may_be_there or self._store.transport.repeats, held.last_seq
+        if entry.may_be_there and entry.append.elements:
+            found, last_seq = await self._found(held, entry)
+            if found:
+                return found, last_seq
+        entry.may_be_there, entry.known_seq = True, last_seq
+        call = replay_call(entry.call, None, may_be_there=was_sent)
+        return _place(await self._store.once(call))
+
+    async def _found(self, held: Held, entry: Entry) -> tuple[Sequence[int], int]:
+        """The seqs of an append that may be there, none if it is not; and the session's last seq."""
+        if entry.known_seq is not None:
+            try:
+                return _place(await self._store.once(replay_call(entry.call, entry.known_seq, may_be_there=True)))
+            except ServerError as error:
+                if error.word != "CONFLICT":
+                    raise
+        # Others have written since, perhaps so much that its token is forgotten.
+        elements, last_seq = await self._behind(held, entry.known_seq or 0)
+        wanted = list(entry.append.elements)
+        for at in range(len(elements) - len(wanted) + 1):
+            seqs = range(last_seq - len(elements) + 1 + at, last_seq - len(elements) + 1 + at + len(wanted))
+            if elements[at : at + len(wanted)] == wanted and held.taken.isdisjoint(seqs):
+                return seqs, last_seq
+        return (), last_seq
+
+    async def _behind(self, held: Held, seq: int) -> tuple[list[bytes], int]:
+        """The messages behind a seq as they are stored, without their stamps, if they are there; the last seq."""
+        calls = self._store.session_calls(held.session_id)
+        found: list[bytes] = []
+        before: int | None = None
+        last_seq = 0
+        while True:
+            page: Call[Any] = calls.page(_PAGE_COUNT, before, include_originals=True)
+            start, elements = await self._store.once(replace(page, decode=_elements))
+            last_seq = last_seq or start + len(elements) - 1
+            found = elements + found
+            if len(elements) < _PAGE_COUNT or start <= seq + 1:
+                return found[max(0, seq + 1 - start) :], last_seq
+            before = start
+
+
+def _elements(reply: list[Any]) -> tuple[int, list[bytes]]:
+    """What page.lua answered: the first seq, and the messages without their stamps."""
+    _, start, *elements = reply or (b"", 1)
+    return start, [element[:-_STAMP_BYTES] for element in elements]
+
+
+def _place(receipt: Receipt) -> tuple[Sequence[int], int]:
+    """The seqs of an append, and the last of them."""
+    return range(receipt.first_seq, receipt.last_seq + 1), receipt.last_seq

@@ -1,0 +1,52 @@
+"""The command of an append taken apart, and as it is replayed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from redismem import UNSET, Settings
+from redismem.protocol.append_command import REQUEST_PLACE, replay_call, taken_apart
+from redismem.protocol.keys import Keys
+from redismem.protocol.session_calls import SessionCalls
+
+CALLS = SessionCalls(Keys("test", 64).session("user-42"), Settings())
+USER = {"role": "user", "content": "hello"}
+
+
+def test_it_is_taken_apart_as_it_was_put_together() -> None:
+    call = CALLS.append_and_read(
+        [USER, USER], {"merge": {"a": 1, "b": UNSET}, "waiting": "size", "plan": None, "id": "x"}
+    )
+    append = taken_apart(call.commands[0])
+    assert (len(append.elements), append.elements[0], append.expects) == (2, append.elements[1], False)
+    assert append.sets[::2] == (b"param:a", b"waiting")
+    assert append.drops == (b"param:b", b"plan")
+    assert append.token == taken_apart(CALLS.append([USER], {"id": "x"}).commands[0]).token
+    assert append.size_bytes > sum(map(len, append.elements))
+    assert taken_apart(CALLS.append([USER], {"expect": 0}).commands[0]).expects
+    assert taken_apart(CALLS.update(merge={"a": 1}).commands[0]).elements == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "expect", "may_be_there", "fresh"),
+    [
+        ({}, None, False, "1"),
+        ({}, 7, True, "2"),
+        ({"id": "x"}, None, False, "0"),
+        ({"id": "x"}, None, True, "3"),
+    ],
+)
+def test_a_replay_says_whether_it_may_be_there(
+    options: Any, expect: int | None, may_be_there: bool, fresh: str
+) -> None:
+    call = CALLS.append_and_read([USER], options)
+    replayed = replay_call(call, expect, may_be_there=may_be_there)
+    (command,) = replayed.commands
+    words = str(command[REQUEST_PLACE]).split()
+    assert (words[0], words[1], words[4]) == (fresh, "1", "-" if expect is None else "7")
+    assert command[:REQUEST_PLACE] == call.commands[0][:REQUEST_PLACE]
+    assert command[REQUEST_PLACE + 1 :] == call.commands[0][REQUEST_PLACE + 1 :]
+    assert replayed.decode(b"v1 1 3 30 0 0").last_seq == 3
+    assert (replayed.op, replayed.script, replayed.session_id) == ("replay", call.script, "user-42")

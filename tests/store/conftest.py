@@ -1,0 +1,26 @@
+"""A way to the embedded store that the tests of outages disturb."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import fakeredis
+import pytest
+from support.faulty import Faulty, over
+
+from redismem import Memory
+
+
+@pytest.fixture
+async def faulty() -> AsyncIterator[Faulty]:
+    """An empty store."""
+    faulty = Faulty(fakeredis.FakeServer())
+    yield faulty
+    await faulty.aclose()
+
+
+@pytest.fixture
+async def degradable(faulty: Faulty, namespace: str) -> AsyncIterator[Memory]:
+    """A memory with the fallback over it."""
+    async with over(faulty, namespace) as memory:
+        yield memory

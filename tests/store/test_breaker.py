@@ -1,0 +1,222 @@
+"""The circuit breaker: when Redis counts as away, who looks for it, and what does not open it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+from support.checks import unavailable, until, user
+from support.faulty import Faulty
+from support.proxy import Proxy
+from support.redis_server import RedisServer
+
+import redismem.blocking
+from redismem import Conflict, Memory, Settings, StoreUnavailable
+from redismem.store.breaker import LONGEST_PAUSE_S, Breaker, BreakerState
+from redismem.store.store import Store
+from redismem.workers.scheduler import Scheduler
+from redismem.workers.strategies import Trim
+
+HASTY = Settings(deadline_s=0.05, reply_timeout_s=0.02)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def test_one_probe_at_a_time_with_growing_pauses_that_are_bounded(clock: Clock) -> None:
+    breaker = Breaker(clock)
+    assert breaker.unanswered(95.0, "TimeoutError")
+    assert (breaker.state, breaker.is_closed, breaker.away_s()) == (BreakerState.OPEN, False, 5.0)
+    pauses = []
+    for _ in range(12):
+        clock.now += breaker.probe_in_s()
+        assert breaker.begin_probe()
+        assert breaker.state is BreakerState.HALF_OPEN
+        assert not breaker.begin_probe(), "one at a time"
+        assert not breaker.begin_probe(at_once=True), "one at a time"
+        breaker.missed("TimeoutError")
+        pauses.append(breaker.probe_in_s())
+        assert not breaker.begin_probe(), "not yet"
+    assert pauses[0] < 0.06
+    assert max(pauses) <= LONGEST_PAUSE_S
+    assert min(pauses[-3:]) >= LONGEST_PAUSE_S / 2
+    assert breaker.begin_probe(at_once=True)
+    breaker.found()
+    breaker.missed("")
+    assert (breaker.state, breaker.is_closed, breaker.away_s(), breaker.reason) == (BreakerState.CLOSED, True, 0.0, "")
+    assert not breaker.begin_probe()
+
+
+def test_a_call_that_later_ones_overtook_opens_nothing(clock: Clock) -> None:
+    breaker = Breaker(clock)
+    breaker.answered_s = 96.0
+    assert not breaker.unanswered(95.0, "TimeoutError")
+    assert breaker.is_closed
+    assert breaker.unanswered(97.0, "TimeoutError")
+    assert not breaker.unanswered(97.0, "TimeoutError"), "it is open already"
+
+
+async def test_while_it_is_open_calls_fail_at_once_and_nothing_is_sent(faulty: Faulty, namespace: str) -> None:
+    async with Memory(Store(faulty, namespace, HASTY)) as memory:
+        session = memory.session("a")
+        await session.append(user(1))
+        assert memory.health().state == "closed"
+        faulty.is_away = True
+        error = await unavailable(session.append(user(2)))
+        assert (error.session_id, error.reason) == ("a", "ConnectionRefusedError")
+        health = memory.health()
+        assert (health.state, health.reason, health.fallback) == ("open", "ConnectionRefusedError", False)
+        assert health.since_ms is not None
+        sent_count = len(faulty.called)
+        for _ in range(1000):
+            error = await unavailable(session.read())
+            assert error.reason == "ConnectionRefusedError"
+        assert set(faulty.called[sent_count:]) == {"PING"}, "those that looked for it"
+        assert len(faulty.called[sent_count:]) < 100
+        faulty.is_away = False
+
+        async def back() -> bool:
+            try:
+                return (await session.append(user(2), id="2")).last_seq == 2
+            except StoreUnavailable:
+                return False
+
+        await until(back)
+        assert memory.health() == memory.store.health()
+        assert (memory.health().state, memory.health().since_ms, memory.health().reason) == ("closed", None, "")
+
+
+@pytest.mark.parametrize("word", ["LOADING", "READONLY", "OOM", "NOAUTH", "BUSY"])
+async def test_a_server_that_answers_is_there(faulty: Faulty, namespace: str, word: str) -> None:
+    async with Memory(Store(faulty, namespace, HASTY)) as memory:
+        await memory.session("a").append(user(1))
+        faulty.says = word
+        for _ in range(3):
+            assert (await unavailable(memory.session("a").append(user(2)))).reason == word
+        assert memory.health().state == "closed"
+        faulty.says = ""
+        assert (await memory.session("a").append(user(2))).last_seq == 2
+
+
+async def test_a_refusal_of_a_script_opens_nothing(faulty: Faulty, namespace: str) -> None:
+    async with Memory(Store(faulty, namespace, HASTY)) as memory:
+        await memory.session("a").append(user(1))
+        for _ in range(5):
+            with pytest.raises(Conflict):
+                await memory.session("a").append(user(2), expect=7)
+        assert memory.health().state == "closed"
+
+
+@pytest.mark.parametrize("word", ["LOADING", "READONLY"])
+async def test_a_server_that_loads_is_not_back_yet(faulty: Faulty, namespace: str, word: str) -> None:
+    async with Memory(Store(faulty, namespace, HASTY)) as memory:
+        faulty.is_away = True
+        await unavailable(memory.session("a").append(user(1)))
+        faulty.is_away, faulty.says = False, word
+        await memory.store.probe(at_once=True)
+        assert memory.health().state == ("open" if word == "LOADING" else "closed")
+        assert memory.health().reason == ("LOADING" if word == "LOADING" else "")
+
+
+@pytest.mark.parametrize("fallback", [False, True])
+async def test_one_call_that_fails_while_others_are_answered_opens_nothing(
+    faulty: Faulty, namespace: str, fallback: bool
+) -> None:
+    settings = Settings(deadline_s=0.3, reply_timeout_s=0.05, fallback_after_s=0.1)
+    async with Memory.connect(
+        client=faulty._client, namespace=namespace, settings=settings, fallback=fallback
+    ) as memory:
+        memory.store.transport = faulty
+        faulty.lost_key = memory.store.keys.session("slow").state
+        failing = asyncio.ensure_future(unavailable(memory.session("slow").append(user(1))))
+        await asyncio.sleep(0)
+
+        async def others() -> bool:
+            await memory.session("a").append(user(1))
+            return failing.done()
+
+        await until(others)
+        assert (await failing).reason == "TimeoutError"
+        assert memory.health().state == "closed"
+
+
+async def test_workers_pause_while_it_is_open(faulty: Faulty, namespace: str) -> None:
+    settings = Settings(deadline_s=0.05, reply_timeout_s=0.02, fallback_after_s=0.02, tick_s=0.01)
+    async with Memory.connect(client=faulty._client, namespace=namespace, settings=settings, fallback=True) as memory:
+        memory.store.transport = faulty
+        scheduler = Scheduler(memory.store, Trim())
+        faulty.is_away = True
+        assert (await memory.session("a").append(user(1))).degraded
+        await scheduler.start()
+        faulty.called.clear()
+
+        async def looked() -> bool:
+            return len(faulty.called) >= 6
+
+        await until(looked)
+        assert set(faulty.called) == {"PING"}
+        faulty.is_away = False
+
+        async def drained() -> bool:
+            return "independent" in faulty.called
+
+        await until(drained)
+        await scheduler.stop()
+
+
+async def test_what_it_does_is_told_and_logged(
+    faulty: Faulty, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    events: list[Any] = []
+    async with Memory.connect(
+        client=faulty._client, namespace=namespace, settings=HASTY, on_event=events.append
+    ) as memory:
+        memory.store.transport = faulty
+        faulty.is_away = True
+        await unavailable(memory.session("a").append(user(1)))
+        faulty.is_away = False
+        assert await memory.store.probe(at_once=True)
+    told = [event for event in events if event.op == "breaker"]
+    assert [event.outcome for event in told] == ["open", "half_open", "closed"]
+    assert all(event.session is None and event.namespace == namespace for event in told)
+    assert told[-1].duration_ms > 0
+    records = [record for record in caplog.records if getattr(record, "op", "") == "breaker"]
+    assert [(record.levelno, record.__dict__["outcome"]) for record in records] == [
+        (logging.ERROR, "open"),
+        (logging.WARNING, "closed"),
+    ]
+
+
+async def test_blocking_callers_have_it_too(redis_server: RedisServer, proxy: Proxy, namespace: str) -> None:
+    def talk() -> None:
+        settings = Settings(deadline_s=0.3, reply_timeout_s=0.1)
+        with redismem.blocking.Memory.connect(proxy.url, namespace=namespace, settings=settings) as memory:
+            session = memory.session("a")
+            asyncio.run_coroutine_threadsafe(proxy.refuse(), loop).result()
+            for _ in range(200):
+                with pytest.raises(StoreUnavailable):
+                    session.append(user(1), id="1")
+            assert memory.health().state == "open"
+            asyncio.run_coroutine_threadsafe(proxy.accept_again(), loop).result()
+            while True:
+                try:
+                    assert session.append(user(1), id="1").last_seq == 1
+                    break
+                except StoreUnavailable:
+                    continue
+            assert memory.health().state == "closed"
+
+    loop = asyncio.get_running_loop()
+    await asyncio.to_thread(talk)

@@ -1,0 +1,203 @@
+"""Turns that this process serves while Redis is away: what they see, what is refused, what is bounded, what is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.checks import check_silent, contents, silent_logs, unavailable, until, user  # noqa: F401 (an autouse fixture)
+from support.faulty import Faulty, caught_up, over
+from support.proxy import Proxy
+
+import redismem.blocking
+from redismem import Memory, Session, Settings, StoreUnavailable
+
+
+def texts(context: Any) -> list[str]:
+    return [message.content for message in context.messages]
+
+
+async def test_the_chat_goes_on_with_the_context_that_was_seen_last(degradable: Memory, faulty: Faulty) -> None:
+    session = degradable.session("a")
+    first = await session.append_and_read(user(1), merge={"size": "M"}, waiting="colour")
+    await session.append(user(2), merge={"colour": "red"})
+    assert (first.degraded, first.state.degraded) == (False, False)
+    faulty.is_away = True
+    context = await session.append_and_read(user(3), user(4), merge={"n": 1}, waiting=None)
+    assert context.degraded
+    assert context.receipt is not None
+    assert context.receipt.degraded
+    assert (context.receipt.first_seq, context.receipt.last_seq, context.receipt.created) == (3, 4, False)
+    assert texts(context) == [user(n)["content"] for n in (1, 2, 3, 4)]
+    assert context.state.params == {"size": "M", "colour": "red", "n": 1}
+    assert context.state.waiting_for_param is None
+    receipt = await session.append(user(5))
+    assert (receipt.degraded, receipt.last_seq) == (True, 5)
+    await session.set_waiting("size")
+    read = await session.read(limit=2)
+    assert (read.degraded, texts(read)) == (True, [user(4)["content"], user(5)["content"]])
+    assert texts(await session.read(before=3)) == [user(1)["content"], user(2)["content"]]
+    assert [message.seq for message in await session.messages(limit=3)] == [3, 4, 5]
+    assert (await session.waiting(), (await session.state()).degraded) == ("size", True)
+    info = await session.info()
+    assert (info.total_messages, info.window_count, info.degraded) == (5, 5, True)
+    assert (await session.telemetry())["history_count"] == 5
+    faulty.is_away = False
+    await caught_up(degradable)
+    after = await session.read()
+    assert (after.degraded, texts(after)) == (False, [user(n)["content"] for n in range(1, 6)])
+    assert after.state.params == {"size": "M", "colour": "red", "n": 1}
+    assert after.state.waiting_for_param == "size"
+    assert await contents(session) == texts(after)
+
+
+async def test_a_session_that_was_never_seen_begins_with_what_is_appended(degradable: Memory, faulty: Faulty) -> None:
+    faulty.is_away = True
+    assert texts(await degradable.session("b").read()) == []
+    assert (await degradable.session("b").read()).degraded
+    context = await degradable.session("b").append_and_read(user(1))
+    assert (context.degraded, texts(context), context.epoch) == (True, [user(1)["content"]], "")
+    assert context.to_openai() == [user(1)]
+    faulty.is_away = False
+    await caught_up(degradable)
+    assert await contents(degradable.session("b")) == [user(1)["content"]]
+
+
+REFUSED: dict[str, Callable[[Session], Any]] = {
+    "clear": lambda session: session.clear(),
+    "prune": lambda session: session.prune(1),
+    "exists": lambda session: session.exists(),
+    "touch": lambda session: session.touch(),
+    "originals": lambda session: session.messages(include_originals=True),
+    "expect": lambda session: session.append(user(2), expect=1),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+async def test_what_cannot_be_served_says_so_and_changes_nothing(degradable: Memory, faulty: Faulty, name: str) -> None:
+    await degradable.session("a").append_and_read(user(1))
+    faulty.is_away = True
+    assert (await degradable.session("b").append(user(1))).degraded  # it is known to be away now
+    error = await unavailable(REFUSED[name](degradable.session("a")))
+    assert (error.session_id, error.reason) == ("a", "ConnectionRefusedError")
+    assert "expect" in error.text if name == "expect" else "cannot be served" in error.text
+    assert degradable.health().backlog_message_count == 1
+    faulty.is_away = False
+    await caught_up(degradable)
+    assert await contents(degradable.session("a")) == [user(1)["content"]]
+
+
+async def test_of_a_session_that_was_never_seen_nothing_is_claimed(degradable: Memory, faulty: Faulty) -> None:
+    faulty.is_away = True
+    for call in (
+        degradable.session("b").info(),
+        degradable.session("b").messages(),
+        degradable.ping(),
+        degradable.count(),
+    ):
+        await unavailable(call)
+    assert (await degradable.session("b").state()).degraded
+
+
+async def test_the_same_id_is_accepted_once(degradable: Memory, faulty: Faulty) -> None:
+    faulty.is_away = True
+    first = await degradable.session("a").append(user(1), id="one")
+    await degradable.session("a").append(user(2))
+    again = await degradable.session("a").append_and_read(user(1), id="one")
+    assert again.receipt is not None
+    assert (again.receipt.duplicate, again.receipt.first_seq, len(again.messages)) == (True, first.first_seq, 2)
+    faulty.is_away = False
+    await caught_up(degradable)
+    assert (await degradable.session("a").append(user(1), id="one")).duplicate
+    assert await contents(degradable.session("a")) == [user(n)["content"] for n in (1, 2)]
+
+
+async def test_a_process_that_starts_during_the_outage(faulty: Faulty, namespace: str) -> None:
+    faulty.is_away = True
+    async with over(faulty, namespace) as memory:
+        assert memory.health().state == "open"
+        assert (await memory.session("a").append_and_read(user(1))).degraded
+        faulty.is_away = False
+        await caught_up(memory)
+        assert await contents(memory.session("a")) == [user(1)["content"]]
+
+
+async def test_without_the_fallback_such_a_process_does_not_start(faulty: Faulty, namespace: str) -> None:
+    memory = Memory.connect(client=faulty._client, namespace=namespace, settings=Settings(deadline_s=0.05))
+    memory.store.transport = faulty
+    faulty.is_away = True
+    with pytest.raises(StoreUnavailable):
+        async with memory:
+            pass
+
+
+async def test_a_session_that_was_only_written_to_is_shown(degradable: Memory, faulty: Faulty) -> None:
+    await degradable.session("a").append(user(1))
+    await degradable.session("a").append(user(2), merge={"n": 2})
+    faulty.is_away = True
+    context = await degradable.session("a").append_and_read(user(3))
+    assert (texts(context), context.state.params) == ([user(n)["content"] for n in (1, 2, 3)], {"n": 2})
+
+
+async def test_what_was_removed_is_not_shown_again(degradable: Memory, faulty: Faulty) -> None:
+    for name in ("cleared", "pruned"):
+        await degradable.session(name).append_and_read(user(1), user(2))
+    await degradable.session("cleared").clear()
+    await degradable.session("pruned").prune(1)
+    faulty.is_away = True
+    for name in ("cleared", "pruned"):
+        assert user(1)["content"] not in texts(await degradable.session(name).read())
+
+
+async def test_many_appends_without_a_read_are_all_shown(degradable: Memory, faulty: Faulty) -> None:
+    await degradable.session("a").append_and_read(user(0))
+    for number in range(1, 101):
+        await degradable.session("a").append(user(number), merge={"n": number})
+    faulty.is_away = True
+    context = await degradable.session("a").read()
+    assert texts(context) == [user(n)["content"] for n in range(101)]
+    assert (context.state.params, context.last_seq) == ({"n": 100}, 101)
+
+
+async def test_the_events_say_degraded_and_tell_the_replay(faulty: Faulty, namespace: str) -> None:
+    events: list[Any] = []
+    async with over(faulty, namespace, on_event=events.append) as memory:
+        faulty.is_away = True
+        await memory.session("a").append(user(1), user(2))
+        await memory.session("a").read()
+        faulty.is_away = False
+        await caught_up(memory)
+    told = [(event.op, event.outcome, event.message_count) for event in events if event.op in ("append", "read")]
+    assert told == [("append", "degraded", 2), ("read", "degraded", 0)]
+    (replay,) = [event for event in events if event.op == "replay"]
+    assert (replay.outcome, replay.message_count, replay.sent_count) == ("ok", 2, 1)
+
+
+async def test_blocking_callers_have_the_same(proxy: Proxy, near: Memory) -> None:
+    loop = asyncio.get_running_loop()
+
+    def talk() -> None:
+        settings = Settings(deadline_s=60, fallback_after_s=0.3)
+        with redismem.blocking.Memory.connect(
+            proxy.url, namespace=near.store.keys.namespace, settings=settings, fallback=True
+        ) as memory:
+            session = memory.session("a")
+            while session.append_and_read(user(0), id="0").degraded:
+                pass
+            asyncio.run_coroutine_threadsafe(proxy.refuse(), loop).result()
+            for number in range(1, 20):
+                context = session.append_and_read(user(number), merge={"n": number})
+                assert (context.degraded, len(context.messages)) == (True, number + 1)
+            with pytest.raises(StoreUnavailable):
+                session.clear()
+            assert memory.health().backlog_message_count == 19
+            asyncio.run_coroutine_threadsafe(proxy.accept_again(), loop).result()
+            while session.append_and_read(user("last"), id="last").degraded:
+                pass
+            session.append(user("behind"))
+
+    await asyncio.to_thread(talk)
+    assert await contents(near.session("a")) == [user(n)["content"] for n in [*range(20), "last", "behind"]]
+    assert await near.session("a").params() == {"n": 19}

@@ -1,0 +1,287 @@
+"""What was accepted while Redis was away comes to it once, in order a session, whatever is lost on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import Any
+
+import fakeredis
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.checks import contents, silent_logs, until, user  # noqa: F401 (an autouse fixture)
+from support.faulty import Fault, Faulty
+
+from redismem import Memory, Settings, StoreUnavailable, TooLarge
+from redismem.protocol.layout import IDS_COUNT
+
+SETTINGS = Settings(deadline_s=5, fallback_after_s=0.02, strategy="none")
+OTHERS = IDS_COUNT + 9
+"""So many appends of others that the ids of those before are forgotten."""
+
+
+class Place:
+    """A store, a memory with the fallback on a way to it that is faulty, and another process' memory."""
+
+    def __init__(self, namespace: str, given: Settings = SETTINGS) -> None:
+        server = fakeredis.FakeServer()
+        self.faulty = Faulty(server)
+        self.memory = Memory.connect(client=self.faulty._client, namespace=namespace, settings=given, fallback=True)
+        self.memory.store.transport = self.faulty
+        self._client = fakeredis.FakeAsyncRedis(server=server)
+        self.near = Memory.connect(client=self._client, namespace=namespace, settings=given)
+
+    async def __aenter__(self) -> Place:
+        await self.memory.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.faulty.is_away = False
+        self.faulty.says = ""
+        self.faulty.faults.clear()
+        await self.memory.aclose()
+        await self.faulty.aclose()
+        await self.near.aclose()
+        await self._client.aclose()
+
+    async def others(self, session_id: str, count: int = OTHERS) -> list[str]:
+        """Another process writes."""
+        said = [user(f"other {number}") for number in range(count)]
+        for message in said:
+            await self.near.session(session_id).append(message)
+        return [message["content"] for message in said]
+
+    async def caught_up(self) -> None:
+        self.faulty.is_away = False
+
+        async def empty() -> bool:
+            health = self.memory.health()
+            return (health.state, health.backlog_session_count) == ("closed", 0)
+
+        await until(empty)
+
+
+@pytest.fixture
+async def place(namespace: str) -> AsyncIterator[Place]:
+    async with Place(namespace) as place:
+        yield place
+
+
+async def lose(place: Place, fault: Fault, *messages: Any, **options: Any) -> Any:
+    """An append whose reply is lost as Redis goes away."""
+    place.faulty.faults.append(fault)
+    appending = asyncio.ensure_future(place.memory.session("a").append(*messages, **options))
+    while place.faulty.faults:  # noqa: ASYNC110 (the transport takes them)
+        await asyncio.sleep(0)
+    place.faulty.is_away = True
+    receipt = await appending
+    assert receipt.degraded
+    return receipt
+
+
+@pytest.mark.parametrize("fault", ["lost before", "lost after"])
+@pytest.mark.parametrize("options", [{}, {"id": "mine"}, {"merge": {"n": 1}}], ids=str)
+@pytest.mark.parametrize("was_seen", [True, False])
+async def test_an_append_that_was_on_its_way_is_made_once_though_others_wrote_much(
+    place: Place, fault: Fault, options: Any, was_seen: bool
+) -> None:
+    await place.near.session("a").append(user("first"))
+    if was_seen:
+        await place.memory.session("a").read()
+    await lose(place, fault, user(1), user(2), **options)
+    await place.memory.session("a").append(user(3))
+    said = await place.others("a")
+    await place.caught_up()
+    mine = [user(n)["content"] for n in (1, 2)]
+    found = await contents(place.near.session("a"))
+    assert found == [
+        user("first")["content"],
+        *([*mine, *said] if fault == "lost after" else [*said, *mine]),
+        user(3)["content"],
+    ]
+    assert await place.near.session("a").params() == options.get("merge", {})
+
+
+async def test_equal_appends_that_were_on_their_way_are_each_made_once(place: Place) -> None:
+    session = place.memory.session("a")
+    await session.append_and_read(user("first"))
+    place.faulty.faults.extend(["lost after", "lost before", "lost after"])
+    appending = [asyncio.ensure_future(session.append(user("yes"))) for _ in range(3)]
+    while place.faulty.faults:  # noqa: ASYNC110 (the transport takes them)
+        await asyncio.sleep(0)
+    place.faulty.is_away = True
+    await asyncio.gather(*appending)
+    said = await place.others("a")
+    await place.caught_up()
+    found = await contents(place.near.session("a"))
+    assert Counter(found) == Counter([user("first")["content"], *said, *[user("yes")["content"]] * 3])
+
+
+async def test_what_others_wrote_meanwhile_stands_before_it(place: Place) -> None:
+    await place.memory.session("a").append_and_read(user("first"))
+    place.faulty.is_away = True
+    for number in range(3):
+        await place.memory.session("a").append(user(number))
+    said = await place.others("a", 2)
+    await place.caught_up()
+    mine = [user(number)["content"] for number in range(3)]
+    assert await contents(place.near.session("a")) == [user("first")["content"], *said, *mine]
+    again = await place.memory.session("a").append_and_read(user("next"))
+    assert (again.degraded, again.last_seq) == (False, 7)
+
+
+async def test_changes_of_the_state_are_replayed_in_order_with_the_appends(place: Place) -> None:
+    session = place.memory.session("a")
+    await session.append_and_read(user("first"), merge={"gone": 1})
+    place.faulty.is_away = True
+    await session.merge({"step": 1, "gone": 2})
+    await session.append(user(1), merge={"step": 2}, waiting="size")
+    await session.set_waiting("colour")
+    await session.append(user(2), merge={"step": 3}, plan=["a"])
+    place.faulty.says = ""
+    await place.caught_up()
+    state = await place.near.session("a").state()
+    assert (state.params, state.waiting_for_param, state.plan) == ({"step": 3, "gone": 2}, "colour", ["a"])
+    assert await contents(place.near.session("a")) == [user(n)["content"] for n in ("first", 1, 2)]
+
+
+async def test_nothing_overtakes_what_is_to_be_replayed(place: Place) -> None:
+    session = place.memory.session("a")
+    place.faulty.is_away = True
+    for number in range(50):
+        await session.append(user(number))
+    place.faulty.is_away = False
+    number = 50
+    while (await session.append(user(number))).degraded:
+        number += 1
+    assert await contents(place.near.session("a")) == [user(n)["content"] for n in range(number + 1)]
+
+
+async def test_a_session_that_is_refused_waits_and_is_said_so(namespace: str, caplog: pytest.LogCaptureFixture) -> None:
+    limited = SETTINGS.model_copy(update={"max_params_count": 1})
+    async with Place(namespace, limited) as place:
+        await place.memory.session("a").append_and_read(user(0))
+        place.faulty.is_away = True
+        await place.memory.session("a").append(user(1), merge={"mine": 1})
+        await place.memory.session("b").append(user(2))
+        await place.near.session("a").merge({"theirs": 1})
+        place.faulty.is_away = False
+
+        async def refused() -> bool:
+            health = place.memory.health()
+            return (health.backlog_session_count, health.refused_session_count) == (1, 1)
+
+        await until(refused)
+        assert await contents(place.near.session("b")) == [user(2)["content"]]
+        assert (await place.memory.session("a").append(user(3))).degraded, "it goes behind what is refused"
+        (said,) = [record for record in caplog.records if getattr(record, "outcome", "") == "refused"]
+        assert (said.levelno, said.__dict__["error"]) == (logging.ERROR, TooLarge.__name__)
+        await place.near.session("a").clear()
+        await place.caught_up()
+        assert await contents(place.near.session("a")) == [user(n)["content"] for n in (1, 3)]
+
+
+async def test_a_clear_takes_with_it_what_waits(namespace: str) -> None:
+    limited = SETTINGS.model_copy(update={"max_params_count": 1})
+    async with Place(namespace, limited) as place:
+        place.faulty.is_away = True
+        await place.memory.session("a").append(user(1), merge={"mine": 1})
+        await place.near.session("a").merge({"theirs": 1})
+        place.faulty.is_away = False
+
+        async def refused() -> bool:
+            return place.memory.health().refused_session_count == 1
+
+        await until(refused)
+        assert await place.memory.session("a").clear()
+        assert place.memory.health().backlog_session_count == 0
+        assert not await place.near.session("a").exists()
+
+
+async def test_a_redis_that_comes_back_empty_gets_what_was_accepted(place: Place) -> None:
+    await place.memory.session("a").append_and_read(user(0))
+    await lose(place, "lost before", user(1))
+    await place.memory.session("a").append(user(2))
+    await place.near.store.transport._client.flushall()  # type: ignore[attr-defined]
+    await place.caught_up()
+    assert await contents(place.near.session("a")) == [user(n)["content"] for n in (1, 2)]
+    assert await place.near.store.look(), "its record is written again"
+
+
+Step = tuple[str, Any]
+STEPS: st.SearchStrategy[Step] = st.one_of(
+    st.tuples(st.just("append"), st.tuples(st.sampled_from("ab"), st.integers(1, 3), st.booleans())),
+    st.tuples(st.just("merge"), st.sampled_from("ab")),
+    st.tuples(st.just("away"), st.booleans()),
+    st.tuples(st.just("faults"), st.lists(st.sampled_from(["", "lost before", "lost after"]), min_size=1, max_size=6)),
+    st.tuples(st.just("others"), st.tuples(st.sampled_from("ab"), st.sampled_from([1, OTHERS]))),
+)
+
+
+class History:
+    """What was asked for, and what must be there in the end."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._said = 0
+        self.mine: dict[str, list[str]] = {"a": [], "b": []}
+        self.theirs: dict[str, list[str]] = {"a": [], "b": []}
+        self.merged: dict[str, int] = {}
+        self.unsure: set[str] = set()
+        """Texts of appends that failed: they may be there or not, as the error says."""
+
+    async def step(self, step: Step) -> None:
+        match step:
+            case "append", (name, count, has_id):
+                messages = [user(self._said + at) for at in range(count)]
+                self._said += count
+                texts = [message["content"] for message in messages]
+                options: Any = {"id": texts[0]} if has_id else {}
+                try:
+                    await self._place.memory.session(name).append(*messages, **options)
+                except StoreUnavailable:
+                    self.unsure.update(texts)
+                self.mine[name] += texts
+            case "merge", name:
+                self._said += 1
+                await self._place.memory.session(name).merge({"n": self._said})
+                self.merged[name] = self._said
+            case "away", is_away:
+                self._place.faulty.is_away = is_away
+            case "faults", faults:
+                self._place.faulty.faults.extend(faults)
+            case "others", (name, count):
+                said = [user(f"other {self._said + at}") for at in range(count)]
+                self._said += count
+                for message in said:
+                    await self._place.near.session(name).append(message)
+                self.theirs[name] += [message["content"] for message in said]
+
+    async def check(self) -> None:
+        for name, texts in self.mine.items():
+            known = await self._place.near.session(name).exists()
+            found = await contents(self._place.near.session(name)) if known else []
+            assert max(Counter(found).values(), default=0) <= 1, "doubled"
+            assert set(texts) - set(found) <= self.unsure, "lost"
+            assert [text for text in found if text in set(texts)] == [text for text in texts if text in set(found)]
+            assert [text for text in found if text in set(self.theirs[name])] == self.theirs[name]
+            if name in self.merged:
+                assert (await self._place.near.session(name).params())["n"] == self.merged[name]
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps=st.lists(STEPS, max_size=25))
+def test_whatever_is_lost_everything_is_there_once_and_in_order(steps: list[Step]) -> None:
+    async def play() -> None:
+        async with Place("history") as place:
+            history = History(place)
+            for step in steps:
+                await history.step(step)
+            place.faulty.faults.clear()
+            await place.caught_up()
+            await history.check()
+
+    asyncio.run(play())

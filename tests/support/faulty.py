@@ -1,0 +1,81 @@
+"""A transport to the embedded store that can be away, or lose what passes: the rest of it is the real one."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import fakeredis
+
+from redismem import Memory, Settings
+from redismem.errors import ConnectionLost, ServerError
+from redismem.protocol.call import Command
+from redismem.protocol.scripts import Script
+from redismem.transport.redis_py import RedisPy
+from support.checks import until
+
+Fault = Literal["", "lost before", "lost after"]
+
+# Nothing here is lost because the machine is slow.
+_PATIENT_S = 60
+# The store is in this process: what is lost there is lost at once.
+LIMITS: dict[str, Any] = {"deadline_s": 5, "reply_timeout_s": 0.02, "fallback_after_s": 0.02}
+
+
+class Faulty(RedisPy):
+    """`is_away`: nothing arrives. `faults`: what happens to the calls that come next, but for a PING."""
+
+    def __init__(self, server: fakeredis.FakeServer) -> None:
+        super().__init__(fakeredis.FakeAsyncRedis(server=server), owned=True)
+        self.is_away = False
+        self.says = ""
+        """A word that the server answers everything with."""
+        self.lost_key = b""
+        """What names this key among its first is lost."""
+        self.faults: deque[Fault] = deque()
+        self.called: list[str] = []
+        """The first word of each call, whatever became of it."""
+
+    async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:
+        del timeout_s
+        word = str(commands[0][0])
+        self.called.append(word)
+        if self.is_away:
+            raise ConnectionLost("ConnectionRefusedError", sent=False)
+        if self.says:
+            return [ServerError(self.says, self.says) for _ in commands]
+        if self.lost_key and self.lost_key in commands[0]:
+            raise ConnectionLost("TimeoutError")
+        fault = self.faults.popleft() if self.faults and word != "PING" else ""
+        if fault == "lost before":
+            raise ConnectionLost("TimeoutError")
+        answers = await super().run(commands, _PATIENT_S, script)
+        if fault == "lost after":
+            raise ConnectionLost("TimeoutError")
+        return answers
+
+    async def run_independent(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+        del timeout_s
+        self.called.append("independent")
+        if self.is_away:
+            raise ConnectionLost("ConnectionRefusedError", sent=False)
+        return await super().run_independent(commands, _PATIENT_S)
+
+
+def over(faulty: Faulty, namespace: str, settings: Settings | None = None, **given: Any) -> Memory:
+    """A memory with the fallback."""
+    settings = settings or Settings(**LIMITS)
+    memory = Memory.connect(client=faulty._client, namespace=namespace, settings=settings, fallback=True, **given)
+    memory.store.transport = faulty
+    return memory
+
+
+async def caught_up(memory: Memory) -> None:
+    """Until nothing is left to replay."""
+
+    async def empty() -> bool:
+        health = memory.health()
+        return (health.state, health.backlog_session_count) == ("closed", 0)
+
+    await until(empty)
