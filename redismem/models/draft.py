@@ -32,7 +32,8 @@ class Summarizer(Protocol):
     async def summarize(self, messages: Sequence[Message], previous: str | None, max_tokens: int) -> Draft:
         """One text that stands for the previous summary and these messages; without messages, a shorter previous one.
 
-        Raises ModelFailed if there is no usable text. The caller decides whether and when to try again.
+        Raises ModelFailed if there is no usable text; ProviderUnavailable, which is one, if nobody gets one now. The
+        caller decides whether and when to try again.
         """
 
     async def aclose(self) -> None:

@@ -154,7 +154,7 @@ class Provider:
 
     def _say_it_answers(self, pause: Pause, now_ms: int) -> None:
         known = facts(op="provider", outcome="ok", duration_ms=now_ms - pause.since_ms)
-        log.warning("%s answers again, after %.0f s", self._name, known["duration_ms"] / 1000, extra=known)
+        log.info("%s answers again, after %.0f s", self._name, known["duration_ms"] / 1000, extra=known)
 
 
 def _pause_s(error: ProviderUnavailable, count: int) -> float:

@@ -266,8 +266,11 @@ class Worker:
         outcome = await self._store.run(release)
         session = session_hash(calls.keys.session_id)
         known = facts(op="summary", session=session, outcome=outcome, reason=reason)
-        log.info("session %s: waits until %s", session, "the provider answers" if is_paused else reason, extra=known)
-        return SummaryOutcome.PAUSED if outcome is ReleaseOutcome.OK else SummaryOutcome(outcome)
+        until = "the provider answers" if is_paused else f"another try in {backoff_ms / 1000:.1f} s"
+        log.info("session %s: waits for %s, no attempt was counted: %s", session, until, reason, extra=known)
+        if outcome is not ReleaseOutcome.OK:
+            return SummaryOutcome(outcome)
+        return SummaryOutcome.PAUSED if is_paused else SummaryOutcome.FAILED
 
     async def _failed(self, calls: QueueCalls, job: Job, error: Exception) -> SummaryOutcome:
         settings = self._store.settings

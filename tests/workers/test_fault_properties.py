@@ -33,7 +33,7 @@ from redismem.workers.summaries import Worker
 async def test_degradation_keeps_originals(
     opened: Opened, counts: list[int], errors: list[Exception], clock: Clock
 ) -> None:
-    async with opened(threshold=3, recent_limit=2) as memory:
+    async with opened(threshold=3, recent_limit=2, extractive_after_s=0) as memory:
         session, echo = memory.session("a"), Echo()
         await append(session, [4, *counts])
         before = await session.messages()
@@ -62,7 +62,7 @@ async def test_error_continuation(opened: Opened, errors: list[Exception | None]
                 raise error
             return await super().compact(messages, previous)
 
-    async with opened(threshold=3, recent_limit=2) as memory:
+    async with opened(threshold=3, recent_limit=2, extractive_after_s=0) as memory:
         worker = Worker(memory.store, Failing())
         for number in range(len(errors)):
             await memory.session(f"s-{number}").append(*({"role": "user", "content": f"{number}-"} for _ in range(4)))

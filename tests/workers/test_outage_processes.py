@@ -27,7 +27,7 @@ pytestmark = pytest.mark.timeout(600)
 class Pods:
     """Processes of `redismem worker`, and what they log."""
 
-    def __init__(self, url: str, namespace: str, provider: ProviderServer, folder: Path) -> None:
+    def __init__(self, url: str, namespace: str, provider: ProviderServer, folder: Path, **settings: str) -> None:
         self._command = [sys.executable, "-m", "redismem", "worker", "--url", url, "--namespace", namespace]
         self._environment = os.environ | {
             "REDISMEM_MODEL_PROVIDER": "openai",
@@ -37,6 +37,7 @@ class Pods:
             "REDISMEM_MODEL_ALLOW_HTTP": "true",
             "REDISMEM_TICK_S": "0.2",
             "REDISMEM_LEASE_S": "2",
+            **{f"REDISMEM_{name.upper()}": value for name, value in settings.items()},
         }
         self._folder = folder
         self.running = [self._start() for _ in range(WORKERS)]
@@ -128,3 +129,40 @@ async def test_an_outage_with_several_processes(
         )
     # Each process may have 16 under way when the first one fails; then it is asked once a pause, which doubles.
     assert asked_count <= WORKERS * 16 + 16
+
+
+async def test_an_outage_longer_than_the_setting_with_several_processes(
+    redis_server: RedisServer, namespace: str, provider: ProviderServer, tmp_path: Path
+) -> None:
+    """Turns go on, and nobody notices but who reads the summaries."""
+    provider.mode = "401"
+    pods = Pods(redis_server.url, namespace, provider, tmp_path, extractive_after_s="4", max_window_count="2000")
+    settings = Settings(reply_timeout_s=10, deadline_s=60, max_window_count=2000)
+    try:
+        async with Memory.connect(redis_server.url, namespace=namespace, settings=settings) as memory:
+            sessions = [memory.session(f"s-{number}") for number in range(5)]
+            began_s, turns = time.monotonic(), itertools.count()
+
+            async def been_down() -> bool:
+                number = next(turns)
+                await sessions[number % 5].append(said(number))
+                written = [{each.model for each in (await session.read()).summaries} for session in sessions]
+                assert set().union(*written) <= {"extractive"}
+                return time.monotonic() - began_s > 10 and all(written)
+
+            await until(been_down, 120)
+            assert (await depths_of(memory.store)).total("dead").count == 0
+            provider.mode = "ok"
+
+            async def by_the_model() -> bool:
+                number = next(turns)
+                await sessions[number % 5].append(said(number))
+                models = [{each.model for each in (await session.read()).summaries} for session in sessions]
+                return all("some-model" in found for found in models)
+
+            await until(by_the_model, 120)
+        assert pods.stop() == [0] * WORKERS
+    finally:
+        pods.close()
+    assert "the extractive summariser writes instead" in pods.log()
+    assert "openai answered 401 invalid_api_key authentication_error" in pods.log()
