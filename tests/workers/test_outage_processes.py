@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,6 +19,7 @@ from redismem import Memory, Settings
 from redismem.inspection.depths import depths_of
 
 WORKERS, SESSIONS, OUTAGE_S = 3, 50, 21
+PATIENT = Settings(reply_timeout_s=10, deadline_s=60)
 pytestmark = pytest.mark.timeout(600)
 
 
@@ -71,6 +70,50 @@ def provider() -> Iterator[ProviderServer]:
         yield provider
 
 
+class Turns:
+    """Turns in all sessions that go on whatever happens, none of them dead meanwhile."""
+
+    def __init__(self, memory: Memory, count: int) -> None:
+        self.memory = memory
+        self.sessions = [memory.session(f"s-{number}") for number in range(count)]
+        self.count = 0
+
+    async def one(self) -> None:
+        await self.sessions[self.count % len(self.sessions)].append(said(self.count))
+        self.count += 1
+        assert (await depths_of(self.memory.store)).total("dead").count == 0
+
+    async def until_s(self, seconds: float) -> None:
+        """For so long."""
+        end_s = time.monotonic() + seconds
+
+        async def over() -> bool:
+            await self.one()
+            return time.monotonic() > end_s
+
+        await until(over, seconds + 120)
+
+    async def settled(self) -> bool:
+        depths = await depths_of(self.memory.store)
+        return depths.total("overdue").count == depths.total("leased").count == 0
+
+
+async def down_for_a_while(turns: Turns, provider: ProviderServer, pods: Pods) -> tuple[int, float]:
+    """Requests in the outage, in which one process is killed; and how long it took after it until all was done."""
+    for session in turns.sessions:
+        await session.append(*map(said, range(11)))
+    await until(turns.settled, 120)
+    provider.mode, asked_before = "503", len(provider.asked)
+    await turns.until_s(OUTAGE_S / 2)
+    pods.kill_one()
+    await turns.until_s(OUTAGE_S / 2)
+    asked_count = len(provider.asked) - asked_before
+    assert (await depths_of(turns.memory.store)).total("overdue").count == SESSIONS
+    provider.mode, over_s = "ok", time.monotonic()
+    await until(turns.settled, 120)
+    return asked_count, time.monotonic() - over_s
+
+
 async def test_an_outage_with_several_processes(
     redis_server: RedisServer,
     namespace: str,
@@ -79,52 +122,23 @@ async def test_an_outage_with_several_processes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     pods = Pods(redis_server.url, namespace, provider, tmp_path)
-    settings = Settings(reply_timeout_s=10, deadline_s=60)
     try:
-        async with Memory.connect(redis_server.url, namespace=namespace, settings=settings) as memory:
-            sessions = [memory.session(f"s-{number}") for number in range(SESSIONS)]
-
-            async def settled() -> bool:
-                depths = await depths_of(memory.store)
-                assert depths.total("dead").count == 0
-                return depths.total("overdue").count == depths.total("leased").count == 0
-
-            for session in sessions:
-                await session.append(*map(said, range(11)))
-            await until(settled, 120)
-            provider.mode = "503"
-            asked_before, began_s, turns = len(provider.asked), time.monotonic(), itertools.count()
-
-            async def been_down_for(seconds: float) -> bool:
-                number = next(turns)  # turns go on
-                await sessions[number % SESSIONS].append(said(number))
-                assert (await depths_of(memory.store)).total("dead").count == 0
-                return time.monotonic() - began_s > seconds
-
-            await until(partial(been_down_for, OUTAGE_S / 2), 120)
-            pods.kill_one()
-            await until(partial(been_down_for, OUTAGE_S), 120)
-            asked_count = len(provider.asked) - asked_before
-            overdue_count = (await depths_of(memory.store)).total("overdue").count
-            assert overdue_count == SESSIONS
-            provider.mode, over_s = "ok", time.monotonic()
-            await until(settled, 120)
-            took_s = time.monotonic() - over_s
-            for session in sessions:
+        async with Memory.connect(redis_server.url, namespace=namespace, settings=PATIENT) as memory:
+            turns = Turns(memory, SESSIONS)
+            asked_count, took_s = await down_for_a_while(turns, provider, pods)
+            for session in turns.sessions:
                 info = await session.info()
                 assert (info.queued, info.attempts, info.failure) == (None, 0, None)
                 assert {summary.model for summary in (await session.read()).summaries} == {"some-model"}
         assert pods.stop() == [0] * WORKERS
     finally:
         pods.close()
-    log = pods.log()
-    assert "openai/some-model is paused for " in log
-    assert "openai answered 503 UNAVAILABLE" in log
-    assert "openai/some-model answers again" in log
-    assert "canary" not in log
+    for said_there in ("is paused for ", "openai answered 503 UNAVAILABLE", "openai/some-model answers again"):
+        assert said_there in pods.log()
+    assert "canary" not in pods.log()
     with capsys.disabled():
         sys.stdout.write(
-            f"\n{OUTAGE_S} s of 503, {WORKERS} workers, {SESSIONS} sessions overdue, {next(turns)} appends meanwhile: "
+            f"\n{OUTAGE_S} s of 503, {WORKERS} workers, {SESSIONS} sessions overdue, {turns.count} appends meanwhile: "
             f"{asked_count} requests, 0 dead; all summarised {took_s:.1f} s after it\n"
         )
     # Each process may have 16 under way when the first one fails; then it is asked once a pause, which doubles.
@@ -136,30 +150,23 @@ async def test_an_outage_longer_than_the_setting_with_several_processes(
 ) -> None:
     """Turns go on, and nobody notices but who reads the summaries."""
     provider.mode = "401"
-    pods = Pods(redis_server.url, namespace, provider, tmp_path, extractive_after_s="4", max_window_count="2000")
-    settings = Settings(reply_timeout_s=10, deadline_s=60, max_window_count=2000)
+    pods = Pods(redis_server.url, namespace, provider, tmp_path, extractive_after_s="4")
     try:
-        async with Memory.connect(redis_server.url, namespace=namespace, settings=settings) as memory:
-            sessions = [memory.session(f"s-{number}") for number in range(5)]
-            began_s, turns = time.monotonic(), itertools.count()
+        async with Memory.connect(redis_server.url, namespace=namespace, settings=PATIENT) as memory:
+            turns = Turns(memory, 5)
 
-            async def been_down() -> bool:
-                number = next(turns)
-                await sessions[number % 5].append(said(number))
-                written = [{each.model for each in (await session.read()).summaries} for session in sessions]
-                assert set().union(*written) <= {"extractive"}
-                return time.monotonic() - began_s > 10 and all(written)
+            async def models() -> list[set[str]]:
+                await turns.one()
+                return [{each.model for each in (await session.read()).summaries} for session in turns.sessions]
 
-            await until(been_down, 120)
-            assert (await depths_of(memory.store)).total("dead").count == 0
-            provider.mode = "ok"
+            async def written_instead() -> bool:
+                return all(found == {"extractive"} for found in await models())
 
             async def by_the_model() -> bool:
-                number = next(turns)
-                await sessions[number % 5].append(said(number))
-                models = [{each.model for each in (await session.read()).summaries} for session in sessions]
-                return all("some-model" in found for found in models)
+                return all("some-model" in found for found in await models())
 
+            await until(written_instead, 120)
+            provider.mode = "ok"
             await until(by_the_model, 120)
         assert pods.stop() == [0] * WORKERS
     finally:
