@@ -112,6 +112,7 @@ def test_two_sessions_share_no_key_of_their_own_and_two_namespaces_none_at_all(
     if first[0] != second[0]:
         assert not mine & other
         assert Keys(first[0], 8).record != Keys(second[0], 8).record
+        assert Keys(first[0], 8).providers != Keys(second[0], 8).providers
     elif first[1] != second[1]:
         assert all(key.split(b"}:")[1] in {name.encode() for name in SHARD_KEYS} for key in mine & other)
 

@@ -57,9 +57,10 @@ class PlainSessions:
         model.params |= merge or {}
         if waiting is not ...:
             model.waiting = waiting
-        if len(model.messages) > THRESHOLD and not model.queued:
+        half_full = 2 * len(model.messages) > WINDOW_LIMIT
+        if len(model.messages) > THRESHOLD and (not model.queued or half_full):
             model.queued = True
-            self.overdue[name] = now_ms
+            self.overdue[name] = 0 if half_full else now_ms
 
     def append(self, name: str, count: int, now_ms: int, id: str | None, **what: Any) -> tuple[list[Any], Receipt]:
         """What is to be appended, and the receipt that is due."""
