@@ -83,9 +83,9 @@ class Play:
         await self.workers[number].failed(error, None, self.now_ms)
         assert not self.workers[number].is_probed
         after = await self.noted()
-        assert after is not None
         if after == before:
-            return  # it is as others have noted meanwhile
+            return  # it is as others have noted meanwhile, or as this worker has not seen yet: it answers
+        assert after is not None
         goes_on = before is not None and was_probed
         count = before.failures_count if before is not None and goes_on else 0
         assert after.failures_count == count + 1
