@@ -34,7 +34,7 @@ local created, fresh, message_count = false, '0', 1
 --- @include known_append
 if total ~= last_seq then return 0 end -- [appended since]
 if (seen_edited or '-') ~= edited then return 0 end -- [edited since]
-if tonumber(ARGV[12]) < tonumber(window_first_seq) then return 0 end -- [out of the window since]
+if tonumber(ARGV[12]) < tonumber(window_first_seq) then return 0 end -- [still in the window]
 local window_count = redis.call('LLEN', messages)
 if window_count ~= total - window_first_seq + 1 then return redis.error_reply('CORRUPT window') end
 if window_count >= tonumber(window_limit) then return redis.error_reply('FULL ' .. window_count) end

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from redismem.context import Context, Summary
 from redismem.errors import RedismemError
 from redismem.messages import Message
-from redismem.protocol import layout, replies
+from redismem.protocol import append_ids, layout, replies
 from redismem.protocol.layout import Counters, QueueState
 from redismem.settings import Settings
 from redismem.values import Undecodable
@@ -103,7 +103,7 @@ def _window_rules(seen: Stored, counters: Counters, messages: list[Message], set
     if counters.first_seq < 1:
         yield "I1", f"the window begins at {counters.first_seq}"
     try:
-        appends = layout.remembered(seen.fields)
+        appends = append_ids.remembered(seen.fields)
     except Undecodable as unreadable:
         yield "I2", str(unreadable)
         return

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from redismem.context import Receipt
 from redismem.errors import InvalidMessage
 from redismem.messages import Message, TokenCounter, encode_message
-from redismem.protocol import layout, replies
+from redismem.protocol import append_ids, layout, replies
 from redismem.protocol.call import Call, Command
 from redismem.protocol.state_changes import StateChanges
 from redismem.settings import Settings
@@ -104,7 +104,7 @@ def taken_apart(command: Command) -> Append:
     first_set = int(count)
     first_drop = first_set + 2 * int(sets_count)
     return Append(
-        token[: layout.NAME_BYTES],
+        token[: append_ids.NAME_BYTES],
         tuple(rest[:first_set]),
         int(tokens),
         tuple(rest[first_set:first_drop]),

@@ -6,7 +6,7 @@ The scripts have these names as text of their own; a test holds both together, a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -276,36 +276,3 @@ def unsupported(version: str, session_id: str | None = None) -> UnsupportedForma
     """The error for a session of another layout version than this release's."""
     text = f"the session has layout version {version}, this release knows {LAYOUT_VERSION}"
     return UnsupportedFormat(text, session_id)
-
-
-ID_BYTES = 12
-"""An append id: seven bytes that name it, three of the call that made it, then the message count, the top bit set when
-it created the session."""
-IDS_COUNT = 16
-"""So many appends and changes of the state are known for certain; the ring may hold a few more."""
-NAME_BYTES, _COUNT_BYTES = 7, 2
-
-
-class AppendId(NamedTuple):
-    """An append that the session remembers, or a change of its state: one of no messages."""
-
-    name: bytes
-    message_count: int
-
-
-def remembered(fields: Mapping[bytes, bytes]) -> list[AppendId]:
-    """The last appends, oldest first: IDS_COUNT at most.
-
-    The newest stand behind the letter of the field that is the oldest. Raises Undecodable.
-    """
-    newest = fields.get(NEWEST_IDS, b"b")
-    letters = [name[-1:] for name in OLDER_IDS]
-    if newest[:1] not in letters:
-        raise Undecodable("the appends that are remembered are in no order")
-    oldest = letters.index(newest[:1])
-    older = (*OLDER_IDS[oldest:], *OLDER_IDS[:oldest])
-    ring = b"".join(fields.get(name, b"") for name in older) + newest[1:]
-    if len(ring) % ID_BYTES:
-        raise Undecodable("a part of an append is remembered")
-    entries = [ring[at : at + ID_BYTES] for at in range(0, len(ring), ID_BYTES)][-IDS_COUNT:]
-    return [AppendId(entry[:NAME_BYTES], int.from_bytes(entry[-_COUNT_BYTES:]) & 0x7FFF) for entry in entries]

@@ -16,7 +16,7 @@ from support.script_header import header
 from support.script_text import Text, text
 
 from redismem.errors import ServerError
-from redismem.protocol import layout, replies, scripts
+from redismem.protocol import append_ids, layout, replies, scripts
 from redismem.protocol.keys import Keys, ShardKeys
 
 ROOT = Path(__file__).parents[2]
@@ -269,6 +269,6 @@ def test_the_keys_of_a_shard_are_the_indexes_in_their_order() -> None:
 
 def test_the_ring_is_as_large_as_the_scripts_make_it() -> None:
     source = scripts.load("append").source.decode()
-    assert f"string.find(ring, name, -{layout.ID_BYTES * layout.IDS_COUNT}, true)" in source
-    assert f"at % {layout.ID_BYTES} ~= 1" in source
-    assert f"#ids == {1 + 5 * layout.ID_BYTES} then" in source
+    assert f"string.find(ring, name, -{append_ids.ID_BYTES * append_ids.IDS_COUNT}, true)" in source
+    assert f"at % {append_ids.ID_BYTES} ~= 1" in source
+    assert f"#ids == {1 + 5 * append_ids.ID_BYTES} then" in source

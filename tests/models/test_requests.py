@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from support.provider_server import gemini_answer, told
+from support.provider_answers import gemini_answer
+from support.provider_server import told
 
 from redismem.errors import InvalidSettings, ModelFailed
 from redismem.messages import Message

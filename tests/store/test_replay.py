@@ -16,7 +16,7 @@ from support.checks import contents, silent_logs, until, user  # noqa: F401 (an 
 from support.faulty import Fault, Faulty
 
 from redismem import Memory, Settings, StoreUnavailable, TooLarge
-from redismem.protocol.layout import IDS_COUNT
+from redismem.protocol.append_ids import IDS_COUNT
 
 SETTINGS = Settings(deadline_s=5, fallback_after_s=0.02, strategy="none")
 OTHERS = IDS_COUNT + 9

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from support.checks import CANARY, silent_logs, until, user  # noqa: F401 (an autouse fixture)
-from support.provider_server import HUGE_BYTES, ProviderServer, openai_answer, system_of, told
+from support.provider_answers import openai_answer
+from support.provider_server import HUGE_BYTES, ProviderServer, system_of, told
 from support.redis_server import RedisServer
 from support.stored import everything
 from support.stores import Store

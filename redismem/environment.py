@@ -1,0 +1,116 @@
+"""The environment as settings take it: without the values that cannot be used. `settings` says what stands for them."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from typing import Annotated, Any
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_settings import EnvSettingsSource
+
+from redismem.events import facts
+
+log = logging.getLogger("redismem")
+
+PREFIX = "REDISMEM_"
+# Read by the benchmarks.
+_NOT_SETTINGS = frozenset(["bench_url"])
+MOST_SESSIONS = 1_000_000_000
+LONGEST_S = 10 * 365 * 86_400
+# What an unreadable value must not do is remove what it may have been meant to keep.
+_KEEPING: dict[str, Any] = {
+    "max_sessions": MOST_SESSIONS,
+    "idle_timeout_s": LONGEST_S,
+    "originals_timeout_s": LONGEST_S,
+    "keep_originals": True,
+    "strategy": "none",
+}
+
+# With the strategy trim, these decide what is dropped for good.
+_TRIMMING = frozenset(["threshold", "recent_limit", "threshold_tokens"])
+_LONGEST_WINDOW = 10_000
+# So many messages at least should be worth a summary, where it is not said otherwise.
+_SUMMARISED_COUNT = 4
+
+
+class Environment(EnvSettingsSource):
+    """The environment without the values that cannot be used."""
+
+    def __call__(self) -> dict[str, Any]:
+        usable: dict[str, Any] = {}
+        unusable: set[str] = set()
+        for name, value in super().__call__().items():
+            field = self.settings_cls.model_fields[name]
+            kind: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+            adapter: TypeAdapter[Any] = TypeAdapter(kind)
+            try:
+                usable[name] = adapter.validate_python(value)
+            except ValidationError as refused:
+                usable |= self._fall_back(name, refused.errors()[0]["msg"])
+                unusable.add(name)
+        self._warn_of_unknown()
+        unusable |= self._fit_recent_limit(usable, unusable)
+        unusable |= self._fit_threshold(usable)
+        if {**usable, **self.current_state}.get("strategy") == "trim" and unusable & _TRIMMING:
+            said = ", ".join(PREFIX + name.upper() for name in sorted(unusable & _TRIMMING))
+            known = facts(op="settings", setting=said)
+            log.error("nothing is trimmed until all of them can be used: %s", said, extra=known)
+            threshold = self.current_state.get("threshold", _LONGEST_WINDOW)
+            usable |= {"threshold": threshold, "recent_limit": threshold, "threshold_tokens": 0}
+        return usable
+
+    def _fit_recent_limit(self, usable: dict[str, Any], unusable: set[str]) -> set[str]:
+        """A recent_limit alone raises the threshold over it; over a threshold that is given, both are unusable."""
+        default = self.settings_cls.model_fields["threshold"].default
+        threshold = self.current_state.get("threshold", usable.get("threshold", default))
+        recent_limit = usable.get("recent_limit", 0)
+        is_free = "threshold" not in {*self.current_state, *usable, *unusable}
+        if "recent_limit" in self.current_state or not isinstance(threshold, int):
+            return set()
+        if is_free and recent_limit:
+            usable["threshold"] = min(_LONGEST_WINDOW, max(default, recent_limit + _SUMMARISED_COUNT))
+            return set()
+        if recent_limit <= threshold:
+            return set()
+        given = [name for name in ("threshold", "recent_limit") if usable.pop(name, None) is not None]
+        for name in given:
+            self._fall_back(name, f"recent_limit {recent_limit} is over threshold {threshold}")
+        return set(given)
+
+    def _fit_threshold(self, usable: dict[str, Any]) -> set[str]:
+        """A threshold over max_window_count: those of both that are given here are unusable."""
+        fields = self.settings_cls.model_fields
+        limits = [
+            self.current_state.get(name, usable.get(name, fields[name].default))
+            for name in ("threshold", "max_window_count")
+        ]
+        if not all(isinstance(limit, int) for limit in limits) or limits[0] <= limits[1]:
+            return set()
+        given = [name for name in ("threshold", "recent_limit", "max_window_count") if usable.pop(name, None)]
+        for name in given:
+            self._fall_back(name, f"threshold {limits[0]} is over max_window_count {limits[1]}")
+        return set(given)
+
+    def _fall_back(self, name: str, why: str) -> dict[str, Any]:
+        """What stands for an unusable value: nothing, which is the default, or what removes nothing."""
+        variable = PREFIX + name.upper()
+        known = facts(op="settings", setting=variable)
+        if name in _KEEPING:
+            kept = _KEEPING[name]
+            log.error("%s is not usable (%s); until it is, nothing is removed: %r", variable, why, kept, extra=known)
+            return {name: kept}
+        default = self.settings_cls.model_fields[name].default
+        log.warning("%s is not usable (%s); using the default, %r", variable, why, default, extra=known)
+        return {}
+
+    def _warn_of_unknown(self) -> None:
+        known = self.settings_cls.model_fields
+        for variable in sorted(name.lower() for name in self.env_vars):
+            name = variable.removeprefix(PREFIX.lower())
+            if name == variable or name in known or name in _NOT_SETTINGS:
+                continue
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {PREFIX}{near[0].upper()}?" if near else ""
+            said = facts(op="settings", setting=variable.upper())
+            log.warning("%s is no setting%s", variable.upper(), hint, extra=said)

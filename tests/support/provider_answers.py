@@ -1,0 +1,80 @@
+"""What the three providers answer, and how they refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def openai_answer(text: Any, **changes: Any) -> dict[str, Any]:
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"} | changes
+    usage = {"prompt_tokens": 101, "completion_tokens": 11, "total_tokens": 112}
+    return {"id": "chatcmpl-1", "object": "chat.completion", "choices": [choice], "usage": usage}
+
+
+def anthropic_answer(text: Any, **changes: Any) -> dict[str, Any]:
+    usage = {"input_tokens": 101, "output_tokens": 11}
+    content = [{"type": "text", "text": text}]
+    return {
+        "type": "message",
+        "role": "assistant",
+        "content": content,
+        "stop_reason": "end_turn",
+        "usage": usage,
+    } | changes
+
+
+def gemini_answer(text: Any, **changes: Any) -> dict[str, Any]:
+    candidate = {"content": {"role": "model", "parts": [{"text": text}]}, "finishReason": "STOP", "index": 0} | changes
+    usage = {"promptTokenCount": 101, "candidatesTokenCount": 11, "totalTokenCount": 112}
+    return {"candidates": [candidate], "usageMetadata": usage}
+
+
+ANSWERS: dict[str, Callable[..., dict[str, Any]]] = {
+    "openai": openai_answer,
+    "anthropic": anthropic_answer,
+    "gemini": gemini_answer,
+}
+CUT_SHORT = {
+    "openai": {"finish_reason": "length"},
+    "anthropic": {"stop_reason": "max_tokens"},
+    "gemini": {"finishReason": "MAX_TOKENS"},
+}
+REFUSED = {
+    "openai": openai_answer("half a", finish_reason="content_filter"),
+    "anthropic": anthropic_answer("", stop_reason="refusal", content=[]),
+    "gemini": {"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": {"promptTokenCount": 101}},
+}
+TOOL_CALLS = {
+    "openai": openai_answer(
+        None,
+        message={"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function"}]},
+        finish_reason="tool_calls",
+    ),
+    "anthropic": anthropic_answer("", content=[{"type": "tool_use", "id": "c", "name": "f", "input": {}}]),
+    "gemini": gemini_answer("", content={"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]}),
+}
+FAILURES = {
+    "400": (400, {"code": "context_length_exceeded", "message": "too long: canary-text"}),
+    "echo": (422, {"code": "canary-text in a code", "type": ["canary-text"], "status": "INVALID"}),
+    "401": (401, {"code": "invalid_api_key", "type": "authentication_error", "message": "Incorrect key: canary-echo"}),
+    "gemini-key": (
+        400,
+        {
+            "code": 400,
+            "status": "INVALID_ARGUMENT",
+            "details": ["?", {"reason": "API_KEY_INVALID"}],
+            "message": "canary",
+        },
+    ),
+    "403": (403, {"message": "canary"}),
+    "408": (408, {}),
+    "413": (413, {}),
+    "502": (502, {}),
+    "404": (404, {"code": 404, "status": "NOT_FOUND", "message": "This model is no longer available."}),
+    "429": (429, {"type": "rate_limit_error", "status": "RESOURCE_EXHAUSTED"}),
+    "quota": (429, {"code": "insufficient_quota", "type": "insufficient_quota"}),
+    "500": (500, {"type": "api_error"}),
+    "503": (503, {"status": "UNAVAILABLE"}),
+    "529": (529, {"type": "overloaded_error"}),
+}
