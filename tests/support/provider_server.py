@@ -93,6 +93,7 @@ class ProviderServer:
         self.sent_bytes = 0
         self.port = 0
         self._changed = threading.Condition()
+        self._serving: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
         self._released = asyncio.Event()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -138,6 +139,9 @@ class ProviderServer:
         while True:
             connection, _ = await self._loop.sock_accept(self._listener)
             task = self._loop.create_task(self._serve(connection))
+            # The loop knows a task that waits only by weak references: a search for garbage would take it.
+            self._serving.add(task)
+            task.add_done_callback(self._serving.discard)
             # A task that is cancelled before it began closes nothing by itself.
             task.add_done_callback(partial(_close, connection))
 
