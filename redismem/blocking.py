@@ -6,48 +6,25 @@ other suspends. Such a coroutine ends at its first step, so there is no event lo
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Self
 
 from redismem import memory, session
 from redismem.context import Health
 from redismem.errors import InvalidSettings
 from redismem.events import OnEvent
 from redismem.messages import TokenCounter
+from redismem.project.blocking import Project
 from redismem.protocol.clock import Clock
 from redismem.settings import Settings
 from redismem.store.background import ThreadBackground
 from redismem.store.observed import open_store
 from redismem.store.store import Store
 from redismem.transport.connect import connect_blocking, connect_both
+from redismem.unawaited import blocking as _blocking
+from redismem.unawaited import finished as _finished
 from redismem.worker_thread import WorkerThread
-
-P = ParamSpec("P")
-T = TypeVar("T")
-S = TypeVar("S")
-
-
-def _finished(coroutine: Coroutine[Any, Any, T]) -> T:
-    """What the coroutine returns or raises; it must not suspend."""
-    try:
-        coroutine.send(None)
-    except StopIteration as stop:
-        value: T = stop.value
-        return value
-    coroutine.close()
-    raise RuntimeError("a blocking transport suspended")
-
-
-def _blocking(method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
-    """The method without await."""
-
-    def blocking(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return _finished(method(self._twin, *args, **kwargs))
-
-    functools.update_wrapper(blocking, method)
-    return blocking
 
 
 class Memory:
@@ -109,6 +86,10 @@ class Memory:
     def health(self) -> Health:
         """Whether Redis counts as away, since when and why, and what is to be replayed. Without I/O."""
         return self._twin.health()
+
+    def project(self, name: str) -> Project:
+        """The handle of a project, without I/O. Raises InvalidItem for a name that is none."""
+        return Project(self._twin.project(name))
 
     new_session_id = staticmethod(memory.Memory.new_session_id)
     close = _blocking(memory.Memory.aclose)

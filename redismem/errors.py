@@ -4,12 +4,15 @@ RedismemError
 ├── InvalidMessage      a message, batch or append id that cannot be stored as it is    (also a ValueError)
 ├── InvalidState        a param name or state value that cannot be stored as it is      (also a ValueError)
 ├── InvalidSessionId    a session id or namespace that cannot be one                    (also a ValueError)
+├── InvalidItem         a field of a project's item, or a name, that cannot be stored    (also a ValueError)
+├── InvalidTransition   an item whose status does not lead to the one that was asked for (also a ValueError)
 ├── InvalidSettings     a setting given in code that is out of range                    (also a ValueError)
 ├── InvalidTime         what a clock of the caller's own gave cannot be the time        (also a ValueError)
 ├── TooLarge            a message, batch, value or window over its limit                (also a ValueError)
 ├── SessionNotFound     the session does not exist, or no longer                        (also a LookupError)
 ├── NotInWindow         a message to pop, replace or unpin: a summary covers it, or it is gone   (also a LookupError)
-├── Conflict            another writer was faster: `expect` is not the last seq, or a message is not as it was read
+├── ItemNotFound        the project has no such item, or had none at that moment        (also a LookupError)
+├── Conflict            another writer was faster: `expect` is not the last seq; a message or item is not as it was read
 ├── SessionExists       a session lives where one was to be restored from quarantine
 ├── WrongShards         the namespace was created with another number of shards
 ├── CorruptSession      stored bytes that cannot be read, and could not be put into quarantine
@@ -51,6 +54,19 @@ class InvalidSessionId(RedismemError, ValueError):
     """The session id or namespace holds characters that it may not hold, is empty, or is too long."""
 
 
+class InvalidItem(RedismemError, ValueError):
+    """A field of an item, a name, a link or a query cannot be stored or asked for as it is."""
+
+
+class InvalidTransition(RedismemError, ValueError):
+    """An item's status does not lead to the one that was asked for. `before` and `after` are both of them."""
+
+    def __init__(self, text: str, session_id: str | None = None, before: str = "", after: str = "") -> None:
+        super().__init__(text, session_id)
+        self.before = before
+        self.after = after
+
+
 class InvalidSettings(RedismemError, ValueError):
     """A setting given in code is out of range or unreadable."""
 
@@ -71,10 +87,15 @@ class NotInWindow(RedismemError, LookupError):
     """The message is in the window no more: a summary covers it, or it was dropped or popped. Or it never was."""
 
 
+class ItemNotFound(RedismemError, LookupError):
+    """The project has no item of this id, or had none as of the moment that was asked for."""
+
+
 class Conflict(RedismemError):
     """Another writer was faster: `expect` is not the session's last seq, or a message is not as it was read.
 
-    Nothing was written. `last_seq` is what the last seq was.
+    Nothing was written. `last_seq` is what the last seq was. Of a project: an item has changed since it was read, or a
+    name is taken. Read it again and decide anew.
     """
 
     def __init__(self, text: str, session_id: str | None = None, last_seq: int = 0) -> None:

@@ -28,8 +28,9 @@ class Event(NamedTuple):
     counts, oldest, queue_eviction, due_evictions, claim_eviction, evict; scan, sweep. By workers, all of it together,
     with what a strategy or an `on_evict` takes: summary and eviction (of one session), drain (the overdue queue),
     enforce (the session limit and the timeout), sweep_round. By a store: breaker (it has changed: its state is the
-    outcome), replay (an append that was accepted while Redis was away). By commands for operators: look, depths,
-    members, requeue, recorded_shards, restore, drop.
+    outcome), replay (an append that was accepted while Redis was away).
+    By a project: project_read, project_change, project_find, project_words, project_count, project_record.
+    By commands for operators: look, depths, members, requeue, recorded_shards, restore, drop.
     """
     outcome: str
     """ok; duplicate (an append whose id was known before the call); degraded (this process has served it while Redis

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 from redismem.context import Health, Receipt, SessionPage
 from redismem.events import OnEvent
 from redismem.messages import TokenCounter
+from redismem.project.project import Project
 from redismem.protocol import ids, namespace_calls
 from redismem.protocol.append_command import append_limits
 from redismem.protocol.clock import Clock
@@ -49,6 +50,7 @@ class Memory:
         self.settings = store.settings
         # A handle is made for every turn: what the calls of the sessions used last have in common is kept.
         self._calls = lru_cache(maxsize=_REMEMBERED_COUNT)(self._session_calls)
+        self._projects = lru_cache(maxsize=_REMEMBERED_COUNT)(partial(Project, store, sessions=self.session))
         self.workers = workers
         self._has_workers_begun = False
         self._on_append = None if workers is None else workers.appended
@@ -130,6 +132,10 @@ class Memory:
         if type(session_id) is not str:
             session_id = plain(session_id) if isinstance(session_id, str) else ""
         return Session(self.store, self._calls(session_id), self._on_append)
+
+    def project(self, name: str) -> Project:
+        """The handle of a project, without I/O. Raises InvalidItem for a name that is none."""
+        return self._projects(plain(name) if isinstance(name, str) else "")
 
     def _session_calls(self, session_id: str) -> SessionCalls:
         keys = self.store.keys.session(session_id)

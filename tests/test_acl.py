@@ -120,6 +120,30 @@ def test_failures_evictions_and_looking_pass(url: str, admin: Any, monkeypatch: 
         assert memory.count() == 1
 
 
+def test_projects_pass(url: str, tmp_path: Path) -> None:
+    with blocking.Memory.connect(namespace="shop") as memory:
+        apollo = memory.project("apollo")
+        old, new = (apollo.decisions.create(title, tags=["db"]) for title in ("Use Postgres", "Use Redis"))
+        apollo.decisions.accept(old.id)
+        apollo.decisions.supersede(old.id, by=new.id)
+        for number in range(3):
+            apollo.tasks.create(f"task {number}", assignee="Ada")
+        page = apollo.tasks.list(limit=2, assignee="Ada")
+        assert len(apollo.tasks.list(limit=2, assignee="Ada", cursor=page.cursor)) == 1
+        ada, double = apollo.entities.create("Ada", "person"), apollo.entities.create("A. L.", "person")
+        apollo.entities.merge(ada.id, double.id)
+        talk = apollo.conversations.start()
+        apollo.conversations.add(talk.id, user(1))
+        apollo.conversations.end(talk.id)
+        assert len(apollo.context(["ada"]).entities) == 1
+    folder = str(tmp_path)
+    for words in ("list", "show apollo", "board apollo", f"chain apollo {new.id}", f"export apollo {folder}"):
+        assert code("project", *words.split()) == 0, words
+    assert code("project", "consolidate", "apollo", "--days", "0", "--do") == 0
+    assert code("project", "import", "other", folder) == 0
+    assert code("check") == 0
+
+
 def test_a_broken_session_is_put_into_quarantine(url: str, admin: Any) -> None:
     with blocking.Memory.connect(namespace="shop") as memory:
         memory.session("a").append(user(1))

@@ -71,7 +71,8 @@ def memory(request: pytest.FixtureRequest, namespace: str) -> Iterator[blocking.
 def converse(memory: blocking.Memory, session: blocking.Session) -> Iterator[str]:
     """Writes and reads messages, and names each method it used."""
     assert session.id == "user-42"
-    yield from ("session", "id")
+    assert memory.project("apollo").name == "apollo"
+    yield from ("session", "id", "project")
     assert memory.ping() is True
     assert len(memory.new_session_id()) == 36
     yield from ("ping", "new_session_id")

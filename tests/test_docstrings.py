@@ -9,7 +9,19 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "redismem"
-ROOMS = ("errors", "settings", "context", "events", "session", "memory", "blocking", "inspection", "workers", "store")
+ROOMS = (
+    "errors",
+    "settings",
+    "context",
+    "events",
+    "session",
+    "memory",
+    "blocking",
+    "inspection",
+    "workers",
+    "store",
+    "project",
+)
 # They say nothing of what the caller gets.
 VAGUE = ("Of ", "As ", "Those ")
 # Their methods do what a class with docstrings says: Store, Transport, pydantic's settings, Strategy.

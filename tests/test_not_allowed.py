@@ -83,9 +83,11 @@ def test_with_the_line_nothing_is_refused(open_memory: Open, admin: Any) -> None
 
 
 REFUSED_ON_THE_WAY = [*DATA, "evalsha", "multi", "ping", "time"]
-# Only workers, the doctor and a session that cannot be read need them, or a server answers before it looks.
+# Only workers, projects, `check`, the doctor and a session that cannot be read need them, or a server answers before
+# it looks.
 ELSEWHERE = {"hlen", "hkeys", "zscore", "zcard", "zrange", "zscan", "get", "type", "rename", "pexpire", "pttl"}
 ELSEWHERE |= {"zrangebyscore", "pexpiretime", "hsetnx", "incr", "del", "exists", "zrem", "hdel", "ltrim"}
+ELSEWHERE |= {"hscan", "zrevrank"}
 
 
 @pytest.mark.parametrize("command", REFUSED_ON_THE_WAY)

@@ -15,7 +15,7 @@ from typing import Any
 from cyclopts import App, CycloptsError
 
 from redismem.cli.terminal import Stop, complain
-from redismem.errors import InvalidSessionId, InvalidSettings, RedismemError
+from redismem.errors import InvalidItem, InvalidSessionId, InvalidSettings, RedismemError
 
 _HELP = """Session memory for chat backends, on Redis.
 
@@ -42,12 +42,25 @@ _COMMANDS: dict[str, Any] = {
         "drop": "quarantine:drop",
     },
     "namespaces": "namespaces:namespaces",
+    "project": {
+        "list": "project:projects",
+        "show": "project:show",
+        "decisions": "project:decisions",
+        "chain": "project:chain",
+        "tasks": "project:tasks",
+        "board": "project:board",
+        "entities": "project:entities",
+        "consolidate": "project:consolidate",
+        "export": "project:export",
+        "import": "project:import_",
+    },
     "check": "check:check",
     "doctor": "doctor:doctor",
 }
 _HELP_OF = {
     "dead": "Sessions whose summary failed too often: list them, retry them, drop them from the list.",
     "quarantine": "Sessions that could not be read: list them, show, restore or drop one.",
+    "project": "What a project decided, has to do and is about: tables, a board, chains, numbers, files.",
 }
 
 
@@ -94,7 +107,7 @@ def run(arguments: Sequence[str]) -> int:
         return stopped.code
     except RedismemError as error:
         complain(str(error))
-        return 2 if isinstance(error, InvalidSessionId | InvalidSettings) else 1
+        return 2 if isinstance(error, InvalidSessionId | InvalidSettings | InvalidItem) else 1
     except BrokenPipeError:
         # Whoever read our output has seen enough. What is still in the buffer must not fail at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -13,6 +13,7 @@ from redismem.cli.terminal import AsJson, Namespace, Url, console, fitted, plura
 from redismem.inspection.check import check as check_all
 from redismem.inspection.depths import sessions_count
 from redismem.inspection.invariants import Violation
+from redismem.inspection.projects import check_projects
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -23,9 +24,10 @@ Limit = Annotated[int, Parameter(validator=validators.Number(gte=1), help="Viola
 async def check(
     *, limit: Limit = 100, url: Url = None, namespace: Namespace = "default", as_json: AsJson = False
 ) -> int:
-    """Check every session of a namespace against the invariants.
+    """Check every session and project of a namespace against the invariants.
 
-    A session's messages, counters, summaries, queues, leases and expiry must agree with each other. Workers and appends
+    A session's messages, counters, summaries, queues, leases and expiry must agree with each other; so must a project's
+    items, versions, links, names and indexes. Workers and appends
     may go on meanwhile. Nothing is written, and no text is printed. The settings must be those that the sessions are
     used with: thresholds, strategy and limits count.
 
@@ -42,6 +44,7 @@ async def check(
                 bar.update(task, completed=checked)
 
             found = [violation async for violation in check_all(memory.store, on_checked=advance)]
+            found += [violation async for violation in check_projects(memory.store)]
     if as_json:
         rows = [violation._asdict() for violation in found[:limit]]
         numbers = {"sessions_count": checked, "violations_count": len(found)}

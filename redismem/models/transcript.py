@@ -24,7 +24,7 @@ _NAME_CHARS = 64
 # Besides C0 and C1: what reverses the order of letters or is never seen, and so hides text from who reads a summary.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
 # Possessive: whoever writes a long run of spaces has it read once.
-_OWN_TAG = re.compile(r"<(?=\s*+/?+\s*+(?:transcript|previous_summary|summary)\b)", re.IGNORECASE)
+_OWN_TAG = re.compile(r"<(?=\s*+/?+\s*+(?:transcript|previous_summary|summary|known_items)\b)", re.IGNORECASE)
 _TEXT_PARTS = (None, "text", "input_text", "output_text", "refusal")
 
 

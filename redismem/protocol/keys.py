@@ -12,7 +12,7 @@ from redismem.protocol.layout import INDEXES
 # Controls, separators of lines and paragraphs, and half characters, which UTF-8 has no bytes for.
 _NOT_IN_A_SESSION_ID = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029\\ud800-\\udfff]")
 _SESSION_ID_BYTES = 256
-_NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
 SHARD_KEYS = (*INDEXES, "fences")
 
@@ -76,7 +76,7 @@ class Keys:
     __slots__ = ("_shards", "namespace", "providers", "record", "shard_count")
 
     def __init__(self, namespace: str, shard_count: int) -> None:
-        if not _matches(_NAMESPACE, namespace):
+        if not _matches(NAMESPACE, namespace):
             raise InvalidSessionId("a namespace is 1 to 64 of [A-Za-z0-9._-], the first one alphanumeric")
         namespace = plain(namespace)
         self.namespace = namespace

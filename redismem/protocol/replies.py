@@ -41,6 +41,8 @@ def _own_word(word: str, detail: str, session_id: str | None) -> RedismemError |
     match word:
         case "CONFLICT":
             return Conflict(f"another writer was faster, its last seq is {detail}", session_id, int(detail))
+        case "VERSION" | "NAME":
+            return _lost_race(word, *detail.split(" "))
         case "FULL":
             return TooLarge(
                 f"the window holds {detail} messages and may not grow: summarise, prune or clear", session_id
@@ -63,6 +65,14 @@ def _own_word(word: str, detail: str, session_id: str | None) -> RedismemError |
         case "LAYOUT":
             return layout.unsupported(detail, session_id)
     return None
+
+
+def _lost_race(word: str, item_id: str, version: str = "") -> Conflict:
+    """The error of a change of a project that came too late."""
+    if word == "NAME":
+        return Conflict(f"{item_id} has this name")
+    found = "what depends on it has changed" if item_id == "-" else f"{item_id} is at version {version} now"
+    return Conflict(f"another writer was faster: {found if version != '0' else f'{item_id} is gone'}")
 
 
 def receipt(session_id: str, sent_count: int, reply: Any) -> Receipt:

@@ -15,7 +15,7 @@ from support.redis_server import RedisServer
 from support.watched import CANARY, NAME, Awaiting, Events, Place, user
 
 import redismem
-from redismem import Conflict, SessionNotFound, Settings, TooLarge, blocking
+from redismem import Conflict, SessionNotFound, Settings, TooLarge, blocking, unawaited
 from redismem.events import Event
 from redismem.protocol.ids import session_hash
 from redismem.store.observed import ObservedStore
@@ -118,7 +118,7 @@ def redismem_store(memory: Any) -> Any:
         session_calls = staticmethod(store.session_calls)
 
         async def run(self, call: Any) -> Any:
-            return blocking._finished(store.run(call))
+            return unawaited.finished(store.run(call))
 
     return Stepped()
 

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from redismem.cli.demo import view
 from redismem.cli.demo.expected import bundled_turns
 from redismem.cli.demo.playing import Playing
+from redismem.cli.demo.project_week import play_week
 from redismem.cli.place import opened
 from redismem.cli.terminal import AsJson, Namespace, Url, console, print_json
 from redismem.errors import RedismemError
@@ -26,12 +27,17 @@ SETTINGS = {
     "keep_originals": True,
 }
 
+OfProject = Annotated[
+    bool, Parameter(negative=(), show_default=False, help="A week of a project instead, and back in time.")
+]
+
 
 async def demo(
     *,
     step: Annotated[
         bool, Parameter(negative=(), show_default=False, help="Wait for Enter after each turn, on a terminal.")
     ] = False,
+    project: OfProject = False,
     url: Url = None,
     namespace: Namespace = "redismem-demo",
     as_json: AsJson = False,
@@ -46,6 +52,8 @@ async def demo(
     trips must be what they should be.
     Exit code: 0 all of it was, 1 something was not.
     """
+    if project:
+        return await play_week(url, namespace, as_json)
     out = console()
     waits = step and sys.stdin.isatty() and not as_json
     async with opened(url, namespace, **SETTINGS) as (memory, place):

@@ -1,0 +1,222 @@
+"""What asking a project costs, at a hundredth of the size and at full size, beside one JSON file a store.
+
+Full size: 10,000 decisions, 50,000 tasks, 20,000 entities. Every narrow query finds the same 10 items at both sizes.
+The files are read and written whole, as project assistants do. Redis is started for this run, without persistence.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+from benchmarks.measuring import Server, own_server, surroundings, table
+from redismem import Memory, Settings
+from redismem.project.checks import as_datetime
+from redismem.project.items import Change
+from redismem.project.project import Project
+from redismem.project.schema import DECISION, ENTITY, TASK, Kind
+
+FULL = {"decisions": 10_000, "tasks": 50_000, "entities": 20_000}
+KINDS: dict[str, Kind] = {"decisions": DECISION, "tasks": TASK, "entities": ENTITY}
+RARE_COUNT = 10
+BATCH_COUNT = 100
+BEGIN_MS = 4_000_000_000_000
+WORDS = [f"{letter}{number:02d}word" for letter in "abcdefghij" for number in range(40)]
+STATUSES = ("backlog", "planned", "in_progress", "blocked", "completed", "cancelled")
+
+Query = Callable[[Project], Awaitable[Any]]
+NARROW: dict[str, Query] = {
+    "get by id": lambda apollo: apollo.tasks.get(IDS["tasks"]),
+    "decisions, one tag": lambda apollo: apollo.decisions.list(tags=["rare"]),
+    "tasks, one assignee": lambda apollo: apollo.tasks.list(assignee="Ada"),
+    "tasks, a word": lambda apollo: apollo.tasks.list(text="needle"),
+    "tasks, a beginning of a word": lambda apollo: apollo.tasks.list(text="needl"),
+    "tasks, due in an hour": lambda apollo: apollo.tasks.list(due_before=as_datetime(BEGIN_MS + 11)),
+    "tasks, 4 fields, one of them rare": lambda apollo: apollo.tasks.list(
+        status=["planned", "backlog", "in_progress", "blocked"], assignee="Ada", tags=["common"], text="needle"
+    ),
+    "entities, a type and a rare tag": lambda apollo: apollo.entities.list(type="person", tags=["rare"]),
+    "the first 10 open tasks": lambda apollo: apollo.tasks.list(limit=10),
+    "10 most mentioned": lambda apollo: apollo.entities.most_mentioned(limit=10),
+}
+WIDE: dict[str, Query] = {
+    "two words that half have, a page of 100": lambda apollo: apollo.tasks.list(text="even three", limit=100),
+    "two words that exclude each other": lambda apollo: apollo.tasks.list(text="even odd", limit=100),
+    "all as of a moment, a page of 100": lambda apollo: apollo.decisions.list(
+        at=as_datetime(BEGIN_MS + 10**9), limit=100
+    ),
+}
+IDS: dict[str, str] = {}
+CHANGED = "one task changed"
+
+
+class Item(NamedTuple):
+    """What an item is made of, on either side."""
+
+    fields: dict[str, Any]
+
+
+def made(store: str, count: int) -> list[Item]:
+    """The same items in every run."""
+    chance = random.Random(7)
+    every = count // RARE_COUNT
+    items = []
+    for number in range(count):
+        rare = number % every == 0
+        words = [*chance.choices(WORDS, k=25), "even" if number % 2 else "odd", "three" if number % 3 == 0 else "x"]
+        text = " ".join(words + ["needle"] * rare)
+        tags = ["common", *["rare"] * rare]
+        fields: dict[str, Any] = {"description": text, "tags": sorted(tags)}
+        if store == "decisions":
+            fields |= {"title": f"decision {number}", "status": "accepted", "rationale": " ".join(words[:8])}
+        elif store == "tasks":
+            status = STATUSES[chance.randrange(4)] if rare else chance.choice(STATUSES)
+            fields |= {"title": f"task {number}", "status": status, "assignee": "Ada" if rare else f"p{number % 50}"}
+            fields["priority"] = chance.choice(["low", "medium", "high"])
+            fields["due_date"] = BEGIN_MS + (10 if rare else 10**7)
+        else:
+            fields |= {"name": f"entity {number}", "type": "person" if rare or number % 3 else "component"}
+        items.append(Item(fields))
+    return items
+
+
+async def fill(apollo: Project, divisor: int) -> int:
+    """Gives how many items there are."""
+    total = 0
+    for store, count in FULL.items():
+        items = made(store, count // divisor)
+        for begin in range(0, len(items), BATCH_COUNT):
+            change = Change(apollo._items, BEGIN_MS + total)
+            for item in items[begin : begin + BATCH_COUNT]:
+                IDS[store] = change.create(KINDS[store], item.fields)
+                total += 1
+                change.now_ms += 1
+            await change.commit()
+    return total
+
+
+async def timed(ask: Query, apollo: Project, rounds: int) -> tuple[float, int]:
+    """The median of the milliseconds that it takes, and how many items it finds."""
+    took = []
+    found: Any = None
+    for _ in range(rounds):
+        begun = time.perf_counter()
+        found = await ask(apollo)
+        took.append((time.perf_counter() - begun) * 1000)
+    return median(took), len(found) if hasattr(found, "__len__") else 1
+
+
+class Files:
+    """The obvious alternative: a JSON file a store, read whole for each question and written whole for each change."""
+
+    def __init__(self, folder: Path, divisor: int) -> None:
+        self._folder = folder
+        for store, count in FULL.items():
+            entries = [{"id": str(number)} | item.fields for number, item in enumerate(made(store, count // divisor))]
+            (folder / f"{store}.json").write_text(json.dumps(entries, indent=2))
+
+    def read(self) -> list[dict[str, Any]]:
+        entries = json.loads((self._folder / "tasks.json").read_text())
+        return [entry for entry in entries if entry["assignee"] == "Ada"]
+
+    def change(self) -> None:
+        path = self._folder / "tasks.json"
+        entries = json.loads(path.read_text())
+        entries[0]["title"] = "changed"
+        new = path.with_suffix(".new")
+        new.write_text(json.dumps(entries, indent=2))
+        new.replace(path)
+
+    def timed(self, act: Callable[[], Any], rounds: int) -> float:
+        took = []
+        for _ in range(rounds):
+            begun = time.perf_counter()
+            act()
+            took.append((time.perf_counter() - begun) * 1000)
+        return median(took)
+
+
+async def change_one(apollo: Project) -> Any:
+    return await apollo.tasks.update(IDS["tasks"], title="changed")
+
+
+class Side(NamedTuple):
+    """What was measured at one size."""
+
+    took_ms: dict[str, tuple[float, int]]
+    files_ms: tuple[float, float]
+    item_bytes: float
+    slowest_ms: float
+
+
+async def measure(server: Server, divisor: int, rounds: int) -> Side:
+    before = server.used_bytes()
+    settings = Settings(deadline_s=60, reply_timeout_s=30)
+    server.client.config_set("slowlog-log-slower-than", 500)
+    server.client.slowlog_reset()
+    async with Memory.connect(server.url, namespace=f"bench-{divisor}", settings=settings) as memory:
+        apollo = memory.project("apollo")
+        total = await fill(apollo, divisor)
+        server.client.slowlog_reset()
+        asked: dict[str, Query] = {**NARROW, "context with a term": context, **WIDE, CHANGED: change_one}
+        took = {what: await timed(ask, apollo, rounds) for what, ask in asked.items()}
+    slowest_ms = slowest(server)
+    item_bytes = (server.used_bytes() - before) / total
+    with tempfile.TemporaryDirectory() as folder:
+        files = Files(Path(folder), divisor)
+        files_ms = files.timed(files.read, max(3, rounds // 10)), files.timed(files.change, max(3, rounds // 10))
+    return Side(took, files_ms, item_bytes, slowest_ms)
+
+
+async def context(apollo: Project) -> Any:
+    return await apollo.context(["needle", "person", "entity"])
+
+
+def slowest(server: Server) -> float:
+    """The longest that one command took, in milliseconds; 0 if none took half a millisecond."""
+    return max((entry["duration"] / 1000 for entry in server.client.slowlog_get(128)), default=0.0)
+
+
+def report(small: Side, large: Side) -> None:
+    rows = []
+    for what, (large_ms, found) in large.took_ms.items():
+        small_ms, small_found = small.took_ms[what]
+        rows.append([what, found, small_found, f"{small_ms:.2f}", f"{large_ms:.2f}", f"x {large_ms / small_ms:.2f}"])
+    print(table(["asked", "found", "of a hundredth", "ms, a hundredth", "ms, full size", "growth"], rows))
+    print()
+    rows = []
+    for what, at, name in (("tasks of one person", 0, "tasks, one assignee"), (CHANGED, 1, CHANGED)):
+        for size, side in (("a hundredth", small), ("full size", large)):
+            mine = side.took_ms[name][0]
+            rows.append([what, size, f"{mine:.2f}", f"{side.files_ms[at]:.2f}", f"x {side.files_ms[at] / mine:.1f}"])
+    print(table(["", "size", "redismem ms", "JSON file ms", "redismem is faster by"], rows))
+    print()
+    print(f"bytes an item: {small.item_bytes:,.0f} at a hundredth, {large.item_bytes:,.0f} at full size")
+    print(f"the slowest command: {small.slowest_ms:.1f} ms at a hundredth, {large.slowest_ms:.1f} ms at full size")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=40, help="times that each question is asked")
+    parser.add_argument("--quick", action="store_true", help="a tenth and a hundredth instead, few rounds")
+    options = parser.parse_args()
+    rounds = 5 if options.quick else options.rounds
+    with own_server() as server:
+        for name, value in surroundings(server, "benchmarks.project").items():
+            print(f"{name:<9} {value}")
+        print()
+        small = asyncio.run(measure(server, 100, rounds))
+        large = asyncio.run(measure(server, 10 if options.quick else 1, rounds))
+        report(small, large)
+
+
+if __name__ == "__main__":
+    main()

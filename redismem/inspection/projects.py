@@ -1,0 +1,145 @@
+"""Whether what is stored of a namespace's projects agrees with itself. Never writes.
+
+P1  an item is what its versions make of it
+P2  an item stands in the indexes that it belongs to, and in no other
+P3  a link is seen from both ends, and so is the place of a decision in its chain
+P4  a name leads to the entity that has it
+
+It reads all of a project, twice where something looks wrong: what a writer changed meanwhile is no violation.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from redismem.errors import CorruptSession
+from redismem.inspection.invariants import Violation
+from redismem.project.folding import fold
+from redismem.project.indexes import places
+from redismem.project.items import Items, Stored
+from redismem.project.links import broken_links, entity_names
+from redismem.protocol import project_calls
+from redismem.protocol.call import Call
+from redismem.protocol.project_keys import ProjectKeys
+from redismem.store.store import Store
+
+_PAGE_COUNT = 200
+
+
+async def check_projects(store: Store) -> AsyncIterator[Violation]:
+    """Every violation in the projects of the namespace; its `session_id` is the project. Raises StoreUnavailable."""
+    for name in await project_names(store):
+        items = Items(store, ProjectKeys(store.keys, name))
+        found = set(await _violations(items))
+        if found:
+            found &= set(await _violations(items))
+        for rule, text in sorted(found):
+            yield Violation(name, rule, text)
+
+
+async def project_names(store: Store) -> list[str]:
+    """The names of the projects of the namespace, sorted. Raises StoreUnavailable."""
+    return await store.run(project_calls.projects(store.keys))
+
+
+async def _violations(items: Items) -> list[tuple[str, str]]:
+    wrong: list[tuple[str, str]] = []
+    found: dict[str, Stored] = {}
+    async for item_ids in _item_ids(items):
+        try:
+            read = await items.read(item_ids, with_versions=True)
+        except CorruptSession:
+            read = []
+            for item_id in item_ids:
+                try:
+                    read += await items.read([item_id], with_versions=True)
+                except CorruptSession as unreadable:
+                    wrong.append(("P1", unreadable.text))
+        for stored in read:
+            if stored is not None:
+                found[stored.id] = stored
+                wrong += _version_rules(stored)
+    wrong += [each async for each in _index_rules(items, found)]
+    wrong += [("P3", text) for text in broken_links(found)]
+    wrong += [each async for each in _name_rules(items, found)]
+    return wrong
+
+
+async def _item_ids(items: Items) -> AsyncIterator[list[str]]:
+    cursor = 0
+    while True:
+        command = ("HSCAN", items.keys.items, cursor, "COUNT", _PAGE_COUNT)
+        cursor, pairs = await items.run(Call(None, (command,), lambda reply: (int(reply[0]), reply[1])))
+        names = list(pairs) if isinstance(pairs, dict) else pairs[::2]
+        if names:
+            yield [name.decode("utf-8", "replace") for name in names]
+        if cursor == 0:
+            break
+
+
+def _version_rules(stored: Stored) -> Iterator[tuple[str, str]]:
+    state = fold(stored.kind, stored.deltas or ())
+    if state != stored.state:
+        names = [] if state is None else [name for name in state if state[name] != stored.state.get(name)]
+        yield "P1", f"{stored.id} is not what its versions make of it: {', '.join(sorted(names)) or 'no first version'}"
+
+
+async def _index_rules(items: Items, found: dict[str, Stored]) -> AsyncIterator[tuple[str, str]]:
+    expected: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
+    for stored in found.values():
+        for name, place in places(stored.kind, stored.state).items():
+            expected[stored.kind.letter, name][stored.id] = place.score
+            if place.vocabulary:
+                expected[stored.kind.letter, place.vocabulary][place.word] = 0
+    for letter in "cdet":
+        for name in (*_PLAIN, *(f"word:{word}" for word in await _members(items, letter, "words"))):
+            expected.setdefault((letter, name), {})
+    for (letter, name), members in expected.items():
+        seen = await _members(items, letter, name)
+        if seen != members:
+            yield "P2", _difference(f"{letter}:{name.partition(':')[0]}", members, seen)
+
+
+def _difference(index: str, expected: dict[str, int], seen: dict[str, int]) -> str:
+    """The first of what is wrong with an index, without a word of any text."""
+    hidden = index.endswith(("words", "tags"))
+    for item_id in sorted(expected.keys() ^ seen.keys()):
+        what = "a word" if hidden else item_id
+        if item_id in expected:
+            return f"{what} is missing in the index {index}"
+        return f"{what} is in the index {index}, and does not belong there"
+    moved = min(item_id for item_id in expected if expected[item_id] != seen[item_id])
+    return f"{'a word' if hidden else moved} has another place in the index {index}"
+
+
+_PLAIN = (
+    *("all", "live", "open", "archived", "merged", "history", "created", "updated", "due", "mentioned"),
+    *("tags", "words"),
+)
+
+
+async def _members(items: Items, letter: str, name: str) -> dict[str, int]:
+    command = ("ZRANGE", items.keys.index(letter, name), 0, -1, "WITHSCORES")
+
+    def decode(reply: Any) -> dict[str, int]:
+        pairs = (
+            reply if reply and isinstance(reply[0], list | tuple) else list(zip(reply[::2], reply[1::2], strict=True))
+        )
+        return {member.decode("utf-8", "replace"): int(float(score)) for member, score in pairs}
+
+    return await items.run(Call(None, (command,), decode))
+
+
+async def _name_rules(items: Items, found: dict[str, Stored]) -> AsyncIterator[tuple[str, str]]:
+    names = await items.run(items.calls.all_names())
+    expected = {
+        name: stored.id for stored in found.values() if stored.kind.letter == "e" for name in entity_names(stored.state)
+    }
+    for name, item_id in expected.items():
+        if names.get(name) != item_id:
+            yield "P4", f"a name of {item_id} does not find it"
+    for name, item_id in names.items():
+        if name not in expected and item_id in found:
+            yield "P4", f"a name that {item_id} does not have finds it"

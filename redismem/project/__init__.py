@@ -1,0 +1,1 @@
+"""Project memory: decisions, tasks, entities and conversations, and when each of them was true."""

@@ -1,0 +1,145 @@
+"""What may stand in the field of an item, and how it is stored. Each check gives the stored form or raises InvalidItem.
+
+Refusals name the field and a size, never the value.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from redismem.errors import InvalidItem, TooLarge
+from redismem.values import pack
+
+LINE_CHARS = 300
+TEXT_BYTES = 16 * 1024
+TAG_CHARS = 64
+LIST_COUNT = 200
+PROPERTIES_BYTES = 16 * 1024
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NOT_IN_A_LINE = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029]")
+_HALF = re.compile("[\\ud800-\\udfff]")
+_ITEM_ID = re.compile(r"[cdet]-[0-9a-hjkmnp-tv-z]{18}")
+
+Check = Callable[[Any, str], Any]
+
+
+def text(value: Any, name: str) -> str:
+    """Any text of at most 16 KiB."""
+    if not isinstance(value, str) or _HALF.search(value):
+        raise InvalidItem(f"{name} is a text")
+    if len(value) * 4 > TEXT_BYTES and (size := len(value.encode())) > TEXT_BYTES:
+        raise TooLarge(f"{name} has {size} bytes, at most {TEXT_BYTES} are allowed")
+    return str.__str__(value)
+
+
+def line(value: Any, name: str) -> str:
+    """A text on one line, without blanks around it, of 1 to 300 characters."""
+    stripped = unicodedata.normalize("NFC", text(value, name)).strip()
+    if not stripped or _NOT_IN_A_LINE.search(stripped):
+        raise InvalidItem(f"{name} is a text on one line, and not empty")
+    if len(stripped) > LINE_CHARS:
+        raise TooLarge(f"{name} has {len(stripped)} characters, at most {LINE_CHARS} are allowed")
+    return stripped
+
+
+def folded(name: str) -> str:
+    """What names, tags and words are compared by: without case, composed."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
+
+
+def tag(value: Any, name: str = "a tag") -> str:
+    """A line of at most 64 characters, without case."""
+    made = folded(line(value, name))
+    if len(made) > TAG_CHARS:
+        raise TooLarge(f"{name} has {len(made)} characters, at most {TAG_CHARS} are allowed")
+    return made
+
+
+def _listed(value: Any, name: str) -> list[Any]:
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise InvalidItem(f"{name} is a list")
+    found = list(value)
+    if len(found) > LIST_COUNT:
+        raise TooLarge(f"{name} has {len(found)} entries, at most {LIST_COUNT} are allowed")
+    return found
+
+
+def tags(value: Any, name: str) -> list[str]:
+    """Each once, sorted."""
+    return sorted({tag(each, name) for each in _listed(value, name)})
+
+
+def texts(value: Any, name: str) -> list[str]:
+    """Texts in their order."""
+    return [text(each, name) for each in _listed(value, name)]
+
+
+def optional(check: Check) -> Check:
+    """The check, or None."""
+    return lambda value, name: None if value is None else check(value, name)
+
+
+def choice(*options: str) -> Check:
+    """One of these words."""
+
+    def check(value: Any, name: str) -> str:
+        if not isinstance(value, str) or value not in options:
+            raise InvalidItem(f"{name} is one of {', '.join(options)}")
+        return str.__str__(value)
+
+    return check
+
+
+def is_item_id(kind: str, value: str) -> bool:
+    """Whether a text has the form of an id of this kind."""
+    return value.startswith(f"{kind}-") and _ITEM_ID.fullmatch(value) is not None
+
+
+def item_id(kind: str) -> Check:
+    """The id of an item of a kind; it need not be there."""
+
+    def check(value: Any, name: str) -> str:
+        if not isinstance(value, str) or not is_item_id(kind, value):
+            raise InvalidItem(f"{name} is no id of such an item")
+        return value
+
+    return check
+
+
+def item_ids(kind: str) -> Check:
+    """Ids of items of a kind, each once."""
+    return lambda value, name: list(dict.fromkeys(item_id(kind)(each, name) for each in _listed(value, name)))
+
+
+def moment(value: Any, name: str) -> int:
+    """Milliseconds since 1970, of a datetime with a time zone; what is below a millisecond is cut off."""
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise InvalidItem(f"{name} is a datetime with a time zone")
+    return (value - _EPOCH) // timedelta(milliseconds=1)
+
+
+def as_datetime(ms: int) -> datetime:
+    """The moment again, in UTC."""
+    return _EPOCH + timedelta(milliseconds=ms)
+
+
+def properties(value: Any, name: str) -> dict[str, Any]:
+    """A dict of JSON values by names."""
+    if not isinstance(value, Mapping):
+        raise InvalidItem(f"{name} is a dict")
+    found = {tag_like(key, name): each for key, each in value.items()}
+    if (size := len(pack(found, InvalidItem, name))) > PROPERTIES_BYTES:
+        raise TooLarge(f"{name} has {size} bytes, at most {PROPERTIES_BYTES} are allowed")
+    return found
+
+
+def tag_like(value: Any, name: str) -> str:
+    """A line of at most 64 characters, as it is written."""
+    made = line(value, name)
+    if len(made) > TAG_CHARS:
+        raise TooLarge(f"a name in {name} has {len(made)} characters, at most {TAG_CHARS} are allowed")
+    return made

@@ -1,0 +1,100 @@
+"""Putting away what is over, and making one of what is the same. Nothing that is valid is touched."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import defaultdict
+from dataclasses import dataclass
+
+from redismem.errors import Conflict, InvalidItem
+from redismem.project import searching
+from redismem.project.folding import State
+from redismem.project.items import Items, present
+from redismem.project.merging import merge
+from redismem.project.querying import Query
+from redismem.project.schema import DECISION, ENTITY, TASK, Kind
+
+_DAY_MS = 86_400_000
+_OVER: tuple[tuple[Kind, str], ...] = ((DECISION, "superseded"), (TASK, "cancelled"))
+
+
+@dataclass(frozen=True, slots=True)
+class Consolidation:
+    """What a consolidation did, or would do."""
+
+    dry_run: bool
+    archived: tuple[str, ...]
+    """ids of decisions and tasks"""
+    merged: tuple[tuple[str, str], ...]
+    """ids of entities: the one that stays, and the one that was merged into it"""
+    skipped: tuple[str, ...]
+    """ids of what somebody else was changing: the next consolidation sees to them"""
+
+
+async def consolidate(items: Items, older_than_days: float, dry_run: bool) -> Consolidation:
+    """See `Project.consolidate`."""
+    if not isinstance(older_than_days, int | float) or not 0 <= older_than_days < 1_000_000:
+        raise InvalidItem("older_than_days is a number of days")
+    before_ms = await items.now_ms() - int(older_than_days * _DAY_MS)
+    archived, merged, skipped = [], [], []
+    for kind, status in _OVER:
+        for item_id, state in await _all(items, Query(kind, statuses=(status,))):
+            if state["valid_until"] is None or state["valid_until"] > before_ms:
+                continue
+            if dry_run or await _archived(items, item_id, status):
+                archived.append(item_id)
+            else:
+                skipped.append(item_id)
+    for primary_id, duplicate_id in _same(await _all(items, Query(ENTITY))):
+        if dry_run or await _merged(items, primary_id, duplicate_id):
+            merged.append((primary_id, duplicate_id))
+        else:
+            skipped.append(duplicate_id)
+    return Consolidation(dry_run, tuple(archived), tuple(merged), tuple(skipped))
+
+
+async def _all(items: Items, query: Query) -> list[tuple[str, State]]:
+    found: list[tuple[str, State]] = []
+    cursor = None
+    while True:
+        page, cursor = await searching.page(items, query, 500, cursor)
+        found += page
+        if cursor is None:
+            return found
+
+
+async def _archived(items: Items, item_id: str, status: str) -> bool:
+    stored = await items.get(item_id)
+    if stored.state["status"] != status:
+        return False
+    change = await items.change()
+    change.alter(stored, sets={"archived": True}, reason="consolidation")
+    try:
+        await change.commit()
+    except Conflict:
+        return False
+    return True
+
+
+async def _merged(items: Items, primary_id: str, duplicate_id: str) -> bool:
+    ids = [primary_id, duplicate_id]
+    try:
+        await merge(items, *present(await items.read(ids), ids))
+    except (Conflict, InvalidItem):
+        return False
+    return True
+
+
+def _same(entities: list[tuple[str, State]]) -> list[tuple[str, str]]:
+    """Entities of one type whose names differ in case, blanks and signs alone. The one written down first stays."""
+    groups: dict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
+    for item_id, state in entities:
+        name = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", state["name"]).casefold())
+        letters = "".join(letter for letter in name if letter.isalnum())
+        if letters:
+            groups[state["type"], letters].append((state["created_ms"], item_id))
+    pairs = []
+    for group in groups.values():
+        (_, first), *others = sorted(group)
+        pairs += [(first, other) for _, other in others]
+    return pairs

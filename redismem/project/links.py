@@ -1,0 +1,75 @@
+"""Links between items, each seen from both ends, and how they end when an item does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from redismem.project.checks import folded
+from redismem.project.folding import State
+from redismem.project.items import Change, Items, Stored
+from redismem.project.schema import TASK
+from redismem.protocol.project_calls import LATEST
+
+# (kind, field) → the field of the other item that names this one
+TWINS = {
+    ("d", "related_decisions"): "related_decisions",
+    ("d", "related_tasks"): "related_decisions",
+    ("t", "related_decisions"): "related_tasks",
+}
+
+
+def links(stored: Stored) -> Iterator[tuple[str, str, Any]]:
+    """For each link of an item: the other item, and what it holds in which field because of it."""
+    for (letter, name), twin in TWINS.items():
+        if letter == stored.kind.letter:
+            yield from ((other, twin, stored.id) for other in stored.state[name])
+    for name, other, outgoing in stored.state.get("relations", ()):
+        yield other, "relations", [name, stored.id, not outgoing]
+
+
+def entity_names(state: State) -> list[str]:
+    """What an entity is found by: its own name and those of what was merged into it, without case."""
+    names = [] if state["merged_into"] or state["deleted"] else [state["name"], *state["aliases"]]
+    return list(dict.fromkeys(folded(name) for name in names))
+
+
+def broken_links(found: Mapping[str, Stored]) -> Iterator[str]:
+    """What the links of these items say that the other end does not. A link to what is not there is none."""
+    for stored in found.values():
+        if stored.state["deleted"]:
+            continue
+        for other_id, name, value in links(stored):
+            other = found.get(other_id)
+            if other is not None and not other.state["deleted"] and value not in other.state[name]:
+                yield f"{stored.id} names {other_id}, which does not name it in {name}"
+        for name, twin in (("superseded_by", "supersedes"), ("supersedes", "superseded_by")):
+            other = found.get(stored.state.get(name) or "")
+            if other is not None and other.state[twin] != stored.id:
+                yield f"{stored.id} is {name.replace('_', ' ')} {other.id}, which says otherwise"
+
+
+async def unlink_all(items: Items, change: Change, ending: Sequence[Stored]) -> None:
+    """Takes items that end out of all others that name them, now. The others of the change must not have changed."""
+    endings = {stored.id for stored in ending}
+    drops: dict[str, dict[str, list[Any]]] = {}
+    for stored in ending:
+        for other, name, value in links(stored):
+            drops.setdefault(other, {}).setdefault(name, []).append(value)
+        if stored.kind is TASK:
+            for index, name in (("needs", "dependencies"), ("waits", "blocked_by")):
+                others = await dependents(items, change, stored.id, index)
+                for other in others:
+                    drops.setdefault(other, {}).setdefault(name, []).append(stored.id)
+    wanted = [other for other in drops if other not in endings]
+    for found in await items.read(wanted):
+        if found is not None and not found.state["deleted"]:
+            change.alter(found, drops=drops[found.id])
+
+
+async def dependents(items: Items, change: Change, task_id: str, index: str) -> list[str]:
+    """The tasks that need a task, or wait for it. The change is refused if there are others by then."""
+    name = f"{index}:{task_id}"
+    found = await items.run(items.calls.members(items.keys.index(TASK.letter, name), 0, LATEST, 0, 1_000))
+    change.check_size(TASK, name, len(found))
+    return found

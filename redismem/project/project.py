@@ -1,0 +1,129 @@
+"""A project: its decisions, tasks, entities and conversations."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import ClassVar
+
+from redismem.context import Context
+from redismem.errors import ModelFailed
+from redismem.models.draft import ChatModel
+from redismem.project.consolidation import Consolidation, consolidate
+from redismem.project.context import Found, ProjectContext, context_of, found_everywhere
+from redismem.project.conversations import Conversations
+from redismem.project.decisions import Decisions
+from redismem.project.entities import Entities
+from redismem.project.extraction import Extraction, Extractions, Outcome
+from redismem.project.items import Items
+from redismem.project.portability import FILES, Imported, export_files, import_files
+from redismem.project.querying import page_limit
+from redismem.project.statistics import Statistics, statistics_of
+from redismem.project.tasks import Tasks
+from redismem.protocol.project_keys import ProjectKeys
+from redismem.session import Session
+from redismem.store.store import Store
+
+
+class Project:
+    """What stays true of a project, beside its conversations. A handle: make one when it is needed, or keep it."""
+
+    FILES: ClassVar = tuple(FILES)
+    """The names of the files of an export."""
+
+    def __init__(self, store: Store, name: str, sessions: Callable[[str], Session] | None = None) -> None:
+        """`Memory.project` makes one."""
+        self._items = Items(store, ProjectKeys(store.keys, name))
+        self._store = store
+        self.conversations = Conversations(self._items, sessions or self._session)
+        self._extractions = Extractions(self._items, sessions or self._session, self.conversations.session_id)
+        self.decisions = Decisions(self._items)
+        self.tasks = Tasks(self._items)
+        self.entities = Entities(self._items)
+
+    async def context(self, terms: Iterable[str] = ()) -> ProjectContext:
+        """What a prompt should know: active decisions, open tasks, the entities that the terms begin, numbers.
+
+        One round trip, two with terms. Raises InvalidItem for more than 20 words, StoreUnavailable.
+        """
+        return await context_of(self._items, terms)
+
+    async def search(self, text: str, *, limit: int = 20) -> Found:
+        """What has all these words or beginnings of words, of every kind, at most so many of each, whatever its status.
+
+        Raises InvalidItem, StoreUnavailable.
+        """
+        return await found_everywhere(self._items, page_limit(limit), text=text)
+
+    async def by_tag(self, tag: str, *, limit: int = 20) -> Found:
+        """What has this tag, of every kind, at most so many of each, whatever its status. Raises as `search` does."""
+        return await found_everywhere(self._items, page_limit(limit), tags=[tag])
+
+    async def extract(self, conversation_id: str, model: ChatModel | None) -> Extraction:
+        """Has a model read a conversation now, and makes items of what it says: once, however often it is asked for.
+
+        New decisions are proposed, new tasks are in the backlog, entities of a known name get a mention. What is no
+        answer of the schema, or names an id that was not shown, is refused whole, and tried again later. Without a
+        model nothing is extracted, and the outcome is `offline`. Raises ItemNotFound, StoreUnavailable.
+        """
+        return await self._extractions.extract(conversation_id, model, at_once=True)
+
+    async def extract_due(self, model: ChatModel | None, *, limit: int = 10) -> Sequence[Extraction]:
+        """Extracts the conversations that wait for it, and those whose worker has not come back within two minutes."""
+        waiting = await self._extractions.due(page_limit(limit))
+        return [await self._extractions.extract(each, model, at_once=False) for each in waiting]
+
+    def on_evict(self, model: ChatModel) -> Callable[[str, Context], Awaitable[None]]:
+        """An `on_evict` for workers: a conversation of this project is extracted before its messages go.
+
+        Where the model gives no usable answer it raises ModelFailed, so that the session stays and is tried again;
+        once no attempts are left, it lets it go. Other sessions pass.
+        """
+
+        async def evicted(session_id: str, context: Context) -> None:
+            del context
+            prefix, _, conversation_id = session_id.rpartition(":")
+            if prefix != f"project:{self.name}" or not await self.conversations.exists(conversation_id):
+                return
+            told = await self.extract(conversation_id, model)
+            conversation = await self.conversations.get(conversation_id)
+            if told.outcome is Outcome.FAILED and conversation.extraction == "due":
+                raise ModelFailed(f"a conversation waits for its extraction: {told.reason}")
+
+        return evicted
+
+    async def statistics(self) -> Statistics:
+        """The project in numbers. It goes through the completed tasks one by one. Raises StoreUnavailable."""
+        return await statistics_of(self._items)
+
+    async def consolidate(self, *, older_than_days: float = 90, dry_run: bool = True) -> Consolidation:
+        """Archives what was superseded or cancelled so long ago, merges entities whose names differ in signs alone.
+
+        A dry run, which is the default, says what it would do. Archived items are found with `include_archived`, by
+        their ids and as of then. Nothing that is valid is archived. Raises InvalidItem, StoreUnavailable.
+        """
+        return await consolidate(self._items, older_than_days, dry_run)
+
+    async def export_files(self) -> dict[str, str]:
+        """decisions.json, tasks.json, entities.json and conversations.json: every item with all of its versions.
+
+        The messages of conversations are not in it: they are the sessions'. Raises StoreUnavailable.
+        """
+        return await export_files(self._items)
+
+    async def import_files(self, files: Mapping[str, str], *, replace: bool = False) -> Imported:
+        """Puts an export in, all of it or nothing: into what is there, or in its place.
+
+        Into what is there, an item in both gets the longer history. It is one step on the server, which answers nobody
+        else meanwhile: a tenth to half of a second a thousand items, by their words; at most 10,000. Raises InvalidItem
+        for files that are no export, or do not agree with themselves; Conflict where histories or names exclude each
+        other, or the project changed meanwhile; TooLarge, StoreUnavailable.
+        """
+        return await import_files(self._items, files, replace)
+
+    def _session(self, session_id: str) -> Session:
+        return Session(self._store, self._store.session_calls(session_id))
+
+    @property
+    def name(self) -> str:
+        """Its name, as it was given."""
+        return self._items.keys.name

@@ -1,0 +1,213 @@
+"""Calls about a project: its items and their versions, a change of some of them, a page of a query. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from redismem.protocol import scripts
+from redismem.protocol.call import Call, Command, evalsha
+from redismem.protocol.keys import Keys
+from redismem.protocol.project_keys import ProjectKeys, registry
+from redismem.protocol.replies import fields
+
+# So few that a call keeps others waiting for two or three milliseconds at most.
+EXAMINE_LIMIT = 250
+SORT_LIMIT = 400
+LATEST = (1 << 53) - 1
+"""More than any score."""
+_FIRST = (str(LATEST), "-")
+
+
+class Write(NamedTuple):
+    """A version of an item: its number, what the item is with it, what it changed. An empty body erases the item."""
+
+    item_id: str
+    version: int
+    body: bytes
+    delta: bytes
+
+
+class Removal(NamedTuple):
+    """An item's place in an index that it leaves. An index that is then empty takes its word from the vocabulary."""
+
+    left: bytes
+    item_id: str
+    vocabulary: bytes | None
+    word: str
+
+
+@dataclass(slots=True)
+class Batch:
+    """What one change consists of, as the script takes it."""
+
+    sizes: list[tuple[bytes, int]] = field(default_factory=list)
+    """an index, and how many items it must hold"""
+    checks: list[tuple[str, int]] = field(default_factory=list)
+    """an item that is not written, and the version that it must have"""
+    writes: list[Write] = field(default_factory=list)
+    names: list[tuple[str, str, str]] = field(default_factory=list)
+    """a name, the id that has it, the id that is to have it; "" for none"""
+    additions: list[tuple[bytes, int, str]] = field(default_factory=list)
+    """an index, a score, a member"""
+    removals: list[Removal] = field(default_factory=list)
+
+
+class Group(NamedTuple):
+    """Indexes of which an item is in one; or one index, and the bounds of its score there."""
+
+    indexes: tuple[bytes, ...]
+    bounds: tuple[int, int] | None = None
+
+
+class Page(NamedTuple):
+    """Found items, as they are stored, and where the query goes on; None at the end."""
+
+    found: list[tuple[str, bytes]]
+    after: tuple[str, str] | None
+
+
+class ProjectCalls:
+    """The calls of one project."""
+
+    __slots__ = ("keys",)
+
+    def __init__(self, keys: ProjectKeys) -> None:
+        self.keys = keys
+
+    def read(self, item_ids: Sequence[str], *, with_versions: bool = False) -> Call[list[Any]]:
+        """The body of each item, None for one that is not there; then, if asked for, the versions of each."""
+        commands: tuple[Command, ...] = (("HMGET", self.keys.items, *item_ids),)
+        if with_versions:
+            commands += tuple(("HGETALL", self.keys.versions(item_id)) for item_id in item_ids)
+
+        def decode(bodies: list[Any], *versions: Any) -> list[Any]:
+            return [bodies, [fields(each) for each in versions]]
+
+        return Call(None, commands, decode, op="project_read")
+
+    def change(self, batch: Batch) -> Call[bool]:
+        """All of a batch or nothing. True if it was made now, False if this same batch was made before."""
+        places = {self.keys.items: 1, self.keys.names: 2}
+
+        def place(key: bytes) -> int:
+            return places.setdefault(key, len(places) + 1)
+
+        parts = (batch.sizes, batch.checks, batch.writes, batch.names, batch.additions, batch.removals)
+        arguments: list[bytes | str | int] = [" ".join(str(len(part)) for part in parts)]
+        for index, count in batch.sizes:
+            arguments += (place(index), count)
+        for check in batch.checks:
+            arguments += check
+        for write in batch.writes:
+            versions = place(self.keys.versions(write.item_id))
+            arguments += (write.item_id, write.version, versions, write.body, write.delta)
+        for name in batch.names:
+            arguments += name
+        for index, score, member in batch.additions:
+            arguments += (place(index), score, member)
+        for removal in batch.removals:
+            vocabulary = 0 if removal.vocabulary is None else place(removal.vocabulary)
+            arguments += (place(removal.left), removal.item_id, vocabulary, removal.word or "-")
+        script = scripts.load("change")
+        return Call(None, (evalsha(script, list(places), arguments),), bool, script, op="project_change")
+
+    def find(
+        self, order: bytes, groups: Sequence[Group], limit: int, after: tuple[str, str] | None = None
+    ) -> Call[Page]:
+        """A page of what is in all of these groups, the greatest in `order` first. One group has no bounds."""
+        keys = [self.keys.items, order, *(index for group in groups for index in group.indexes)]
+        score, item_id = after or _FIRST
+        arguments: list[bytes | str | int] = [f"{limit} {EXAMINE_LIMIT} {SORT_LIMIT}", score, item_id]
+        for group in groups:
+            arguments += (len(group.indexes), *(group.bounds or ("-", "-")))
+        script = scripts.load("find")
+        return Call(None, (evalsha(script, keys, arguments),), _page, script, op="project_find")
+
+    def holder(self, name: str) -> Call[str | None]:
+        """The id that has this name; None if none has."""
+        return Call(
+            None,
+            (("HGET", self.keys.names, name),),
+            lambda found: None if found is None else str(found.decode()),
+            op="project_read",
+        )
+
+    def all_names(self) -> Call[dict[str, str]]:
+        """Every name, and the id that has it."""
+
+        def decode(found: Any) -> dict[str, str]:
+            return {name.decode("utf-8", "replace"): holder.decode() for name, holder in fields(found).items()}
+
+        return Call(None, (("HGETALL", self.keys.names),), decode, op="project_read")
+
+    def words(self, vocabulary: bytes, beginnings: Sequence[str], limit: int) -> Call[list[list[str]]]:
+        """For each beginning, the words of a vocabulary that begin so: at most so many."""
+        commands: tuple[Command, ...] = tuple(
+            ("ZRANGE", vocabulary, f"[{text}", b"(" + text.encode() + b"\xff", "BYLEX", "LIMIT", 0, limit)
+            for text in beginnings
+        )
+        return Call(
+            None, commands, lambda *found: [[word.decode() for word in each] for each in found], op="project_words"
+        )
+
+    def counts(self, indexes: Sequence[bytes]) -> Call[list[int]]:
+        """How many items are in each index."""
+        commands = tuple(("ZCARD", index) for index in indexes)
+        return Call(None, commands, lambda *found: list(map(int, found)), op="project_count")
+
+    def count_between(self, index: bytes, least: int, greatest: int) -> Call[int]:
+        """How many items of an index have a score between these."""
+        return Call(None, (("ZCOUNT", index, least, greatest),), int, op="project_count")
+
+    def leave(self, index: bytes, item_ids: Sequence[str]) -> Call[int]:
+        """Takes items out of one index."""
+        return Call(None, (("ZREM", index, *item_ids),), int, op="project_change")
+
+    def ranked(self, index: bytes, first: int, last: int) -> Call[list[str]]:
+        """The items of an index from one rank to another, the least first."""
+        return Call(
+            None, (("ZRANGE", index, first, last),), lambda found: [each.decode() for each in found], op="project_find"
+        )
+
+    def members(self, index: bytes, least: int, greatest: int, offset: int, limit: int) -> Call[list[str]]:
+        """The items of an index between two scores, the least first: a part of them."""
+        command = ("ZRANGE", index, least, greatest, "BYSCORE", "LIMIT", offset, limit)
+        return Call(None, (command,), lambda found: [each.decode() for each in found], op="project_find")
+
+
+def together(calls: Sequence[Call[Any]]) -> Call[list[Any]]:
+    """Several calls of one project in one transaction, one round trip. Those with a script have the same one."""
+    counts = [len(call.commands) for call in calls]
+    ordered = sorted(range(len(calls)), key=lambda at: calls[at].script is None)
+    commands = tuple(command for at in ordered for command in calls[at].commands)
+    script = next((call.script for call in calls if call.script is not None), None)
+
+    def decode(*answers: Any) -> list[Any]:
+        found: dict[int, Any] = {}
+        begin = 0
+        for at in ordered:
+            found[at] = calls[at].decode(*answers[begin : begin + counts[at]])
+            begin += counts[at]
+        return [found[at] for at in range(len(calls))]
+
+    return Call(None, commands, decode, script, op="project_find")
+
+
+def register(keys: Keys, name: str) -> Call[int]:
+    """Lists a project among those of its namespace."""
+    return Call(None, (("ZADD", registry(keys), 0, name),), int, op="project_record")
+
+
+def projects(keys: Keys) -> Call[list[str]]:
+    """The names of the projects of a namespace, sorted."""
+    command = ("ZRANGE", registry(keys), 0, -1)
+    return Call(None, (command,), lambda found: [name.decode() for name in found], op="project_record")
+
+
+def _page(reply: list[Any]) -> Page:
+    score, item_id, *pairs = reply
+    found = [(pairs[at].decode(), pairs[at + 1]) for at in range(0, len(pairs), 2)]
+    after = (score.decode(), item_id.decode()) if item_id else None
+    return Page([(each, body) for each, body in found if body], after)

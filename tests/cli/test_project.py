@@ -1,0 +1,100 @@
+"""`redismem project …` and `redismem demo --project`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from inspection.test_projects import worked
+
+from redismem import Memory
+
+
+@pytest.fixture
+def ids(redis_server: Any, namespace: str) -> dict[str, str]:
+    """A project with everything in it, in the namespace of `here`."""
+
+    async def made() -> dict[str, str]:
+        async with Memory.connect(redis_server.url, namespace=namespace) as memory:
+            apollo = await worked(memory)
+            chain = await apollo.decisions.history((await apollo.decisions.list())[0].id)
+            return {"old": chain[0].id, "new": chain[1].id}
+
+    return asyncio.run(made())
+
+
+def run(command: Any, here: list[str], *words: object) -> Any:
+    return command("project", *words, *here)
+
+
+def test_the_tables(command: Any, here: list[str], ids: dict[str, str]) -> None:
+    assert "apollo" in run(command, here, "list").out
+    table = run(command, here, "decisions", "apollo").out
+    assert "Use Redis" in table
+    assert "Use Postgres" not in table
+    assert "Use Postgres" in run(command, here, "decisions", "apollo", "--status", "superseded").out
+    assert "Use Postgres" in run(command, here, "decisions", "apollo", "--at", "2100-01-01T00:00:01").out
+    assert "Ada" in run(command, here, "tasks", "apollo", "--assignee", "ADA").out
+    assert "1 task" in run(command, here, "tasks", "apollo", "--text", "mov").out
+    assert "2 entities" in run(command, here, "entities", "apollo").out
+    shown = run(command, here, "show", "apollo").out
+    assert "1 superseded" in shown
+    assert "2, 1 blocked" in shown
+
+
+def test_the_board_and_the_chain(command: Any, here: list[str], ids: dict[str, str]) -> None:
+    board = run(command, here, "board", "apollo")
+    assert board.code == 0
+    assert "in progress" in board.out
+    assert "M Move" in board.out
+    tree = run(command, here, "chain", "apollo", ids["new"]).out
+    assert tree.index("Use Postgres") < tree.index("superseded") < tree.index("Use Redis")
+    assert "└──" in tree
+
+
+def test_json_is_one_document(command: Any, here: list[str], ids: dict[str, str]) -> None:
+    found = run(command, here, "chain", "apollo", ids["old"], "--json").document
+    assert [each["id"] for each in found] == [ids["old"], ids["new"]]
+    assert found[0]["history"][-1]["status"] == "superseded"
+    assert run(command, here, "show", "apollo", "--json").document["totals"]["task"] == 2
+    assert [task["title"] for task in run(command, here, "board", "apollo", "--json").document["in_progress"]] == [
+        "Move"
+    ]
+    assert run(command, here, "list", "--json").document["projects"] == ["apollo"]
+    for what in ("decisions", "tasks", "entities"):
+        assert run(command, here, what, "apollo", "--json").document
+    assert run(command, here, "consolidate", "apollo", "--json").document["dry_run"] is True
+
+
+def test_files_go_out_and_come_in(command: Any, here: list[str], ids: dict[str, str], tmp_path: Path) -> None:
+    assert run(command, here, "export", "apollo", tmp_path / "x").code == 0
+    names = sorted(path.name for path in (tmp_path / "x").iterdir())
+    assert names == ["conversations.json", "decisions.json", "entities.json", "tasks.json"]
+    assert run(command, here, "import", "other", tmp_path / "x").out.startswith("8 added, 0 replaced")
+    assert "Use Redis" in run(command, here, "decisions", "other").out
+    assert "8 as they were" in run(command, here, "import", "other", tmp_path / "x", "--replace").out
+    (tmp_path / "x" / "tasks.json").write_text("{")
+    broken = run(command, here, "import", "third", tmp_path / "x")
+    assert broken.code == 2
+    assert "tasks.json is no export" in broken.complaint
+    assert run(command, here, "import", "third", tmp_path).code == 2
+    assert "would do" in run(command, here, "consolidate", "apollo", "--days", "0").out
+
+
+def test_what_cannot_be_asked_for_is_one_line(command: Any, here: list[str], ids: dict[str, str]) -> None:
+    for words in (("decisions", "a b"), ("decisions", "apollo", "--at", "soon"), ("chain", "apollo", "x")):
+        refused = run(command, here, *words)
+        assert refused.code == 2
+        assert refused.complaint
+
+
+def test_the_demo_plays_a_week_and_checks_itself(command: Any, where: list[str]) -> None:
+    played = command("demo", "--project", *where)
+    assert played.code == 0, played.out
+    assert "PROJECT CONTEXT" in played.out
+    assert "all of it is as it should be" in played.out
+    document = json.loads(command("demo", "--project", "--json", *where).out)
+    assert (document["good"], document["failures"], len(document["steps"])) == (True, [], 10)

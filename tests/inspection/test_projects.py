@@ -1,0 +1,138 @@
+"""`check` on projects: nothing is wrong after any work, and each kind of damage is named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from support.commands import spawn
+from support.project_clock import ProjectClock
+
+from redismem import Memory
+from redismem.inspection.projects import check_projects
+from redismem.project.project import Project
+
+
+async def found(memory: Memory) -> list[tuple[str, str]]:
+    return [(each.invariant, each.text) async for each in check_projects(memory.store)]
+
+
+async def worked(memory: Memory) -> Project:
+    """A project with everything in it."""
+    clock = ProjectClock()
+    apollo = clock.of(memory).project("apollo")
+    old = await apollo.decisions.create("Use Postgres", tags=["db"])
+    late = clock.tick()
+    clock.tick()
+    await apollo.decisions.update(old.id, description="a change")
+    await apollo.decisions.accept(old.id, at=late)
+    new = await apollo.decisions.supersede(old.id, title="Use Redis")
+    first = await apollo.tasks.create("Move", status="in_progress", due_date=late, related_decisions=[new.id])
+    second = await apollo.tasks.create("Write", dependencies=[first.id], assignee="Ada")
+    await apollo.tasks.block(second.id, first.id)
+    ada, redis = await apollo.entities.create("Ada", "person"), await apollo.entities.create("Redis")
+    await apollo.entities.link(ada.id, "runs", redis.id)
+    double = await apollo.entities.create("A.")
+    await apollo.entities.merge(ada.id, double.id)
+    await apollo.entities.add_mention(redis.id, "here", at=late)
+    gone = await apollo.tasks.create("gone")
+    await apollo.tasks.delete(gone.id)
+    return apollo
+
+
+async def test_nothing_is_wrong_after_work(memory: Memory) -> None:
+    assert await found(memory) == []
+    apollo = await worked(memory)
+    assert await found(memory) == []
+    task = (await apollo.tasks.list(text="move"))[0]
+    await apollo.tasks.complete(task.id)
+    await apollo.decisions.clear()
+    assert await found(memory) == []
+
+
+async def drop_an_index_entry(raw: Any, keys: Any, ids: dict[str, str]) -> None:
+    await raw.zrem(keys.index("d", "open"), ids["new"])
+
+
+async def add_an_index_entry(raw: Any, keys: Any, ids: dict[str, str]) -> None:
+    await raw.zadd(keys.index("d", "open"), {ids["old"]: 5})
+
+
+async def move_in_an_index(raw: Any, keys: Any, ids: dict[str, str]) -> None:
+    await raw.zadd(keys.index("t", "all"), {ids["first"]: 5})
+
+
+async def leave_a_word(raw: Any, keys: Any, ids: dict[str, str]) -> None:
+    await raw.zadd(keys.index("t", "words"), {"nothing": 0})
+
+
+async def lose_a_version(raw: Any, keys: Any, ids: dict[str, str]) -> None:
+    await raw.hdel(keys.versions(ids["old"]), "2")
+
+
+async def swap_versions(raw: Any, keys: Any, ids: dict[str, str]) -> None:
+    await raw.hset(keys.versions(ids["old"]), "2", await raw.hget(keys.versions(ids["old"]), "1"))
+
+
+async def break_a_body(raw: Any, keys: Any, ids: dict[str, str]) -> None:
+    await raw.hset(keys.items, ids["first"], "2 nothing")
+
+
+async def lose_an_item(raw: Any, keys: Any, ids: dict[str, str]) -> None:
+    await raw.hdel(keys.items, ids["ada"])
+
+
+async def take_a_name(raw: Any, keys: Any, ids: dict[str, str]) -> None:
+    await raw.hset(keys.names, "redis", ids["ada"])
+
+
+async def add_a_name(raw: Any, keys: Any, ids: dict[str, str]) -> None:
+    await raw.hset(keys.names, "nobody", ids["ada"])
+
+
+async def half_a_link(raw: Any, keys: Any, ids: dict[str, str]) -> None:
+    body = await raw.hget(keys.items, ids["new"])
+    await raw.hset(keys.items, ids["new"], body.replace(ids["first"].encode(), b"t-000000000000000000"))
+
+
+DAMAGE: list[tuple[Callable[[Any, Any, dict[str, str]], Awaitable[None]], str, str]] = [
+    (drop_an_index_entry, "P2", "is missing in the index d:open"),
+    (add_an_index_entry, "P2", "is in the index d:open, and does not belong there"),
+    (move_in_an_index, "P2", "has another place in the index t:all"),
+    (leave_a_word, "P2", "a word is in the index t:words"),
+    (lose_a_version, "P1", "versions are stored, expected"),
+    (swap_versions, "P1", "is not what its versions make of it"),
+    (break_a_body, "P1", "cannot be decoded"),
+    (lose_an_item, "P2", "does not belong there"),
+    (take_a_name, "P4", "does not find it"),
+    (add_a_name, "P4", "does not have finds it"),
+    (half_a_link, "P3", "does not name it in"),
+]
+
+
+@pytest.mark.parametrize(("damage", "rule", "said"), DAMAGE, ids=[each[0].__name__ for each in DAMAGE])
+async def test_damage_is_named(memory: Memory, raw: Any, damage: Any, rule: str, said: str) -> None:
+    apollo = await worked(memory)
+    every = await apollo.decisions.list(include_superseded=True)
+    ids = {"new": every[0].id, "old": every[1].id} if every[0].supersedes else {"new": every[1].id, "old": every[0].id}
+    ids["first"] = (await apollo.tasks.list(text="move"))[0].id
+    ids["ada"] = (await apollo.entities.list(text="ada"))[0].id
+    await damage(raw, apollo._items.keys, ids)
+    violations = await found(memory)
+    assert [text for name, text in violations if name == rule and said in text], violations
+    assert not [text for _, text in violations if "Postgres" in text or "Ada" in text]
+
+
+async def test_the_command_covers_projects(near: Memory, redis_server: Any, namespace: str) -> None:
+    apollo = await worked(near)
+    words = ("check", "--json", "--url", redis_server.url, "--namespace", namespace)
+    good = spawn(*words)
+    assert (good.code, json.loads(good.out)["good"]) == (0, True)
+    import redis.asyncio
+
+    async with redis.asyncio.Redis(port=redis_server.port) as raw:
+        await raw.delete(apollo._items.keys.index("d", "open"))
+    bad = spawn(*words)
+    assert (bad.code, json.loads(bad.out)["violations"][0]["invariant"]) == (1, "P2")

@@ -1,0 +1,21 @@
+"""What the tests of projects share: a project on each store, and a clock that they set."""
+
+from __future__ import annotations
+
+import pytest
+from support.project_clock import ProjectClock
+
+from redismem import Memory
+from redismem.project.project import Project
+
+
+@pytest.fixture
+def clock() -> ProjectClock:
+    return ProjectClock()
+
+
+@pytest.fixture
+def apollo(clock: ProjectClock, memory: Memory) -> Project:
+    """The project that most tests are about."""
+    assert memory.store.clock is clock
+    return memory.project("apollo")

@@ -1,0 +1,184 @@
+"""Export and import: an exact round trip, all or nothing, and what is no export is refused before it is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from inspection.test_projects import found, worked
+from support.project_scenes import everything
+
+from redismem import Conflict, InvalidItem, Memory
+from redismem.project.portability import FILES, Imported
+from redismem.project.project import Project
+
+
+def plain(stored: dict[bytes, Any], name: bytes) -> dict[bytes, Any]:
+    """What is stored, but for what names a change, whatever the project is called."""
+    hidden = (b":items", b":versions")
+    return {
+        key.replace(b":@" + name, b""): each for key, each in stored.items() if not any(part in key for part in hidden)
+    }
+
+
+async def test_an_export_comes_back_exactly(memory: Memory, raw: Any) -> None:
+    apollo = await worked(memory)
+    talk = await apollo.conversations.start("talk")
+    await apollo.conversations.end(talk.id, "all said")
+    files = await apollo.export_files()
+    assert list(files) == list(FILES)
+    other = memory.project("other")
+    count = sum(len(json.loads(text)[name.removesuffix(".json")]) for name, text in files.items())
+    assert await other.import_files(files) == Imported(count, 0, 0, 0)
+    written = await other.export_files()
+    again = {name: text.replace('"project": "other"', '"project": "apollo"') for name, text in written.items()}
+    assert again == files
+    assert plain(await everything(other, raw), b"other") == plain(await everything(apollo, raw), b"apollo")
+    assert await found(memory) == []
+    for decision in await apollo.decisions.list(include_superseded=True):
+        assert await other.decisions.get(decision.id) == decision
+        for version in await apollo.decisions.versions(decision.id):
+            then = {"at": version.at, "known_at": version.known_at}
+            there = await other.decisions.exists(decision.id, **then)
+            assert there == await apollo.decisions.exists(decision.id, **then)
+    assert await other.import_files(files) == Imported(0, 0, count, 0)
+    assert await other.import_files(files, replace=True) == Imported(0, 0, count, 0)
+
+
+async def test_people_can_read_it(memory: Memory) -> None:
+    apollo = await worked(memory)
+    (new, old) = json.loads((await apollo.export_files())["decisions.json"])["decisions"][::-1]
+    old, new = (old, new) if "superseded_by" in old else (new, old)
+    assert (old["title"], old["status"], new["status"]) == ("Use Postgres", "superseded", "accepted")
+    assert old["valid_until"].startswith("2100-01-01T00:00:02")
+    assert [version["version"] for version in old["versions"]] == [1, 2, 3, 4]
+
+
+async def test_a_merge_takes_the_longer_history_and_a_replacement_what_it_is_given(memory: Memory) -> None:
+    apollo = await worked(memory)
+    before = await apollo.export_files()
+    task = (await apollo.tasks.list(text="move"))[0]
+    await apollo.tasks.complete(task.id)
+    added = await apollo.entities.create("Added")
+    after = await apollo.export_files()
+    told = await apollo.import_files(before)
+    assert (told.added, told.lengthened, told.erased) == (0, 0, 0)
+    assert await apollo.export_files() == after
+    told = await apollo.import_files(before, replace=True)
+    assert (told.added, told.lengthened, told.erased) == (0, 2, 1)
+    assert await apollo.export_files() == before
+    assert not await apollo.entities.exists(added.id)
+    told = await apollo.import_files(after)
+    assert (told.added, told.lengthened, told.erased) == (1, 2, 0)
+    assert await apollo.export_files() == after
+    assert await found(memory) == []
+
+
+async def test_histories_that_exclude_each_other_are_a_conflict(memory: Memory, raw: Any) -> None:
+    apollo = await worked(memory)
+    files = await apollo.export_files()
+    other = memory.project("other")
+    await other.import_files(files)
+    task = (await apollo.tasks.list(text="move"))[0]
+    await apollo.tasks.update(task.id, title="one")
+    await other.tasks.update(task.id, title="another")
+    before = await everything(other, raw)
+    with pytest.raises(Conflict, match="another history"):
+        await other.import_files(await apollo.export_files())
+    await other.entities.create("Fresh")
+    third = memory.project("third")
+    await third.entities.create("FRESH")
+    with pytest.raises(Conflict, match="same name"):
+        await other.import_files(await third.export_files())
+    await other.entities.delete((await other.entities.list(text="fresh"))[0].id)
+    await other.import_files(await apollo.export_files(), replace=True)
+    assert (await other.tasks.get(task.id)).title == "one"
+    assert len(before) > 10
+
+
+def changed(change: Callable[[Any], Any]) -> Callable[[dict[str, str]], dict[str, str]]:
+    def make(files: dict[str, str]) -> dict[str, str]:
+        documents = {name: json.loads(text) for name, text in files.items()}
+        change(documents)
+        return {name: json.dumps(document) for name, document in documents.items()}
+
+    return make
+
+
+def superseded(documents: Any) -> Any:
+    return next(each for each in documents["decisions.json"]["decisions"] if "superseded_by" in each)
+
+
+def first(**fields: Any) -> Callable[[dict[str, str]], dict[str, str]]:
+    """Fields of the first version of a decision are others."""
+    return changed(lambda documents: superseded(documents)["versions"][0]["sets"].update(fields))
+
+
+def version(**parts: Any) -> Callable[[dict[str, str]], dict[str, str]]:
+    return changed(lambda documents: superseded(documents)["versions"][0].update(parts))
+
+
+def a_task(**parts: Any) -> Callable[[dict[str, str]], dict[str, str]]:
+    return changed(lambda documents: documents["tasks.json"]["tasks"][0].update(parts))
+
+
+def half_a_link(documents: Any) -> None:
+    superseded(documents)["versions"][-1]["sets"]["superseded_by"] = "d-" + "0" * 18
+
+
+def two_of_one_name(documents: Any) -> None:
+    entities = documents["entities.json"]["entities"]
+    redis = next(each for each in entities if each["name"] == "Redis")
+    entities.append(redis | {"id": "e-" + "0" * 18, "versions": redis["versions"][:1]})
+
+
+WRONG: dict[str, Callable[[dict[str, str]], dict[str, str]]] = {
+    "another file": lambda files: files | {"other.json": "{}"},
+    "no JSON": lambda files: files | {"tasks.json": "{"},
+    "deep JSON": lambda files: files | {"tasks.json": "[" * 100_000},
+    "a list": lambda files: files | {"tasks.json": "[]"},
+    "another format": changed(lambda documents: documents["tasks.json"].update(format=2)),
+    "no versions": a_task(versions=[]),
+    "versions that are none": a_task(versions=5),
+    "an id of another kind": a_task(id="d-000000000000000000"),
+    "a version that is missing": changed(lambda documents: superseded(documents)["versions"].pop(1)),
+    "an unknown field": first(secret=1),
+    "an unknown part": version(secret=1),
+    "a field of another type": first(title=5),
+    "a way that is none": first(status="rejected"),
+    "a status that is none": first(status="odd"),
+    "a time that is none": version(at="tomorrow"),
+    "half a link": changed(half_a_link),
+    "two of one name": changed(two_of_one_name),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+async def test_what_is_no_export_is_refused_and_nothing_is_written(memory: Memory, raw: Any, wrong: str) -> None:
+    apollo = await worked(memory)
+    files = WRONG[wrong](await apollo.export_files())
+    other: Project = memory.project("other")
+    for replace in (False, True):
+        with pytest.raises((InvalidItem, Conflict)):
+            await other.import_files(files, replace=replace)
+        assert await everything(other, raw) == {}
+
+
+async def test_an_import_that_somebody_overtakes_writes_nothing(memory: Memory, raw: Any) -> None:
+    apollo = await worked(memory)
+    files = await apollo.export_files()
+    other = memory.project("other")
+    read = other._items.now_ms
+
+    async def now_ms() -> int:
+        other._items.now_ms = read  # type: ignore[method-assign]
+        await memory.project("other").tasks.create("in between")
+        return await read()
+
+    other._items.now_ms = now_ms  # type: ignore[method-assign]
+    with pytest.raises(Conflict):
+        await other.import_files(files, replace=True)
+    assert [task.title for task in await other.tasks.list()] == ["in between"]
+    assert await other.decisions.count() == 0

@@ -1,0 +1,116 @@
+"""The scripts of a project broken on purpose, one line at a time: each of these faults must be noticed.
+
+A fault is pinned to a mark, as in model_check/test_mutants.py. The scenes are played first, then histories at random.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+from hypothesis import HealthCheck, Phase, Verbosity, settings
+from hypothesis.errors import Flaky
+from hypothesis.stateful import run_state_machine_as_test
+from model_check.test_mutants import Mutant, seeded
+from support.project_clock import ProjectClock
+from support.project_scenes import SCENES
+
+from project_model.decisions_machine import DecisionsMachine
+from project_model.entities_machine import EntitiesMachine
+from project_model.machine import ProjectMachine
+from project_model.tasks_machine import TasksMachine
+from redismem import Memory, RedismemError
+from redismem.errors import ScriptFailed
+from redismem.protocol import scripts
+
+UNTIL_CAUGHT = settings(
+    max_examples=150,
+    stateful_step_count=25,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.generate],
+    report_multiple_bugs=False,
+    verbosity=Verbosity.quiet,
+    suppress_health_check=list(HealthCheck),
+)
+MACHINES: dict[str, type[ProjectMachine]] = {
+    "decisions": DecisionsMachine,
+    "tasks": TasksMachine,
+    "entities": EntitiesMachine,
+}
+
+MISSES = ("another writer's version is overwritten", "version", r"not made and found_version ~= .*? then", "false then")
+SEVERAL = ("version", r"stale or id .. ' ' .. found_version", "at > first_write and stale or nil")
+FIRST = ("made earlier", r"version == '1' and .*? or delta", "delta")
+MUTANTS = [
+    Mutant("change", *MISSES),
+    Mutant("change", "sent again, it is refused", "made before"),
+    Mutant("change", "sent again, it is known by its body alone", "made earlier", r"made = .*", "made = false"),
+    Mutant("change", "sent again, the first version is not known", *FIRST),
+    Mutant("change", "one of several is written all the same", *SEVERAL),
+    Mutant("change", "an index that has grown is no matter", "size", r"~= tonumber\(.*?\) then", "== -1 then"),
+    Mutant("change", "what was only looked at may change", "unchanged", r"found_version ~= .*? then", "false then"),
+    Mutant("change", "a name is taken away", "name", r"if found and .*? then", "if false then"),
+    Mutant("change", "a name that nobody has is taken", "name", r" and redis.call\(.*?\) == 1", ""),
+    Mutant("change", "an item stands in no index", "places taken"),
+    Mutant("change", "always last in the order", "places taken", r"score, member", "0, member"),
+    Mutant("change", "a name is never noted", "name taken", r"if .*", ""),
+    Mutant("change", "what is erased stays", "erased"),
+    Mutant("change", "versions of what is erased stay", "versions erased"),
+    Mutant("change", "the first version is lost", "first version", r"if .*", ""),
+    Mutant("change", "the first version with its number", "first version", r"string.sub\(.*?, 3\)", "bodies[id]"),
+    Mutant("change", "later versions are lost", "versions", r"if .*", ""),
+    Mutant("change", "a version under the number before", "versions", r"versions, version,", "versions, version - 1,"),
+    Mutant("change", "nothing is changed", "bodies"),
+    Mutant("change", "one item alone is changed", "bodies", r"unpack\(heads.*", "heads[1], heads[2])"),
+    Mutant("change", "a name goes on finding what has another", "name left", r"if .*", ""),
+    Mutant("change", "what an item was is still found", "places left"),
+    Mutant("change", "a word stays when nobody has it", "vocabulary", r"if .*", ""),
+    Mutant("change", "a word goes while others have it", "vocabulary", r" and redis.call\(.*?\) == 0", ""),
+    Mutant("find", "goes through the largest group", "smallest", r"<", ">"),
+    Mutant("find", "bounds are none", "bounds", r"or tonumber\(.*\)\)", "or true)"),
+    Mutant("find", "the greatest is left out", "bounds", "<=", "<"),
+    Mutant("find", "any group will do", "in every group", r"if .*", ""),
+    Mutant("find", "the last of a page again", "behind the page before", r" and comes_before\(.*\) then", " then"),
+    Mutant("find", "found twice", "behind the page before", r"id ~= last_id and ", ""),
+    Mutant("find", "the first page is the last", "goes on"),
+    Mutant("find", "the last page is never reached", "goes on", r"if .*? then", "if true then"),
+]
+
+
+def play(port: int, mutant: Mutant, number: int) -> None:
+    async def scenes() -> None:
+        for scene in SCENES:
+            namespace = f"mutant-{number}-{scene.__name__.replace('_', '-')}"
+            async with redis.asyncio.Redis(port=port) as raw, Memory.connect(client=raw, namespace=namespace) as memory:
+                clock = ProjectClock()
+                await scene(clock.of(memory).project("apollo"), clock, raw)
+
+    asyncio.run(scenes())
+    for machine in MACHINES.values():
+        connect = staticmethod(lambda: redis.Redis(port=port))
+        run_state_machine_as_test(type(machine.__name__, (machine,), {"connect": connect}), settings=UNTIL_CAUGHT)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=[f"{mutant.script}: {mutant.fault}" for mutant in MUTANTS])
+def test_a_broken_script_is_noticed(mutant: Mutant, redis_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = {name: scripts.load(name) for name in scripts.names()}
+    broken = seeded(sound[mutant.script].source.decode(), mutant).encode()
+    sha = hashlib.sha1(broken).hexdigest().encode()
+    faulty = sound | {mutant.script: scripts.Script(mutant.script, broken, sha)}
+    monkeypatch.setattr(scripts, "load", faulty.__getitem__)
+    with redis.Redis(port=redis_server.port) as client:
+        assert client.script_load(broken) == sha.decode(), "a script it must be all the same"
+    with pytest.raises((AssertionError, RedismemError, Flaky, pytest.fail.Exception)) as noticed:
+        play(redis_server.port, mutant, MUTANTS.index(mutant))
+    assert not isinstance(noticed.value, ScriptFailed), "a script that cannot run is no fault of the protocol"
+
+
+def test_there_are_faults_enough() -> None:
+    assert len(MUTANTS) >= 20
+    assert {mutant.script for mutant in MUTANTS} == {"change", "find"}

@@ -1,0 +1,84 @@
+"""The calls of a project: keys and arguments in the places that the heads of the scripts say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from redis.crc import key_slot
+from support.script_header import header
+
+from redismem.errors import Conflict, ServerError
+from redismem.protocol import scripts
+from redismem.protocol.keys import Keys
+from redismem.protocol.project_calls import Batch, Group, ProjectCalls, Removal, Write, projects, register
+from redismem.protocol.project_keys import ProjectKeys
+from redismem.protocol.replies import refusal
+
+KEYS = ProjectKeys(Keys("shop", 8), "apollo")
+CALLS = ProjectCalls(KEYS)
+BATCH = Batch(
+    sizes=[(KEYS.index("t", "needs:t-1"), 3)],
+    checks=[("d-1", 7)],
+    writes=[Write("d-2", 2, b"2 body", b"delta")],
+    names=[("redis", "", "e-1")],
+    additions=[(KEYS.index("d", "open"), 55, "d-2")],
+    removals=[Removal(KEYS.index("d", "word:x"), "d-2", KEYS.index("d", "words"), "x")],
+)
+
+
+def test_a_change_gives_each_part_in_the_place_that_the_head_says() -> None:
+    call = CALLS.change(BATCH)
+    ((word, sha, count, *rest),) = call.commands
+    script = scripts.load("change")
+    assert (word, sha, call.script) == ("EVALSHA", script.sha, script)
+    keys, arguments = rest[: int(count)], rest[int(count) :]
+    assert keys[:2] == [KEYS.items, KEYS.names]
+    assert header(script.source.decode()).keys == ["items", "names"]
+
+    def place(key: bytes) -> int:
+        return keys.index(key) + 1
+
+    assert arguments == [
+        "1 1 1 1 1 1",
+        *(place(KEYS.index("t", "needs:t-1")), 3),
+        *("d-1", 7),
+        *("d-2", 2, place(KEYS.versions("d-2")), b"2 body", b"delta"),
+        *("redis", "", "e-1"),
+        *(place(KEYS.index("d", "open")), 55, "d-2"),
+        *(place(KEYS.index("d", "word:x")), "d-2", place(KEYS.index("d", "words")), "x"),
+    ]
+    assert len(set(keys)) == len(keys)
+    assert len({key_slot(key) for key in keys if isinstance(key, bytes)}) == 1
+
+
+def test_a_query_gives_each_part_in_the_place_that_the_head_says() -> None:
+    groups = [Group((b"a", b"b")), Group((b"c",), (5, 9))]
+    ((_, sha, count, *rest),) = CALLS.find(b"order", groups, 50, ("77", "d-1")).commands
+    assert sha == scripts.load("find").sha
+    assert header(scripts.load("find").source.decode()).arguments == ["request", "after_score", "after_id"]
+    assert rest[: int(count)] == [KEYS.items, b"order", b"a", b"b", b"c"]
+    assert rest[int(count) :] == ["50 250 400", "77", "d-1", 2, "-", "-", 1, 5, 9]
+
+
+def test_the_keys_of_a_project_are_no_keys_of_sessions() -> None:
+    assert KEYS.items == b"rm:{shop:@apollo}:items"
+    numbered = ProjectKeys(Keys("shop", 8), "07")
+    assert not numbered.items.startswith(b"rm:{shop:07}")
+    assert register(Keys("shop", 8), "apollo").commands == (("ZADD", b"rm:{shop}:projects", 0, "apollo"),)
+    assert projects(Keys("shop", 8)).finish([[b"a", b"b"]]) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("VERSION d-1 7", "another writer was faster: d-1 is at version 7 now"),
+        ("VERSION d-1 0", "another writer was faster: d-1 is gone"),
+        ("VERSION - 1", "another writer was faster: what depends on it has changed"),
+        ("NAME e-1", "e-1 has this name"),
+    ],
+)
+def test_a_refusal_says_what_was_faster(text: str, said: str) -> None:
+    refused: Any = refusal(ServerError(text.split(maxsplit=1)[0], text), None)
+    assert isinstance(refused, Conflict)
+    assert str(refused) == said
