@@ -30,8 +30,8 @@ help: ## this list
 
 setup: $(READY) ## install everything into .venv, pinned with hashes
 
-demo: $(READY) ## see it at work: a conversation, its summary, its state
-	@$(BIN)/redismem demo $(ARGS)
+demo: $(READY) ## see it at work: the service, until Ctrl-C; where nobody sits at a terminal, a conversation played through
+	@if [ -t 0 ]; then exec $(BIN)/redismem serve $(ARGS); else exec $(BIN)/redismem demo $(ARGS); fi
 
 test: $(READY) have-redis lint types unit ## all that a change must pass; installs redis-server if it is missing
 
@@ -84,7 +84,7 @@ lock: ## write requirements.lock from pyproject.toml; newest versions: ARGS=--up
 	$(PYTHON) -m venv "$$new/venv"; \
 	"$$new/venv/bin/python" -m pip --quiet --disable-pip-version-check install '$(UV)'; \
 	"$$new/venv/bin/uv" pip compile pyproject.toml --quiet --no-config --universal --python-version 3.11 \
-	  --extra fast --group dev --generate-hashes --no-emit-index-url --no-emit-find-links \
+	  --extra fast --extra server --group dev --generate-hashes --no-emit-index-url --no-emit-find-links \
 	  --custom-compile-command 'make lock' --output-file "$$new/lock" $(ARGS); \
 	if grep -nE '://|^ *--?(i|f|index|extra|find|trusted)' "$$new/lock"; then \
 	  echo 'No address belongs into the lock; it stays as it was.' >&2; exit 1; \

@@ -96,6 +96,7 @@ class Memory:
     ping = _blocking(memory.Memory.ping)
     count = _blocking(memory.Memory.count)
     sessions = _blocking(memory.Memory.sessions)
+    take = _blocking(memory.Memory.take)
 
 
 class Session:

@@ -14,8 +14,8 @@ from redismem.events import facts
 log = logging.getLogger("redismem")
 
 PREFIX = "REDISMEM_"
-# Read by the benchmarks.
-_NOT_SETTINGS = frozenset(["bench_url"])
+# Read by the benchmarks, and by the options of `redismem serve`.
+_NOT_SETTINGS = frozenset(["bench_url", "server_keys", "server_keys_file", "server_rate", "server_burst"])
 MOST_SESSIONS = 1_000_000_000
 LONGEST_S = 10 * 365 * 86_400
 # What an unreadable value must not do is remove what it may have been meant to keep.

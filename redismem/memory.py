@@ -168,6 +168,14 @@ class Memory:
         """Whether Redis counts as away, since when and why, and what is to be replayed. Without I/O."""
         return self.store.health()
 
+    async def take(self, name: str, per_s: float, burst_count: int = 1) -> int:
+        """Takes one of what `name` may do, together with all others of the namespace who take under this name.
+
+        Gives 0 if it was taken, else how many milliseconds to wait. `burst_count`: how many at once after a pause.
+        Raises ValueError for a rate outside 0.001 to 1,000,000, StoreUnavailable.
+        """
+        return await self.store.run(namespace_calls.take(self.store.keys, name, per_s, burst_count))
+
     async def server_time_ms(self) -> int:
         """The server's clock, or the memory's own, in milliseconds. Raises StoreUnavailable, InvalidTime."""
         return await self.store.server_time_ms()

@@ -48,7 +48,7 @@ DOORS = {
     "redis": "transport",
     "hiredis": "transport",
     "fakeredis": "transport",
-    "msgspec": "elements values",
+    "msgspec": "elements values web",
     "pydantic": "environment settings web",
     "pydantic_settings": "environment settings",
     "httpx": "models",
@@ -56,6 +56,11 @@ DOORS = {
     "cyclopts": "cli",
     "rich": "cli",
     "uvloop": "cli",
+    "fastapi": "web",
+    "starlette": "web",
+    "uvicorn": "web",
+    "prometheus_client": "web",
+    "opentelemetry": "web",
 }
 Check = Callable[[Path], list[str]]
 

@@ -162,3 +162,10 @@ def test_compare_refuses_what_is_no_checkout(tmp_path: Path) -> None:
     refused = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
     assert refused.returncode == 2
     assert f"there is no redismem in {tmp_path}" in refused.stderr
+
+
+def test_http_gives_the_ratio_to_plain_fastapi_and_the_memory() -> None:
+    printed = run("benchmarks.http", "--quick", "--requests", "200", "--streams", "20")
+    assert re.search(r"^redismem / plain +x \d+\.\d\d; server CPU x \d+\.\d\d; wanted: ", printed, re.MULTILINE)
+    assert re.search(r"^p99 beside 20 streams: [\d.]+ -> [\d.]+ ms, x \d+\.\d\d; wanted: ", printed, re.MULTILINE)
+    assert re.search(r"^memory after 200 requests: [\d.]+ MiB -> [\d.]+ MiB$", printed, re.MULTILINE)

@@ -114,7 +114,9 @@ def look_and_end(memory: blocking.Memory, session: blocking.Session) -> Iterator
     assert (memory.health().state, memory.health().fallback) == ("closed", False)
     yield "health"
     assert [entry.session_id for entry in memory.sessions().sessions] == ["user-42"]
-    yield from ("info", "telemetry", "count", "sessions")
+    assert memory.take("caller", 0.01) == 0
+    assert memory.take("caller", 0.01) > 0
+    yield from ("info", "telemetry", "count", "sessions", "take")
     session.append({"role": "user", "content": "pinned"}, pin=True)
     assert session.replace(1, {"role": "user", "content": "better"}).seq == 1
     assert [session.unpin(3).seq, session.pop()[0].seq, len(session.undo())] == [3, 3, 2]

@@ -34,10 +34,11 @@ LINKING = [*PAGES, ROOT / "benchmarks" / "README.md"]
 EXAMPLE_URL = "redis://127.0.0.1:6379/0"
 NOT_RUN = {"pip": "it fetches from the network", "docker": "it needs Docker, and fetches an image"}
 # Checked by the command line's own parser alone.
-PARSED = {"worker": "--once", "watch": "--count"}  # without this option they run for ever
+PARSED = {"worker": "--once", "watch": "--count", "serve": "--help"}  # without this option they run for ever
 TARGETS = set(re.findall(r"^([a-z-]+):(?: |$)", (ROOT / "Makefile").read_text(), re.MULTILINE))
 OLD_NAMES = {ROOT / "UPGRADING.md", ROOT / "CHANGELOG.md"}
-OTHER_VARIABLES = {"REDISMEM_URL", "REDISMEM_BENCH_URL"}
+SERVER_VARIABLES = {f"REDISMEM_SERVER_{name}" for name in ("KEYS", "KEYS_FILE", "RATE", "BURST")}
+OTHER_VARIABLES = {"REDISMEM_URL", "REDISMEM_BENCH_URL", *SERVER_VARIABLES}
 
 
 def name_of(page: Path) -> str:

@@ -56,6 +56,7 @@ def refusals(memory: blocking.Memory) -> list[NotAllowed]:
         memory.ping,
         memory.count,
         memory.sessions,
+        lambda: memory.take("caller", 1),
         lambda: session.append(*map(user, range(4)), merge={"a": 1}, id="first"),
         lambda: session.append_and_read(user(3), merge={"b": 2}, waiting="size", id="second"),
         lambda: session.append(user(3), waiting=None, id="second"),

@@ -140,7 +140,8 @@ def test_the_lock_pins_everything_by_hash_and_names_no_address() -> None:
 def test_the_lock_holds_what_the_project_asks_for() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     asked = project["project"]["dependencies"] + project["dependency-groups"]["dev"]
-    asked += project["project"]["optional-dependencies"]["fast"]
+    extras = project["project"]["optional-dependencies"]
+    asked += extras["fast"] + extras["server"]
     pins = {canonicalize_name(each.name): next(iter(each.specifier)).version for each, _ in locked()}
     for requirement in map(Requirement, asked):
         pin = pins.get(canonicalize_name(requirement.name))

@@ -32,6 +32,8 @@ _COMMANDS: dict[str, Any] = {
     "show": "sessions:show",
     "clear": "sessions:clear",
     "worker": "worker:worker",
+    "serve": "serve:serve",
+    "key": "serve:key",
     "queues": "queues:queues",
     "watch": "watch:watch",
     "dead": {"list": "dead:list_dead", "retry": "dead:retry", "drop": "dead:drop"},

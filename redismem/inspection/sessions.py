@@ -49,12 +49,13 @@ async def infos_of(store: Store, entries: Sequence[SessionEntry]) -> list[Info]:
 
 def _infos(keys: Keys, entries: Sequence[SessionEntry]) -> Call[list[Info]]:
     def decode(*answers: Any) -> list[Info]:
-        return [_info(entry.session_id, answer) for entry, answer in zip(entries, answers, strict=True)]
+        return [info_of(entry.session_id, answer) for entry, answer in zip(entries, answers, strict=True)]
 
     return independent(tuple(("HGETALL", keys.session(entry.session_id).state) for entry in entries), decode)
 
 
-def _info(session_id: str, answer: Any) -> Info:
+def info_of(session_id: str, answer: Any) -> Info:
+    """The numbers in the answer to a HGETALL of a session's state, or why there are none."""
     try:
         return replies.info(session_id, replies.fields(answer)) or "gone"
     except CorruptSession:

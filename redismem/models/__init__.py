@@ -45,10 +45,9 @@ def open_model(
     from redismem.models.anthropic import Anthropic
     from redismem.models.gemini import Gemini
     from redismem.models.http_model import HttpModel, Wire
-    from redismem.models.openai import OpenAI
+    from redismem.models.openai import OpenAI, key_header_for
 
-    key_header = "api-key" if "api-version=" in (base_url or "").partition("?")[2] else None
-    openai = OpenAI(max_tokens_field, key_header=key_header)
+    openai = OpenAI(max_tokens_field, key_header=key_header_for(base_url))
     wires: dict[str, Wire] = {"openai": openai, "gemini": Gemini(), "anthropic": Anthropic()}
     if provider not in wires:
         raise InvalidSettings(f"the provider of a model is one of {', '.join(wires)}")

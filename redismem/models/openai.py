@@ -42,3 +42,8 @@ class OpenAI:
                 usage = reply.get("usage")
                 return Answer(text, count(usage, "prompt_tokens"), count(usage, "completion_tokens"))
         raise failed("openai answered without a text")
+
+
+def key_header_for(base_url: str | None) -> str | None:
+    """Azure's own header for keys, if the address is one of Azure's deployments."""
+    return "api-key" if "api-version=" in (base_url or "").partition("?")[2] else None

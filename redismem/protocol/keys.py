@@ -94,6 +94,10 @@ class Keys:
         """The number of the shard that a session lives under."""
         return binascii.crc_hqx(session_id.encode(), 0) % self.shard_count
 
+    def rate(self, name: str) -> bytes:
+        """The key of what a name may do."""
+        return f"rm:{{{self.namespace}}}:rate:{name}".encode()
+
     def shards(self) -> tuple[ShardKeys, ...]:
         """The keys of every shard, by its number."""
         return self._shards

@@ -12,8 +12,9 @@ from typing import Any
 
 from redismem.context import SessionEntry, SessionPage
 from redismem.errors import UnsupportedFormat, WrongShards
-from redismem.protocol import layout
-from redismem.protocol.call import Call, independent
+from redismem.protocol import layout, scripts
+from redismem.protocol.call import Call, evalsha, independent
+from redismem.protocol.ids import nonce
 from redismem.protocol.keys import Keys
 
 _LIMIT = 10_000
@@ -82,6 +83,15 @@ def recorded_shards(keys: Keys) -> Call[int | None]:
 def server_time_ms() -> Call[int]:
     """The server's clock in milliseconds."""
     return Call(None, (("TIME",),), lambda time: int(time[0]) * 1000 + int(time[1]) // 1000, op="server_time")
+
+
+def take(keys: Keys, name: str, per_s: float, burst_count: int) -> Call[int]:
+    """Takes one of what a name may do: milliseconds to wait, 0 if it was taken."""
+    if not (0.001 <= per_s <= 1_000_000 and 1 <= burst_count <= 1_000_000):
+        raise ValueError("a rate is 0.001 to 1,000,000 a second, and 1 to 1,000,000 at once")
+    script = scripts.load("take")
+    command = evalsha(script, (keys.rate(name),), (round(1_000_000 / per_s), burst_count, nonce()))
+    return Call(None, (command,), int, script, op="take")
 
 
 def count(keys: Keys, since_ms: int) -> Call[int]:

@@ -179,6 +179,11 @@ class Store:
         """The calls of workers about one session. Raises InvalidSessionId."""
         return QueueCalls(self.keys.session(session_id), self.settings, self.clock)
 
+    @property
+    def calls_count(self) -> int:
+        """Calls that have no answer yet, where the transport knows it: the lane does, others say 0."""
+        return int(getattr(self.transport, "calls_count", 0))
+
     async def server_time_ms(self) -> int:
         """The server's clock, or what counts instead of it, in milliseconds. Raises StoreUnavailable, InvalidTime."""
         if self.clock is not None:

@@ -83,6 +83,11 @@ class Lane:
             return _nothing()
         return self._start(wire.independent(commands), len(commands), False, None, timeout_s)
 
+    @property
+    def calls_count(self) -> int:
+        """Calls that have no answer yet: on their way, or in line."""
+        return len(self._line) + (0 if self._connection is None else len(self._connection.sent))
+
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 

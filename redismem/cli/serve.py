@@ -1,0 +1,217 @@
+"""`redismem serve`: the memory over HTTP, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import ipaddress
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter, validators
+
+from redismem.cli.logs import logs_on_stderr
+from redismem.cli.place import HOW_TO_NAME_REDIS, safe_url
+from redismem.cli.stopping import stop_signals
+from redismem.cli.terminal import Namespace, Stop, Url, complain
+from redismem.errors import InvalidSettings, StoreUnavailable
+from redismem.memory import Memory
+from redismem.settings import Settings
+
+if TYPE_CHECKING:
+    from redismem.models.streaming import StreamingModel
+    from redismem.web.access import Access
+    from redismem.web.meters import Meters
+
+Host = Annotated[str, Parameter(help="Where to listen. Without keys a loopback address alone.")]
+Port = Annotated[int, Parameter(validator=validators.Number(gte=0, lte=65_535), help="0: a free one.")]
+Keys = Annotated[
+    str | None,
+    Parameter(env_var="REDISMEM_SERVER_KEYS", help="The keys, a line each as `redismem key` prints it; `;` ends one."),
+]
+KeysFile = Annotated[
+    Path | None, Parameter(env_var="REDISMEM_SERVER_KEYS_FILE", help="A file of such lines. [default: no keys]")
+]
+Rate = Annotated[
+    float | None,
+    Parameter(
+        env_var="REDISMEM_SERVER_RATE",
+        validator=validators.Number(gte=0.001, lte=1_000_000),
+        help="Requests of one key a second, all servers together. [default: no limit]",
+    ),
+]
+Burst = Annotated[
+    int, Parameter(env_var="REDISMEM_SERVER_BURST", validator=validators.Number(gte=1, lte=1_000_000), help="At once.")
+]
+Origins = Annotated[
+    tuple[str, ...],
+    Parameter(negative=(), help="An origin whose pages may ask, such as https://shop.example; repeatable."),
+]
+Workers = Annotated[
+    bool | None, Parameter(help="Summarise and evict in this server too. [default: with the embedded store]")
+]
+SlotsFile = Annotated[Path | None, Parameter(help="A TOML file of what the chat asks for: see docs/http.md.")]
+StopS = Annotated[
+    float, Parameter(validator=validators.Number(gte=1, lte=600), help="Seconds that what is in hand may take to end.")
+]
+JsonLogs = Annotated[bool, Parameter(name="--json", negative=(), show_default=False, help="Logs as JSON.")]
+EMBEDDED = "memory://"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a server is set up."""
+
+    host: Host = "127.0.0.1"
+    port: Port = 8080
+    keys: Keys = None
+    keys_file: KeysFile = None
+    rate: Rate = None
+    burst: Burst = 20
+    cors_origin: Origins = ()
+    workers: Workers = None
+    slots: SlotsFile = None
+    stop_s: StopS = 10
+
+
+async def serve(
+    options: Annotated[Options, Parameter(name="*")] = Options(),
+    *,
+    url: Url = None,
+    namespace: Namespace = "default",
+    as_json: JsonLogs = False,
+) -> int:
+    """Serve the memory over HTTP, until SIGTERM or SIGINT.
+
+    Without keys it listens on a loopback address alone, and serves one namespace to everybody there. With keys each of
+    them is bound to a namespace. Told to stop, it takes up nothing more and ends what is in hand.
+
+    Logs go to stderr, a line each: never a text. Exit code: 0 it was told to stop, else 1.
+    """
+    try:
+        from redismem.web import meters
+    except ImportError:
+        raise Stop("a server needs more packages: pip install 'redismem[server]'", 2) from None
+    access = _access(options, namespace)
+    if access.is_open and not _is_loopback(options.host):
+        raise Stop(f"without keys a server listens on loopback alone, not on {options.host}: see --keys-file", 2)
+    settings = Settings()
+    address = url if url is not None else settings.url or EMBEDDED
+    embedded = address.lower() == EMBEDDED
+    measured = meters.Meters()
+    connect = _connect(address, settings, embedded if options.workers is None else options.workers, measured)
+    place = "embedded" if embedded else safe_url(address)
+    with logs_on_stderr(as_json=as_json), stop_signals() as told:
+        try:
+            await _serve(options, access, measured, connect, place, told)
+        except StoreUnavailable as error:
+            raise Stop(f"{place}: {error}") from None
+    return 0
+
+
+async def _serve(
+    options: Options, access: Access, meters: Meters, connect: Callable[[str], Memory], place: str, told: asyncio.Event
+) -> None:
+    from redismem.web.chat import Chat
+    from redismem.web.service import Limits, Service, opened
+    from redismem.web.serving import listen
+    from redismem.web.serving import serve as serve_until
+    from redismem.web.slots import Slots
+
+    settings = Settings()
+    # What is loaded by now stays: looking through it again and again for garbage is work that every turn would pay for.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 50)
+    async with opened(access.namespaces, connect) as memories:
+        limits = Limits(rate_per_s=options.rate, rate_burst_count=options.burst)
+        chat = Chat(_model(settings), None if options.slots is None else Slots.from_toml(_text_of(options.slots)))
+        service = Service(memories, access, limits, chat=chat, cors_origins=options.cors_origin, meters=meters)
+        with listen(options.host, options.port) as listening:
+            host = f"[{options.host}]" if ":" in options.host else options.host
+            print(f"redismem listens on http://{host}:{listening.getsockname()[1]} (store: {place})", flush=True)
+            if access.is_open:
+                complain("no keys: everybody on this machine may do everything; see --keys-file")
+            await serve_until(service, listening, told, options.stop_s)
+            print("redismem has stopped", flush=True)
+
+
+def _connect(address: str, settings: Settings, workers: bool, meters: Meters) -> Callable[[str], Memory]:
+    from redismem.web.meters import listener
+
+    def connect(namespace: str) -> Memory:
+        try:
+            return Memory.connect(
+                address, namespace=namespace, settings=settings, workers=workers, on_event=listener(meters)
+            )
+        except InvalidSettings:
+            # Its text may quote a part of the URL.
+            raise Stop(
+                f"the Redis URL, or the settings, cannot be used; a URL looks like {HOW_TO_NAME_REDIS}", 2
+            ) from None
+
+    return connect
+
+
+def _access(options: Options, namespace: str) -> Access:
+    from redismem.web.access import Access
+
+    keys, keys_file = options.keys, options.keys_file
+    if keys and keys_file:
+        raise Stop("give keys or a file of keys; not both", 2)
+    if keys_file is not None:
+        keys = _text_of(keys_file)
+        if Access.of(keys).is_open:
+            raise Stop(f"{keys_file} holds no key", 2)
+    return Access.of(keys or "", namespace)
+
+
+def _model(settings: Settings) -> StreamingModel | None:
+    """The model that writes summaries also answers. Raises InvalidSettings."""
+    if settings.model_provider == "extractive":
+        return None
+    from redismem.models.streaming import open_streaming
+
+    key = settings.model_api_key
+    return open_streaming(
+        settings.model_provider,
+        settings.model or "",
+        None if key is None else key.get_secret_value(),
+        base_url=settings.model_base_url,
+        allow_http=settings.model_allow_http,
+        max_tokens_field=settings.model_max_tokens_field,
+    )
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeError):
+        raise Stop(f"{path} cannot be read", 2) from None
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+async def key(
+    name: Annotated[str, Parameter(help="What logs and limits call the key.")],
+    *,
+    namespace: Namespace = "default",
+    scope: Annotated[tuple[str, ...], Parameter(negative=(), help="read, write, admin; repeatable.")] = (
+        "read",
+        "write",
+    ),
+) -> int:
+    """Make a key: it is printed once on stdout, its line for the list of keys on the next line."""
+    from redismem.web.access import new_key
+
+    secret, line = new_key(name, namespace, scope)
+    print(secret)
+    print(line)
+    return 0

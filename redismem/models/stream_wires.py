@@ -1,0 +1,99 @@
+"""How each provider streams an answer: what is asked, and what each event says. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from redismem.models.anthropic import Anthropic
+from redismem.models.gemini import Gemini
+from redismem.models.http_model import failed
+from redismem.models.openai import OpenAI
+
+
+class Piece(NamedTuple):
+    """What one event adds to the answer. `is_end`: the provider says that this is all."""
+
+    text: str
+    is_end: bool = False
+
+
+NOTHING = Piece("")
+
+
+class StreamWire(Protocol):
+    """A provider's own way to stream."""
+
+    def stream_path(self, model: str) -> str:
+        """Where to ask."""
+
+    def stream_body(self, model: str, messages: Sequence[dict[str, Any]], max_tokens: int) -> dict[str, Any]:
+        """What to ask."""
+
+    def piece(self, event: Any) -> Piece:
+        """What an event adds. Raises ModelFailed."""
+
+
+class OpenAIStream(OpenAI):
+    """Chat completions, a chunk an event."""
+
+    def stream_path(self, model: str) -> str:
+        return self.path(model)
+
+    def stream_body(self, model: str, messages: Sequence[dict[str, Any]], max_tokens: int) -> dict[str, Any]:
+        return self.body(model, messages, max_tokens) | {"stream": True}
+
+    def piece(self, event: Any) -> Piece:
+        match event:
+            case {"choices": [{"finish_reason": "content_filter"}, *_]}:
+                raise failed("openai filtered the answer", permanent=True)
+            case {"choices": [{"delta": {"content": str(text)}, **choice}, *_]}:
+                return Piece(text, choice.get("finish_reason") is not None)
+            case {"choices": [{"finish_reason": str()}, *_]}:
+                return Piece("", True)
+            case {"error": _}:
+                raise failed("openai broke off with an error")
+        return NOTHING
+
+
+class AnthropicStream(Anthropic):
+    """Messages, with an event for each thing that happens."""
+
+    def stream_path(self, model: str) -> str:
+        return self.path(model)
+
+    def stream_body(self, model: str, messages: Sequence[dict[str, Any]], max_tokens: int) -> dict[str, Any]:
+        return self.body(model, messages, max_tokens) | {"stream": True}
+
+    def piece(self, event: Any) -> Piece:
+        match event:
+            case {"type": "content_block_delta", "delta": {"type": "text_delta", "text": str(text)}}:
+                return Piece(text)
+            case {"type": "message_delta", "delta": {"stop_reason": "refusal"}}:
+                raise failed("anthropic refused to answer", permanent=True)
+            case {"type": "message_stop"}:
+                return Piece("", True)
+            case {"type": "error"}:
+                raise failed("anthropic broke off with an error")
+        return NOTHING
+
+
+class GeminiStream(Gemini):
+    """streamGenerateContent: each event is an answer of its own."""
+
+    def stream_path(self, model: str) -> str:
+        return self.path(model).replace(":generateContent", ":streamGenerateContent?alt=sse")
+
+    def stream_body(self, model: str, messages: Sequence[dict[str, Any]], max_tokens: int) -> dict[str, Any]:
+        return self.body(model, messages, max_tokens)
+
+    def piece(self, event: Any) -> Piece:
+        match event:
+            case {"error": _}:
+                raise failed("gemini broke off with an error")
+            case {"candidates": [{**candidate}, *_]}:
+                # The last one may say why it ended and hold no text.
+                return Piece(self.answer(event).text, isinstance(candidate.get("finishReason"), str))
+            case {"promptFeedback": {"blockReason": str()}}:
+                raise failed("gemini blocked the prompt", permanent=True)
+        return NOTHING

@@ -1,0 +1,185 @@
+"""A model that answers piece by piece, over the same HTTP as the one that summarises."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from time import monotonic
+from typing import Any, Literal
+
+import httpx
+
+from redismem.errors import InvalidSettings
+from redismem.models.http_model import (
+    CONNECT_S,
+    MAX_REPLY_BYTES,
+    HttpModel,
+    Wire,
+    checked_url,
+    failed,
+    refusal,
+    unavailable,
+)
+from redismem.models.openai import key_header_for
+from redismem.models.stream_wires import AnthropicStream, GeminiStream, OpenAIStream, StreamWire
+
+_ERROR_BYTES = 64 * 1024
+
+
+class StreamingModel:
+    """A model behind a provider's HTTP API: it replies, and can be heard while it does."""
+
+    def __init__(
+        self,
+        wire: OpenAIStream | AnthropicStream | GeminiStream,
+        model: str,
+        api_key: str | None = None,
+        *,
+        base_url: str | None = None,
+        allow_http: bool = False,
+        silence_s: float = 60,
+        total_s: float = 300,
+        client: httpx.AsyncClient | None = None,
+    ) -> None:
+        """`silence_s`: how long the model may say nothing; `total_s`: how long an answer may take.
+
+        Raises InvalidSettings.
+        """
+        # What is asked of settings and keys is asked there.
+        self._asking = HttpModel(wire, model, api_key, base_url=base_url, allow_http=allow_http, client=client)
+        self._wire: StreamWire = wire
+        self._named: Wire = wire
+        self._model = model
+        base, query = checked_url(wire.base_url if base_url is None else base_url, allow_http)
+        path, _, own_query = wire.stream_path(model).partition("?")
+        whole_query = "&".join(filter(None, (query.removeprefix("?"), own_query)))
+        self._url = f"{base}{path}?{whole_query}" if whole_query else base + path
+        key = (api_key or "").strip()
+        headers = {"accept": "text/event-stream", "accept-encoding": "identity", "content-type": "application/json"}
+        self._headers = headers | {"user-agent": "redismem"} | (wire.headers(key) if key else {})
+        self._silence_s = silence_s
+        self._total_s = total_s
+        self._owns_client = client is None
+        self._client = client or httpx.AsyncClient(trust_env=False)
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self._model
+
+    @property
+    def provider(self) -> str:
+        """The provider's name."""
+        return self._named.name
+
+    async def reply(self, messages: Sequence[dict[str, Any]], *, max_tokens: int) -> str:
+        """The whole answer. Raises ModelFailed."""
+        return await self._asking.reply(messages, max_tokens=max_tokens)
+
+    async def stream(self, messages: Sequence[dict[str, Any]], *, max_tokens: int) -> AsyncIterator[str]:
+        """The answer, piece by piece. Raises ModelFailed, also after pieces were given: then the rest is missing."""
+        end_s = monotonic() + self._total_s
+        try:
+            response = await self._within(end_s, self._send(messages, max_tokens))
+        except httpx.HTTPError as cause:
+            connected = not isinstance(cause, httpx.ConnectError | httpx.ConnectTimeout)
+            reason = f"{self.provider} could not be asked ({type(cause).__name__})"
+            raise unavailable(reason, perhaps_request=connected) from None
+        try:
+            if response.status_code != 200:
+                raw = await self._within(end_s, _begin_of(response))
+                raise refusal(self.provider, response.status_code, response.headers, raw)
+            async for text in self._pieces(response, end_s):
+                yield text
+        except httpx.HTTPError as cause:
+            raise failed(f"{self.provider} broke off ({type(cause).__name__})") from None
+        finally:
+            await response.aclose()
+
+    async def aclose(self) -> None:
+        """Closes what it opened itself."""
+        await self._asking.aclose()
+        if self._owns_client:
+            await self._client.aclose()
+
+    async def _send(self, messages: Sequence[dict[str, Any]], max_tokens: int) -> httpx.Response:
+        try:
+            body = json.dumps(self._wire.stream_body(self._model, messages, max_tokens), allow_nan=False)
+        except (ValueError, TypeError, RecursionError):
+            raise failed("the messages hold a value that JSON has no form for", permanent=True) from None
+        timeout = httpx.Timeout(self._silence_s, connect=min(CONNECT_S, self._silence_s))
+        request = self._client.build_request("POST", self._url, content=body, headers=self._headers, timeout=timeout)
+        return await self._client.send(request, stream=True, follow_redirects=False, auth=None)
+
+    async def _pieces(self, response: httpx.Response, end_s: float) -> AsyncIterator[str]:
+        said = False
+        async for event in self._events(response, end_s):
+            if event == "[DONE]":
+                break
+            try:
+                piece = self._wire.piece(json.loads(event))
+            except (ValueError, RecursionError):
+                raise failed(f"{self.provider} answered with something other than JSON") from None
+            if piece.text:
+                said = True
+                # Halves of surrogate pairs are valid JSON, and no text.
+                yield piece.text.encode("utf-8", "replace").decode()
+            if piece.is_end:
+                break
+        else:
+            raise failed(f"{self.provider} broke off")
+        if not said:
+            raise failed(f"{self.provider} answered with an empty text")
+
+    async def _events(self, response: httpx.Response, end_s: float) -> AsyncIterator[str]:
+        """The text of each event's lines of data."""
+        chunks = response.aiter_raw()
+        buffer = bytearray()
+        read_bytes = 0
+        while (chunk := await self._within(end_s, anext(chunks, None))) is not None:
+            read_bytes += len(chunk)
+            if read_bytes > 8 * MAX_REPLY_BYTES or len(buffer) > MAX_REPLY_BYTES:
+                raise failed(f"{self.provider} answered with too many bytes")
+            buffer += chunk
+            *lines, rest = bytes(buffer).split(b"\n")
+            buffer = bytearray(rest)
+            for line in lines:
+                field, _, value = line.decode("utf-8", "replace").rstrip("\r").partition(":")
+                if field == "data":
+                    yield value.removeprefix(" ")
+
+    async def _within(self, end_s: float, work: Any) -> Any:
+        try:
+            async with asyncio.timeout(max(0.0, end_s - monotonic())):
+                return await work
+        except TimeoutError:
+            raise failed(f"{self.provider} did not end its answer within {self._total_s:g} s") from None
+
+
+async def _begin_of(response: httpx.Response) -> bytes:
+    raw = bytearray()
+    async for chunk in response.aiter_raw():
+        raw += chunk
+        if len(raw) > _ERROR_BYTES:
+            break
+    return bytes(raw[:_ERROR_BYTES])
+
+
+def open_streaming(
+    provider: Literal["openai", "gemini", "anthropic"],
+    model: str,
+    api_key: str | None = None,
+    *,
+    max_tokens_field: str = "max_completion_tokens",
+    **options: Any,
+) -> StreamingModel:
+    """A model that streams. `options` are those of StreamingModel. Raises InvalidSettings."""
+    wires: dict[str, OpenAIStream | AnthropicStream | GeminiStream] = {
+        "openai": OpenAIStream(max_tokens_field, key_header=key_header_for(options.get("base_url"))),
+        "gemini": GeminiStream(),
+        "anthropic": AnthropicStream(),
+    }
+    if provider not in wires:
+        raise InvalidSettings(f"the provider of a model is one of {', '.join(wires)}")
+    return StreamingModel(wires[provider], model, api_key, **options)

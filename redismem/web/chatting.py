@@ -1,0 +1,133 @@
+"""The routes of the chat."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Request, Response
+
+from redismem.errors import RedismemError, SessionNotFound
+from redismem.messages import Message
+from redismem.session import Session
+from redismem.web import schemas
+from redismem.web.documents import Json
+from redismem.web.problems import Problem
+from redismem.web.service import Service
+from redismem.web.sessions import TheCaller, TheMemory, TheService
+from redismem.web.streams import STREAM, EventStream
+from redismem.web.turns import frame, place
+
+router = APIRouter(prefix="/api/chat", tags=["chat"])
+_LOOKED_AT_COUNT = 50
+_WAIT_S = 30.0
+_LOOK_S = 0.5
+
+
+@router.post("", response_class=Response, responses=STREAM)
+async def chat(
+    request: Request,
+    asked: schemas.ChatMessage,
+    service: TheService,
+    memory: TheMemory,
+    caller: TheCaller,
+    idempotency_key: Annotated[str | None, Header(min_length=1, max_length=64, pattern="^[A-Za-z0-9_-]+$")] = None,
+    last_event_id: Annotated[str | None, Header(max_length=100)] = None,
+) -> Response:
+    """Answers a message with a stream of events: start, text, notice, end.
+
+    With `Last-Event-ID` it goes on behind that event, whichever server the answer began in; nothing is said anew.
+    """
+    del request
+    session = memory.session(asked.session_id or memory.new_session_id())
+    namespace = caller.namespace
+    if last_event_id is not None:
+        found = place(last_event_id)
+        if found is None:
+            raise Problem("bad_request", "this Last-Event-ID was given by no stream")
+        turn_id, offset = found
+        begun = service.chat.live(namespace, session.id, turn_id)
+        if begun is not None:
+            return EventStream(service, partial(begun.frames, offset))
+        stored = await _stored(session, turn_id)
+        if not stored:
+            raise Problem("not_found", "there is no such answer")
+        return EventStream(service, lambda: _rest(service, session, turn_id, offset))
+    turn_id = idempotency_key or uuid.uuid4().hex
+    live = service.chat.live(namespace, session.id, turn_id)
+    if live is not None:
+        return EventStream(service, live.frames)
+    if idempotency_key is not None and (reply := _reply(await _tried(session, turn_id))) is not None:
+        told = _told(session.id, turn_id, reply, 0)
+        return EventStream(service, lambda: _each(told))
+    with service.stream():
+        return EventStream(service, service.chat.begin(namespace, session, turn_id, asked.message).frames)
+
+
+@router.post("/clear", response_model=schemas.Cleared)
+async def clear(named: schemas.ChatSession, service: TheService, memory: TheMemory, caller: TheCaller) -> Response:
+    """Removes everything of a session; an answer that is on its way ends, and is not kept."""
+    session = memory.session(named.session_id)
+    service.chat.stop_all(caller.namespace, session.id, "cleared")
+    return Json({"cleared": await session.clear()})
+
+
+@router.post("/stop", response_model=schemas.Stopped)
+async def stop(named: schemas.ChatSession, service: TheService, memory: TheMemory, caller: TheCaller) -> Response:
+    """Ends the answers that are on their way in this server; what they have said is kept, marked as incomplete."""
+    session = memory.session(named.session_id)
+    return Json({"stopped_count": service.chat.stop_all(caller.namespace, session.id, "stopped")})
+
+
+async def _stored(session: Session, turn_id: str) -> list[Message]:
+    """What the memory has of a turn: the user's message, and perhaps the reply."""
+    try:
+        newest = await session.messages(_LOOKED_AT_COUNT)
+    except SessionNotFound:
+        return []
+    return [each for each in newest if isinstance(each.metadata, dict) and each.metadata.get("turn") == turn_id]
+
+
+async def _tried(session: Session, turn_id: str) -> list[Message]:
+    """The same; nothing if the memory does not answer: the chat goes on and says so."""
+    try:
+        return await _stored(session, turn_id)
+    except RedismemError:
+        return []
+
+
+def _reply(stored: list[Message]) -> Message | None:
+    return next((each for each in stored if each.role == "assistant"), None)
+
+
+def _told(session_id: str, turn_id: str, reply: Message, offset: int) -> list[bytes]:
+    """A stored reply as the events of a stream."""
+    text, incomplete = str(reply.content), str(reply.metadata.get("incomplete", ""))
+    frames = [frame("start", {"session_id": session_id, "turn": turn_id})]
+    if rest := text[offset:]:
+        frames.append(frame("text", {"text": rest}, f"{turn_id}.{len(text)}"))
+    end = {"complete": not incomplete, "reason": incomplete or "done", "seq": reply.seq, "waiting_for": None}
+    return [*frames, frame("end", end)]
+
+
+async def _each(frames: list[bytes]) -> AsyncIterator[bytes]:
+    for each in frames:
+        yield each
+
+
+async def _rest(service: Service, session: Session, turn_id: str, offset: int) -> AsyncIterator[bytes]:
+    """What follows of a reply that another server gives, or has given: once it is stored."""
+    for _ in range(round(_WAIT_S / _LOOK_S)):
+        reply = _reply(await _tried(session, turn_id))
+        if reply is not None:
+            for each in _told(session.id, turn_id, reply, offset):
+                yield each
+            return
+        if service.stopping.is_set():
+            break
+        yield b": not yet\n\n"
+        await asyncio.sleep(_LOOK_S)
+    yield frame("end", {"complete": False, "reason": "the answer was lost", "seq": None, "waiting_for": None})

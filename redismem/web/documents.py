@@ -1,0 +1,118 @@
+"""What goes over the wire: JSON text in and out, and a session's parts as JSON values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import asdict
+from typing import Any, NoReturn
+
+import msgspec
+from starlette.responses import Response
+
+from redismem.context import Context, State
+from redismem.messages import Message
+from redismem.web.problems import Problem
+
+FORMATS = ("openai", "anthropic", "gemini")
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+def encoded(document: Any) -> bytes:
+    """JSON text. Halves of surrogate pairs, which UTF-8 has no bytes for, are escaped."""
+    try:
+        return _encode(document)
+    except UnicodeEncodeError:
+        return json.dumps(document, separators=(",", ":")).encode()
+
+
+def decoded(text: bytes) -> Any:
+    """The JSON value. Raises Problem: bad_request."""
+    try:
+        return _decode(text)
+    except (msgspec.MsgspecError, UnicodeError):
+        pass  # msgspec refuses escaped halves of surrogate pairs, which are JSON
+    except RecursionError:
+        raise Problem("bad_request", "the body is nested too deep") from None
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        raise Problem("bad_request", "the body is not JSON") from None
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(constant)
+
+
+class Json(Response):
+    """An answer that is a JSON document."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        return encoded(content)
+
+
+def state_document(state: State, hidden: Collection[str] = ()) -> dict[str, Any]:
+    """`hidden`: names of params whose values are not shown."""
+    params = {name: None if name in hidden else value for name, value in state.params.items()}
+    return {
+        "params": params,
+        "hidden_params": [name for name in params if name in hidden],
+        "waiting_for_param": state.waiting_for_param,
+        "last_intent": state.last_intent,
+        "last_result": state.last_result,
+        "plan": state.plan,
+    }
+
+
+def context_document(context: Context, form: str = "openai", hidden: Collection[str] = ()) -> dict[str, Any]:
+    """What a model is to be given, and from what it was made."""
+    receipt = context.receipt
+    return {
+        "session_id": context.session_id,
+        "epoch": context.epoch,
+        "first_seq": context.first_seq,
+        "last_seq": context.last_seq,
+        "total_messages": context.total_messages,
+        "recent_limit": context.recent_limit,
+        "summary_version": context.summary_version,
+        "summaries": [asdict(summary) for summary in context.summaries],
+        "state": state_document(context.state, hidden),
+        "format": form,
+        "request": _request(context, form),
+        "receipt": None if receipt is None else receipt_document(context.session_id, receipt),
+    }
+
+
+def _request(context: Context, form: str) -> dict[str, Any]:
+    if form == "anthropic":
+        return dict(context.to_anthropic())
+    if form == "gemini":
+        return dict(context.to_gemini())
+    return {"messages": context.to_openai()}
+
+
+def receipt_document(session_id: str, receipt: Any) -> dict[str, Any]:
+    """What an append did."""
+    return {
+        "session_id": session_id,
+        "first_seq": receipt.first_seq,
+        "last_seq": receipt.last_seq,
+        "total": receipt.total,
+        "created": receipt.created,
+        "duplicate": receipt.duplicate,
+    }
+
+
+def message_document(message: Message) -> dict[str, Any]:
+    """A stored message: its dict as it was put in, and what is known beside it."""
+    return {
+        "seq": message.seq,
+        "tokens": message.tokens,
+        "stored_ms": message.stored_ms,
+        "pinned": message.pinned,
+        "message": message.to_openai(),
+        "beside": message.beside,
+    }

@@ -1,0 +1,213 @@
+"""The edge of the service: every request passes here first. Who asks, how much, for how long; how it is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping
+from functools import lru_cache
+from time import monotonic
+from typing import Any
+from urllib.parse import urlsplit
+
+from redismem.events import facts
+from redismem.web.access import needed_scope
+from redismem.web.appends import append_messages, is_append
+from redismem.web.meters import route_of
+from redismem.web.problems import Problem, problem_of
+from redismem.web.service import CALLER, Service
+
+log = logging.getLogger("redismem")
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+HEADERS = [
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+]
+_OWN_HOSTS = frozenset(["localhost", "127.0.0.1", "::1"])
+_ALLOWED = b"authorization, content-type, idempotency-key, if-match, last-event-id"
+_EXPOSED = b"etag, location, retry-after"
+
+
+class Gone(Exception):
+    """The client has left before it had sent its request."""
+
+
+class Edge:
+    """An ASGI application around the routes."""
+
+    def __init__(self, service: Service, routes: App, openapi: Callable[[], dict[str, Any]]) -> None:
+        """`openapi`: gives the document of what is inside."""
+        self._service = service
+        self._routes = routes
+        self.openapi = openapi
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._routes(scope, receive, send)
+            return
+        headers = dict(scope["headers"])
+        answer = _Answer(send, self._allowed_origin(headers))
+        # The routes see the path as it was sent: a slash in a session id is %2F and separates nothing.
+        path = scope["path"] = scope["raw_path"].decode("latin-1")
+        begun_s = monotonic()
+        try:
+            await self._answered(scope, path, headers, receive, answer)
+        except Gone:
+            return
+        except Exception as error:
+            await _refuse(error, answer)
+        finally:
+            ended_s = answer.begun_s or monotonic()
+            self._service.meters.request(route_of(path), scope["method"], answer.status, ended_s - begun_s)
+
+    async def _answered(
+        self, scope: Scope, path: str, headers: dict[bytes, bytes], receive: Receive, answer: _Answer
+    ) -> None:
+        service, method = self._service, scope["method"]
+        if method == "OPTIONS" and b"access-control-request-method" in headers:
+            await answer.preflight()
+            return
+        self._check_origin(headers)
+        needed = needed_scope(method, path)
+        if needed is None:
+            await self._routes(scope, receive, answer.send)
+            return
+        caller = service.access.caller(headers.get(b"authorization"))
+        if needed not in caller.scopes:
+            raise Problem("not_allowed", f"this needs the scope {needed}")
+        if service.stopping.is_set() and path != "/metrics":
+            raise Problem("stopping")
+        scope[CALLER] = caller
+        async with asyncio.timeout(service.limits.request_s) as limit:
+            if service.limits.rate_per_s is not None:
+                await service.take_rate(caller)
+            body = b""
+            if method not in ("GET", "HEAD"):
+                body = await _body(headers, receive, service.limits.body_bytes)
+            if is_stream(path):
+                limit.reschedule(None)
+            if method == "POST" and is_append(path):
+                await append_messages(service, caller, path, scope["query_string"], headers, body, answer.send)
+            else:
+                await self._routes(scope, _given(body, receive), answer.send)
+
+    def _allowed_origin(self, headers: dict[bytes, bytes]) -> bytes | None:
+        origin = headers.get(b"origin")
+        return origin if origin is not None and origin.decode("latin-1") in self._service.cors_origins else None
+
+    def _check_origin(self, headers: dict[bytes, bytes]) -> None:
+        """Where no key is asked for, pages of other hosts must not get in through somebody's browser."""
+        if not self._service.access.is_open:
+            return
+        host = headers.get(b"host", b"").decode("latin-1")
+        if not _is_own(host):
+            raise Problem("not_allowed", "without keys this server answers to localhost alone")
+        origin = headers.get(b"origin")
+        if origin is None or self._allowed_origin(headers) is not None:
+            return
+        if origin.decode("latin-1") != f"http://{host}":
+            raise Problem("not_allowed", "without keys this server answers no pages of other origins")
+
+
+def is_stream(path: str) -> bool:
+    """Whether an answer may take as long as it likes: it bounds itself."""
+    return path == "/api/chat" or (path.startswith("/v1/sessions/") and path.endswith("/events"))
+
+
+@lru_cache(maxsize=256)
+def _is_own(host: str) -> bool:
+    """Whether a Host header names this machine."""
+    try:
+        return urlsplit(f"//{host}").hostname in _OWN_HOSTS
+    except ValueError:
+        return False
+
+
+class _Answer:
+    """What is sent, with the headers that every answer has."""
+
+    def __init__(self, send: Send, allowed_origin: bytes | None) -> None:
+        self._send = send
+        self._allowed_origin = allowed_origin
+        self.begun_s = 0.0
+        self.status = 499
+        """499 until an answer has begun: the client has left."""
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            self.begun_s, self.status = monotonic(), message["status"]
+            message["headers"] = [*message["headers"], *HEADERS]
+            if self._allowed_origin is not None:
+                message["headers"] += [
+                    (b"access-control-allow-origin", self._allowed_origin),
+                    (b"access-control-expose-headers", _EXPOSED),
+                    (b"vary", b"origin"),
+                ]
+        await self._send(message)
+
+    async def preflight(self) -> None:
+        if self._allowed_origin is None:
+            raise Problem("not_allowed", "no page of this origin may ask")
+        headers = [
+            (b"access-control-allow-methods", b"GET, POST, PATCH, DELETE"),
+            (b"access-control-allow-headers", _ALLOWED),
+            (b"access-control-max-age", b"600"),
+        ]
+        await self.send({"type": "http.response.start", "status": 204, "headers": headers})
+        await self.send({"type": "http.response.body", "body": b""})
+
+
+async def _refuse(error: Exception, answer: _Answer) -> None:
+    problem = problem_of(error)
+    if problem.code == "internal":
+        # Neither its text nor where it came from: both may quote what a user wrote.
+        kind = type(error).__name__
+        log.error("a request failed with %s", kind, extra=facts(op="request", error=kind))
+    if answer.begun_s:
+        # Nothing can be said any more. The server sees that the answer has no end, and closes the connection.
+        return
+    body = problem.document()
+    headers = [*problem.headers(), (b"content-length", b"%d" % len(body))]
+    await answer.send({"type": "http.response.start", "status": problem.status, "headers": headers})
+    await answer.send({"type": "http.response.body", "body": body})
+
+
+async def _body(headers: dict[bytes, bytes], receive: Receive, limit_bytes: int) -> bytes:
+    """The whole body. Raises Problem: too_large, before all of it is there; Gone."""
+    too_large = Problem("too_large", f"a body has at most {limit_bytes} bytes")
+    length = headers.get(b"content-length", b"0")
+    if not length.isdigit() or int(length[:20]) > limit_bytes:
+        raise too_large
+    parts = b""
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Gone
+        part: bytes = message.get("body", b"")
+        if len(parts) + len(part) > limit_bytes:
+            raise too_large
+        parts = parts + part if parts else part
+        if not message.get("more_body"):
+            return parts
+
+
+def _given(body: bytes, receive: Receive) -> Receive:
+    """A receive that gives this body, and then what comes."""
+    is_first = True
+
+    async def given() -> MutableMapping[str, Any]:
+        nonlocal is_first
+        if is_first:
+            is_first = False
+            return {"type": "http.request", "body": body, "more_body": False}
+        return await receive()
+
+    return given

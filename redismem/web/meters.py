@@ -1,0 +1,153 @@
+"""What is measured, for Prometheus. Labels are words of closed sets and never name a session, a key or a path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+
+from redismem.errors import StoreUnavailable
+from redismem.events import Event, OnEvent
+from redismem.inspection.depths import QUEUES, Depths
+from redismem.web import spans
+from redismem.web.histograms import Histogram
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+OPERATIONS = _words(
+    """
+    append append_and_read read messages state info exists touch update read_epoch clear read_window prune
+    pop replace pinned quarantine ping count sessions server_time take recorded record provider pause due
+    claim extend commit release counts oldest queue_eviction due_evictions claim_eviction evict scan sweep
+    summary eviction drain enforce sweep_round look depths members requeue recorded_shards restore drop
+    """
+)
+OUTCOMES = _words(
+    """
+    ok duplicate conflict nothing job none notdue leased gone noop dead already fenced stale waiting failed paused
+    busy stopping unavailable StoreUnavailable NotAllowed TooLarge InvalidState InvalidTime NotInWindow
+    SessionExists CorruptSession UnsupportedFormat WrongShards ScriptFailed CancelledError
+    """
+)
+_METHODS = frozenset(["GET", "HEAD", "POST", "PATCH", "DELETE", "OPTIONS"])
+_SESSION = "/v1/sessions/"
+_OF_A_SESSION = frozenset(["", "/messages", "/context", "/state", "/events"])
+_ROUTES = _words(
+    """
+    /v1/sessions /v1/queues /v1/dead /v1/dead/retry /v1/dead/drop /livez /readyz /metrics /openapi.json
+    /api/chat /api/chat/clear /api/chat/stop
+    """
+)
+_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_MESSAGES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 5_000, 10_000)
+_TOKENS = (50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 100_000)
+
+
+def listener(meters: Meters) -> OnEvent:
+    """The `on_event` of a memory: what is measured, and spans where somebody has set up a provider of them."""
+    if not spans.is_wanted():
+        return meters.event
+
+    def both(event: Event) -> None:
+        meters.event(event)
+        spans.event_span(event)
+
+    return both
+
+
+def route_of(path: str) -> str:
+    """The route of a path as it was sent: one of a closed set."""
+    if path.startswith(_SESSION):
+        _, slash, rest = path[len(_SESSION) :].partition("/")
+        return f"{_SESSION}{{session_id}}{slash}{rest}" if slash + rest in _OF_A_SESSION else "other"
+    return path if path in _ROUTES else "other"
+
+
+class Meters:
+    """The numbers of one server."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        self._operations = Histogram(
+            "redismem_operation_seconds",
+            "Calls to Redis, and pieces of work",
+            ["op", "outcome"],
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._resent = Counter("redismem_resent", "Times a call was sent again", registry=registry)
+        self._window = Histogram(
+            "redismem_window_messages", "A window after a call", buckets=_MESSAGES, registry=registry
+        )
+        self._covered = Histogram(
+            "redismem_summary_covered_tokens", "What a summary covers", buckets=_TOKENS, registry=registry
+        )
+        self._appended = Histogram("redismem_append_tokens", "What an append adds", buckets=_TOKENS, registry=registry)
+        self._evictions = Counter("redismem_evictions", "Sessions evicted", ["outcome"], registry=registry)
+        self._degraded = Gauge("redismem_degraded", "1 while the store does not answer", registry=registry)
+        self._queues = Gauge("redismem_queue_sessions", "Sessions of a queue", ["queue"], registry=registry)
+        self._lag = Gauge("redismem_queue_lag_seconds", "Since when its first one is due", ["queue"], registry=registry)
+        self._sessions = Gauge("redismem_sessions", "Sessions that are listed", registry=registry)
+        self._limit = Gauge("redismem_sessions_limit", "Sessions that there may be", registry=registry)
+        self._calls = Gauge("redismem_calls_in_flight", "Calls to Redis without an answer yet", registry=registry)
+        self._streams = Gauge("redismem_streams", "Streams that are open", registry=registry)
+        self._requests = Histogram(
+            "redismem_http_request_seconds",
+            "Requests, until their answer has begun",
+            ["route", "method", "status"],
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        # Finding a child by its labels takes longer than counting.
+        self._operation = lru_cache(maxsize=1_024)(self._operation_of)
+        self._request = lru_cache(maxsize=1_024)(self._request_of)
+
+    def event(self, event: Event) -> None:
+        """The `on_event` of a memory."""
+        self._operation(event.op, event.outcome)(event.duration_ms / 1000)
+        if event.sent_count > 1:
+            self._resent.inc(event.sent_count - 1)
+        if event.sent_count:
+            self._degraded.set(event.outcome == StoreUnavailable.__name__)
+        if event.window_count is not None:
+            self._window.observe(event.window_count)
+        if event.op == "commit" and event.outcome == "ok":
+            self._covered.observe(event.tokens)
+        elif event.message_bytes:
+            self._appended.observe(event.tokens)
+        elif event.op == "eviction":
+            self._evictions.labels(_known(event.outcome, OUTCOMES)).inc()
+
+    def request(self, route: str, method: str, status: int, seconds: float) -> None:
+        """One answer."""
+        self._request(route, method, status)(seconds)
+
+    def looked(self, depths: Depths | None, calls_count: int, streams_count: int) -> bytes:
+        """All of it as text, with what was looked up just now; without depths the store did not answer."""
+        self._calls.set(calls_count)
+        self._streams.set(streams_count)
+        self._degraded.set(depths is None)
+        if depths is not None:
+            self._sessions.set(depths.sessions_count)
+            self._limit.set(depths.max_sessions)
+            for queue in QUEUES:
+                depth = depths.total(queue)
+                lag_ms = 0 if depth.first_ms is None else max(0, depths.now_ms - depth.first_ms)
+                self._queues.labels(queue).set(depth.count)
+                self._lag.labels(queue).set(lag_ms / 1000)
+        return generate_latest(self.registry)
+
+    def _operation_of(self, op: str, outcome: str) -> Callable[[float], Any]:
+        return self._operations.labels(_known(op, OPERATIONS), _known(outcome, OUTCOMES)).observe
+
+    def _request_of(self, route: str, method: str, status: int) -> Callable[[float], Any]:
+        return self._requests.labels(route, _known(method, _METHODS), str(status)).observe
+
+
+def _known(word: str, words: frozenset[str]) -> str:
+    return word if word in words else "other"

@@ -1,0 +1,112 @@
+"""What went wrong, as problem details (RFC 9457): stable codes, never a text of a message and never a stack trace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from redismem.errors import (
+    Conflict,
+    CorruptSession,
+    InvalidMessage,
+    InvalidSessionId,
+    InvalidState,
+    InvalidTime,
+    NotAllowed,
+    NotInWindow,
+    RedismemError,
+    SessionExists,
+    SessionNotFound,
+    StoreUnavailable,
+    TooLarge,
+    UnsupportedFormat,
+    WrongShards,
+)
+
+MEDIA_TYPE = "application/problem+json"
+# code -> status, title
+CODES: dict[str, tuple[int, str]] = {
+    "bad_request": (400, "The request cannot be read"),
+    "bad_session_id": (400, "The session id cannot be one"),
+    "no_key": (401, "A key is needed"),
+    "not_allowed": (403, "The key does not allow this"),
+    "not_found": (404, "There is nothing here"),
+    "session_not_found": (404, "There is no such session"),
+    "not_in_window": (404, "The message is in the window no more"),
+    "method_not_allowed": (405, "This is not done here"),
+    "conflict": (409, "Another writer was faster"),
+    "session_exists": (409, "There is such a session already"),
+    "too_large": (413, "Too large"),
+    "invalid": (422, "The request cannot be carried out as it is"),
+    "too_many_requests": (429, "Too many requests"),
+    "internal": (500, "A defect of the service"),
+    "store_unavailable": (503, "The store does not answer"),
+    "store_not_allowed": (503, "The store does not let this server do it"),
+    "other_layout": (503, "Another release has written this"),
+    "overloaded": (503, "Too many at once"),
+    "stopping": (503, "This server is about to stop"),
+    "too_late": (503, "The request took too long"),
+}
+# What a caller waits before the next attempt, in seconds.
+RETRY_AFTER_S = 1
+_ERRORS: tuple[tuple[type[RedismemError], str], ...] = (
+    (InvalidSessionId, "bad_session_id"),
+    (SessionNotFound, "session_not_found"),
+    (NotInWindow, "not_in_window"),
+    (Conflict, "conflict"),
+    (SessionExists, "session_exists"),
+    (TooLarge, "too_large"),
+    (InvalidMessage, "invalid"),
+    (InvalidState, "invalid"),
+    (InvalidTime, "internal"),
+    (StoreUnavailable, "store_unavailable"),
+    (NotAllowed, "store_not_allowed"),
+    (UnsupportedFormat, "other_layout"),
+    (WrongShards, "other_layout"),
+    (CorruptSession, "store_unavailable"),
+)
+
+
+class Problem(Exception):
+    """An answer that is no success. `code` is one of CODES; `more` are members of the document beside the usual."""
+
+    def __init__(self, code: str, detail: str = "", *, retry_after_s: float | None = None, **more: Any) -> None:
+        super().__init__(code)
+        self.code = code
+        self.status, self.title = CODES[code]
+        self.detail = detail
+        self.retry_after_s = RETRY_AFTER_S if retry_after_s is None and self.status == 503 else retry_after_s
+        self.more = more
+
+    def document(self) -> bytes:
+        """The JSON text."""
+        found = {"type": f"urn:redismem:problem:{self.code}", "title": self.title, "status": self.status}
+        if self.detail:
+            found["detail"] = self.detail.encode("utf-8", "replace").decode()
+        return msgspec.json.encode(found | {"code": self.code} | self.more)
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """Beside those that every answer has."""
+        found = [(b"content-type", MEDIA_TYPE.encode())]
+        if self.retry_after_s is not None:
+            found.append((b"retry-after", b"%d" % max(1, -(-self.retry_after_s // 1))))
+        if self.status == 401:
+            found.append((b"www-authenticate", b"Bearer"))
+        return found
+
+
+def problem_of(error: Exception) -> Problem:
+    """What a caller is told of an error: of one that is not ours, nothing but that there was one."""
+    if isinstance(error, Problem):
+        return error
+    for kind, code in _ERRORS:
+        if isinstance(error, kind):
+            # The text without the id; what is wrong with the store or the server is not the caller's business.
+            detail = "" if isinstance(error, StoreUnavailable | NotAllowed | InvalidTime) else error.text
+            more: Mapping[str, Any] = {"last_seq": error.last_seq} if isinstance(error, Conflict) else {}
+            return Problem(code, detail, **more)
+    if isinstance(error, TimeoutError):
+        return Problem("too_late")
+    return Problem("internal")

@@ -1,0 +1,215 @@
+"""The documents of the routes: what is taken, and what is given."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Name = Annotated[str, Field(min_length=1, max_length=256)]
+
+
+class Taken(BaseModel):
+    """A body. A member that it does not have is refused: it would be lost in silence."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class ProblemDocument(BaseModel):
+    """RFC 9457. `code` is stable; a conflict has `last_seq` as well."""
+
+    model_config = ConfigDict(extra="allow")
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str = ""
+
+
+class NewSession(BaseModel):
+    session_id: str
+
+
+class ActiveSession(BaseModel):
+    session_id: str
+    active_ms: int
+
+
+class SessionList(BaseModel):
+    sessions: list[ActiveSession]
+    cursor: str | None
+
+
+class SessionNumbers(BaseModel):
+    session_id: str
+    epoch: str
+    total_messages: int
+    first_seq: int
+    window_count: int
+    window_tokens: int
+    summaries_count: int
+    params_keys: list[str]
+    waiting_for_param: str | None
+    active_ms: int
+    expires_ms: int
+    queued: str | None
+    pinned_count: int
+    attempts: int
+    failure: str | None
+    failing_since_ms: int | None
+    failed_ms: int | None
+
+
+class ReceiptDocument(BaseModel):
+    session_id: str
+    first_seq: int
+    last_seq: int
+    total: int
+    created: bool
+    duplicate: bool
+
+
+class SummaryDocument(BaseModel):
+    id: str
+    text: str
+    first_seq: int
+    last_seq: int
+    start_ms: int
+    end_ms: int
+    model: str
+    tokens: int
+    created_ms: int
+    message_ids: list[str]
+
+
+class StateDocument(BaseModel):
+    """`hidden_params`: their values are sensitive and shown as null."""
+
+    params: dict[str, Any]
+    hidden_params: list[str]
+    waiting_for_param: str | None
+    last_intent: Any
+    last_result: Any
+    plan: Any
+
+
+class ContextDocument(BaseModel):
+    """`request` is for the model, in the format that was asked for; the rest says what it was made from."""
+
+    session_id: str
+    epoch: str
+    first_seq: int
+    last_seq: int
+    total_messages: int
+    recent_limit: int
+    summary_version: str
+    summaries: list[SummaryDocument]
+    state: StateDocument
+    format: str
+    request: dict[str, Any]
+    receipt: ReceiptDocument | None
+
+
+class MessageDocument(BaseModel):
+    seq: int
+    tokens: int
+    stored_ms: int
+    pinned: bool
+    message: dict[str, Any]
+    beside: dict[str, Any] | None
+
+
+class MessageList(BaseModel):
+    """Oldest first. `before` is what the next page is asked with; null: there is none."""
+
+    messages: list[MessageDocument]
+    before: int | None
+
+
+class StateChange(Taken):
+    """What is not named stays. null takes away, but for a param: its value may be null, `remove_params` takes it."""
+
+    params: dict[Name, Any] = {}
+    remove_params: list[Name] = []
+    waiting_for_param: Name | None = None
+    last_intent: Any = None
+    last_result: Any = None
+    plan: Any = None
+
+
+class ChatMessage(Taken):
+    """Without a session id a new conversation begins."""
+
+    session_id: Name | None = None
+    message: Annotated[str, Field(min_length=1, max_length=100_000)]
+
+
+class ChatSession(Taken):
+    session_id: Name
+
+
+class Cleared(BaseModel):
+    """False: there was none."""
+
+    cleared: bool
+
+
+class Stopped(BaseModel):
+    stopped_count: int
+
+
+class QueueDepth(BaseModel):
+    count: int
+    first_ms: int | None
+
+
+class Queues(BaseModel):
+    now_ms: int
+    sessions: int
+    max_sessions: int
+    over: int
+    queues: dict[str, QueueDepth]
+
+
+class DeadSessionDocument(BaseModel):
+    """`state` is live, or why there are no numbers: gone, unreadable, of another layout."""
+
+    model_config = ConfigDict(extra="allow")
+    session_id: str
+    log: str
+    died_ms: int
+    state: str
+
+
+class DeadDocument(BaseModel):
+    count: int
+    now_ms: int
+    sessions: list[DeadSessionDocument]
+
+
+class DeadNamed(Taken):
+    """The sessions to take off the list."""
+
+    session_ids: Annotated[list[Name], Field(min_length=1, max_length=1_000)]
+
+
+class DeadTaken(BaseModel):
+    """`other_layout`: another release wrote them, so they stay on the list."""
+
+    taken: list[str]
+    not_dead: list[str]
+    other_layout: list[str]
+
+
+class Liveness(BaseModel):
+    """This server runs."""
+
+    live: bool
+    stopping: bool
+
+
+class Readiness(Liveness):
+    """Readable and writable: what the store lets it do."""
+
+    readable: bool
+    writable: bool

@@ -1,0 +1,169 @@
+"""The routes of conversations."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+
+from redismem.memory import Memory
+from redismem.messages import UNSET
+from redismem.session import Session
+from redismem.web import schemas
+from redismem.web.access import Caller
+from redismem.web.appends import append_id, session_id_of
+from redismem.web.documents import FORMATS, Json, context_document, message_document, state_document
+from redismem.web.problems import Problem
+from redismem.web.service import CALLER, Service
+from redismem.web.streams import STREAM, EventStream
+
+router = APIRouter(prefix="/v1", tags=["sessions"])
+_MOST_MESSAGES = 1_000
+
+
+def service_of(request: Request) -> Service:
+    """The service that a request came to."""
+    service: Service = request.app.state.service
+    return service
+
+
+def caller_of(request: Request) -> Caller:
+    """Who asks."""
+    caller: Caller = request.scope[CALLER]
+    return caller
+
+
+def memory_of(request: Request) -> Memory:
+    """The memory of the caller's namespace."""
+    return service_of(request).memory(caller_of(request))
+
+
+def session_of(request: Request, session_id: Annotated[str, Path(min_length=1)]) -> Session:
+    """The session that the path names. Raises Problem, InvalidSessionId."""
+    return service_of(request).session(caller_of(request), session_id_of(session_id))
+
+
+TheMemory = Annotated[Memory, Depends(memory_of)]
+TheSession = Annotated[Session, Depends(session_of)]
+TheService = Annotated[Service, Depends(service_of)]
+TheCaller = Annotated[Caller, Depends(caller_of)]
+
+
+@router.get("/sessions", response_model=schemas.SessionList)
+async def list_sessions(
+    memory: TheMemory,
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+    cursor: Annotated[str | None, Query(max_length=2_000)] = None,
+) -> Response:
+    """The live sessions, the last active first."""
+    try:
+        page = await memory.sessions(limit, cursor)
+    except ValueError:
+        raise Problem("bad_request", "this cursor was given by no page") from None
+    return Json({"sessions": [asdict(entry) for entry in page.sessions], "cursor": page.cursor})
+
+
+@router.post("/sessions", status_code=201, response_model=schemas.NewSession)
+async def new_session(memory: TheMemory) -> Response:
+    """A new id. The session begins with its first message."""
+    session_id = memory.new_session_id()
+    return Json({"session_id": session_id}, 201, {"location": f"/v1/sessions/{session_id}"})
+
+
+@router.get("/sessions/{session_id}", response_model=schemas.SessionNumbers)
+async def show_session(session: TheSession) -> Response:
+    """The numbers of a session."""
+    return Json(asdict(await session.info()))
+
+
+@router.delete("/sessions/{session_id}", status_code=204)
+async def clear_session(session: TheSession) -> Response:
+    """Removes everything of a session."""
+    await session.clear(missing_ok=False)
+    return Response(status_code=204)
+
+
+@router.get("/sessions/{session_id}/messages", response_model=schemas.MessageList)
+async def list_messages(
+    session: TheSession,
+    limit: Annotated[int, Query(ge=1, le=_MOST_MESSAGES)] = 100,
+    before: Annotated[str | None, Query(max_length=64, description="A seq, or a time (RFC 3339).")] = None,
+    include_originals: bool = False,
+) -> Response:
+    """The newest messages before a seq or a time, oldest first: those no summary covers, or all that are kept."""
+    found = await session.messages(limit, _moment(before), include_originals)
+    more = found[0].seq if len(found) == limit and found[0].seq > 1 else None
+    return Json({"messages": [message_document(message) for message in found], "before": more})
+
+
+def _moment(before: str | None) -> int | datetime | None:
+    if before is None:
+        return None
+    if before.isascii() and before.isdigit() and 0 < int(before[:20]) < 1 << 53:
+        return int(before)
+    try:
+        moment = datetime.fromisoformat(before)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise Problem("invalid", "before is a seq, or a time with its zone (RFC 3339)")
+    return moment
+
+
+@router.get("/sessions/{session_id}/context", response_model=schemas.ContextDocument)
+async def read_context(
+    session: TheSession,
+    service: TheService,
+    max_tokens: Annotated[int | None, Query(ge=1, le=1 << 40)] = None,
+    form: Annotated[str, Query(alias="format", pattern=f"^({'|'.join(FORMATS)})$")] = "openai",
+) -> Response:
+    """What a model is to be given: summaries and the messages after them."""
+    context = await session.read(max_tokens=max_tokens)
+    return Json(context_document(context, form, service.hidden_params))
+
+
+@router.get("/sessions/{session_id}/events", response_class=Response, responses=STREAM)
+async def watch_session(session: TheSession, service: TheService, caller: TheCaller) -> Response:
+    """A stream of events: `changed` with the numbers of the session, at once and whenever something in it changes.
+
+    Whichever server changes it. `degraded` while the store does not answer; `end` when this server stops.
+    """
+    return EventStream(service, partial(service.watch(caller).frames, session.id, service.stopping))
+
+
+@router.get("/sessions/{session_id}/state", response_model=schemas.StateDocument)
+async def read_state(
+    session: TheSession, service: TheService, caller: TheCaller, include_hidden: bool = False
+) -> Response:
+    """The state. Values of sensitive params are shown to administrators who ask for them."""
+    if include_hidden and "admin" not in caller.scopes:
+        raise Problem("not_allowed", "hidden values need the scope admin")
+    hidden = frozenset[str]() if include_hidden else service.hidden_params
+    return Json(state_document(await session.state(), hidden))
+
+
+@router.patch("/sessions/{session_id}/state", status_code=204)
+async def change_state(
+    session: TheSession,
+    change: schemas.StateChange,
+    idempotency_key: Annotated[str | None, Header(min_length=1, max_length=128)] = None,
+) -> Response:
+    """Changes what is named, all at once; creates a missing session."""
+    given: dict[str, Any] = {
+        name: getattr(change, name)
+        for name in ("last_intent", "last_result", "plan")
+        if name in change.model_fields_set
+    }
+    if "waiting_for_param" in change.model_fields_set:
+        given["waiting"] = change.waiting_for_param
+    merge = {**change.params, **dict.fromkeys(change.remove_params, UNSET)}
+    if merge:
+        given["merge"] = merge
+    if not given:
+        raise Problem("invalid", "this change changes nothing")
+    key = None if idempotency_key is None else append_id(idempotency_key.encode("latin-1"))
+    await session.update(id=key, **given)
+    return Response(status_code=204)

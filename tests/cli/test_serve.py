@@ -1,0 +1,130 @@
+"""`redismem serve` as a process: it listens, says where, and stops without losing a turn."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from support.commands import finished, started, wait_for_line
+
+import redismem.blocking
+
+
+def address(running: Any) -> str:
+    """Where it listens, as it says."""
+    found = re.search(r"http://\S+", wait_for_line(running.stdout, "listens on"))
+    assert found
+    return found[0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_serves_until_it_is_told_to_stop(here: Any, redis_server: Any, namespace: str, number: Any) -> None:
+    with (
+        started("serve", "--port", "0", *here) as running,
+        httpx.Client(base_url=address(running), trust_env=False, timeout=60) as client,
+    ):
+        posted = client.post("/v1/sessions/s/messages", json={"role": "user", "content": "canary-text"})
+        assert posted.status_code == 201
+        running.send_signal(number)
+        ran = finished(running)
+    assert (ran.code, "has stopped" in ran.out) == (0, True)
+    assert "no keys: everybody on this machine may do everything" in ran.err
+    assert "canary-text" not in ran.out + ran.err
+    with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
+        assert memory.session("s").read().total_messages == 1
+
+
+def test_every_turn_that_was_answered_is_there_after_a_stop(here: Any, redis_server: Any, namespace: str) -> None:
+    """Told to stop in the midst of turns, it answers those it has taken."""
+    answered = 0
+    with started("serve", "--port", "0", *here) as running:
+        with httpx.Client(base_url=address(running), trust_env=False, timeout=60) as client:
+            for number in range(10_000):
+                if number == 20:
+                    running.send_signal(signal.SIGTERM)
+                try:
+                    answer = client.post("/v1/sessions/s/messages", json={"role": "user", "content": str(number)})
+                except httpx.TransportError:
+                    break
+                if answer.status_code != 201:
+                    assert answer.json()["code"] == "stopping"
+                    break
+                answered += 1
+        assert finished(running).code == 0
+    assert answered >= 20
+    with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
+        assert memory.session("s").read().total_messages == answered
+
+
+def test_an_embedded_store_is_summarised_by_the_server_itself(tmp_path: Path) -> None:
+    with started("serve", "--port", "0", REDISMEM_TICK_S="0.05") as running:
+        with httpx.Client(base_url=address(running), trust_env=False, timeout=60) as client:
+            messages = [{"role": "user", "content": f"{number}"} for number in range(12)]
+            assert client.post("/v1/sessions/s/messages", json=messages).status_code == 201
+            while not client.get("/v1/sessions/s/context").json()["summaries"]:
+                pass  # each look is a request, and waits for its answer
+        running.send_signal(signal.SIGTERM)
+        assert finished(running).code == 0
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "shop.example"])
+def test_without_keys_it_listens_on_loopback_alone(command: Any, host: str) -> None:
+    ran = command("serve", "--host", host)
+    assert ran.code == 2
+    assert "without keys a server listens on loopback alone" in ran.complaint
+
+
+def test_what_cannot_be_is_one_line(command: Any, tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text("# nothing\n")
+    (tmp_path / "wrong").write_text("shop-app shop read nonsense\n")
+    said = {
+        ("--url", "nonsense://x"): "cannot be used",
+        ("--url", "redis://127.0.0.1:1/0"): "redis://127.0.0.1:1/0",
+        ("--keys-file", tmp_path / "none"): "cannot be read",
+        ("--keys-file", tmp_path / "empty"): "holds no key",
+        ("--keys-file", tmp_path / "wrong"): "line 1",
+        ("--keys-file", tmp_path / "empty", "--keys", "x"): "not both",
+        ("--keys", "a b read 00"): "line 1",
+        ("--slots", tmp_path / "none", "--url", "memory://"): "cannot be read",
+        ("--slots", tmp_path / "wrong", "--url", "memory://"): "the slots cannot be read",
+    }
+    for words, text in said.items():
+        ran = command("serve", "--port", "0", *words)
+        assert ran.code in (1, 2)
+        assert text in ran.err.splitlines()[-1]
+        assert "nonsense" not in ran.err
+
+
+def test_a_port_in_use_is_one_line(command: Any) -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ran = command("serve", "--port", str(taken.getsockname()[1]), "--url", "memory://")
+    assert ran.code == 2
+    assert "nobody can listen there" in ran.err.splitlines()[-1]
+
+
+def test_without_its_packages_it_says_what_to_install(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("redismem.web")]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in ("prometheus_client", "fastapi", "uvicorn"):
+        monkeypatch.setitem(sys.modules, name, None)
+    ran = command("serve", "--url", "memory://", "--port", "0")
+    assert ran.code == 2
+    assert "pip install 'redismem[server]'" in ran.err
+
+
+def test_a_key_is_printed_once_with_its_line(command: Any) -> None:
+    ran = command("key", "shop-app", "--namespace", "shop", "--scope", "read", "--scope", "admin")
+    key, line = ran.out.splitlines()
+    name, namespace, scopes, hashed = line.split()
+    assert (name, namespace, scopes, len(hashed)) == ("shop-app", "shop", "read,admin", 64)
+    assert key.startswith("rmk_")
+    assert key not in line
+    assert command("key", "a b").code == 2
+    assert command("key", "a", "--scope", "all").code == 2

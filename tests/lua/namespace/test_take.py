@@ -1,0 +1,83 @@
+"""take.lua: what a name may do, for all callers together."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+from redis.exceptions import ResponseError
+from support.script_header import header
+
+from redismem import Memory
+from redismem.protocol import namespace_calls, scripts
+from redismem.protocol.keys import Keys
+
+SLOW_PER_S = 0.001  # one in a thousand seconds: none is earned while a test runs
+
+
+def test_the_caller_gives_what_the_header_says() -> None:
+    call = namespace_calls.take(Keys("shop", 64), "caller", 4, 7)
+    head = header(scripts.load("take").source.decode())
+    (word, sha, count, key, *arguments) = call.commands[0]
+    assert (word, sha, count, key) == ("EVALSHA", scripts.load("take").sha, 1, b"rm:{shop}:rate:caller")
+    assert (head.keys, head.arguments) == (["rate"], ["interval_us", "burst_count", "nonce"])
+    assert arguments[:2] == [250_000, 7]
+    assert call.again() == call
+
+
+async def test_a_burst_and_then_a_wait(memory: Memory) -> None:
+    waits_ms = [await memory.take("caller", SLOW_PER_S, 3) for _ in range(5)]
+    assert waits_ms[:3] == [0, 0, 0]
+    assert all(900_000 < wait_ms <= 1_000_000 for wait_ms in waits_ms[3:])
+    assert await memory.take("another", SLOW_PER_S, 3) == 0
+
+
+async def test_what_is_earned_can_be_taken(memory: Memory) -> None:
+    assert [await memory.take("caller", 20) for _ in range(1)] == [0]
+    until = time.monotonic() + 60
+    while await memory.take("caller", 20):
+        assert time.monotonic() < until
+        await asyncio.sleep(0.005)  # between two looks at a condition that has a deadline
+
+
+async def test_all_pods_take_from_one_rate(store: Any, namespace: str) -> None:
+    async with store.memory(namespace) as one, store.memory(namespace) as other:
+        calls = [memory.take("caller", SLOW_PER_S, 10) for memory in (one, other) * 20]
+        assert (await asyncio.gather(*calls)).count(0) == 10
+
+
+async def test_sent_again_it_takes_nothing_more(memory: Memory, raw: Any, namespace: str) -> None:
+    call = namespace_calls.take(Keys(namespace, 64), "caller", SLOW_PER_S, 2)
+    assert await memory.store.run(call) == 0
+    (key,) = await raw.keys(f"rm:{{{namespace}}}:rate:*")
+    before = await raw.get(key)
+    assert await memory.store.run(call.again()) == 0
+    assert await raw.get(key) == before
+    assert 1_990_000 >= await raw.pttl(key) > 900_000
+    assert await memory.take("caller", SLOW_PER_S, 2) == 0
+    assert await memory.take("caller", SLOW_PER_S, 2) > 0
+
+
+@pytest.mark.parametrize("stored", ["", "x", "999999999999999999 ab", "1 ab"])
+async def test_what_nobody_wrote_stops_nobody_for_long(memory: Memory, raw: Any, namespace: str, stored: str) -> None:
+    """A clock that was set back far leaves a future behind: it counts as all of the room, and no more."""
+    await raw.set(f"rm:{{{namespace}}}:rate:caller", stored)
+    assert await memory.take("caller", SLOW_PER_S, 2) <= 1_000_000
+
+
+async def test_a_foreign_type_is_left_as_it_is(memory: Memory, raw: Any, namespace: str) -> None:
+    key = f"rm:{{{namespace}}}:rate:caller"
+    await raw.rpush(key, "x")
+    script = scripts.load("take")
+    await raw.script_load(script.source)
+    with pytest.raises(ResponseError, match="WRONGTYPE"):
+        await raw.evalsha(script.sha.decode(), 1, key, 1000, 1, "ab")
+    assert await raw.lrange(key, 0, -1) == [b"x"]
+
+
+@pytest.mark.parametrize(("per_s", "burst"), [(0, 1), (-1, 1), (float("nan"), 1), (1, 0), (2_000_000, 1), (1, 10**7)])
+async def test_a_rate_that_is_none_is_refused(memory: Memory, per_s: float, burst: int) -> None:
+    with pytest.raises(ValueError, match="a rate is"):
+        await memory.take("caller", per_s, burst)

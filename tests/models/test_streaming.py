@@ -1,0 +1,133 @@
+"""Models that answer piece by piece, and the ways in which they do not."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from support.streaming_provider import PIECES, TEXT, StreamingProvider
+
+from redismem.errors import InvalidSettings, ModelFailed, ProviderUnavailable
+from redismem.models.streaming import StreamingModel, open_streaming
+
+PROVIDERS: list[Any] = ["openai", "anthropic", "gemini"]
+ASKED = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Where is it?"}]
+
+
+@pytest.fixture
+async def provider() -> AsyncIterator[StreamingProvider]:
+    async with StreamingProvider() as running:
+        yield running
+
+
+@pytest.fixture(params=PROVIDERS)
+async def model(request: pytest.FixtureRequest, provider: StreamingProvider) -> AsyncIterator[StreamingModel]:
+    found = open_streaming(
+        request.param, "some-model", "canary-key", base_url=provider.base_url, allow_http=True, silence_s=30
+    )
+    yield found
+    await found.aclose()
+
+
+async def heard(model: StreamingModel, said: list[str] | None = None) -> list[str]:
+    """All that it says; what it said before it failed stands in `said`."""
+    found = [] if said is None else said
+    async for text in model.stream(ASKED, max_tokens=100):
+        found.append(text)
+    return found
+
+
+async def test_it_is_heard_piece_by_piece(model: StreamingModel, provider: StreamingProvider) -> None:
+    assert "".join(await heard(model)) == TEXT
+    asked = str(provider.asked[0])
+    assert "Where is it?" in asked
+    assert "Be brief." in asked
+    assert "canary-key" not in provider.paths[0] + asked
+
+
+async def test_pieces_come_before_the_end(model: StreamingModel, provider: StreamingProvider) -> None:
+    provider.mode = "hang"
+    stream = model.stream(ASKED, max_tokens=100)
+    assert [await anext(stream), await anext(stream)] == PIECES[:2]
+    provider.release()
+    assert "".join([text async for text in stream]) == "".join(PIECES[2:])
+
+
+@pytest.mark.parametrize("mode", ["break", "cut", "error"])
+async def test_one_that_breaks_off_says_so_after_what_it_said(
+    model: StreamingModel, provider: StreamingProvider, mode: str
+) -> None:
+    provider.mode = mode
+    said: list[str] = []
+    with pytest.raises(ModelFailed, match="broke off") as failed:
+        await heard(model, said)
+    assert said == (PIECES if mode == "cut" else PIECES[:2])
+    assert "canary" not in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    ("mode", "why"),
+    [
+        ("500", "answered 500"),
+        ("401", "answered 401"),
+        ("refuse", "filtered|refused|blocked"),
+        ("empty", "empty text"),
+        ("garbage", "other than JSON"),
+    ],
+)
+async def test_one_that_gives_nothing_fails(
+    model: StreamingModel, provider: StreamingProvider, mode: str, why: str
+) -> None:
+    provider.mode = mode
+    with pytest.raises(ModelFailed, match=why) as failed:
+        await heard(model)
+    assert "canary" not in str(failed.value)
+
+
+@pytest.mark.parametrize("limits", [{"silence_s": 0.1}, {"total_s": 0.1}])
+async def test_one_that_is_silent_is_given_up(provider: StreamingProvider, limits: dict[str, Any]) -> None:
+    provider.mode = "silent"
+    model = open_streaming("openai", "m", base_url=provider.base_url, allow_http=True, **limits)
+    with pytest.raises(ModelFailed):
+        await heard(model)
+    await model.aclose()
+
+
+async def test_one_that_is_not_there_fails() -> None:
+    model = open_streaming("openai", "m", base_url="http://127.0.0.1:1", allow_http=True)
+    with pytest.raises(ProviderUnavailable, match="could not be asked"):
+        await heard(model)
+    await model.aclose()
+
+
+@pytest.mark.parametrize(
+    ("name", "query", "path"),
+    [
+        ("openai", "?api-version=2026-10-21", "/chat/completions?api-version=2026-10-21"),
+        ("gemini", "?x=1", "/models/m:streamGenerateContent?x=1&alt=sse"),
+        ("gemini", "", "/models/m:streamGenerateContent?alt=sse"),
+    ],
+)
+async def test_the_query_of_an_address_is_kept(provider: StreamingProvider, name: Any, query: str, path: str) -> None:
+    model = open_streaming(name, "m", "canary-key", base_url=provider.base_url + query, allow_http=True)
+    assert "".join(await heard(model)) == TEXT
+    assert provider.paths == [path]
+    azure = "api-version" in query
+    assert ("canary-key" in provider.heads[0], "\napi-key: " in provider.heads[0].lower()) == (True, azure)
+    await model.aclose()
+
+
+@pytest.mark.parametrize("wrong", [("other", "m", {}), ("openai", "", {}), ("openai", "m", {"base_url": "http://x"})])
+def test_settings_that_cannot_be_are_refused(wrong: Any) -> None:
+    provider, name, options = wrong
+    with pytest.raises(InvalidSettings):
+        open_streaming(provider, name, **options)
+
+
+async def test_values_without_json_are_refused(provider: StreamingProvider) -> None:
+    model = open_streaming("openai", "m", base_url=provider.base_url, allow_http=True)
+    with pytest.raises(ModelFailed, match="no form"):
+        async for _ in model.stream([{"role": "user", "content": float("inf")}], max_tokens=10):
+            pass
+    await model.aclose()

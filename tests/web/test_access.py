@@ -1,0 +1,179 @@
+"""Keys: who may do what, in which namespace, how often. Without one nobody may do anything."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from support.http_service import PATIENT, Served, said, serving
+
+from redismem.errors import InvalidSettings
+from redismem.web.access import SCOPES, Access, new_key
+from redismem.web.app import create_app
+from redismem.web.problems import Problem
+from redismem.web.service import Limits, Service
+
+BODY: dict[str, Any] = {
+    "/v1/sessions/{session_id}/messages": said(1),
+    "/v1/sessions/{session_id}/state": {"plan": 1},
+    "/v1/dead/retry": {"session_ids": ["s"]},
+    "/v1/dead/drop": {"session_ids": ["s"]},
+    "/api/chat": {"session_id": "s", "message": "hello"},
+    "/api/chat/clear": {"session_id": "s"},
+    "/api/chat/stop": {"session_id": "s"},
+}
+OPEN = {"/livez", "/readyz"}
+ADMIN = {"/v1/queues", "/v1/dead", "/v1/dead/retry", "/v1/dead/drop", "/metrics"}
+
+
+def routes() -> list[tuple[str, str]]:
+    """Method and path of every route that there is."""
+    edge = create_app(Service({}, Access([])))
+    document = edge.openapi()
+    return sorted((method.upper(), path) for path, methods in document["paths"].items() for method in methods)
+
+
+def key_for(name: str, namespace: str, *scopes: str) -> tuple[dict[str, str], str]:
+    """The header of a new key, and its line."""
+    key, line = new_key(name, namespace, scopes)
+    return {"Authorization": f"Bearer {key}"}, line
+
+
+class Keyed:
+    """A service of two namespaces, and the headers of its keys."""
+
+    def __init__(self, namespace: str) -> None:
+        self.headers: dict[str, dict[str, str]] = {}
+        lines = []
+        for tenant in ("shop", "bank"):
+            for scope in SCOPES:
+                header, line = key_for(f"{tenant}-{scope}", f"{namespace}-{tenant}", scope)
+                self.headers[f"{tenant}-{scope}"] = header
+                lines.append(line)
+        self.access = Access.of("# keys\n\n" + "\n".join(lines))
+        self.http: Served
+
+    async def ask(self, who: str | None, method: str, path: str, **options: Any) -> Any:
+        headers = {} if who is None else self.headers[who]
+        return await self.http.ask(method, path, headers=headers, **options)
+
+
+@contextlib.asynccontextmanager
+async def keyed_service(store: Any, namespace: str, limits: Limits = PATIENT) -> AsyncIterator[Keyed]:
+    keyed = Keyed(namespace)
+    async with contextlib.AsyncExitStack() as stack:
+        memories = {name: await stack.enter_async_context(store.memory(name)) for name in keyed.access.namespaces}
+        keyed.http = await stack.enter_async_context(serving(Service(memories, keyed.access, limits)))
+        yield keyed
+
+
+@pytest.fixture
+async def keyed(store: Any, namespace: str) -> AsyncIterator[Keyed]:
+    async with keyed_service(store, namespace) as found:
+        yield found
+
+
+def test_the_routes_are_all_there() -> None:
+    assert ("POST", "/v1/sessions/{session_id}/messages") in routes()
+    assert {path for _, path in routes()} >= OPEN | set(BODY)
+
+
+async def test_each_route_refuses_without_a_key_with_a_foreign_one_and_with_too_small_a_scope(keyed: Keyed) -> None:
+    foreign, _ = key_for("other", "other", *SCOPES)
+    for method, path in routes():
+        if path in OPEN:
+            continue
+        at, body = path.replace("{session_id}", "s"), BODY.get(path)
+        body = None if method == "GET" else body
+        for headers in ({}, foreign, {"Authorization": "Bearer"}, {"Authorization": "Basic eDp5"}):
+            answer = await keyed.http.ask(method, at, headers=headers, json=body)
+            assert (answer.status_code, answer.json()["code"]) == (401, "no_key"), (method, path)
+            assert answer.headers["www-authenticate"] == "Bearer"
+        needed = "admin" if path in ADMIN else "read" if method == "GET" else "write"
+        for scope in set(SCOPES) - {needed}:
+            answer = await keyed.ask(f"shop-{scope}", method, at, json=body)
+            assert (answer.status_code, answer.json()["code"]) == (403, "not_allowed"), (method, path, scope)
+        headers = keyed.headers[f"shop-{needed}"]
+        async with keyed.http.client.stream(method, at, headers=headers, json=body) as allowed:  # some have no end
+            assert allowed.status_code in (200, 201, 204, 404), (method, path)
+
+
+async def test_open_routes_want_no_key(keyed: Keyed) -> None:
+    for path in (*OPEN, "/openapi.json"):
+        assert (await keyed.ask(None, "GET", path)).status_code == 200
+
+
+async def test_a_key_sees_its_own_namespace_alone(keyed: Keyed) -> None:
+    assert (await keyed.ask("shop-write", "POST", "/v1/sessions/s/messages", json=said(1))).status_code == 201
+    assert (await keyed.ask("shop-read", "GET", "/v1/sessions/s")).json()["total_messages"] == 1
+    assert (await keyed.ask("bank-read", "GET", "/v1/sessions/s")).status_code == 404
+    assert (await keyed.ask("bank-read", "GET", "/v1/sessions")).json()["sessions"] == []
+    assert (await keyed.ask("bank-admin", "GET", "/v1/queues")).json()["sessions"] == 0
+    assert (await keyed.ask("bank-write", "DELETE", "/v1/sessions/s")).status_code == 404
+    assert (await keyed.ask("shop-read", "GET", "/v1/sessions/s")).status_code == 200
+
+
+async def test_a_rate_holds_for_all_servers_together(store: Any, namespace: str) -> None:
+    limits = Limits(request_s=60, rate_per_s=0.001, rate_burst_count=6)
+    async with keyed_service(store, namespace, limits) as one, keyed_service(store, namespace, limits) as other:
+        other.headers = one.headers
+        other.http.service.access = one.access
+        answers = [await each.ask("shop-read", "GET", "/v1/sessions") for _ in range(5) for each in (one, other)]
+        assert [answer.status_code for answer in answers] == [200] * 6 + [429] * 4
+        refused = answers[-1]
+        assert (refused.json()["code"], 900 < int(refused.headers["retry-after"]) <= 1_000) == (
+            "too_many_requests",
+            True,
+        )
+        assert (await one.ask("shop-admin", "GET", "/v1/queues")).status_code == 200
+        assert (await one.ask(None, "GET", "/livez")).status_code == 200
+
+
+async def test_neither_keys_nor_ids_nor_texts_are_logged(keyed: Keyed, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    text = {"role": "user", "content": "canary-text"}
+    await keyed.ask("shop-write", "POST", "/v1/sessions/canary-session/messages", json=text)
+    await keyed.ask("shop-write", "PATCH", "/v1/sessions/canary-session/state", json={"params": {"p": "canary-value"}})
+    await keyed.ask("shop-read", "POST", "/v1/sessions/canary-session/messages", json=text)
+    await keyed.http.ask("GET", "/v1/sessions", headers={"Authorization": "Bearer rmk_canary"})
+    logged = "\n".join(
+        record.getMessage() for record in caplog.records if record.name.startswith(("redismem", "uvicorn"))
+    )
+    assert "canary" not in logged
+    assert "rmk_" not in logged
+
+
+def test_only_hashes_are_kept() -> None:
+    key, line = new_key("shop-app", "shop", ["read"])
+    access = Access.of(line)
+    assert key not in line + repr(access) + repr(vars(access))
+    assert access.caller(f"bearer  {key} ".encode()).namespace == "shop"
+    for wrong in (None, b"", b"Bearer", b"Bearer " + b"x" * 10_000, f"Bearer {key}x".encode(), b"Bearer \xff"):
+        with pytest.raises(Problem, match="no_key"):
+            access.caller(wrong)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["a b read", "a b read xyz", "a b every " + "0" * 64, "a/b b read " + "0" * 64, "a b, read " + "0" * 64, "x " * 5],
+)
+def test_a_line_that_is_none_is_named_and_not_quoted(line: str) -> None:
+    with pytest.raises(InvalidSettings) as refused:
+        Access.of(f"# first\n{line}")
+    assert "line 2" in str(refused.value)
+    assert line not in str(refused.value)
+
+
+def test_two_keys_have_two_names() -> None:
+    lines = [new_key("a", "b", ["read"])[1] for _ in range(2)]
+    with pytest.raises(InvalidSettings, match="same name"):
+        Access.of(";".join(lines))
+
+
+def test_without_keys_everybody_is_in_one_namespace() -> None:
+    access = Access.of("# none\n", "shop")
+    assert (access.is_open, access.namespaces) == (True, ("shop",))
+    assert access.caller(None).scopes == set(SCOPES)

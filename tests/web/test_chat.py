@@ -1,0 +1,192 @@
+"""The chat over HTTP: it remembers, goes on when something fails, and loses nothing that was said."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from support.chats import ASKED, chatting, stored
+from support.http_service import until
+from support.sse import heard, listening, text_of
+from support.streaming_provider import PIECES, TEXT
+from support.streaming_provider import StreamingProvider as Provider
+
+from redismem import Memory
+
+SLOTS = """
+[[intents]]
+name = "pay"
+words = ["pay"]
+[[intents.slots]]
+name = "card"
+prompt = "Which card?"
+pattern = '\\d{8}'
+example = "12345678"
+sensitive = true
+asks_limit = 2
+"""
+
+
+@pytest.fixture
+async def provider() -> AsyncIterator[Provider]:
+    async with Provider() as running:
+        yield running
+
+
+async def test_both_turns_are_kept_and_the_model_is_given_the_memory(memory: Memory, provider: Provider) -> None:
+    async with chatting(memory, provider) as http:
+        events = await heard(http.client, "/api/chat", json=ASKED)
+        assert [events[0].event, events[-1].event] == ["start", "end"]
+        assert text_of(events) == TEXT
+        assert events[-1].document == {"complete": True, "reason": "done", "seq": 2, "waiting_for": None}
+        await memory.session("s").merge({"order": "O-17"})
+        await heard(http.client, "/api/chat", json={"session_id": "s", "message": "And now?"})
+    spoken = [("user", ASKED["message"], None), ("assistant", TEXT, None)]
+    assert stored(await memory.session("s").messages())[:2] == spoken
+    asked = provider.asked[1]["messages"]
+    assert [each["content"] for each in asked[1:]] == [ASKED["message"], TEXT, "And now?"]
+    assert "order = 'O-17'" in asked[0]["content"]
+
+
+async def test_without_a_session_a_new_one_begins(memory: Memory) -> None:
+    async with chatting(memory, None) as http:
+        events = await heard(http.client, "/api/chat", json={"message": "hello"})
+        session_id = events[0].document["session_id"]
+        assert (await http.ask("GET", f"/v1/sessions/{session_id}")).json()["total_messages"] == 2
+
+
+async def test_without_a_model_it_answers_from_its_memory_and_says_so(memory: Memory) -> None:
+    async with chatting(memory, None) as http:
+        first = text_of(await heard(http.client, "/api/chat", json={"session_id": "s", "message": "My dog is Rex"}))
+        assert "No model is set up" in first
+        assert "first thing you have said" in first
+        await memory.session("s").merge({"colour": "blue"})
+        second = text_of(await heard(http.client, "/api/chat", json={"session_id": "s", "message": "Who is my dog?"}))
+        assert "My dog is Rex" in second
+        assert "colour: blue" in second
+
+
+@pytest.mark.parametrize(
+    ("mode", "said", "why"),
+    [
+        ("500", "", "did not answer"),
+        ("silent", "", "stopped"),
+        ("break", "".join(PIECES[:2]), "broke off"),
+        ("error", "".join(PIECES[:2]), "broke off"),
+    ],
+)
+async def test_a_model_that_fails_is_said_in_words_and_what_it_said_is_kept(
+    memory: Memory, provider: Provider, mode: str, said: str, why: str
+) -> None:
+    provider.mode = mode
+    async with chatting(memory, provider) as http:
+        async with listening(http.client, "POST", "/api/chat", json=ASKED) as events:
+            if mode == "silent":
+                assert (await anext(events)).event == "start"
+                await until(lambda: provider.asked)
+                stopped = await http.ask("POST", "/api/chat/stop", json={"session_id": "s"})
+                assert stopped.json() == {"stopped_count": 1}
+            seen = [each async for each in events]
+        assert text_of(seen) == said
+        assert (seen[-1].event, seen[-1].document["complete"]) == ("end", False)
+        if mode != "silent":
+            (notice,) = [each.document for each in seen if each.event == "notice"]
+            assert notice["code"] == "model_failed"
+            assert why in notice["text"]
+            assert "canary" not in notice["text"]
+        kept = stored(await memory.session("s").messages())
+        assert kept == [("user", ASKED["message"], None)] + ([("assistant", said, "the model failed")] if said else [])
+        provider.mode = "ok"
+        assert text_of(await heard(http.client, "/api/chat", json=ASKED)) == TEXT
+
+
+async def test_a_stopped_answer_is_kept_as_incomplete(memory: Memory, provider: Provider) -> None:
+    provider.mode = "hang"
+    async with chatting(memory, provider) as http:
+        async with listening(http.client, "POST", "/api/chat", json=ASKED) as events:
+            said = ""
+            while said != "".join(PIECES[:2]):
+                seen = await anext(events)
+                said += seen.document.get("text", "") if seen.event == "text" else ""
+            await http.ask("POST", "/api/chat/stop", json={"session_id": "s"})
+            assert [each async for each in events][-1].document["reason"] == "stopped"
+        assert stored(await memory.session("s").messages())[1] == ("assistant", said, "stopped")
+
+
+async def test_a_listener_that_comes_back_hears_the_rest(memory: Memory, provider: Provider) -> None:
+    provider.mode = "hang"
+    async with chatting(memory, provider) as http:
+        said, last_id = "", ""
+        async with listening(http.client, "POST", "/api/chat", json=ASKED) as events:
+            while said != "".join(PIECES[:2]):
+                seen = await anext(events)
+                if seen.event == "text":
+                    said, last_id = said + seen.document["text"], seen.id
+        provider.release()
+        again = await heard(http.client, "/api/chat", json=ASKED, headers={"Last-Event-ID": last_id})
+        assert said + text_of(again) == TEXT
+        assert again[-1].document["complete"] is True
+        assert len(await memory.session("s").messages()) == 2
+
+
+async def test_another_server_tells_the_rest_of_a_stored_answer(store: Any, namespace: str, provider: Provider) -> None:
+    async with (
+        store.memory(namespace) as one,
+        store.memory(namespace) as two,
+        chatting(one, provider) as first,
+        chatting(two, None) as second,
+    ):
+        events = await heard(first.client, "/api/chat", json=ASKED)
+        turn = events[0].document["turn"]
+        rest = await heard(second.client, "/api/chat", json=ASKED, headers={"Last-Event-ID": f"{turn}.5"})
+        assert text_of(rest) == TEXT[5:]
+        lost = await second.ask("POST", "/api/chat", json=ASKED, headers={"Last-Event-ID": "none.5"})
+        assert (lost.status_code, lost.json()["code"]) == (404, "not_found")
+
+
+async def test_another_server_waits_for_an_answer_that_is_on_its_way(
+    store: Any, namespace: str, provider: Provider
+) -> None:
+    provider.mode = "hang"
+    async with (
+        store.memory(namespace) as one,
+        store.memory(namespace) as two,
+        chatting(one, provider) as first,
+        chatting(two, None) as second,
+        listening(first.client, "POST", "/api/chat", json=ASKED) as events,
+    ):
+        turn = (await anext(events)).document["turn"]
+        await until(lambda: provider.asked)
+        headers = {"Last-Event-ID": f"{turn}.0"}
+        async with second.client.stream("POST", "/api/chat", json=ASKED, headers=headers) as answer:
+            lines = answer.aiter_lines()
+            assert await anext(lines) == ": not yet"
+            provider.release()
+            assert TEXT in "".join([line async for line in lines])
+
+
+async def test_a_message_that_is_sent_again_is_answered_once(memory: Memory, provider: Provider) -> None:
+    headers = {"Idempotency-Key": "turn-1"}
+    async with chatting(memory, provider) as http:
+        first = await heard(http.client, "/api/chat", json=ASKED, headers=headers)
+        again = await heard(http.client, "/api/chat", json=ASKED, headers=headers)
+    assert (text_of(again), again[-1].document["seq"]) == (text_of(first), 2)
+    assert len(provider.asked) == 1
+    assert len(await memory.session("s").messages()) == 2
+
+
+async def test_one_that_nobody_listens_to_any_more_is_ended_and_kept(memory: Memory, provider: Provider) -> None:
+    provider.mode = "hang"
+    async with chatting(memory, provider, chat={"grace_s": 0.05}) as http:
+        async with listening(http.client, "POST", "/api/chat", json=ASKED) as events:
+            while (await anext(events)).event != "text":
+                pass
+
+        async def kept() -> Any:
+            found = stored(await memory.session("s").messages())
+            return len(found) == 2 and found
+
+        role, said, incomplete = (await until(kept))[1]
+        assert (role, incomplete) == ("assistant", "nobody listened")
+        assert TEXT.startswith(said)

@@ -1,0 +1,164 @@
+"""The chat when something goes wrong, when it is cleared or stopped, and what it must not tell."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import Any
+
+import pytest
+from support.chats import ASKED, chatting, stored
+from support.http_service import until
+from support.proxy import Proxy
+from support.sse import heard, listening, notices_of, text_of
+from support.streaming_provider import TEXT
+from support.streaming_provider import StreamingProvider as Provider
+
+from redismem import Memory, Settings
+from redismem.errors import ModelFailed
+from redismem.web.slots import Slots
+from redismem.web.turns import place
+from redismem.workers.scheduler import Scheduler
+
+SLOTS = """
+[[intents]]
+name = "pay"
+words = ["pay"]
+[[intents.slots]]
+name = "card"
+prompt = "Which card?"
+pattern = '\\d{8}'
+example = "12345678"
+sensitive = true
+asks_limit = 2
+"""
+
+
+async def test_a_server_that_stops_keeps_what_was_said(memory: Memory, provider: Provider) -> None:
+    provider.mode = "hang"
+    async with (
+        chatting(memory, provider, stop_s=0.2) as http,
+        listening(http.client, "POST", "/api/chat", json=ASKED) as events,
+    ):
+        while (await anext(events)).event != "text":
+            pass
+        http.told.set()
+        seen = [each async for each in events]
+        assert seen[-1].document["reason"] == "the server stopped"
+    assert stored(await memory.session("s").messages())[1][2] == "the server stopped"
+
+
+async def test_a_session_that_is_cleared_meanwhile_does_not_come_back(memory: Memory, provider: Provider) -> None:
+    provider.mode = "hang"
+    async with chatting(memory, provider) as http:
+        async with listening(http.client, "POST", "/api/chat", json=ASKED) as events:
+            while (await anext(events)).event != "text":
+                pass
+            await memory.session("s").clear()
+            provider.release()
+            seen = [each async for each in events]
+        assert notices_of(seen) == ["cleared"]
+        assert not await memory.session("s").exists()
+        await heard(http.client, "/api/chat", json=ASKED)
+        cleared = await http.ask("POST", "/api/chat/clear", json={"session_id": "s"})
+        assert cleared.json() == {"cleared": True}
+        assert not await memory.session("s").exists()
+
+
+async def test_other_turns_meanwhile_do_not_lose_the_answer(memory: Memory, provider: Provider) -> None:
+    provider.mode = "hang"
+    async with (
+        chatting(memory, provider) as http,
+        listening(http.client, "POST", "/api/chat", json=ASKED) as events,
+    ):
+        while (await anext(events)).event != "text":
+            pass
+        await memory.session("s").append({"role": "user", "content": "from elsewhere"})
+        provider.release()
+        assert [each async for each in events][-1].document["seq"] == 3
+
+
+async def test_without_its_store_it_goes_on_and_says_so(proxy: Proxy, namespace: str, provider: Provider) -> None:
+    settings = Settings(deadline_s=0.3, reply_timeout_s=0.1)
+    async with (
+        Memory.connect(proxy.url, namespace=namespace, settings=settings) as memory,
+        chatting(memory, provider) as http,
+    ):
+        await heard(http.client, "/api/chat", json=ASKED)
+        proxy.break_next("swallow", count=float("inf"))
+        events = await heard(http.client, "/api/chat", json={"session_id": "s", "message": "still there?"})
+        assert text_of(events) == TEXT
+        assert notices_of(events) == ["memory_unavailable"]
+        assert [each["content"] for each in provider.asked[1]["messages"]][1:] == ["still there?"]
+        proxy.heal()
+        assert notices_of(await heard(http.client, "/api/chat", json=ASKED)) in ([], ["memory_unavailable"])
+
+
+async def test_a_window_that_may_not_grow_is_said_in_words(store: Any, namespace: str) -> None:
+    full = Settings(max_window_count=10, strategy="none")
+    async with store.memory(namespace, full) as memory, chatting(memory, None) as http:
+        await memory.session("s").append(*({"role": "user", "content": "x"} for _ in range(10)))
+        events = await heard(http.client, "/api/chat", json=ASKED)
+        assert "memory_full" in notices_of(events)
+
+
+async def test_a_summary_that_failed_for_good_is_said_in_words(store: Any, namespace: str) -> None:
+    class Fails:
+        async def compact(self, messages: Any, previous: Any) -> Any:
+            raise ModelFailed("it does not want to", permanent=True)
+
+    settings = Settings(threshold=4, recent_limit=2, tick_s=0.05, extractive_after_s=0)
+    options: Any = {"workers": partial(Scheduler, strategy=Fails())}
+    async with store.memory(namespace, settings, **options) as memory, chatting(memory, None) as http:
+        session = memory.session("s")
+        await session.append(*({"role": "user", "content": f"{number}"} for number in range(8)))
+
+        async def given_up() -> bool:
+            return (await session.info()).queued == "dead"
+
+        await until(given_up)
+        events = await heard(http.client, "/api/chat", json=ASKED)
+        assert notices_of(events) == ["summary_failed"]
+        assert events[-1].document["complete"] is True
+
+
+async def test_slots_are_asked_and_sensitive_answers_are_nowhere(
+    memory: Memory, provider: Provider, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "redismem")
+    async with chatting(memory, provider, chat={"slots": Slots.from_toml(SLOTS)}) as http:
+        asked = await heard(http.client, "/api/chat", json={"session_id": "s", "message": "I want to pay"})
+        assert (text_of(asked), asked[-1].document["waiting_for"]) == ("Which card?", "card")
+        again = await heard(http.client, "/api/chat", json={"session_id": "s", "message": "87 65 43 21"})
+        assert text_of(again) == "Which card? For example: 12345678"
+        resumed = await heard(http.client, "/api/chat", json={"session_id": "s", "message": "87654321"})
+        assert (text_of(resumed), resumed[-1].document["waiting_for"]) == (TEXT, None)
+        assert len(provider.asked) == 1
+        pages = [
+            (await http.ask("GET", f"/v1/sessions/s{rest}")).text
+            for rest in ("", "/messages", "/context", "/state", "/messages?include_originals=true")
+        ]
+        told = "".join(pages) + str(provider.asked) + caplog.text + str([asked, again, resumed])
+        assert "87654321" not in told
+        assert "87 65 43 21" not in told
+        shown = (await http.ask("GET", "/v1/sessions/s/state")).json()
+        assert (shown["params"], shown["hidden_params"]) == ({"card": None}, ["card"])
+        revealed = (await http.ask("GET", "/v1/sessions/s/state?include_hidden=true")).json()
+        assert revealed["params"] == {"card": "87654321"}
+        assert (await memory.session("s").params())["card"] == "87654321"
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"message": ""}, {"message": "x", "other": 1}, {"message": "x", "session_id": "\n"}]
+)
+async def test_what_is_no_message_is_refused(memory: Memory, body: Any) -> None:
+    async with chatting(memory, None) as http:
+        assert (await http.ask("POST", "/api/chat", json=body)).status_code in (400, 422)
+        for wrong in ("x", "a.b", ".5", "é.5".encode()):
+            answer = await http.ask("POST", "/api/chat", json=ASKED, headers={"Last-Event-ID": wrong})
+            assert answer.status_code in (400, 404)
+
+
+def test_the_place_in_a_stream_is_turn_and_offset() -> None:
+    assert place("turn-1.17") == ("turn-1", 17)
+    assert [place(wrong) for wrong in ("", "x", ".1", "a.", "a.-1", "a.x", "a." + "9" * 50)] == [None] * 7

@@ -1,0 +1,263 @@
+"""What every request passes: sizes, deadlines, headers, origins, and problems that tell nothing of a text."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+import redis
+from support.http_service import PATIENT, Served, said, served, serving, until
+from support.proxy import Proxy
+from support.redis_server import RedisServer
+
+from redismem import Memory, Settings
+from redismem.errors import InvalidTime, NotAllowed, NotInWindow, RedismemError, SessionExists
+from redismem.protocol import permissions
+from redismem.web.access import Access
+from redismem.web.edge import HEADERS
+from redismem.web.problems import CODES, Problem, problem_of
+from redismem.web.service import Limits, Service
+
+CANARY = "canary-7c1f"
+
+
+async def test_every_answer_has_the_headers(http: Served) -> None:
+    for method, path in (("GET", "/livez"), ("GET", "/nothing"), ("POST", "/v1/sessions"), ("GET", "/openapi.json")):
+        answer = await http.ask(method, path)
+        assert {name: answer.headers[name.decode()].encode() for name, _ in HEADERS} == dict(HEADERS)
+        assert "server" not in answer.headers
+        assert "access-control-allow-origin" not in answer.headers
+
+
+async def test_refusals_are_problems_with_codes(http: Served) -> None:
+    asked = {
+        ("GET", "/v1/nothing"): "not_found",
+        ("PUT", "/v1/sessions"): "method_not_allowed",
+        ("GET", "/v1/sessions/none"): "session_not_found",
+        ("GET", "/v1/sessions?limit=x"): "invalid",
+        ("GET", "/v1/sessions/a/b/messages"): "not_found",
+    }
+    for (method, path), code in asked.items():
+        answer = await http.ask(method, path)
+        problem = answer.json()
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert (answer.status_code, problem["code"]) == (CODES[code][0], code)
+        assert (problem["type"], problem["status"]) == (f"urn:redismem:problem:{code}", answer.status_code)
+
+
+async def test_a_refusal_holds_nothing_of_what_was_sent(http: Served, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "redismem")
+    deep: Any = CANARY
+    for _ in range(150):
+        deep = [deep]
+    bodies: list[Any] = [{"role": CANARY, "x": deep}, [CANARY], {"a": float("inf"), "b": CANARY}]
+    for body in bodies:
+        text = json.dumps(body).encode()
+        for method, path in (("POST", "/v1/sessions/s/messages"), ("PATCH", "/v1/sessions/s/state")):
+            answer = await http.ask(method, path, content=text)
+            assert answer.status_code in (400, 422)
+            assert CANARY not in answer.text
+    answer = await http.ask("PATCH", "/v1/sessions/s/state", json={"waiting_for_param": [CANARY]})
+    assert answer.status_code == 422
+    assert CANARY not in answer.text + caplog.text
+
+
+@pytest.mark.parametrize("path", ["/v1/sessions/s/messages", "/v1/sessions/s/state", "/v1/dead/retry"])
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_a_body_over_its_limit_is_refused_before_it_is_parsed(memory: Memory, path: str, chunked: bool) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(20):
+            yield b"[" * 100
+
+    async with served(memory, limits=Limits(body_bytes=1_000)) as http:
+        method = "PATCH" if path.endswith("state") else "POST"
+        answer = await http.ask(method, path, content=chunks() if chunked else b"[" * 1_001)
+        assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+
+
+async def test_a_message_over_the_limit_of_the_memory_is_too_large(memory: Memory, store: Any) -> None:
+    namespace = memory.store.keys.namespace
+    async with store.memory(namespace, Settings(max_message_bytes=200)) as small, served(small) as http:
+        answer = await http.ask("POST", "/v1/sessions/s/messages", json=said("x" * 300))
+        assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+
+
+@pytest.fixture
+async def behind(proxy: Proxy, namespace: str) -> AsyncIterator[Memory]:
+    """A memory whose server can be cut off."""
+    settings = Settings(deadline_s=0.3, reply_timeout_s=0.1)
+    async with Memory.connect(proxy.url, namespace=namespace, settings=settings) as memory:
+        yield memory
+
+
+async def test_a_store_that_does_not_answer_is_503_and_comes_back(behind: Memory, proxy: Proxy, near: Memory) -> None:
+    async with served(behind) as http:
+        assert (await http.ask("POST", "/v1/sessions/s/messages", json=said(1))).status_code == 201
+        proxy.break_next("swallow", count=float("inf"))
+        asked = [("POST", "/v1/sessions/s/messages"), ("GET", "/v1/sessions/s"), ("GET", "/v1/queues")]
+        for method, path in asked:
+            answer = await http.ask(method, path, json=said(2) if method == "POST" else None)
+            assert (answer.status_code, answer.json()["code"]) == (503, "store_unavailable")
+            assert int(answer.headers["retry-after"]) >= 1
+            assert "detail" not in answer.json()
+        ready = await http.ask("GET", "/readyz")
+        assert (ready.status_code, ready.json()["readable"], ready.json()["writable"]) == (503, False, False)
+        assert (await http.ask("GET", "/livez")).status_code == 200
+        proxy.heal()
+        for _ in range(200):
+            if (await http.ask("GET", "/readyz")).status_code == 200:
+                break
+        assert (await http.ask("POST", "/v1/sessions/s/messages", json=said(3))).status_code == 201
+
+
+async def test_a_store_that_takes_no_writes_is_readable_alone(tmp_path: Any, namespace: str) -> None:
+    server = RedisServer(tmp_path).start()
+    try:
+        settings = Settings(deadline_s=5)
+        async with Memory.connect(server.url, namespace=namespace, settings=settings) as memory, served(memory) as http:
+            assert (await http.ask("GET", "/readyz")).json()["writable"] is True
+            with redis.Redis(port=server.port) as admin:
+                admin.config_set("maxmemory", 1)
+            ready = await http.ask("GET", "/readyz")
+            assert ready.status_code == 503
+            assert (ready.json()["readable"], ready.json()["writable"]) == (True, False)
+    finally:
+        server.stop()
+
+
+async def test_a_request_has_a_deadline(proxy: Proxy, namespace: str) -> None:
+    patient = Settings(deadline_s=60, reply_timeout_s=60)
+    async with (
+        Memory.connect(proxy.url, namespace=namespace, settings=patient) as memory,
+        served(memory, limits=Limits(request_s=0.2)) as http,
+    ):
+        assert (await http.ask("GET", "/livez")).status_code == 200
+        proxy.break_next("freeze", count=float("inf"))
+        for path in ("/v1/sessions/s", "/v1/sessions/s/messages"):
+            answer = await http.ask("GET" if path.endswith("s/s") else "POST", path, json=said(1))
+            assert (answer.status_code, answer.json()["code"]) == (503, "too_late")
+
+
+async def test_a_stopping_service_takes_nothing_more(memory: Memory) -> None:
+    async with served(memory) as http:
+        http.service.stopping.set()
+        answer = await http.ask("POST", "/v1/sessions/s/messages", json=said(1))
+        assert (answer.status_code, answer.json()["code"]) == (503, "stopping")
+        assert (await http.ask("GET", "/readyz")).status_code == 503
+        assert (await http.ask("GET", "/livez")).json() == {"live": True, "stopping": True}
+
+
+async def test_what_is_in_hand_is_ended_before_it_stops(proxy: Proxy, near: Memory, namespace: str) -> None:
+    settings = Settings(deadline_s=30, reply_timeout_s=20)
+    async with Memory.connect(proxy.url, namespace=namespace, settings=settings) as memory:
+        async with served(memory, stop_s=30) as http:
+            await http.ask("POST", "/v1/sessions/s/messages", json=said(1))
+            proxy.break_next("delay", to=b"EVALSHA", delay_s=0.5)
+            turn = asyncio.create_task(http.ask("POST", "/v1/sessions/s/messages", json=said(2)))
+            await until(lambda: proxy.count(b"EVALSHA") >= 2)
+            http.told.set()
+            assert (await turn).status_code == 201
+        assert len((await near.session("s").read()).messages) == 2
+
+
+@pytest.mark.parametrize("host", ["shop.example", "127.0.0.1.example", "", "[::2]", "[x"])
+async def test_without_keys_only_localhost_is_answered(http: Served, host: str) -> None:
+    """Else a page that leads its own name to this address could read all there is."""
+    answer = await http.ask("GET", "/v1/sessions", headers={"Host": host})
+    assert answer.status_code in (400, 403)
+
+
+async def test_without_keys_pages_of_other_origins_are_refused(http: Served) -> None:
+    for origin in ("https://shop.example", "null", "http://127.0.0.1:1"):
+        answer = await http.ask("POST", "/v1/sessions", headers={"Origin": origin})
+        assert (answer.status_code, answer.json()["code"]) == (403, "not_allowed")
+    own = str(http.client.base_url).rstrip("/")
+    assert (await http.ask("POST", "/v1/sessions", headers={"Origin": own})).status_code == 201
+
+
+async def test_an_origin_that_is_set_may_ask(memory: Memory) -> None:
+    origin = "https://shop.example"
+    async with served(memory, cors_origins=(origin,)) as http:
+        asked = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+        preflight = await http.ask("OPTIONS", "/v1/sessions", headers=asked)
+        assert (preflight.status_code, preflight.headers["access-control-allow-origin"]) == (204, origin)
+        answer = await http.ask("POST", "/v1/sessions", headers={"Origin": origin})
+        assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (201, origin)
+        other = await http.ask("OPTIONS", "/v1/sessions", headers=asked | {"Origin": "https://other.example"})
+        assert other.status_code == 403
+        assert "access-control-allow-origin" not in other.headers
+
+
+async def test_a_client_that_leaves_in_the_middle_disturbs_nobody(http: Served) -> None:
+    url = http.client.base_url
+    reader, writer = await asyncio.open_connection(url.host, url.port)
+    writer.write(b"POST /v1/sessions/s/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
+    await writer.drain()
+    writer.close()
+    await writer.wait_closed()
+    del reader
+    assert (await http.ask("GET", "/livez")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (NotInWindow("it was popped", CANARY), "not_in_window"),
+        (SessionExists("it lives", CANARY), "session_exists"),
+        (NotAllowed(f"the ACL does not allow {CANARY}", command="set"), "store_not_allowed"),
+        (InvalidTime(f"a clock gave {CANARY}"), "internal"),
+    ],
+)
+def test_an_error_of_ours_has_a_code_and_names_no_session(error: RedismemError, code: str) -> None:
+    problem = problem_of(error)
+    assert problem.code == code
+    assert CANARY.encode() not in problem.document()
+
+
+async def test_a_command_that_the_user_of_redis_may_not_run_is_said_to_be_the_stores(
+    redis_server: RedisServer, namespace: str
+) -> None:
+    with redis.Redis(port=redis_server.port) as admin:
+        admin.execute_command(*f"ACL SETUSER unrated reset on >pw {permissions.acl(namespace)} -set".split())
+        try:
+            url = redis_server.url.replace("redis://", "redis://unrated:pw@")
+            rated = Limits(request_s=60, rate_per_s=1)
+            async with Memory.connect(url, namespace=namespace) as memory, served(memory, limits=rated) as http:
+                answer = await http.ask("GET", "/v1/sessions")
+                assert (answer.status_code, answer.json()["code"]) == (503, "store_not_allowed")
+                ready = (await http.ask("GET", "/readyz")).json()
+                assert (ready["readable"], ready["writable"]) == (True, False)
+        finally:
+            admin.execute_command("ACL", "DELUSER", "unrated")
+
+
+def test_an_error_that_is_not_ours_says_nothing() -> None:
+    problem = problem_of(RuntimeError(CANARY))
+    assert problem.status == 500
+    assert CANARY.encode() not in problem.document()
+
+
+async def test_a_defect_is_500_and_its_text_goes_nowhere(memory: Memory, caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Service):
+        def memory(self, caller: Any) -> Any:
+            raise RuntimeError(CANARY)
+
+    name = memory.store.keys.namespace
+    async with serving(Broken({name: memory}, Access.of("", name), PATIENT)) as http:
+        for path in ("/v1/sessions", "/v1/sessions/s"):
+            answer = await http.ask("GET", path)
+            assert (answer.status_code, answer.json()["code"]) == (500, "internal")
+            assert CANARY not in answer.text
+    assert "RuntimeError" in caplog.text
+    assert CANARY not in caplog.text
+
+
+def test_a_pause_is_said_in_whole_seconds() -> None:
+    assert (b"retry-after", b"3") in Problem("too_many_requests", retry_after_s=2.1).headers()
+    assert (b"retry-after", b"1") in Problem("store_unavailable").headers()
+    assert isinstance(httpx.Headers(Problem("no_key").headers())["www-authenticate"], str)

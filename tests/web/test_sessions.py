@@ -1,0 +1,242 @@
+"""The routes of conversations, over a real connection and on both stores."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from support.http_service import Served, said, served, until
+from support.session_ids import session_ids
+
+from redismem import Memory, Settings
+from redismem.web.documents import FORMATS
+
+IDS = [
+    "a",
+    "a/b",
+    "..",
+    ".",
+    "%2F",
+    "a b",
+    "ü" * 128,
+    "x" * 256,
+    "?q=1&r=2",
+    "a#b",
+    "{a}",
+    "messages",
+    "/",
+    "日本",
+    "+",
+]
+
+
+def path(session_id: str, rest: str = "") -> str:
+    # Two dots would be taken as a step upward by clients, be they encoded or not.
+    segment = quote(session_id, safe="")
+    return f"/v1/sessions/{segment.replace('.', '%2E')}{rest}"
+
+
+async def test_a_new_session_has_an_id_and_begins_with_its_first_message(http: Served) -> None:
+    new = await http.ask("POST", "/v1/sessions")
+    session_id = new.json()["session_id"]
+    assert (new.status_code, new.headers["location"]) == (201, f"/v1/sessions/{session_id}")
+    assert (await http.ask("GET", path(session_id))).status_code == 404
+    posted = await http.ask("POST", path(session_id, "/messages"), json=said(1))
+    assert (posted.status_code, posted.headers["etag"]) == (201, '"1"')
+    assert posted.json() == {
+        "session_id": session_id,
+        "first_seq": 1,
+        "last_seq": 1,
+        "total": 1,
+        "created": True,
+        "duplicate": False,
+    }
+    info = (await http.ask("GET", path(session_id))).json()
+    assert (info["session_id"], info["total_messages"], info["window_count"]) == (session_id, 1, 1)
+
+
+@pytest.mark.parametrize("session_id", IDS)
+async def test_any_id_works_in_a_path(http: Served, session_id: str) -> None:
+    posted = await http.ask("POST", path(session_id, "/messages"), json=[said(1), said(2)])
+    assert posted.json()["session_id"] == session_id
+    assert (await http.ask("GET", path(session_id))).json()["session_id"] == session_id
+    listed = (await http.ask("GET", path(session_id, "/messages"))).json()["messages"]
+    assert [row["message"] for row in listed] == [said(1), said(2)]
+    assert (await http.ask("PATCH", path(session_id, "/state"), json={"plan": 1})).status_code == 204
+    assert (await http.ask("GET", path(session_id, "/state"))).json()["plan"] == 1
+    assert (await http.ask("DELETE", path(session_id))).status_code == 204
+    assert (await http.ask("DELETE", path(session_id))).status_code == 404
+
+
+async def test_every_id_that_is_one_comes_back(memory: Memory) -> None:
+    async with served(memory) as http:
+
+        @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+        @given(session_ids)
+        def each(session_id: str) -> None:
+            found.append(session_id)
+
+        found: list[str] = []
+        each()
+        for session_id in found:
+            posted = await http.ask("POST", path(session_id, "/messages"), json=said(1))
+            assert (posted.status_code, posted.json()["session_id"]) in ((201, session_id),)
+            assert (await http.ask("DELETE", path(session_id))).status_code == 204
+
+
+@pytest.mark.parametrize("segment", ["%00", "%0A", "%ff", "%20", "x" * 257, "%C3%BC" * 129])
+async def test_an_id_that_is_none_is_refused(http: Served, segment: str) -> None:
+    for method, rest in (("GET", ""), ("POST", "/messages"), ("GET", "/messages"), ("GET", "/context")):
+        refused = await http.ask(method, f"/v1/sessions/{segment}{rest}", content=b'{"role":"user"}')
+        assert (refused.status_code, refused.json()["code"]) == (400, "bad_session_id")
+
+
+async def test_an_append_that_reads_answers_with_the_context(http: Served) -> None:
+    await http.ask("POST", path("s", "/messages"), json=[said(1), said(2, "assistant")])
+    read = await http.ask("POST", path("s", "/messages?read=true"), json=said(3))
+    found = read.json()
+    assert read.status_code == 201
+    assert found["request"] == {"messages": [said(1), said(2, "assistant"), said(3)]}
+    assert (found["last_seq"], found["receipt"]["first_seq"]) == (3, 3)
+    context = (await http.ask("GET", path("s", "/context"))).json()
+    assert context == found | {"receipt": None}
+
+
+async def test_an_append_with_a_key_is_made_once(http: Served) -> None:
+    headers = {"Idempotency-Key": "turn-1"}
+    first = await http.ask("POST", path("s", "/messages"), json=said(1), headers=headers)
+    again = await http.ask("POST", path("s", "/messages"), json=said(1), headers=headers)
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert again.json() == first.json() | {"duplicate": True}
+    read = await http.ask("POST", path("s", "/messages?read=true"), json=said(1), headers=headers)
+    assert (read.status_code, read.json()["total_messages"]) == (200, 1)
+
+
+async def test_if_match_refuses_who_has_not_seen_the_last_message(http: Served) -> None:
+    assert (
+        await http.ask("POST", path("s", "/messages"), json=said(1), headers={"If-Match": '"0"'})
+    ).status_code == 201
+    assert (await http.ask("POST", path("s", "/messages"), json=said(2), headers={"If-Match": "1"})).status_code == 201
+    refused = await http.ask("POST", path("s", "/messages"), json=said(3), headers={"If-Match": '"1"'})
+    assert (refused.status_code, refused.json()["code"], refused.json()["last_seq"]) == (409, "conflict", 2)
+    for wrong in ("x", "", '"-1"', "9" * 40, "*"):
+        answer = await http.ask("POST", path("s", "/messages"), json=said(3), headers={"If-Match": wrong})
+        assert (answer.status_code, answer.json()["code"]) == (400, "bad_request")
+
+
+async def test_messages_are_read_page_by_page(http: Served) -> None:
+    await http.ask("POST", path("s", "/messages"), json=[said(number) for number in range(1, 8)])
+    seen: list[int] = []
+    before: Any = None
+    while True:
+        query = {"limit": 3} | ({} if before is None else {"before": before})
+        page = (await http.ask("GET", path("s", "/messages"), params=query)).json()
+        seen = [row["seq"] for row in page["messages"]] + seen
+        before = page["before"]
+        if before is None:
+            break
+    assert seen == [1, 2, 3, 4, 5, 6, 7]
+    assert (await http.ask("GET", path("none", "/messages"))).json()["code"] == "session_not_found"
+    timed = await http.ask("GET", path("s", "/messages"), params={"before": "2001-01-01T00:00:00Z"})
+    assert timed.json() == {"messages": [], "before": None}
+    for wrong in ("x", "0", "-1", "2001-01-01T00:00:00", "9" * 30):
+        refused = await http.ask("GET", path("s", "/messages"), params={"before": wrong})
+        assert (refused.status_code, refused.json()["code"]) == (422, "invalid")
+
+
+async def test_originals_are_given_to_who_asks(memory: Memory, store: Any) -> None:
+    kept = Settings(keep_originals=True, strategy="summarize", threshold=4, recent_limit=2)
+    async with store.memory(memory.store.keys.namespace, kept, workers=True) as working, served(working) as http:
+        await http.ask("POST", path("s", "/messages"), json=[said(number) for number in range(1, 9)])
+
+        async def summarised() -> Any:
+            context = (await http.ask("GET", path("s", "/context"))).json()
+            return context["summaries"] and context
+
+        context = await until(summarised)
+        assert "<summary>" in context["request"]["messages"][0]["content"]
+        window = (await http.ask("GET", path("s", "/messages"))).json()["messages"]
+        everything = (await http.ask("GET", path("s", "/messages?include_originals=true"))).json()["messages"]
+        assert [row["seq"] for row in window] == [7, 8]
+        assert [row["seq"] for row in everything] == list(range(1, 9))
+
+
+async def test_a_context_fits_the_tokens_and_names_its_format(http: Served) -> None:
+    await http.ask("POST", path("s", "/messages"), json=[said(number) for number in range(1, 8)])
+    small = (await http.ask("GET", path("s", "/context?max_tokens=25"))).json()
+    assert 0 < len(small["request"]["messages"]) < 7
+    assert small["format"] == "openai"
+    for wrong in ("?format=other", "?max_tokens=0", "?max_tokens=x"):
+        assert (await http.ask("GET", path("s", f"/context{wrong}"))).status_code == 422
+
+
+@pytest.mark.parametrize("form", FORMATS)
+async def test_a_format_is_written_as_the_context_writes_it(http: Served, memory: Memory, form: str) -> None:
+    await http.ask("POST", path("s", "/messages"), json=[said(1), said(2, "assistant")])
+    answer = await http.ask("GET", path("s", f"/context?format={form}"))
+    written = getattr(await memory.session("s").read(), f"to_{form}")()
+    assert answer.json()["format"] == form
+    assert answer.json()["request"] == (written if isinstance(written, dict) else {"messages": written})
+
+
+async def test_the_state_is_changed_and_read(http: Served) -> None:
+    change = {"params": {"order": 17, "none": None}, "waiting_for_param": "size", "last_intent": ["buy"], "plan": {}}
+    assert (await http.ask("PATCH", path("s", "/state"), json=change)).status_code == 204
+    state = (await http.ask("GET", path("s", "/state"))).json()
+    assert state == {
+        "params": {"order": 17, "none": None},
+        "hidden_params": [],
+        "waiting_for_param": "size",
+        "last_intent": ["buy"],
+        "last_result": None,
+        "plan": {},
+    }
+    taken = {"remove_params": ["order"], "waiting_for_param": None}
+    assert (await http.ask("PATCH", path("s", "/state"), json=taken)).status_code == 204
+    left = (await http.ask("GET", path("s", "/state"))).json()
+    assert (left["params"], left["waiting_for_param"], left["plan"]) == ({"none": None}, None, {})
+    refused: list[Any] = [{}, {"parms": {}}, {"params": []}, [], {"params": {"": 1}}, {"waiting_for_param": 7}]
+    for wrong in refused:
+        assert (await http.ask("PATCH", path("s", "/state"), json=wrong)).status_code == 422
+
+
+async def test_a_change_with_a_key_is_made_once(http: Served) -> None:
+    headers = {"Idempotency-Key": "change-1"}
+    await http.ask("PATCH", path("s", "/state"), json={"plan": "first"}, headers=headers)
+    await http.ask("PATCH", path("s", "/state"), json={"plan": "second"})
+    await http.ask("PATCH", path("s", "/state"), json={"plan": "first"}, headers=headers)
+    assert (await http.ask("GET", path("s", "/state"))).json()["plan"] == "second"
+
+
+async def test_sessions_are_listed_page_by_page(http: Served) -> None:
+    for number in range(5):
+        await http.ask("POST", path(f"s-{number}", "/messages"), json=said(1))
+    seen: list[str] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        page = (await http.ask("GET", f"/v1/sessions?limit=2{cursor and '&cursor=' + quote(cursor)}")).json()
+        seen += [row["session_id"] for row in page["sessions"]]
+        cursor = page["cursor"]
+    assert sorted(seen) == [f"s-{number}" for number in range(5)]
+    for wrong in ("x", "W10="):
+        assert (await http.ask("GET", "/v1/sessions", params={"cursor": wrong})).json()["code"] == "bad_request"
+    assert (await http.ask("GET", "/v1/sessions?limit=0")).status_code == 422
+
+
+async def test_json_that_few_can_write_comes_back(http: Served) -> None:
+    """Halves of surrogate pairs, integers beyond 64 bits, no finite numbers."""
+    body = b'{"role":"user","content":"\\ud800","number":123456789012345678901234567890}'
+    assert (await http.ask("POST", path("s", "/messages?read=true"), content=body)).status_code == 201
+    (row,) = (await http.ask("GET", path("s", "/messages"))).json()["messages"]
+    assert row["message"] == {"role": "user", "content": "\ud800", "number": 123456789012345678901234567890}
+    for wrong, code in ((b'{"a":1e999}', "invalid"), (b'{"a":NaN}', "bad_request"), (b"{", "bad_request")):
+        assert (await http.ask("POST", path("s", "/messages"), content=wrong)).json()["code"] == code
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"7", b'"x"', b"[[]]", b"[" * 10_000, b"\xff", b"[{}, 7]"])
+async def test_what_is_no_message_is_refused_and_nothing_is_written(http: Served, body: bytes) -> None:
+    refused = await http.ask("POST", path("s", "/messages"), content=body)
+    assert refused.status_code in (400, 422)
+    assert (await http.ask("GET", path("s"))).status_code == 404

@@ -1,0 +1,179 @@
+"""Streams of what changes: seen whichever server changes it; slow readers are cut off; many cost others little."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from typing import Any
+
+import pytest
+from support.http_service import Served, said, served, until
+from support.proxy import Proxy
+from support.sse import listening
+
+from redismem import Memory, Settings
+from redismem.inspection.watching import changes_of
+from redismem.web import watching
+from redismem.web.service import Limits
+
+EVENTS = "/v1/sessions/s/events"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching.Watch.__init__, "__defaults__", (0.02,))
+
+
+async def next_with(events: Any, **wanted: Any) -> Any:
+    """The next event whose document holds all this; the same change may be seen in two looks."""
+    async for seen in events:
+        if wanted.items() <= seen.document.items():
+            return seen
+    raise AssertionError(f"the stream ended before {wanted}")
+
+
+async def test_what_another_server_changes_is_seen(store: Any, namespace: str) -> None:
+    async with (
+        store.memory(namespace) as here,
+        store.memory(namespace) as there,
+        served(here) as http,
+        served(there) as other,
+        listening(http.client, "GET", EVENTS) as events,
+    ):
+        first = await anext(events)
+        assert (first.event, first.document) == ("changed", {"session_id": "s", "exists": False})
+        await other.ask("POST", "/v1/sessions/s/messages", json=[said(1), said(2)])
+        seen = await next_with(events, exists=True, total_messages=2)
+        assert seen.document["waiting_for_param"] is None
+        await other.ask("PATCH", "/v1/sessions/s/state", json={"waiting_for_param": "size", "params": {"x": "canary"}})
+        seen = await next_with(events, waiting_for_param="size")
+        assert seen.document["params_keys"] == ["x"]
+        assert "canary" not in json.dumps(seen.document)
+        await other.ask("PATCH", "/v1/sessions/s/state", json={"params": {"x": "other"}})
+        await next_with(events, params_keys=["x"])
+        await other.ask("DELETE", "/v1/sessions/s")
+        await next_with(events, exists=False)
+
+
+async def test_a_summary_that_swaps_in_is_seen(store: Any, namespace: str) -> None:
+    settings = Settings(threshold=4, recent_limit=2, tick_s=0.05)
+    async with (
+        store.memory(namespace, settings, workers=True) as memory,
+        served(memory) as http,
+        listening(http.client, "GET", EVENTS) as events,
+    ):
+        await http.ask("POST", "/v1/sessions/s/messages", json=[said(number) for number in range(8)])
+        seen = await next_with(events, summaries_count=1)
+        assert seen.document["summary_version"] != ""
+
+
+async def test_only_what_changed_is_told(memory: Memory) -> None:
+    session = memory.session("s")
+    await session.append(said(1))
+    seen = await changes_of(memory.store, {"s": None, "none": None})
+    assert seen["s"].info is not None
+    assert seen["none"].info is None
+    assert await changes_of(memory.store, dict(seen)) == {}
+    await session.touch()
+    assert await changes_of(memory.store, dict(seen)) == {}
+    await session.merge({"x": 1})
+    assert set(await changes_of(memory.store, dict(seen))) == {"s"}
+    assert await changes_of(memory.store, {}) == {}
+
+
+async def test_a_store_that_is_away_is_said_and_so_is_its_return(proxy: Proxy, namespace: str) -> None:
+    settings = Settings(deadline_s=0.2, reply_timeout_s=0.1)
+    async with (
+        Memory.connect(proxy.url, namespace=namespace, settings=settings) as memory,
+        served(memory) as http,
+        listening(http.client, "GET", EVENTS) as events,
+    ):
+        assert (await anext(events)).event == "changed"
+        proxy.break_next("swallow", count=float("inf"))
+        while (await anext(events)).event != "degraded":
+            pass
+        proxy.heal()
+        while (await anext(events)).event != "changed":
+            pass
+
+
+async def test_it_ends_when_the_server_stops_and_frees_its_place(memory: Memory) -> None:
+    async with served(memory) as http:
+        async with listening(http.client, "GET", EVENTS) as events:
+            await anext(events)
+            assert http.service.streams_count == 1
+        await until(lambda: http.service.streams_count == 0)
+        async with listening(http.client, "GET", EVENTS) as events:
+            http.told.set()
+            assert [seen async for seen in events][-1].event == "end"
+
+
+async def test_there_are_only_so_many(memory: Memory) -> None:
+    limits = Limits(request_s=60, streams_count=1)
+    async with served(memory, limits=limits) as http, listening(http.client, "GET", EVENTS) as events:
+        await anext(events)
+        refused = await http.ask("GET", EVENTS)
+        assert (refused.status_code, refused.json()["code"]) == (503, "overloaded")
+        chat = await http.ask("POST", "/api/chat", json={"message": "x"})
+        assert (chat.status_code, chat.json()["code"]) == (503, "overloaded")
+
+
+async def test_a_quiet_stream_says_that_it_is_there(http: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "HEARTBEAT_S", 0.05)
+    async with http.client.stream("GET", EVENTS) as answer:
+        async for line in answer.aiter_lines():
+            if line == ": still here":
+                break
+
+
+async def test_a_reader_that_takes_nothing_is_cut_off(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept for it is what the connection holds, and the newest look."""
+
+    async def flood() -> Any:
+        while True:
+            yield b": " + b"x" * 100_000 + b"\n\n"
+
+    async with served(memory, limits=Limits(request_s=60, stream_write_s=0.3)) as http:
+        monkeypatch.setattr(watching.Watch, "frames", lambda *_: flood())
+        url = http.client.base_url
+        reader, writer = await asyncio.open_connection(url.host, url.port, limit=1_000)
+        writer.write(f"GET {EVENTS} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        await writer.drain()
+        await until(lambda: http.service.streams_count == 1)
+        await until(lambda: http.service.streams_count == 0)
+        with contextlib.suppress(ConnectionError):
+            while await reader.read(100_000):
+                pass  # what was on the way when it was cut off
+        writer.close()
+        assert (await http.ask("GET", "/livez")).status_code == 200
+
+
+async def test_500_streams_each_see_their_change(memory: Memory) -> None:
+    """All of them are looked at together, and others are answered meanwhile."""
+    async with served(memory) as http, contextlib.AsyncExitStack() as stack:
+        url = http.client.base_url
+        readers = []
+        for number in range(500):
+            reader, writer = await asyncio.open_connection(url.host, url.port)
+            stack.callback(writer.close)
+            writer.write(f"GET /v1/sessions/s-{number}/events HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            readers.append(reader)
+        for reader in readers:
+            await reader.readuntil(b'"exists":false}')
+        for number in range(0, 500, 50):
+            answer = await http.ask("POST", f"/v1/sessions/s-{number}/messages", json=said(1))
+            assert answer.status_code == 201
+            await readers[number].readuntil(b'"exists":true')
+
+
+async def test_frames_that_fail_end_their_stream_alone(http: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken() -> Any:
+        yield b": begun\n\n"
+        raise RuntimeError("canary")
+
+    monkeypatch.setattr(watching.Watch, "frames", lambda *_: broken())
+    with contextlib.suppress(Exception):
+        await http.ask("GET", EVENTS)
+    assert http.service.streams_count == 0
+    assert (await http.ask("GET", "/livez")).status_code == 200
