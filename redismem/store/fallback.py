@@ -48,6 +48,8 @@ _LONGEST_LOOK_S = 0.1
 class FallbackStore(Store):
     """The same store; appends and reads are served by this process while Redis is away."""
 
+    _goes_on = True
+
     def __init__(
         self, transport: Transport, namespace: str, settings: Settings, clock: Clock | None, background: Background
     ) -> None:

@@ -32,6 +32,9 @@ _PATIENCE = 0.95
 class Store:
     """One namespace, over one transport. Fit for any number of tasks at once."""
 
+    _goes_on = False
+    """Whether calls are served while Redis is away."""
+
     def __init__(self, transport: Transport, namespace: str, settings: Settings, clock: Clock | None = None) -> None:
         """Raises InvalidSessionId for the namespace. No I/O. `clock`: counts in all calls instead of the server's."""
         self.settings = settings
@@ -248,8 +251,10 @@ class Store:
         """Says what the breaker does now, and when it closes, how long Redis was away."""
         known = facts(op="breaker", outcome=state.value, namespace=self.keys.namespace)
         if state is BreakerState.OPEN:
-            reason = self.breaker.reason
-            log.error("Redis does not answer: %s; calls do not wait for it until it does", reason, extra=known)
+            # One that has never reached Redis, and serves nothing without it, says so by the error of its first call.
+            level = logging.ERROR if self._is_agreed or self._goes_on else logging.DEBUG
+            text = "Redis does not answer: %s; calls do not wait for it until it does"
+            log.log(level, text, self.breaker.reason, extra=known)
         elif state is BreakerState.CLOSED:
             known["duration_ms"] = int(away_s * 1000)
             log.warning("Redis answers again after %.1f s", away_s, extra=known)
