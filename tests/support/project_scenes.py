@@ -230,7 +230,16 @@ async def a_wrong_type(apollo: Project, clock: ProjectClock, raw: Any) -> None:
     assert await raw.zrange(apollo._items.keys.index("d", "all"), 0, -1) == before == [made.id.encode()]
 
 
+async def sorted_by_more_than_age(apollo: Project, clock: ProjectClock, raw: Any) -> None:
+    """By their ids alone, the urgent one would stand in the middle."""
+    for priority in ("low", "critical", "medium"):
+        clock.tick()
+        await apollo.tasks.create(title=priority, description="x", priority=priority)
+    assert [task.title for task in await apollo.tasks.list()] == ["critical", "medium", "low"]
+
+
 SCENES: list[Scene] = [
+    sorted_by_more_than_age,
     a_lost_race,
     a_race_of_several,
     a_lost_answer,
