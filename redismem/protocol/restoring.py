@@ -155,8 +155,8 @@ def _first_seq(
     except (Undecodable, ValueError):
         faults.append("the counters are none")
         return covered + 1
-    if counters.window_count != seen_count:
-        faults.append(f"there are {seen_count} messages, noted are {counters.window_count}")
+    if counters.element_count != seen_count:
+        faults.append(f"there are {seen_count} messages, noted are {counters.element_count}")
     if counters.first_seq <= covered or counters.message_count >= 1 << 53:
         faults.append("the counters and the summaries contradict each other")
         return covered + 1

@@ -200,3 +200,27 @@ async def test_a_restore_whose_reply_is_lost_is_made_once(
         user("b")["content"],
     ]
     assert await check_session(near.store, ID) == []
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+async def test_pinned_messages_and_gaps_come_back_too(memory: Memory, raw: Any, is_whole: bool) -> None:
+    """Those that have left the window, those in it, and what was popped; without what cannot be read."""
+    session = memory.session(ID)
+    await session.append({"role": "system", "content": "Be brief."}, user(0))
+    await session.append(user("pinned"), pin=True)
+    await summarised(memory)
+    await session.append({"role": "developer", "content": "Be kind."}, user("kept"), user("popped"))
+    assert len(await session.pop(1)) == 1
+    before = await session.read()
+    assert [message.seq for message in before.pinned] == [1, 3, 16]
+    if not is_whole:
+        await raw.lset(memory.store.keys.session(ID).messages, 0, "no message")
+    await put_aside(memory)
+    back = await quarantine.restore(memory.store, await quarantine.find(memory.store, ID, None), salvage=not is_whole)
+    assert (list(back.faults) == []) == is_whole
+    after = await session.read()
+    contents = [message.content for message in before.messages]
+    assert [message.content for message in after.messages] == (contents if is_whole else contents[1:])
+    assert [message.to_openai() for message in after.pinned] == [message.to_openai() for message in before.pinned]
+    assert await check_session(memory.store, ID) == []
+    assert len(await session.pop(1)) == 1

@@ -12,7 +12,7 @@ from support.faulty import Faulty, caught_up, over
 from support.proxy import Proxy
 
 import redismem.blocking
-from redismem import Memory, Session, Settings, StoreUnavailable
+from redismem import Memory, Session, Settings, StoreUnavailable, TooLarge
 
 
 def texts(context: Any) -> list[str]:
@@ -201,3 +201,34 @@ async def test_blocking_callers_have_the_same(proxy: Proxy, near: Memory) -> Non
     await asyncio.to_thread(talk)
     assert await contents(near.session("a")) == [user(n)["content"] for n in [*range(20), "last", "behind"]]
     assert await near.session("a").params() == {"n": 19}
+
+
+async def test_pinned_messages_stay_first_and_bounded(faulty: Faulty, degradable: Memory) -> None:
+    session, prompt = degradable.session("a"), {"role": "system", "content": "Be brief."}
+    await session.append_and_read(prompt, user(1))
+    faulty.is_away = True
+    await session.append(user(2), pin=True)
+    context = await session.append_and_read(user(3))
+    assert context.degraded
+    assert context.to_openai() == [prompt, user(2), user(1), user(3)]
+    assert (await session.info()).window_count == 2
+    with pytest.raises(TooLarge, match=r"101 messages of \d+ bytes would be pinned"):
+        await session.append(*[prompt] * 99)
+    faulty.is_away = False
+    await caught_up(degradable)
+    after = await session.read()
+    assert (after.degraded, after.to_openai()) == (False, [prompt, user(2), user(1), user(3)])
+
+
+async def test_a_change_of_state_with_an_id_is_made_once(faulty: Faulty, degradable: Memory) -> None:
+    session = degradable.session("a")
+    await session.append_and_read(user(1))
+    faulty.is_away = True
+    await session.update(id="change", merge={"n": 1})
+    await session.update(merge={"n": 2})
+    await session.update(id="change", merge={"n": 1})
+    assert await session.params() == {"n": 2}
+    faulty.is_away = False
+    await caught_up(degradable)
+    await session.update(id="change", merge={"n": 1})
+    assert await session.params() == {"n": 2}
