@@ -6,10 +6,17 @@ import hashlib
 import os
 import time
 import uuid
+from collections import deque
 
 from redismem.errors import InvalidMessage
 
 _APPEND_ID_BYTES = 256
+_TOKEN_BYTES = 18
+_TOKENS_COUNT = 256
+
+_tokens: deque[bytes] = deque()
+# What a child process took of these, its parent would take as well.
+os.register_at_fork(after_in_child=_tokens.clear)
 
 
 def now_ms() -> int:
@@ -38,7 +45,12 @@ def append_token(append_id: object) -> bytes:
     From the operating system, not from `random`: a process that seeds `random` would repeat the ids of its neighbours.
     """
     if append_id is None:
-        return os.urandom(18)
+        try:
+            return _tokens.pop()
+        except IndexError:  # asked of the operating system all at once: a call of it costs as much as the rest of this
+            drawn = os.urandom(_TOKEN_BYTES * _TOKENS_COUNT)
+            _tokens.extend(drawn[at : at + _TOKEN_BYTES] for at in range(_TOKEN_BYTES, len(drawn), _TOKEN_BYTES))
+            return drawn[:_TOKEN_BYTES]
     if not isinstance(append_id, str) or not append_id:
         raise InvalidMessage("an append id is a non-empty string")
     encoded = append_id.encode("utf-8", "surrogatepass")

@@ -87,7 +87,10 @@ class SessionCalls:
             )
         if not options:
             elements, tokens, pins = self._elements(messages)
-            return self._command(elements, tokens, NO_CHANGE, None, layout.NONE, pins)
+            now = "-" if self.clock is None else clock_ms(self.clock)
+            # What `_command` would say, without asking for what is not there.
+            request = f"1 {len(elements)} 0 {tokens} - {now} {pins}"
+            return *self._append_head, request, append_token(None), *elements
         return self._append_as(messages, **options)
 
     def _append_as(

@@ -43,7 +43,7 @@ class Retries:
     ) -> None:
         """`place`: where Redis is, for the texts of errors."""
         self._session_id = session_id
-        self._redis = f"Redis at {place}" if place else "Redis"
+        self._redis = redis_at(place)
         self._reply_timeout_s = reply_timeout_s
         self._clock = clock
         self._deadline = clock() + deadline_s
@@ -64,19 +64,18 @@ class Retries:
             if refused is not None:
                 raise refused
             if failure.word not in TRANSIENT_WORDS:
-                text = f"{self._redis} refused the call: {failure.word}{_meaning(failure)}"
+                text = f"{self._redis} refused the call: {_explained(failure)}"
                 raise StoreUnavailable(text, self._session_id, failure.word)
             reason = failure.word
         else:
             reason = failure.reason
             if failure.lasts:
-                text = f"{self._redis} cannot be called: {reason}{_meaning(failure)}"
+                text = f"{self._redis} cannot be called: {_explained(failure)}"
                 raise StoreUnavailable(text, self._session_id, reason)
         pause_s = _random.uniform(0, min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**self._sent_count))
         if self._clock() + pause_s >= self._deadline:
             raise StoreUnavailable(
-                f"{self._redis} did not take the call in time, tried {self._sent_count} times: "
-                f"{reason}{_meaning(failure)}",
+                f"{self._redis} did not take the call in time, tried {self._sent_count} times: {_explained(failure)}",
                 self._session_id,
                 reason,
             )
@@ -84,9 +83,18 @@ class Retries:
         return pause_s
 
 
-def _meaning(failure: ServerError | ConnectionLost) -> str:
-    """What an operator has to know beside the word."""
-    word, told = (failure.word, "") if isinstance(failure, ServerError) else (failure.reason, failure.text)
-    known = (meaning for name, part, meaning in _MEANINGS if name == word and part in failure.text)
-    meaning = next(known, told)
-    return f", {meaning}" if meaning else ""
+def redis_at(place: str) -> str:
+    """What the text of an error calls the server."""
+    return f"Redis at {place}" if place else "Redis"
+
+
+def explained(reason: str, text: str = "", otherwise: str = "") -> str:
+    """The reason, and what an operator has to know beside it. `text`: the server's reply, if it has replied."""
+    meaning = next((meaning for name, part, meaning in _MEANINGS if name == reason and part in text), otherwise)
+    return f"{reason}, {meaning}" if meaning else reason
+
+
+def _explained(failure: ServerError | ConnectionLost) -> str:
+    if isinstance(failure, ServerError):
+        return explained(failure.word, failure.text)
+    return explained(failure.reason, failure.text, failure.text)

@@ -19,7 +19,7 @@ from redismem.protocol.queue_calls import QueueCalls
 from redismem.protocol.session_calls import SessionCalls
 from redismem.settings import Settings
 from redismem.store.breaker import Breaker, BreakerState
-from redismem.store.retries import Retries
+from redismem.store.retries import Retries, explained, redis_at
 from redismem.transport.base import CLOSED, Transport, place_of
 
 log = logging.getLogger("redismem")
@@ -166,7 +166,8 @@ class Store:
     def away(self, session_id: str | None) -> StoreUnavailable:
         """The error of a call that is not sent, as Redis is known to be away."""
         breaker = self.breaker
-        text = f"Redis has not answered for {breaker.away_s():.1f} s: {breaker.reason}; it is looked for"
+        redis, reason = redis_at(place_of(self.transport)), explained(breaker.reason)
+        text = f"{redis} has not answered for {breaker.away_s():.1f} s: {reason}; it is looked for"
         return StoreUnavailable(text, session_id, breaker.reason)
 
     def told(self, op: str, work: Coroutine[Any, Any, T], session_id: str | None = None) -> Coroutine[Any, Any, T]:

@@ -87,7 +87,8 @@ def test_a_server_with_a_fault(examined: Any, raw: Any, changes: Any, name: Any,
     assert code == (1 if verdict == "fail" else 0)
 
 
-def test_a_replica(examined: Any, raw: Any) -> None:
+def test_a_replica(examined: Any, raw: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REDISMEM_DEADLINE_S", "2")  # a replica stays one: what is not written by then never is
     raw.replicaof("127.0.0.1", free_port())
     found, code = examined()
     assert (code, found["replication"]["verdict"]) == (1, "fail")

@@ -79,7 +79,8 @@ def test_without_keys_it_listens_on_loopback_alone(command: Any, host: str) -> N
     assert "without keys a server listens on loopback alone" in ran.complaint
 
 
-def test_what_cannot_be_is_one_line(command: Any, tmp_path: Path) -> None:
+def test_what_cannot_be_is_one_line(command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REDISMEM_DEADLINE_S", "0.5")  # nobody will ever listen there
     (tmp_path / "empty").write_text("# nothing\n")
     (tmp_path / "wrong").write_text("shop-app shop read nonsense\n")
     said = {

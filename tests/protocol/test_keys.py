@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import uuid
 
@@ -163,3 +164,18 @@ def test_what_must_be_unique_is_so_in_processes_that_seed_random() -> None:
     assert len(set(made)) == 8
     assert len(made[1]) == 16
     int(made[1], 16)
+
+
+def test_a_child_draws_other_tokens_than_its_parent() -> None:
+    append_token(None)  # now some are in store
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(writer, b"".join(append_token(None) for _ in range(100)))
+        os._exit(0)
+    os.close(writer)
+    with open(reader, "rb") as pipe:
+        theirs = pipe.read()
+    os.waitpid(child, 0)
+    ours = b"".join(append_token(None) for _ in range(100))
+    assert len({text[at : at + 18] for text in (ours, theirs) for at in range(0, 1800, 18)}) == 200
