@@ -77,8 +77,10 @@ def _lost_race(word: str, item_id: str, version: str = "") -> Conflict:
 
 def receipt(session_id: str, sent_count: int, reply: Any) -> Receipt:
     """What the append script answered. Raises CorruptSession if the window is not as long as the state says."""
-    if type(reply) is bytes:
-        return _plain_receipt(sent_count, *bounds(reply), reply)
+    if type(reply) is bytes:  # of messages that were new, to a session that was there
+        first_seq, total = bounds(reply)
+        window_count = total - first_seq + 1 if b"+" not in reply else counters(reply).window_count
+        return Receipt(total - sent_count + 1, total, total, False, False, window_count)
     try:
         window_first_seq, total = bounds(reply[0])
         count = total - window_first_seq + 1 - uncounted(reply[0])
@@ -95,14 +97,6 @@ def receipt(session_id: str, sent_count: int, reply: Any) -> Receipt:
 def _epoch(reply: Sequence[Any]) -> str:
     """The epoch in an answer that nothing was written; "" if it is another answer."""
     return (reply[1] or b"").decode("utf-8", "replace") if len(reply) == 3 else ""
-
-
-def _plain_receipt(sent_count: int, window_first_seq: int, total: int, counters: bytes) -> Receipt:
-    """The receipt of messages that were new, to a session that was there."""
-    window_count = total - window_first_seq + 1
-    if b"+" in counters:
-        window_count -= uncounted(counters)
-    return Receipt(total - sent_count + 1, total, total, False, False, window_count)
 
 
 def fields(reply: Any) -> dict[bytes, bytes]:
@@ -162,10 +156,13 @@ def appended(
     session_id: str, sent_count: int, recent_limit: int, reply: Any, stored: Any, elements: Sequence[bytes]
 ) -> Context:
     """The context behind an append of so many messages, with its receipt. Raises as context() and receipt() do."""
-    found = context(session_id, recent_limit, fields(stored), elements)
+    found = context(session_id, recent_limit, stored if type(stored) is dict else fields(stored), elements)
     if type(reply) is bytes:
         # In one transaction, these are the counters that the context was made of.
-        found.receipt = _plain_receipt(sent_count, found.first_seq, found.total_messages, reply)
+        total, window_count = found.total_messages, len(elements)
+        if found.is_mixed:
+            window_count -= uncounted(reply)
+        found.receipt = Receipt(total - sent_count + 1, total, total, False, False, window_count)
     else:
         found.receipt = receipt(session_id, sent_count, reply)
     return found
