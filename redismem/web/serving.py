@@ -15,6 +15,7 @@ import uvicorn
 from redismem.errors import InvalidSettings
 from redismem.web.app import create_app
 from redismem.web.service import Service
+from redismem.web.writing import Gathering
 
 
 class _Server(uvicorn.Server):
@@ -44,9 +45,10 @@ async def serve(service: Service, listening: socket.socket, told: asyncio.Event,
     """Answers until it is told to stop; then takes nothing more, and ends what is in hand, within `stop_s`."""
     config = uvicorn.Config(
         create_app(service),
-        http="httptools",
+        http=Gathering,
         ws="none",
         lifespan="off",
+        proxy_headers=False,  # a connection is known by the address it came from
         log_config=None,
         access_log=False,
         server_header=False,
