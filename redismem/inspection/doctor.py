@@ -174,10 +174,10 @@ def _sampled(store: Store, session_id: str) -> Call[Sampled]:
 
     def decode(state_ms: int, messages_ms: int, field: bytes | None) -> Sampled:
         try:
-            window_count = layout.counters(field or b"").element_count
+            element_count = layout.counters(field or b"").element_count
         except (Undecodable, RedismemError):
-            window_count = 0
-        return Sampled(session_id, state_ms, messages_ms, window_count)
+            element_count = 0
+        return Sampled(session_id, state_ms, messages_ms, element_count)
 
     counters = ("HGET", keys.state, layout.COUNTERS)
     return Call(None, (("PEXPIRETIME", keys.state), ("PEXPIRETIME", keys.messages), counters), decode)

@@ -103,12 +103,12 @@ def replication(info: Facts, config: Facts) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """When a session's keys expire (-1: never, -2: not there), and how long its state says its window is."""
+    """When a session's keys expire (-1: never, -2: not there), and how long its list is by its state."""
 
     session_id: str
     state_ms: int
     messages_ms: int
-    window_count: int
+    element_count: int
 
     @property
     def gone(self) -> bool:
@@ -120,7 +120,7 @@ class Sampled:
         """What should not be: torn, never_expires, apart; "" if all is well."""
         if self.gone:
             return ""
-        if self.state_ms == -2 or (self.messages_ms == -2 and self.window_count > 0):
+        if self.state_ms == -2 or (self.messages_ms == -2 and self.element_count > 0):
             return "torn"
         if -1 in (self.state_ms, self.messages_ms):
             return "never_expires"

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 import time
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -95,6 +95,10 @@ class Step:
         return f"<Step {self.kind} intent={self.intent} changes={sorted(self.changes)}>"
 
 
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
 class Slots:
     """The intents that there are. One for all sessions: it keeps nothing of any."""
 
@@ -105,8 +109,13 @@ class Slots:
         reset_words: Sequence[str] = RESET_WORDS,
         gave_up: str = "Let us leave that for now.",
         reset: str = "All right, we leave that.",
+        clock: Callable[[], int] = _now_ms,
     ) -> None:
-        """Raises InvalidSettings for an intent or slot that cannot be one."""
+        """Raises InvalidSettings for an intent or slot that cannot be one.
+
+        `clock`: for tests; milliseconds since 1970, instead of this machine's.
+        """
+        self._now_ms = clock
         self._intents = {intent.name: intent for intent in intents}
         self._slots = {slot.name: slot for intent in intents for slot in intent.slots}
         self._reset_words = frozenset(word.casefold() for word in reset_words)
@@ -128,27 +137,26 @@ class Slots:
         """The params whose values are shown to nobody."""
         return frozenset(name for name, slot in self._slots.items() if slot.sensitive)
 
-    def step(self, state: State, text: str, now_ms: int | None = None) -> Step:
+    def step(self, state: State, text: str) -> Step:
         """What to do with a message of the user's; costs time in proportion to its length. Does no I/O."""
-        now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
         slot = self._slots.get(state.waiting_for_param or "")
         asked = state.params.get(ASKED)
         if slot is None or not isinstance(asked, dict):
-            return self._begin(state, text, now_ms)
+            return self._begin(state, text)
         intent = self._intents.get(str(asked.get("intent")))
         since_ms = asked.get("asked_ms")
-        if intent is None or type(since_ms) is not int or now_ms - since_ms > slot.timeout_s * 1000:
-            return self._begin(state, text, now_ms)
-        return self._answered(state, text, intent, slot, asked, now_ms)
+        if intent is None or type(since_ms) is not int or self._now_ms() - since_ms > slot.timeout_s * 1000:
+            return self._begin(state, text)
+        return self._answered(state, text, intent, slot, asked)
 
-    def _begin(self, state: State, text: str, now_ms: int) -> Step:
+    def _begin(self, state: State, text: str) -> Step:
         """A message that answers nothing: it may be about an intent."""
         ours = state.waiting_for_param in self._slots
         cleared: dict[str, Any] = {"waiting": None, "merge": {ASKED: UNSET}} if ours else {}
         intent = self._wanted(text)
         if intent is None:
             return Step(Kind.FREE, text, cleared)
-        return self._go_on(state.params, {}, text, intent, now_ms)
+        return self._go_on(state.params, {}, text, intent)
 
     def _wanted(self, text: str) -> Intent | None:
         for word in _WORD.findall(text.casefold()):
@@ -156,33 +164,31 @@ class Slots:
                 return self._words[word]
         return None
 
-    def _go_on(self, known: Mapping[str, Any], merge: dict[str, Any], text: str, intent: Intent, now_ms: int) -> Step:
+    def _go_on(self, known: Mapping[str, Any], merge: dict[str, Any], text: str, intent: Intent) -> Step:
         """Asks for the first slot that has no value yet; without one it resumes."""
         missing = next((slot for slot in intent.slots if slot.name not in known and slot.name not in merge), None)
         if missing is None:
             changes = {"waiting": None, "merge": merge | {ASKED: UNSET}, "last_intent": intent.name}
             return Step(Kind.RESUME, text, changes, None, intent.name)
-        asked = {"intent": intent.name, "count": 1, "asked_ms": now_ms}
+        asked = {"intent": intent.name, "count": 1, "asked_ms": self._now_ms()}
         changes = {"waiting": missing.name, "merge": merge | {ASKED: asked}, "last_intent": intent.name}
         return Step(Kind.ASK, text, changes, missing.prompt, intent.name)
 
-    def _answered(
-        self, state: State, text: str, intent: Intent, slot: Slot, asked: Mapping[str, Any], now_ms: int
-    ) -> Step:
+    def _answered(self, state: State, text: str, intent: Intent, slot: Slot, asked: Mapping[str, Any]) -> Step:
         answer = text.strip()
         value = self._value(slot, answer)
         if answer[:ANSWER_CHARS].casefold() in self._reset_words:
             return self._left(Kind.RESET, text, intent)
         shown = f"[{slot.name}]" if slot.sensitive else text
         if value is not None:
-            return self._go_on(state.params, {slot.name: value}, shown, intent, now_ms)
+            return self._go_on(state.params, {slot.name: value}, shown, intent)
         other = self._wanted(text)
         if other is not None and other.name != intent.name:
-            return self._go_on(state.params, {}, shown, other, now_ms)
+            return self._go_on(state.params, {}, shown, other)
         count = asked.get("count")
         if type(count) is not int or count >= slot.asks_limit:
             return self._left(Kind.GAVE_UP, shown, intent)
-        again = {"intent": intent.name, "count": count + 1, "asked_ms": now_ms}
+        again = {"intent": intent.name, "count": count + 1, "asked_ms": self._now_ms()}
         say = f"{slot.prompt} {self._hint(slot)}".strip()
         return Step(Kind.ASK, shown, {"merge": {ASKED: again}}, say, intent.name)
 

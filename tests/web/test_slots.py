@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.clock import Clock
 
 from redismem import Memory, State
 from redismem.errors import InvalidSettings
@@ -19,19 +20,22 @@ from redismem.web.slots import ASKED, Intent, Kind, Slot, Slots, Step
 ORDER = Slot(name="order_id", prompt="Which order?", pattern=r"[A-Z]-\d{1,6}", example="O-17", asks_limit=2)
 SIZE = Slot(name="size", prompt="Which size?", choices=("Small", "Large"))
 CARD = Slot(name="card", prompt="Which card?", pattern=r"\d{8}", example="12345678", sensitive=True)
+NOW_MS = 1_700_000_000_000
+CLOCK = Clock(NOW_MS)
 ASKING = Slots(
     [
         Intent(name="order", words=("order", "Parcel"), slots=(ORDER, SIZE)),
         Intent(name="pay", words=("pay",), slots=(CARD,)),
-    ]
+    ],
+    clock=CLOCK,
 )
-NOW_MS = 1_700_000_000_000
 
 
 async def say(memory: Memory, text: str, now_ms: int = NOW_MS) -> Step:
     """A message as a backend takes it."""
     session = memory.session("s")
-    step = ASKING.step(await session.state(), text, now_ms)
+    CLOCK.now_ms = now_ms
+    step = ASKING.step(await session.state(), text)
     await session.append({"role": "user", "content": step.text}, **step.changes)
     return step
 
@@ -121,7 +125,7 @@ async def test_two_answers_at_once_leave_one_state(memory: Memory) -> None:
 async def test_what_others_wait_for_is_left_alone(memory: Memory) -> None:
     session = memory.session("s")
     await session.update(waiting="theirs", merge={"x": 1})
-    step = ASKING.step(await session.state(), "hello", NOW_MS)
+    step = ASKING.step(await session.state(), "hello")
     assert (step.kind, step.changes) == (Kind.FREE, {})
 
 
@@ -129,7 +133,7 @@ async def test_what_others_wait_for_is_left_alone(memory: Memory) -> None:
 @given(st.text(max_size=600), st.sampled_from([None, "order_id", "size", "card", "other"]), st.integers(0, 5))
 def test_any_text_in_any_state_is_a_step(text: str, waiting: str | None, count: int) -> None:
     asked: Any = {"intent": "pay" if waiting == "card" else "order", "count": count, "asked_ms": NOW_MS}
-    step = ASKING.step(State({ASKED: asked}, waiting), text, NOW_MS)
+    step = ASKING.step(State({ASKED: asked}, waiting), text)
     assert (step.say is None) is (step.kind in (Kind.FREE, Kind.RESUME))
     if waiting == "card" and step.kind is not Kind.RESET:
         assert step.text == "[card]"
@@ -137,14 +141,14 @@ def test_any_text_in_any_state_is_a_step(text: str, waiting: str | None, count: 
 
 @pytest.mark.parametrize("asked", [None, 7, {}, {"intent": "none"}, {"intent": "order", "asked_ms": "x"}])
 def test_a_state_that_others_wrote_is_no_trap(asked: Any) -> None:
-    step = ASKING.step(State({ASKED: asked}, "order_id"), "hello", NOW_MS)
+    step = ASKING.step(State({ASKED: asked}, "order_id"), "hello")
     assert (step.kind, step.changes["waiting"]) == (Kind.FREE, None)
 
 
 @pytest.mark.parametrize("text", ["order " * 100_000, "a" * 600_000, "_" * 600_000])
 def test_a_long_message_costs_little(text: str) -> None:
     begun_s = time.process_time()
-    ASKING.step(State({ASKED: {"intent": "order", "count": 1, "asked_ms": NOW_MS}}, "order_id"), text, NOW_MS)
+    ASKING.step(State({ASKED: {"intent": "order", "count": 1, "asked_ms": NOW_MS}}, "order_id"), text)
     assert time.process_time() - begun_s < 20
 
 
