@@ -62,6 +62,9 @@ class StoredMessages:
         self._seqs = seqs
         self._epoch = epoch
 
+    def __len__(self) -> int:
+        return len(self._rows)
+
     def payloads(self) -> list[dict[str, Any]]:
         return [row.payload for row in self._rows]
 
