@@ -235,10 +235,8 @@ class HttpModel:
         try:
             async with asyncio.timeout(self._timeout_s):  # httpx limits each read, not the whole
                 status, headers, raw = await self._send(request)
-        except TimeoutError:
-            raise failed(f"{name} did not answer within {self._timeout_s:g} s") from None
-        except (httpx.ReadTimeout, httpx.WriteTimeout):
-            raise failed(f"{name} did not answer within {self._timeout_s:g} s") from None
+        except (TimeoutError, httpx.ReadTimeout, httpx.WriteTimeout):
+            raise unavailable(f"{name} did not answer within {self._timeout_s:g} s", perhaps_request=True) from None
         except httpx.HTTPError as cause:
             connected = not isinstance(cause, httpx.ConnectError | httpx.ConnectTimeout)
             kind = type(cause).__name__

@@ -22,7 +22,7 @@ from redismem.protocol import provider_calls
 from redismem.workers.scheduler import Scheduler
 from redismem.workers.summaries import Worker
 
-DOWN = ["500", "503", "401", "403", "404", "408", "quota", "reset", "drop", "cut"]
+DOWN = ["500", "503", "401", "403", "404", "408", "quota", "reset", "drop", "cut", "hang", "drip"]
 
 
 async def test_a_model_that_is_not_there(store: Store, namespace: str) -> None:
