@@ -100,7 +100,7 @@ class Context:
     """What to give to a model: pinned messages, summaries, then the messages after them; each oldest first.
 
     `first_seq` is the seq of the window's first message (of the next one if the window is empty): everything before
-    it is in the summaries, or pinned. A read with a limit may leave out messages from there on: then `is_part` is True.
+    it is in the summaries, or pinned. A read of a part leaves out messages from there on: then `is_part` is True.
     Seqs have gaps where messages are pinned or were popped.
     """
 
@@ -126,7 +126,7 @@ class Context:
     is_mixed: bool = field(default=False, compare=False)
     """Whether the window as it was read has pinned messages or gaps, which are not told apart yet."""
     is_part: bool = field(default=False, compare=False)
-    """Whether only the newest elements of the window were read."""
+    """Whether messages of the window were left out: for `limit`, `before` or `max_tokens`."""
     degraded: bool = False
     """Redis was away: the last context that this process has seen, and what it has accepted since; seqs provisional."""
 

@@ -129,12 +129,16 @@ class UnsupportedFormat(RedismemError):
 class StoreUnavailable(RedismemError):
     """Redis did not carry out the call in time. `reason` is the server's word, or what happened to the connection.
 
-    If the connection was lost the call may have been carried out: repeat an append with the same id.
+    `may_be_done`: the call was sent and its answer did not come, so Redis may have carried it out, or may still do so.
+    An append or an update that has an id may be sent again with it: it is made once.
     """
 
-    def __init__(self, text: str, session_id: str | None = None, reason: str = "") -> None:
+    def __init__(
+        self, text: str, session_id: str | None = None, reason: str = "", *, may_be_done: bool = False
+    ) -> None:
         super().__init__(text, session_id)
         self.reason = reason
+        self.may_be_done = may_be_done
 
 
 class FallbackFull(StoreUnavailable):

@@ -46,7 +46,7 @@ def narrowed(context: Context, limit: int | None, before: int | datetime | None,
     """
     if limit is before is max_tokens is None:
         return context
-    messages = context.messages
+    messages = whole = context.messages
     if before is not None:
         stop = next((at for at, message in enumerate(messages) if not is_before(message, before)), len(messages))
         messages = messages[: cut_before(messages, stop)]
@@ -58,6 +58,7 @@ def narrowed(context: Context, limit: int | None, before: int | datetime | None,
     if start or context.is_part:
         messages = messages[cut_after(messages, start, keeps_orphans=not context.is_part) :]
     context.messages = messages
+    context.is_part = context.is_part or len(messages) < len(whole)
     return context
 
 

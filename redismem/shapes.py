@@ -62,6 +62,15 @@ def message_of(shape: object) -> tuple[dict[str, Any], dict[str, Any] | None]:
     return payload, None
 
 
+def check_is_said(payload: dict[str, Any]) -> None:
+    """Raises InvalidMessage for a dict that no provider takes as a message: with neither a role nor a type."""
+    if any(type(payload.get(key)) is str and payload[key] for key in ("role", "type")):
+        return
+    if "messages" in payload:
+        raise InvalidMessage("this dict holds messages and is none: pass them one by one, as in append(*messages)")
+    raise InvalidMessage("a message has a role, such as user or assistant, or is an item with a type; this has neither")
+
+
 def _plain_field(value: Any) -> Any:
     """The field of a dataclass: others within it are dicts as well."""
     if isinstance(value, list):

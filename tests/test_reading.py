@@ -51,6 +51,7 @@ def test_a_part_is_the_longest_that_is_whole(
         )
 
     seqs = [message.seq for message in part.messages]
+    assert part.is_part == (len(seqs) < len(whole))
     assert seqs == list(range(seqs[0], seqs[0] + len(seqs))) if seqs else True
     start, stop = (seqs[0] - 1, seqs[-1]) if seqs else (stop_limit, stop_limit)
     # Nothing but a call without its result is parted from the newest end, so the end is the last one that is whole.

@@ -104,3 +104,28 @@ def test_a_time_stored_by_an_earlier_release_can_be_read() -> None:
     assert message.timestamp.year == 9999
     summary = Summary("i", "x", 1, 1, message.time_ms, message.time_ms, "m", 1, 1, ())
     assert "9999-12-31" in summary.to_openai()["content"]
+
+
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        ({"messages": [{"role": "user", "content": "hi"}]}, "pass them one by one"),
+        ({"content": "hi"}, "this has neither"),
+        ({}, "this has neither"),
+        ({"role": None, "content": "hi"}, "this has neither"),
+        ({"role": 3, "content": "hi"}, "this has neither"),
+        ({"role": "", "content": "hi"}, "this has neither"),
+        (Message(content="hi"), "this has neither"),
+    ],
+)
+async def test_a_dict_that_no_provider_takes_is_refused(session: Session, message: Any, why: str) -> None:
+    for pin in (None, True):
+        with pytest.raises(InvalidMessage, match=why):
+            await session.append({"role": "user", "content": "first"}, message, pin=pin)
+    assert not await session.exists()
+
+
+async def test_an_item_with_a_type_is_a_message(session: Session) -> None:
+    item = {"type": "function_call_output", "call_id": "c", "output": "sunny"}
+    await session.append(item, {"role": "user", "content": "hi"})
+    assert (await session.messages())[0].to_openai() == item

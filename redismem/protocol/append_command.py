@@ -12,7 +12,7 @@ from redismem.protocol import append_ids, layout, replies
 from redismem.protocol.call import Call, Command
 from redismem.protocol.state_changes import StateChanges
 from redismem.settings import Settings
-from redismem.shapes import Shape
+from redismem.shapes import Shape, check_is_said
 
 REQUEST_PLACE = 13
 """The place of the argument `request` in the command."""
@@ -51,6 +51,7 @@ def encode_as(message: Message | Shape, pin: bool | None, count_tokens: TokenCou
             raise InvalidMessage("pin is True, False or None")
         message = message.with_pin(pin)
     element, tokens = encode_message(message, count_tokens)
+    check_is_said(message.to_openai())
     return element, tokens, message.pinned
 
 

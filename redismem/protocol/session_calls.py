@@ -27,7 +27,7 @@ from redismem.protocol.ids import append_token
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.state_changes import NO_CHANGE, Change, StateChanges, change
 from redismem.settings import Settings
-from redismem.shapes import Shape
+from redismem.shapes import Shape, check_is_said
 from redismem.values import Undecodable
 
 _MOST = 1 << 53
@@ -149,7 +149,9 @@ class SessionCalls:
             try:
                 if pin is None and type(message) is dict:
                     element, count = encode_message(message, self.count_tokens)
-                    pinned = message.get("role") in PINNED_ROLES
+                    if type(role := message.get("role")) is not str or not role:
+                        check_is_said(message)
+                    pinned = role in PINNED_ROLES
                 else:
                     element, count, pinned = encode_as(message, pin, self.count_tokens)
             except InvalidMessage as refused:

@@ -31,7 +31,7 @@ _MEANINGS = (
 class Retries:
     """The retries of one call."""
 
-    __slots__ = ("_clock", "_deadline", "_redis", "_reply_timeout_s", "_sent_count", "_session_id")
+    __slots__ = ("_clock", "_deadline", "_redis", "_reply_timeout_s", "_sent_count", "_session_id", "may_be_done")
 
     def __init__(
         self,
@@ -48,6 +48,8 @@ class Retries:
         self._clock = clock
         self._deadline = clock() + deadline_s
         self._sent_count = 1
+        self.may_be_done = False
+        """Whether it was sent without an answer, so that it may have been carried out."""
 
     def timeout_s(self) -> float:
         """Seconds to wait for the next reply."""
@@ -65,13 +67,13 @@ class Retries:
                 raise refused
             if failure.word not in TRANSIENT_WORDS:
                 text = f"{self._redis} refused the call: {_explained(failure)}"
-                raise StoreUnavailable(text, self._session_id, failure.word)
+                raise self._unavailable(text, failure.word)
             reason = failure.word
         else:
             reason = failure.reason
             if failure.lasts:
                 text = f"{self._redis} cannot be called: {_explained(failure)}"
-                raise StoreUnavailable(text, self._session_id, reason)
+                raise self._unavailable(text, reason)
         pause_s = _random.uniform(0, min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**self._sent_count))
         if self._clock() + pause_s >= self._deadline:
             raise StoreUnavailable(
@@ -82,10 +84,23 @@ class Retries:
         self._sent_count += 1
         return pause_s
 
+    def note(self, failure: ServerError | ConnectionLost) -> None:
+        """What an attempt came to."""
+        self.may_be_done = self.may_be_done or (isinstance(failure, ConnectionLost) and failure.sent)
+
+    def _unavailable(self, text: str, reason: str) -> StoreUnavailable:
+        text += perhaps(self.may_be_done)
+        return StoreUnavailable(text, self._session_id, reason, may_be_done=self.may_be_done)
+
 
 def redis_at(place: str) -> str:
     """What the text of an error calls the server."""
     return f"Redis at {place}" if place else "Redis"
+
+
+def perhaps(may_be_done: bool) -> str:
+    """What the text of an error adds for a call that was sent and not answered."""
+    return "; this call was sent and may have been carried out" if may_be_done else ""
 
 
 def explained(reason: str, text: str = "", otherwise: str = "") -> str:

@@ -19,7 +19,7 @@ from redismem.protocol.queue_calls import QueueCalls
 from redismem.protocol.session_calls import SessionCalls
 from redismem.settings import Settings
 from redismem.store.breaker import Breaker, BreakerState
-from redismem.store.retries import Retries, explained, redis_at
+from redismem.store.retries import Retries, explained, perhaps, redis_at
 from redismem.transport.base import CLOSED, Transport, place_of
 
 log = logging.getLogger("redismem")
@@ -163,12 +163,12 @@ class Store:
             return refused.word if refused.word in NOT_READY_WORDS else ""
         return ""
 
-    def away(self, session_id: str | None) -> StoreUnavailable:
-        """The error of a call that is not sent, as Redis is known to be away."""
+    def away(self, session_id: str | None, *, may_be_done: bool = False) -> StoreUnavailable:
+        """The error of a call that is not sent, or not again, as Redis is known to be away."""
         breaker = self.breaker
         redis, reason = redis_at(place_of(self.transport)), explained(breaker.reason)
-        text = f"{redis} has not answered for {breaker.away_s():.1f} s: {reason}; it is looked for"
-        return StoreUnavailable(text, session_id, breaker.reason)
+        text = f"{redis} has not answered for {breaker.away_s():.1f} s: {reason}; calls are refused until it does"
+        return StoreUnavailable(text + perhaps(may_be_done), session_id, breaker.reason, may_be_done=may_be_done)
 
     def told(self, op: str, work: Coroutine[Any, Any, T], session_id: str | None = None) -> Coroutine[Any, Any, T]:
         """The work, of whose end a hook is told if there is one: see `observed`."""
@@ -221,7 +221,7 @@ class Store:
     ) -> T:
         while True:
             await self.transport.sleep(self._pause_s(call, failure, retries, begun_s))
-            self._raise_if_away(call)
+            self._raise_if_away(call, retries)
             call = call.again()
             try:
                 value = call.finish(await self._sent(call, retries.timeout_s()))
@@ -232,21 +232,22 @@ class Store:
 
     def _pause_s(self, call: Call[T], failure: ServerError | ConnectionLost, retries: Retries, begun_s: float) -> float:
         """Raises as Retries does, and if Redis is away. If nobody answers for long, that opens the breaker."""
+        retries.note(failure)
         if isinstance(failure, ServerError):
             self.breaker.answered_s = begun_s
             return retries.pause_s(failure)
         if monotonic() - begun_s >= self._patience_s * _PATIENCE:
             self.unanswered(begun_s, failure)
-        self._raise_if_away(call)  # another call may have found out, too
+        self._raise_if_away(call, retries)  # another call may have found out, too
         try:
             return retries.pause_s(failure)
         except StoreUnavailable:
             self.unanswered(begun_s, failure)
             raise
 
-    def _raise_if_away(self, call: Call[T]) -> None:
+    def _raise_if_away(self, call: Call[T], retries: Retries) -> None:
         if not self.breaker.is_closed:
-            raise self.away(call.session_id)
+            raise self.away(call.session_id, may_be_done=retries.may_be_done)
 
     def _changed(self, state: BreakerState, away_s: float = 0.0) -> None:
         """Says what the breaker does now, and when it closes, how long Redis was away."""

@@ -206,6 +206,8 @@ async def test_a_store_that_never_answers_is_given_up(proxy: Proxy, near: Memory
         proxy.break_next("freeze", float("inf"), to=b"EVALSHA")
         error = await unavailable(memory.session("a").append(user(1), id="1"))
         assert error.session_id == "a"
+        assert error.may_be_done
+        assert "may have been carried out" in error.text
         # The call's own time and the connection's are over in the same moment.
         assert error.reason in {"TimeoutError", "StalledConnection"}
         assert proxy.count(b"EVALSHA") >= 3
@@ -244,6 +246,7 @@ async def test_the_blocking_memory_gives_up_too(proxy: Proxy, near: Memory) -> N
             with pytest.raises(StoreUnavailable) as raised:
                 memory.session("a").append(user(1), id="1")
             check_silent(raised.value)
+            assert raised.value.may_be_done
             assert proxy.count(b"EVALSHA") >= 3
             proxy.heal()
             assert memory.session("a").append(user(1), id="1").duplicate
