@@ -35,7 +35,7 @@ async def page(
 
 
 async def newest_of(memory: Memory, session_ids: Sequence[str]) -> list[dict[str, Any] | None]:
-    """How what was said last in each begins: by a user, if it is among the last few. Asked for all at once. Raises StoreUnavailable."""
+    """How what was said last in each begins: by a user, if that is among the last few. Raises StoreUnavailable."""
     return await asyncio.gather(*(_newest(memory, session_id) for session_id in session_ids))
 
 

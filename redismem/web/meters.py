@@ -42,8 +42,8 @@ _SESSION = "/v1/sessions/"
 _OF_A_SESSION = frozenset(["", "/messages", "/context", "/state", "/events"])
 _ROUTES = _words(
     """
-    /v1/sessions /v1/about /v1/load /v1/queues /v1/dead /v1/dead/retry /v1/dead/drop /livez /readyz /metrics /openapi.json
-    /api/chat /api/chat/clear /api/chat/stop
+    /v1/sessions /v1/about /v1/load /v1/queues /v1/dead /v1/dead/retry /v1/dead/drop /livez /readyz /metrics
+    /openapi.json /api/chat /api/chat/clear /api/chat/stop
     """
 )
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)

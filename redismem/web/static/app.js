@@ -30,9 +30,10 @@ let drawing = 0;
 
 const mayWrite = () => !about || about.scopes.includes("write");
 
+// What the newest answer has said of it counts until the state is read anew.
 function waitingFor() {
-  const live = turns.of(conversation.sessionId).at(-1);
-  if (live?.end?.waiting_for) return live.end.waiting_for;
+  const newest = turns.of(conversation.sessionId).at(-1);
+  if (newest?.end && !newest.isRead) return newest.end.waiting_for;
   return conversation.context?.state.waiting_for_param ?? null;
 }
 
@@ -61,8 +62,9 @@ function drawAll() {
 function settle() {
   const stored = new Set(conversation.inOrder().map((each) => `${each.beside?.metadata?.turn}:${each.message.role}`));
   for (const turn of turns.of(conversation.sessionId)) {
-    const isNoted = turn.notices.length || turn.end?.waiting_for;
-    if (turn.phase === "ended" && turn.end.seq && stored.has(`${turn.id}:assistant`) && !isNoted) turns.forget(turn.id);
+    if (!turn.end?.seq || !turn.isRead) continue;
+    // One that was cleared meanwhile is gone; one with a notice stays, to show it beside what is stored.
+    if (!stored.has(`${turn.id}:assistant`) || !turn.notices.length) turns.forget(turn.id);
   }
   const open = unanswered(conversation);
   if (open && mayWrite() && !turns.get(open.id)) turns.join(conversation.sessionId, open.id, open.text, open.ms);
@@ -74,7 +76,11 @@ function turned(turn, what) {
     if (turn.reply) announce(`Assistant: ${turn.reply}`);
     turn.notices.forEach((notice) => announce(notice.text));
     if (turn.error) announce(wordsOf(turn.error));
-    conversation.refresh();
+    conversation.refresh().then(() => {
+      turn.isRead = true;
+      if (turn.sessionId === conversation.sessionId) settle();
+      changed();
+    });
     list.look();
   }
   changed();
@@ -83,7 +89,6 @@ function turned(turn, what) {
 function send(text) {
   const waiting = waitingFor();
   const isSensitive = waiting !== null && (about?.sensitive_params ?? []).includes(waiting);
-  turns.of(conversation.sessionId).forEach((turn) => turn.end && (turn.end.waiting_for = null));
   turns.send(conversation.sessionId, text, isSensitive ? `[${waiting}]` : null);
   drawAll();
   toEnd();
@@ -215,7 +220,7 @@ async function start() {
       await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
     }
   }
-  setText(byId("who"), `${about.namespace} · ${about.model ? about.model.name : "no model"}`);
+  setText(byId("identity"), `${about.namespace} · ${about.model ? about.model.name : "no model"}`);
   list.begin();
   await moved();
 }

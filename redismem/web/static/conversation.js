@@ -17,7 +17,7 @@ export class Conversation {
     this.fault = null;
     this._tell = tell;
     this._tellHealth = tellHealth;
-    this._isReading = false;
+    this._reading = null;
     this._isStale = false;
     this._isClosed = false;
   }
@@ -60,11 +60,14 @@ export class Conversation {
     this._tell();
   }
 
-  // Reads it anew; where a reading is under way, once more behind it.
-  async refresh() {
+  // Reads it anew; where a reading is under way, once more behind it. Resolves when what is here is newer than the call.
+  refresh() {
     this._isStale = true;
-    if (this._isReading) return;
-    this._isReading = true;
+    this._reading ??= this._readAll();
+    return this._reading;
+  }
+
+  async _readAll() {
     try {
       while (this._isStale && !this._isClosed) {
         this._isStale = false;
@@ -75,7 +78,7 @@ export class Conversation {
       else if (error.code === "store_unavailable" || error.code === "too_late") this._tellHealth("away");
       // What else it may be, the stream of events meets too, and tells.
     } finally {
-      this._isReading = false;
+      this._reading = null;
     }
     if (!this._isClosed) this._tell();
   }

@@ -1,12 +1,15 @@
 // Where the page is, as its address says: #/s/<session id>, #/operations. A fragment never leaves the browser.
 
+const SESSION = "#/s/";
+
 export function place() {
-  const [, view, id] = location.hash.split("/");
-  if (view === "operations") return { view: "operations", sessionId: null };
+  const hash = location.hash;
+  if (hash === "#/operations") return { view: "operations", sessionId: null };
+  const id = hash.startsWith(SESSION) ? hash.slice(SESSION.length) : "";
   try {
-    return { view: "chat", sessionId: view === "s" && id ? decodeURIComponent(id) : null };
+    return { view: "chat", sessionId: decodeURIComponent(id) || null };
   } catch {
-    return { view: "chat", sessionId: null };
+    return { view: "chat", sessionId: id };
   }
 }
 

@@ -1,6 +1,6 @@
 // The bar of tokens against a budget, which somebody may set here.
 
-import { byId, el, keyed, setText } from "./dom.js";
+import { byId, el, keyed, setText, show } from "./dom.js";
 import { counted } from "./words.js";
 
 const KEY = "redismem.budget";
@@ -35,7 +35,9 @@ export function drawTokens(parts, summaries, about) {
   const whole = Math.max(budget, total);
   const bar = byId("tokens-bar");
   keyed(bar, [...NAMES, "free"], (name) => name, (name) => el("span", { class: `part part-${name}` }), (node, name) => {
-    node.style.flexGrow = String(name === "free" ? whole - total : tokens[name]);
+    const share = name === "free" ? whole - total : tokens[name];
+    show(node, share > 0);
+    node.style.flexGrow = String(share);
   });
   bar.classList.toggle("over", total > budget);
   const said = NAMES.filter((name) => tokens[name]).map((name) => `${name} ${counted(tokens[name])}`);
@@ -45,6 +47,7 @@ export function drawTokens(parts, summaries, about) {
   setText(byId("tokens-word"), `of ${counted(budget)} tokens${total > budget ? `, ${counted(total - budget)} too many` : ""}`);
   keyed(byId("tokens-legend"), NAMES, (name) => name, (name) => el("li", {}, el("i", { class: `part-${name}` }), el("span")), (node, name) => {
     setText(node.lastElementChild, `${name} ${counted(tokens[name])}`);
+    show(node, tokens[name] > 0);
   });
   if (document.activeElement !== byId("budget")) byId("budget").value = String(budget);
 }
