@@ -14,7 +14,7 @@ import { Operations } from "./operations.js";
 import { beginPanes, showPane } from "./panes.js";
 import { go, hrefOf, place } from "./place.js";
 import { beginTheme } from "./theme.js";
-import { copy, draw, toEnd } from "./thread.js";
+import { beginThread, copy, draw, toEnd } from "./thread.js";
 import { beginTokens } from "./tokens.js";
 import { Turns } from "./turns.js";
 import { many, shortId, wordsOf } from "./words.js";
@@ -152,6 +152,7 @@ function openConversation(sessionId) {
   byId("copy-id").disabled = false;
   byId("to-chat").href = hrefOf(sessionId);
   byId("thread").replaceChildren();
+  toEnd();
   conversation = new Conversation(
     sessionId,
     () => {
@@ -193,6 +194,7 @@ async function start() {
   beginKeys();
   beginTokens();
   beginPanes();
+  beginThread();
   beginComposer(send, () => turns.stop(conversation.sessionId).catch((error) => announce(wordsOf(error))));
   byId("skip").addEventListener("click", (event) => {
     event.preventDefault();

@@ -10,14 +10,14 @@ export function confirmed(title, lines, yes) {
   byId("confirm-yes").textContent = yes;
   byId("confirm-text").replaceChildren(...lines.map((line) => el("p", { text: line, dir: "auto" })));
   return new Promise((resolve) => {
-    const answer = (is) => () => {
-      dialog.returnValue = is;
+    const answer = (isYes) => () => {
       dialog.close();
+      resolve(isYes);
     };
-    dialog.returnValue = "";
-    byId("confirm-no").onclick = answer("");
-    byId("confirm-yes").onclick = answer("yes");
-    dialog.onclose = () => resolve(dialog.returnValue === "yes");
+    byId("confirm-no").onclick = answer(false);
+    byId("confirm-yes").onclick = answer(true);
+    // Not `close`: that comes later, perhaps when the next question is open already.
+    dialog.oncancel = () => resolve(false);
     dialog.showModal();
     byId("confirm-no").focus();
   });

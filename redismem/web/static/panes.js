@@ -12,13 +12,8 @@ export function showPane(name) {
 
 export function beginPanes() {
   showPane("chat");
+  byId("conversation-list").addEventListener("click", (event) => event.target.closest("a") && showPane("chat"));
   for (const button of document.querySelectorAll(".tabs button")) {
-    button.addEventListener("click", () => {
-      showPane(button.dataset.pane);
-      if (button.dataset.pane === "chat") {
-        const scroll = byId("thread-scroll");
-        scroll.scrollTop = scroll.scrollHeight;
-      }
-    });
+    button.addEventListener("click", () => showPane(button.dataset.pane));
   }
 }

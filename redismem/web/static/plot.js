@@ -37,10 +37,19 @@ export function makePlot(parent, title, { shown }) {
     most.textContent = values.some((value) => value > 0) ? shown(top) : "";
     drawing.replaceChildren(
       svg("line", { x1: 0, y1: HEIGHT - 1, x2: WIDTH, y2: HEIGHT - 1, class: "plot-ground" }),
+      svg("path", { d: areaOf(series[0].points, top, firstMs, nowMs), class: "plot-area" }),
       ...series.map(({ points }, at) => svg("path", { d: pathOf(points, top, firstMs, nowMs), class: `plot-line plot-line-${at}` })),
     );
     legend.replaceChildren(...(series.length > 1 ? series.map(({ name }, at) => el("li", {}, el("i", { class: `plot-key-${at}` }), el("span", { text: name }))) : []));
   };
+}
+
+// What lies under the first line, so that even a short one is seen.
+function areaOf(points, top, firstMs, nowMs) {
+  const line = pathOf(points.filter((point) => point.value !== null), top, firstMs, nowMs);
+  const [, firstX] = line.match(/^M([\d.]+)/) ?? [];
+  const lastX = line.replaceAll("h0.01", "").match(/([\d.]+) [\d.]+$/)?.[1];
+  return firstX === undefined ? "" : `${line.replaceAll("h0.01", "")}L${lastX} ${HEIGHT - 1}L${firstX} ${HEIGHT - 1}Z`;
 }
 
 // Where nothing was measured, the line has a gap.

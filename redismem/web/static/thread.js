@@ -6,19 +6,29 @@ import { clock } from "./words.js";
 
 const NEAR_PX = 80;
 
+let isAtEnd = true;
+
 // `act(name, entry)`: again, ask.
 export function draw(entries, { isLoaded, mayGoBack, act }) {
-  const scroll = byId("thread-scroll");
-  const wasAtEnd = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < NEAR_PX;
   keyed(byId("thread"), entries, (entry) => entry.key, (entry) => make(entry, act), update);
   show(byId("welcome"), isLoaded && entries.length === 0);
   show(byId("earlier"), mayGoBack);
-  if (wasAtEnd) scroll.scrollTop = scroll.scrollHeight;
+  if (isAtEnd) toEnd();
 }
 
 export function toEnd() {
   const scroll = byId("thread-scroll");
   scroll.scrollTop = scroll.scrollHeight;
+  isAtEnd = true;
+}
+
+export function beginThread() {
+  const scroll = byId("thread-scroll");
+  scroll.addEventListener("scroll", () => {
+    isAtEnd = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < NEAR_PX;
+  });
+  // What stands below it grows and shrinks.
+  new ResizeObserver(() => isAtEnd && toEnd()).observe(scroll);
 }
 
 function make(entry, act) {

@@ -20,8 +20,8 @@ async def focused(page: Page) -> str:
     """What has the focus, as a screen reader would name it."""
     return str(
         await page.evaluate(
-            "(() => { const it = document.activeElement; return it.getAttribute('aria-label') || it.labels?.[0]?.innerText"
-            " || it.innerText || it.id; })()"
+            "(() => { const it = document.activeElement;"
+            " return it.getAttribute('aria-label') || it.labels?.[0]?.innerText || it.innerText || it.id; })()"
         )
     )
 
