@@ -33,6 +33,7 @@ def test_it_serves_until_it_is_told_to_stop(here: Any, redis_server: Any, namesp
         running.send_signal(number)
         ran = finished(running)
     assert (ran.code, "has stopped" in ran.out) == (0, True)
+    assert re.search(r"A browser finds a chat there.*: http://127\.0\.0\.1:\d+/$", ran.out, re.MULTILINE)
     assert "no keys: everybody on this machine may do everything" in ran.err
     assert "canary-text" not in ran.out + ran.err
     with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:

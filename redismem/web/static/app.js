@@ -189,6 +189,12 @@ async function moved() {
   showPane("chat");
 }
 
+// Whose key may not even read sees nothing but why.
+function refuse(error) {
+  setText(byId("banner"), wordsOf(error));
+  show(byId("banner"), true);
+}
+
 async function start() {
   beginTheme();
   beginKeys();
@@ -218,7 +224,8 @@ async function start() {
       about = await ask("GET", "/v1/about");
     } catch (error) {
       if (error.status === 401) return;
-      tellHealth("lost");
+      if (error.status === 403) return refuse(error);
+      tellHealth(error.status ? "well" : "lost");
       await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
     }
   }
