@@ -132,8 +132,7 @@ async def _serve(
         with listen(options.host, options.port) as listening:
             host = f"[{options.host}]" if ":" in options.host else options.host
             at = f"http://{host}:{listening.getsockname()[1]}"
-            print(f"redismem listens on {at} (store: {place})", flush=True)
-            print(f"A browser finds a chat there, and what it remembers: {at}/", flush=True)
+            print(f"redismem listens on {at} (store: {place}); a browser finds its page there", flush=True)
             if access.is_open:
                 complain("no keys: everybody on this machine may do everything; see --keys-file")
             await serve_until(service, listening, told, options.stop_s)
