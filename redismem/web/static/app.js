@@ -87,11 +87,13 @@ function turned(turn, what) {
 }
 
 function send(text) {
+  if (!conversation) return false;
   const waiting = waitingFor();
   const isSensitive = waiting !== null && (about?.sensitive_params ?? []).includes(waiting);
   turns.send(conversation.sessionId, text, isSensitive ? `[${waiting}]` : null);
   drawAll();
   toEnd();
+  return true;
 }
 
 function act(name, entry) {
@@ -142,6 +144,7 @@ async function begin() {
 
 // Whose key may only read has no new conversation to begin with.
 function drawNothing() {
+  tellHealth("well");
   setText(byId("chat-title"), "Choose a conversation");
   byId("clear").disabled = byId("copy-id").disabled = true;
   drawComposer({ isLive: false, waitingFor: null, isSensitive: false, mayWrite: false });

@@ -4,15 +4,15 @@ import { byId, setText, show } from "./dom.js";
 
 const MOST_ROWS_PX = 180;
 
-// `onSend(text)`, `onStop()`.
+// `onSend(text)`: whether it was taken; `onStop()`.
 export function beginComposer(onSend, onStop) {
   const field = byId("message");
   const send = () => {
     const text = field.value.trim();
     if (!text || !byId("stop").hidden) return;
+    if (!onSend(text)) return;
     field.value = "";
     fit();
-    onSend(text);
     field.focus();
   };
   byId("composer").addEventListener("submit", (event) => {

@@ -56,7 +56,8 @@ export class Conversation {
 
   _lost(error) {
     if (error.status === 400) this.fault = error;
-    this._tellHealth(error.code === "store_unavailable" ? "away" : error.status ? "well" : "lost");
+    const isServing = error.status !== undefined && error.status < 500;
+    this._tellHealth(error.code === "store_unavailable" ? "away" : isServing ? "well" : "lost");
     this._tell();
   }
 

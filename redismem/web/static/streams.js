@@ -46,6 +46,7 @@ export function follow(path, onEvent, onLost) {
 
   async function run() {
     let pauseMs = FIRST_PAUSE_MS;
+    let lostCount = 0;
     while (!isOver) {
       if (leaving.signal.aborted) await new Promise((resolve) => (wake = resolve));
       if (isOver) return;
@@ -53,13 +54,16 @@ export function follow(path, onEvent, onLost) {
         const response = await open("GET", path, { signal: leaving.signal });
         for await (const event of eventsOf(response)) {
           pauseMs = FIRST_PAUSE_MS;
+          lostCount = 0;
           onEvent(event);
         }
         throw new TypeError("the stream has ended");
       } catch (error) {
         if (isOver) return;
         if (leaving.signal.aborted) continue;
-        onLost(error);
+        // A stream may end at any time; it is lost if there is no next one.
+        lostCount += 1;
+        if (lostCount > 1 || error.status) onLost(error);
         if (error.status === 401 || error.status === 403 || error.status === 400) return;
         await new Promise((resolve) => setTimeout(resolve, pauseMs));
         pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS);

@@ -5,7 +5,7 @@ import { Unreachable, ask, open } from "./api.js";
 import { eventsOf } from "./streams.js";
 
 const KEY = "redismem.turns";
-const TRIES_COUNT = 6;
+const GIVE_UP_MS = 120_000;
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
@@ -20,6 +20,7 @@ export class Turns {
   constructor(tell) {
     this._tell = tell;
     this._turns = new Map();
+    this._passedOver = new Set();
   }
 
   of(sessionId) {
@@ -46,7 +47,7 @@ export class Turns {
 
   // An answer to somebody else's message, or to one from before a reload.
   join(sessionId, id, text, sentMs, kept = null) {
-    if (this._turns.has(id)) return;
+    if (this._turns.has(id) || this._passedOver.has(id)) return;
     const turn = this._new({ id, sessionId, text, shown: kept?.shown ?? null, sentMs, isOwn: kept !== null });
     this._run(turn, `${id}.0`);
   }
@@ -90,12 +91,13 @@ export class Turns {
   }
 
   async _run(turn, from) {
+    const untilMs = Date.now() + GIVE_UP_MS;
     let last = from;
     for (let tried = 0; ; tried += 1) {
       try {
         const headers = last ? { "last-event-id": last } : { "idempotency-key": turn.id };
         // Who listens again is told nothing anew by the message itself.
-        const body = { session_id: turn.sessionId, message: last ? "…" : turn.text };
+        const body = { session_id: turn.sessionId, message: last ? "…" : turn.text || turn.shown };
         const response = await open("POST", "/api/chat", { body, headers, signal: turn.leaving.signal });
         for await (const event of eventsOf(response)) {
           if (event.id) last = event.id;
@@ -105,10 +107,10 @@ export class Turns {
         last ??= `${turn.id}.0`;
       } catch (error) {
         const isOver = error.name === "AbortError" || !(error instanceof Unreachable || error.status === 503);
-        if (isOver || (tried >= TRIES_COUNT && !turn.reply)) return this._failed(turn, error);
+        if (isOver) return this._failed(turn, error);
         // A message that nobody has heard is sent again under its name; an answer is listened to from where it was.
       }
-      if (tried >= TRIES_COUNT) return this._failed(turn, new Unreachable("/api/chat"));
+      if (Date.now() > untilMs) return this._failed(turn, new Unreachable("/api/chat"));
       await pause(Math.min(300 * 2 ** tried, 3000));
     }
   }
@@ -129,10 +131,16 @@ export class Turns {
   }
 
   _failed(turn, error) {
+    if (!turn.isOwn) {
+      // Nobody here has asked for it: what there is of it will be stored, and is shown then.
+      this._passedOver.add(turn.id);
+      this.forget(turn.id);
+      return this._tell(turn, "notice");
+    }
     const isStopped = error.name === "AbortError";
     turn.error = isStopped || error.code === "not_found" ? null : error;
     const reason = isStopped ? "stopped" : error.code === "not_found" ? "the message was not sent" : "it was not answered";
-    this._end(turn, { complete: false, reason, seq: null, waiting_for: null });
+    return this._end(turn, { complete: false, reason, seq: null, waiting_for: null });
   }
 
   // Those that are on their way, or could not be kept. A text that is not shown is not kept here either.
