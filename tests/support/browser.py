@@ -26,6 +26,10 @@ _OPTIONS = (
     "--disable-component-update",
     "--disable-sync",
     "--disable-dev-shm-usage",
+    "--disable-extensions",
+    "--disable-software-rasterizer",
+    "--renderer-process-limit=2",
+    "--disable-features=Translate,OptimizationHints,MediaRouter,DialMediaRouteProvider,site-per-process",
 )
 
 
@@ -47,7 +51,13 @@ async def launched(playwright: Playwright) -> Browser:
 
 async def person(browser: Browser, **options: Any) -> BrowserContext:
     """Somebody with a browser of their own: nothing is shared with others."""
-    given = {"viewport": WIDE, "locale": "en-GB", "timezone_id": "UTC", "color_scheme": "light"} | options
+    given = {
+        "viewport": WIDE,
+        "locale": "en-GB",
+        "timezone_id": "UTC",
+        "color_scheme": "light",
+        "reduced_motion": "reduce",
+    } | options
     context = await browser.new_context(**given)
     context.set_default_timeout(PATIENCE_MS)
     return context
@@ -89,6 +99,16 @@ async def say(page: Page, text: str, *, wait: bool = True) -> None:
         await page.locator("#send").wait_for()
 
 
+async def summarised(page: Page) -> None:
+    """As if there had been a conversation over the threshold: a worker has summarised the older messages."""
+    origin, _, _ = page.url.partition("/#")
+    both = [("user", "Parcel {0} goes to house {0}."), ("assistant", "Parcel {0} is on its way.")]
+    said = [{"role": role, "content": text.format(number)} for number in range(1, 7) for role, text in both]
+    answer = await page.request.post(f"{origin}/v1/sessions/{quote(id_of(page), safe='')}/messages", data=said)
+    assert answer.ok
+    await page.locator(".summary").wait_for(state="attached")
+
+
 async def texts(page: Page) -> list[str]:
     """The messages that are shown."""
     return await page.locator("#thread .text:visible").all_inner_texts()
@@ -100,8 +120,8 @@ async def picture(page: Page, name: str) -> None:
     await page.screenshot(path=PICTURES / f"{name}.png", animations="disabled")
 
 
-async def violations(page: Page) -> list[str]:
-    """What axe-core finds on the page as it is: rule, and where."""
+async def violations(page: Page, *rules: str) -> list[str]:
+    """What axe-core finds on the page as it is: rule, and where. All rules, or these alone."""
     if not await page.evaluate("'axe' in window"):
         await page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text())
     # Contrast is measured of what has arrived.
@@ -109,7 +129,7 @@ async def violations(page: Page) -> list[str]:
         "Promise.all(document.getAnimations().filter((a) => a.effect.getTiming().iterations === 1)"
         ".map((a) => a.finished.catch(() => {})))"
     )
-    found = await page.evaluate("axe.run()")
+    found = await page.evaluate("(rules) => axe.run(rules.length ? {runOnly: rules} : {})", list(rules))
     return [
         f"{each['id']}: {node['html'][:200]} {node.get('failureSummary', '')}"
         for each in found["violations"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -87,7 +88,7 @@ async def test_conversations_are_found_by_a_part_of_their_id(
 
 
 async def test_the_list_tells_what_was_said_last(http: Served, memory: Memory) -> None:
-    call = {"role": "assistant", "content": None, "tool_calls": []}
+    call: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": []}
     await memory.session("chat").append(said("of mine"), {"role": "assistant", "content": "an answer"})
     await memory.session("calls").append(call)
     await memory.session("long").append(said("x\n " * 500))

@@ -71,7 +71,7 @@ export class Operations {
     const { slots, whole, now_ms: nowMs } = load;
     const points = (pick) => slots.map((slot) => ({ ms: slot.end_ms, value: pick(slot) }));
     const perS = (slot) => (1000 * slot.turns_count) / Math.max(1, slot.took_ms);
-    this._plots.turns([{ name: "turns", points: points(perS) }], `${perS(whole).toFixed(2)} on average, ${many(whole.turns_count, "turn")} in ${span(whole.took_ms)}`, nowMs);
+    this._plots.turns([{ name: "turns", points: points(perS) }], `${perS(whole).toFixed(2)} on average, ${many(whole.turns_count, "append")} in ${span(whole.took_ms)}`, nowMs);
     this._plots.times(
       [
         { name: "p50", points: points((slot) => slot.p50_ms) },
@@ -97,7 +97,7 @@ function drawTiles(load, queues) {
   const fault = load.store === "closed" ? "" : "bad";
   const tiles = [
     { name: "Sessions", value: counted(queues.sessions), more: `of ${counted(queues.max_sessions)}${queues.over ? `, ${counted(queues.over)} too many` : ""}`, part: queues.sessions / queues.max_sessions, kind: queues.over ? "bad" : "" },
-    { name: "Turns a second", value: ((1000 * whole.turns_count) / Math.max(1, whole.took_ms)).toFixed(2), more: `${counted(whole.failed_count)} failed in ${span(whole.took_ms)}`, kind: whole.failed_count ? "warn" : "" },
+    { name: "Turns a second", value: ((1000 * whole.turns_count) / Math.max(1, whole.took_ms)).toFixed(2), more: `each append is one; ${counted(whole.failed_count)} failed`, kind: whole.failed_count ? "warn" : "" },
     { name: "p50", value: millis(whole.p50_ms), more: "half of the turns are faster" },
     { name: "p99", value: millis(whole.p99_ms), more: "one in a hundred is slower" },
     { name: "Evictions", value: counted(whole.evictions_count), more: `by this server in ${span(whole.took_ms)}` },

@@ -6,18 +6,12 @@ import re
 from typing import Any
 
 import pytest
-from playwright.async_api import BrowserContext, Page, expect
-from support.browser import faults_of, id_of, opened, picture, say, texts
+from playwright.async_api import BrowserContext, expect
+from support.browser import faults_of, id_of, opened, picture, say, summarised, texts
 from support.page_service import serving
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 expect.set_options(timeout=60_000)
-
-
-async def fill(page: Page) -> None:
-    """Over the threshold, which is ten messages."""
-    for number in range(1, 7):
-        await say(page, f"Parcel {number} goes to house {number}.")
 
 
 async def test_a_reload_goes_on_where_it_was(somebody: BrowserContext, url: str) -> None:
@@ -47,7 +41,8 @@ async def test_over_the_threshold_a_summary_is_seen_to_swap_in(somebody: Browser
         ".observe(summaries, {childList: true, attributes: true, subtree: true})"
     )
     await expect(page.locator("#summaries-word")).to_contain_text("11 more messages")
-    await fill(page)
+    for number in range(1, 7):
+        await say(page, f"Parcel {number} goes to house {number}.")
     await expect(page.locator(".summary")).to_have_count(1)
     await page.wait_for_function("lit > 0 && told.some((text) => text.startsWith('A summary now stands for messages'))")
     await expect(page.locator(".summary-head")).to_contain_text("Messages 1 to")
@@ -66,14 +61,12 @@ async def test_over_the_threshold_a_summary_is_seen_to_swap_in(somebody: Browser
 
 async def test_cleared_it_is_empty_as_new(somebody: BrowserContext, url: str) -> None:
     page = await opened(somebody, url)
-    await fill(page)
-    await expect(page.locator(".summary")).to_have_count(1)
+    await summarised(page)
     at = id_of(page)
     await expect(page.locator(f".conversation[title='{at}']")).to_have_count(1)
     await page.get_by_role("button", name="Clear…").click()
     dialog = page.get_by_role("dialog")
     await expect(dialog).to_contain_text(f"12 messages, 1 summary and 0 params of {at}.")
-    await picture(page, "clear")
     await page.keyboard.press("Escape")
     await expect(dialog).to_be_hidden()
     await expect(page.locator(".summary")).to_have_count(1)

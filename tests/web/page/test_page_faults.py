@@ -99,6 +99,7 @@ async def test_a_model_that_breaks_off_leaves_what_it_said(
 async def test_a_model_that_hangs_is_stopped(somebody: BrowserContext, url: str, well: StreamingProvider) -> None:
     page = await opened(somebody, url)
     well.mode = "hang"
+    well.hold()
     await say(page, "Where is my parcel?", wait=False)
     await expect(page.locator(".theirs .text")).to_have_text("".join(PIECES[:2]))
     await expect(page.locator(".theirs .dots")).to_be_visible()
@@ -111,28 +112,25 @@ async def test_a_model_that_hangs_is_stopped(somebody: BrowserContext, url: str,
 
 
 async def test_a_reload_and_another_tab_hear_the_rest_of_an_answer(
-    somebody: BrowserContext, url: str, own_redis: RedisServer, environment: dict[str, str]
+    somebody: BrowserContext, url: str, well: StreamingProvider
 ) -> None:
-    async with StreamingProvider() as slow:
-        slow.mode = "hang"
-        at = environment | {"REDISMEM_MODEL_BASE_URL": slow.base_url}
-        with serving("--url", own_redis.url, **at) as own_url:
-            page = await opened(somebody, own_url)
-            await say(page, "Where is my parcel?", wait=False)
-            await expect(page.locator(".theirs .text")).to_have_text("Your parcel ")
-            await page.reload()
-            other = await opened(somebody, own_url, id_of(page))
-            for each in (page, other):
-                await expect(each.locator(".theirs.streaming .text")).to_have_text("Your parcel ")
-                await expect(each.get_by_role("button", name="Stop")).to_be_visible()
-            slow.release()
-            for each in (page, other):
-                await expect(each.locator(".theirs.stored .text")).to_have_text(TEXT)
-                await expect(each.locator(".entry")).to_have_count(2)
-            assert len(slow.asked) == 1
-            assert faults_of(page) + faults_of(other) == []
-            await page.close()
-            await other.close()
+    well.mode = "hang"
+    well.hold()
+    asked_count = len(well.asked)
+    page = await opened(somebody, url)
+    await say(page, "Where is my parcel?", wait=False)
+    await expect(page.locator(".theirs .text")).to_have_text("Your parcel ")
+    await page.reload()
+    other = await opened(somebody, url, id_of(page))
+    for each in (page, other):
+        await expect(each.locator(".theirs.streaming .text")).to_have_text("Your parcel ")
+        await expect(each.get_by_role("button", name="Stop")).to_be_visible()
+    well.release()
+    for each in (page, other):
+        await expect(each.locator(".theirs.stored .text")).to_have_text(TEXT)
+        await expect(each.locator(".entry")).to_have_count(2)
+    assert len(well.asked) == asked_count + 1
+    assert faults_of(page) + faults_of(other) == []
 
 
 async def test_redis_goes_and_comes_and_nothing_is_lost(

@@ -14,6 +14,7 @@ from support.redis_server import RedisServer
 
 from redismem import Memory, Settings
 from redismem.errors import ModelFailed
+from redismem.workers.outcomes import SummaryOutcome
 from redismem.workers.summaries import Worker
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -43,7 +44,7 @@ async def kill_sessions(redis_server: RedisServer, namespace: str, *names: str) 
             await memory.session(name).append(*({"role": "user", "content": f"{number}"} for number in range(12)))
         worker = Worker(memory.store, Refusing())
         await worker.drain()
-        assert worker.outcomes["dead"] >= len(names)
+        assert worker.outcomes[SummaryOutcome.DEAD] >= len(names)
 
 
 async def test_it_shows_what_happens_and_retries_what_is_dead(
@@ -69,6 +70,8 @@ async def test_it_shows_what_happens_and_retries_what_is_dead(
     await expect(rows).to_have_count(3)
     await expect(rows.first).to_contain_text(f"{REASON}, after 1 attempt, just now")
     await picture(page, "operations")
+    await rows.last.scroll_into_view_if_needed()
+    await picture(page, "operations-dead")
     await page.get_by_role("button", name="Try dead/1 again").click()
     await expect(rows).to_have_count(2)
     await expect(page.locator("#queues tr", has_text="overdue").locator(".number").first).to_have_text("1")
