@@ -19,7 +19,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint format types unit coverage model outages have-redis redis bench build release-check lock clean
+.PHONY: help setup demo test lint format types unit coverage model outages have-redis have-chromium redis bench picture build release-check lock clean
 
 help: ## this list
 	@printf 'redismem: Redis-native session memory for chat backends\n\n'
@@ -33,7 +33,7 @@ setup: $(READY) ## install everything into .venv, pinned with hashes
 demo: $(READY) ## see it at work: the service, until Ctrl-C; where nobody sits at a terminal, a conversation played through
 	@if [ -t 0 ]; then exec $(BIN)/redismem serve $(ARGS); else exec $(BIN)/redismem demo $(ARGS); fi
 
-test: $(READY) have-redis lint types unit ## all that a change must pass; installs redis-server if it is missing
+test: $(READY) have-redis have-chromium lint types unit ## all that a change must pass; installs redis-server and chromium if they are missing
 
 lint: $(READY) ## ruff: rules and format
 	@echo '==> ruff'
@@ -48,11 +48,11 @@ types: $(READY) ## mypy, strict
 	@echo '==> mypy'
 	@$(BIN)/mypy
 
-unit: $(READY) have-redis ## the tests alone: make unit ARGS="tests/protocol/test_keys.py -x"
+unit: $(READY) have-redis have-chromium ## the tests alone: make unit ARGS="tests/protocol/test_keys.py -x"
 	@echo '==> pytest'
 	@$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile $(ARGS)
 
-coverage: $(READY) have-redis ## the tests, and how much of the package they reach; fails under what pyproject.toml asks for
+coverage: $(READY) have-redis have-chromium ## the tests, and how much of the package they reach; fails under what pyproject.toml asks for
 	@$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --cov --cov-report=term:skip-covered $(ARGS)
 
 model: $(READY) have-redis ## check the queue protocol for ten minutes; MODEL_SECONDS=, MODEL_SEED=
@@ -66,6 +66,9 @@ redis: ## start a private Redis on a free port and print its URL
 
 bench: $(READY) have-redis ## measure turns; REDISMEM_BENCH_URL=... to measure a Redis of yours
 	@$(BIN)/python -m benchmarks.turns $(ARGS)
+
+picture: $(READY) have-redis have-chromium ## take the picture of the page that the README begins with, docs/page.png
+	@PICTURE=docs/page.png $(BIN)/python -m pytest -q tests/web/page/test_picture.py $(ARGS)
 
 build: $(READY) ## wheel and sdist, into dist/
 	@rm -rf dist
@@ -92,11 +95,14 @@ lock: ## write requirements.lock from pyproject.toml; newest versions: ARGS=--up
 	cat "$$new/lock" > $(LOCK)
 
 clean: ## remove all that make has made, .venv too
-	@rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.* htmlcov
+	@rm -rf $(VENV) build dist .screenshots .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.* htmlcov
 	@find redismem tests benchmarks .ci -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 have-redis:
 	@$(PYTHON) .ci/redis_server.py ensure
+
+have-chromium:
+	@$(PYTHON) .ci/chromium.py
 
 # The environment: first what the lock names and nothing else, then the project itself, editable, without a download.
 $(LOCKED): $(LOCK)

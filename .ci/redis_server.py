@@ -4,7 +4,6 @@ Needs nothing but Python, so it works before anything is installed.
 """
 
 import contextlib
-import os
 import re
 import shutil
 import signal
@@ -14,6 +13,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+import packages
 
 OLDEST = (7, 0)
 HOW_TO_INSTALL = """\
@@ -31,28 +32,11 @@ def version() -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
-def root_prefix() -> list[str] | None:
-    """What to put before a command to run it as root; None where that cannot be."""
-    if os.geteuid() == 0:
-        return []
-    if shutil.which("sudo") is None:
-        return None
-    silent = subprocess.run(["sudo", "-n", "true"], capture_output=True, check=False).returncode == 0
-    return ["sudo"] if silent or sys.stdin.isatty() else None
-
-
 def install() -> None:
     """Install redis-server through apt, or stop and say what to install."""
-    prefix = root_prefix()
-    if shutil.which("apt-get") is None or prefix is None:
-        sys.exit(f"redis-server is missing, and only you can install it here:\n{HOW_TO_INSTALL}")
-    print("==> redis-server is missing: installing it with apt-get", flush=True)
-    apt = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-o", "DPkg::Lock::Timeout=120"]
-    for words in (["update"], ["install", "--yes", "--no-install-recommends", "redis-server"]):
-        command = [*apt, *words]
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    if done.returncode != 0 or version() is None:
-        sys.exit(f"{done.stdout}{done.stderr}\napt-get could not install redis-server:\n{HOW_TO_INSTALL}")
+    said = packages.install("redis-server")
+    if said is not None or version() is None:
+        sys.exit(f"{said or ''}\nredis-server is missing, and only you can install it here:\n{HOW_TO_INSTALL}")
 
 
 def ensure() -> None:

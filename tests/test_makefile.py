@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import browser
 
 ROOT = Path(__file__).parents[1]
 
@@ -30,7 +31,8 @@ def test_make_alone_lists_every_target_for_people() -> None:
     done = make()
     (targets,) = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert done.returncode == 0
-    assert set(re.findall(r"^  make (\S+) +\S", done.stdout, re.MULTILINE)) == set(targets.split()) - {"have-redis"}
+    for_people = set(targets.split()) - {"have-redis", "have-chromium"}
+    assert set(re.findall(r"^  make (\S+) +\S", done.stdout, re.MULTILINE)) == for_people
 
 
 def test_an_old_python_is_refused_with_a_remedy(fresh: Any) -> None:
@@ -48,6 +50,25 @@ def test_a_missing_python_is_named(fresh: Any) -> None:
     done = make("setup", "PYTHON=no-such-python", cwd=fresh)
     assert done.returncode != 0
     assert "There is no no-such-python here" in done.stderr
+
+
+@pytest.mark.parametrize(("ci", "code"), [("", 0), ("true", 1)])
+def test_a_chromium_that_cannot_be_installed_is_told_and_fails_where_all_must_run(ci: str, code: int) -> None:
+    program = [sys.executable, str(ROOT / ".ci" / "chromium.py")]
+    done = subprocess.run(program, env={"PATH": "", "CI": ci}, capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert "Chromium is missing, and only you can install it here" in done.stderr
+    assert ("The tests of the page will be skipped." in done.stderr) is (code == 0)
+
+
+def test_without_a_browser_its_tests_are_skipped_and_never_silently_green(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="make have-chromium"):
+        browser.chromium()
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match="make have-chromium"):
+        browser.chromium()
 
 
 @pytest.mark.skipif(shutil.which("redis-server") is None, reason="needs redis-server")

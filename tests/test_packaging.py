@@ -95,6 +95,9 @@ def test_the_wheel_carries_every_script_and_the_type_marker(built: Any) -> None:
     assert lua_in_wheel(built[0]) == LUA
     with zipfile.ZipFile(built[0]) as archive:
         assert "redismem/py.typed" in archive.namelist()
+        page = {path.name: path.read_bytes() for path in (ROOT / "redismem" / "web" / "static").iterdir()}
+        assert {"index.html", "app.js", "page.css"} <= set(page)
+        assert {name: archive.read(f"redismem/web/static/{name}") for name in page} == page
         assert {name.split("/")[0] for name in archive.namelist()} == {"redismem", "redismem-0.1.0.dist-info"}
 
 

@@ -131,7 +131,8 @@ async def _serve(
         service = Service(memories, access, limits, chat=chat, cors_origins=options.cors_origin, meters=meters)
         with listen(options.host, options.port) as listening:
             host = f"[{options.host}]" if ":" in options.host else options.host
-            print(f"redismem listens on http://{host}:{listening.getsockname()[1]} (store: {place})", flush=True)
+            at = f"http://{host}:{listening.getsockname()[1]}"
+            print(f"redismem listens on {at} (store: {place}); a browser finds its page there", flush=True)
             if access.is_open:
                 complain("no keys: everybody on this machine may do everything; see --keys-file")
             await serve_until(service, listening, told, options.stop_s)

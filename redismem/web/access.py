@@ -98,6 +98,6 @@ def needed_scope(method: str, path: str) -> str | None:
     """What a key must be allowed for this; None: nothing, not even a key."""
     if path in ("/livez", "/readyz", "/openapi.json"):
         return None
-    if path == "/metrics" or path.startswith(("/v1/queues", "/v1/dead")):
+    if path == "/metrics" or path.startswith(("/v1/queues", "/v1/dead", "/v1/load")):
         return "admin"
     return "read" if method in ("GET", "HEAD") else "write"

@@ -14,6 +14,8 @@ from redismem.events import facts
 from redismem.web.access import needed_scope
 from redismem.web.appends import append_messages, is_append
 from redismem.web.meters import route_of
+from redismem.web.page import HEADERS as PAGE_HEADERS
+from redismem.web.page import answer_of, is_page
 from redismem.web.problems import Problem, problem_of
 from redismem.web.service import CALLER, Service
 
@@ -76,6 +78,9 @@ class Edge:
             await answer.preflight()
             return
         self._check_origin(headers)
+        if is_page(path):
+            await _show_page(method, path, headers, answer)
+            return
         needed = needed_scope(method, path)
         if needed is None:
             await self._routes(scope, receive, answer.send)
@@ -138,13 +143,14 @@ class _Answer:
         self._send = send
         self._allowed_origin = allowed_origin
         self.begun_s = 0.0
+        self.headers = HEADERS
         self.status = 499
         """499 until an answer has begun: the client has left."""
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             self.begun_s, self.status = monotonic(), message["status"]
-            message["headers"] = [*message["headers"], *HEADERS]
+            message["headers"] = [*message["headers"], *self.headers]
             if self._allowed_origin is not None:
                 message["headers"] += [
                     (b"access-control-allow-origin", self._allowed_origin),
@@ -163,6 +169,19 @@ class _Answer:
         ]
         await self.send({"type": "http.response.start", "status": 204, "headers": headers})
         await self.send({"type": "http.response.body", "body": b""})
+
+
+async def _show_page(method: str, path: str, headers: dict[bytes, bytes], answer: _Answer) -> None:
+    """A file of the page. Raises Problem."""
+    if method not in ("GET", "HEAD"):
+        raise Problem("method_not_allowed")
+    found = answer_of(path, headers.get(b"if-none-match", b""))
+    if found is None:
+        raise Problem("not_found")
+    status, own_headers, body = found
+    answer.headers = PAGE_HEADERS
+    await answer.send({"type": "http.response.start", "status": status, "headers": own_headers})
+    await answer.send({"type": "http.response.body", "body": b"" if method == "HEAD" else body})
 
 
 async def _refuse(error: Exception, answer: _Answer) -> None:

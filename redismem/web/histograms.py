@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import HistogramMetricFamily
@@ -44,6 +44,15 @@ class Histogram(Collector):
     def labels(self, *values: str) -> Counts:
         """The child with these labels."""
         return self._children.setdefault(values, Counts(self._bounds))
+
+    @property
+    def bounds(self) -> tuple[float, ...]:
+        """The upper bounds of its buckets, but for the last, which has none."""
+        return self._bounds
+
+    def children(self) -> Iterable[tuple[tuple[str, ...], Counts]]:
+        """Each child by its labels."""
+        return self._children.items()
 
     def describe(self) -> Iterator[HistogramMetricFamily]:
         """Its name and labels."""

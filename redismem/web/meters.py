@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
@@ -13,6 +13,7 @@ from redismem.events import Event, OnEvent
 from redismem.inspection.depths import QUEUES, Depths
 from redismem.web import spans
 from redismem.web.histograms import Histogram
+from redismem.web.page import is_page
 
 
 def _words(text: str) -> frozenset[str]:
@@ -34,13 +35,15 @@ OUTCOMES = _words(
     SessionExists CorruptSession UnsupportedFormat WrongShards ScriptFailed CancelledError
     """
 )
+_TURNS = frozenset(["append", "append_and_read"])
+_DONE = frozenset(["ok", "duplicate", "degraded", "conflict"])
 _METHODS = frozenset(["GET", "HEAD", "POST", "PATCH", "DELETE", "OPTIONS"])
 _SESSION = "/v1/sessions/"
 _OF_A_SESSION = frozenset(["", "/messages", "/context", "/state", "/events"])
 _ROUTES = _words(
     """
-    /v1/sessions /v1/queues /v1/dead /v1/dead/retry /v1/dead/drop /livez /readyz /metrics /openapi.json
-    /api/chat /api/chat/clear /api/chat/stop
+    /v1/sessions /v1/about /v1/load /v1/queues /v1/dead /v1/dead/retry /v1/dead/drop /livez /readyz /metrics
+    /openapi.json /api/chat /api/chat/clear /api/chat/stop
     """
 )
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -65,7 +68,25 @@ def route_of(path: str) -> str:
     if path.startswith(_SESSION):
         _, slash, rest = path[len(_SESSION) :].partition("/")
         return f"{_SESSION}{{session_id}}{slash}{rest}" if slash + rest in _OF_A_SESSION else "other"
+    if is_page(path):
+        return "page"
     return path if path in _ROUTES else "other"
+
+
+class Worked(NamedTuple):
+    """Appends, by how long they took, those that failed, and evictions."""
+
+    bounds_s: Sequence[float]
+    turns: Sequence[int]
+    """For each bound, and for what is beyond the last, how many took so long."""
+    failed_count: int
+    evictions_count: int
+
+    def since(self, before: Worked) -> Worked:
+        """What came after."""
+        turns = [now - then for now, then in zip(self.turns, before.turns, strict=True)]
+        failed_count = self.failed_count - before.failed_count
+        return Worked(self.bounds_s, turns, failed_count, self.evictions_count - before.evictions_count)
 
 
 class Meters:
@@ -126,6 +147,19 @@ class Meters:
     def request(self, route: str, method: str, status: int, seconds: float) -> None:
         """One answer."""
         self._request(route, method, status)(seconds)
+
+    def worked(self) -> Worked:
+        """What was done since this server began."""
+        bounds_s = self._operations.bounds
+        turns, failed_count, evictions_count = [0] * (len(bounds_s) + 1), 0, 0
+        for (op, outcome), counts in self._operations.children():
+            if op in _TURNS and outcome in _DONE:
+                turns = [a + b for a, b in zip(turns, counts.counts, strict=True)]
+            elif op in _TURNS:
+                failed_count += sum(counts.counts)
+            elif op == "eviction" and outcome == "ok":
+                evictions_count += sum(counts.counts)
+        return Worked(bounds_s, turns, failed_count, evictions_count)
 
     def looked(self, depths: Depths | None, calls_count: int, streams_count: int) -> bytes:
         """All of it as text, with what was looked up just now; without depths the store did not answer."""

@@ -15,7 +15,7 @@ from redismem.inspection.depths import depths_of
 from redismem.web import schemas
 from redismem.web.documents import Json
 from redismem.web.service import Service
-from redismem.web.sessions import TheMemory, service_of
+from redismem.web.sessions import TheMemory, TheService, service_of
 
 router = APIRouter(tags=["operations"])
 _LOOK_S = 1.0
@@ -49,6 +49,14 @@ async def drop_dead(memory: TheMemory, named: schemas.DeadNamed) -> Response:
 
 def _requeued(found: dead.Requeued) -> Response:
     return Json({"taken": found.taken, "not_dead": found.missing, "other_layout": found.foreign})
+
+
+@router.get("/v1/load", response_model=schemas.LoadDocument)
+async def show_load(memory: TheMemory, service: TheService) -> Response:
+    """What this server has done over the last ten minutes, and whether its store answers."""
+    health = memory.health()
+    store = {"streams_count": service.streams_count, "store": health.state, "away_since_ms": health.since_ms}
+    return Json(service.load.document() | store)
 
 
 @router.get("/livez", response_model=schemas.Liveness)

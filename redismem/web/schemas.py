@@ -30,9 +30,20 @@ class NewSession(BaseModel):
     session_id: str
 
 
+class NewestMessage(BaseModel):
+    """How what was said last begins: by a user, if that is among the last few. Without a text: empty."""
+
+    seq: int
+    role: str
+    text: str
+
+
 class ActiveSession(BaseModel):
+    """`newest` is there if it was asked for; null: nothing to show."""
+
     session_id: str
     active_ms: int
+    newest: NewestMessage | None = None
 
 
 class SessionList(BaseModel):
@@ -199,6 +210,51 @@ class DeadTaken(BaseModel):
     taken: list[str]
     not_dead: list[str]
     other_layout: list[str]
+
+
+class ModelName(BaseModel):
+    provider: str
+    name: str
+
+
+class About(BaseModel):
+    """What a page must know: who asks and may do what, what answers, and when messages become a summary.
+
+    `model` null: answers come from the memory alone. `sensitive_params`: what is typed for them is not shown.
+    """
+
+    version: str
+    namespace: str
+    scopes: list[str]
+    has_keys: bool
+    model: ModelName | None
+    sensitive_params: list[str]
+    threshold: int
+    threshold_tokens: int
+    recent_limit: int
+
+
+class LoadSlot(BaseModel):
+    """Appends over `took_ms`; null: there was none."""
+
+    end_ms: int
+    took_ms: int
+    turns_count: int
+    failed_count: int
+    evictions_count: int
+    p50_ms: float | None
+    p99_ms: float | None
+
+
+class LoadDocument(BaseModel):
+    """Of this server alone, all namespaces together: `slots` of a few seconds, oldest first, and the whole."""
+
+    now_ms: int
+    streams_count: int
+    store: str
+    away_since_ms: int | None
+    slots: list[LoadSlot]
+    whole: LoadSlot
 
 
 class Liveness(BaseModel):

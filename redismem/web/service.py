@@ -13,6 +13,7 @@ from redismem.memory import Memory
 from redismem.session import Session
 from redismem.web.access import Access, Caller
 from redismem.web.chat import Chat
+from redismem.web.load import Load
 from redismem.web.meters import Meters
 from redismem.web.problems import Problem
 from redismem.web.watching import Watch
@@ -48,11 +49,15 @@ class Service:
     cors_origins: tuple[str, ...] = ()
     meters: Meters = field(default_factory=Meters)
     """Its `event` is the `on_event` of the memories."""
+    load: Load = field(init=False)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     streams_count: int = 0
     cut_off: Callable[[Any], object] = bool
     """Ends a connection at once, with what is still to be written to it. Set by whoever serves."""
     _watches: dict[str, Watch] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.load = Load(self.meters)
 
     @property
     def hidden_params(self) -> frozenset[str]:

@@ -61,6 +61,7 @@ async def serve(service: Service, listening: socket.socket, told: asyncio.Event,
     server = _Server(config)
     service.cut_off = partial(_cut_off, server)
     serving = asyncio.create_task(server.serve([listening]))
+    looking = asyncio.create_task(service.load.run())
     telling = asyncio.create_task(told.wait())
     try:
         await asyncio.wait((serving, telling), return_when=asyncio.FIRST_COMPLETED)
@@ -69,4 +70,5 @@ async def serve(service: Service, listening: socket.socket, told: asyncio.Event,
         server.should_exit = True
         await serving
     finally:
+        looking.cancel()
         telling.cancel()

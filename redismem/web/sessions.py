@@ -12,7 +12,7 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from redismem.memory import Memory
 from redismem.messages import UNSET
 from redismem.session import Session
-from redismem.web import schemas
+from redismem.web import listing, schemas
 from redismem.web.access import Caller
 from redismem.web.appends import append_id, session_id_of
 from redismem.web.documents import FORMATS, Json, context_document, message_document, state_document
@@ -57,13 +57,23 @@ async def list_sessions(
     memory: TheMemory,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
     cursor: Annotated[str | None, Query(max_length=2_000)] = None,
+    contains: Annotated[str | None, Query(min_length=1, max_length=256)] = None,
+    newest: bool = False,
 ) -> Response:
-    """The live sessions, the last active first."""
+    """The live sessions, the last active first.
+
+    `contains`: those with this in their id, of the next thousands; where the cursor is not null, it goes on from there.
+    `newest`: each with the beginning of what was said last, by a user if that is among the last few messages.
+    """
     try:
-        page = await memory.sessions(limit, cursor)
+        found, after = await listing.page(memory, limit, cursor, contains)
     except ValueError:
         raise Problem("bad_request", "this cursor was given by no page") from None
-    return Json({"sessions": [asdict(entry) for entry in page.sessions], "cursor": page.cursor})
+    rows = [asdict(entry) for entry in found]
+    if newest:
+        begun = await listing.newest_of(memory, [entry.session_id for entry in found])
+        rows = [row | {"newest": each} for row, each in zip(rows, begun, strict=True)]
+    return Json({"sessions": rows, "cursor": after})
 
 
 @router.post("/sessions", status_code=201, response_model=schemas.NewSession)

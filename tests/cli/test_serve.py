@@ -17,7 +17,9 @@ import redismem.blocking
 
 def address(running: Any) -> str:
     """Where it listens, as it says."""
-    found = re.search(r"http://\S+", wait_for_line(running.stdout, "listens on"))
+    line = wait_for_line(running.stdout, "listens on")
+    assert "a browser finds its page there" in line
+    found = re.search(r"http://\S+", line)
     assert found
     return found[0]
 

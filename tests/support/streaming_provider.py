@@ -36,6 +36,10 @@ class StreamingProvider:
     def release(self) -> None:
         self._released.set()
 
+    def hold(self) -> None:
+        """The next one hangs, or is silent, until it is released again."""
+        self._released.clear()
+
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._answer, "127.0.0.1", 0)
         self.base_url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"

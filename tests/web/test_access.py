@@ -26,7 +26,7 @@ BODY: dict[str, Any] = {
     "/api/chat/stop": {"session_id": "s"},
 }
 OPEN = {"/livez", "/readyz"}
-ADMIN = {"/v1/queues", "/v1/dead", "/v1/dead/retry", "/v1/dead/drop", "/metrics"}
+ADMIN = {"/v1/queues", "/v1/dead", "/v1/dead/retry", "/v1/dead/drop", "/v1/load", "/metrics"}
 
 
 def routes() -> list[tuple[str, str]]:

@@ -1,0 +1,36 @@
+"""Chromium for the tests of the page. Installs it where it is missing; where that cannot be, those tests are skipped.
+
+With CI=true they must run: then a missing browser is a failure. Needs nothing but Python.
+"""
+
+import os
+import shutil
+import sys
+
+import packages
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+HOW_TO_INSTALL = """\
+    Debian           sudo apt-get install chromium fonts-inter
+    elsewhere        Chrome or Chromium, as one of these on the PATH: """ + ", ".join(NAMES)
+
+
+def is_there() -> bool:
+    return any(map(shutil.which, NAMES))
+
+
+def ensure() -> None:
+    if is_there():
+        return
+    # The page looks best in Inter; without it, it takes what there is.
+    said = packages.install("chromium", "fonts-inter", "fonts-dejavu-core")
+    if is_there():
+        return
+    print(f"{said or ''}\nChromium is missing, and only you can install it here:\n{HOW_TO_INSTALL}", file=sys.stderr)
+    if os.environ.get("CI"):
+        sys.exit(1)
+    print("The tests of the page will be skipped.", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    ensure()

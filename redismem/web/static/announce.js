@@ -1,0 +1,12 @@
+// Tells those who listen instead of looking. What was said last is said again only if it is new.
+
+import { byId } from "./dom.js";
+
+let clearing = 0;
+
+export function announce(text) {
+  const place = byId("announcer");
+  place.textContent = text;
+  clearTimeout(clearing);
+  clearing = setTimeout(() => (place.textContent = ""), 10_000);
+}

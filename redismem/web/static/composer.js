@@ -1,0 +1,59 @@
+// Where a message is written: sends, stops, and says what is waited for.
+
+import { byId, setText, show } from "./dom.js";
+
+const MOST_ROWS_PX = 180;
+
+// `onSend(text)`: whether it was taken; `onStop()`.
+export function beginComposer(onSend, onStop) {
+  const field = byId("message");
+  const send = () => {
+    const text = field.value.trim();
+    if (!text || !byId("stop").hidden) return;
+    if (!onSend(text)) return;
+    field.value = "";
+    fit();
+    field.focus();
+  };
+  byId("composer").addEventListener("submit", (event) => {
+    event.preventDefault();
+    send();
+  });
+  field.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+      event.preventDefault();
+      send();
+    }
+    if (event.key === "Escape" && !byId("stop").hidden) onStop();
+  });
+  field.addEventListener("input", fit);
+  byId("stop").addEventListener("click", () => {
+    onStop();
+    field.focus();
+  });
+}
+
+export const focusComposer = () => byId("message").focus();
+
+// `waitingFor`: the param that is asked for, or null; `isSensitive`: what is typed for it is hidden.
+export function drawComposer({ isLive, waitingFor, isSensitive, mayWrite }) {
+  const hadFocus = document.activeElement === byId("stop");
+  show(byId("stop"), isLive);
+  show(byId("send"), !isLive);
+  if (hadFocus && !isLive) focusComposer();
+  const waiting = byId("waiting");
+  show(waiting, waitingFor !== null);
+  setText(waiting, waitingFor === null ? "" : `Waiting for your answer: ${waitingFor}${isSensitive ? ". What you type is hidden and not kept in the conversation." : ""}`);
+  const field = byId("message");
+  field.classList.toggle("masked", isSensitive);
+  field.spellcheck = !isSensitive;
+  field.disabled = !mayWrite;
+  const word = isLive ? "An answer is being written. Esc stops it." : "Enter sends, Shift+Enter begins a new line.";
+  setText(byId("composer-word"), mayWrite ? word : "Your key may read here, and not write.");
+}
+
+function fit() {
+  const field = byId("message");
+  field.style.height = "auto";
+  field.style.height = `${Math.min(field.scrollHeight + 2, MOST_ROWS_PX)}px`;
+}

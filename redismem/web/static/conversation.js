@@ -1,0 +1,120 @@
+// One conversation as it is stored: watched, and read anew whenever it changes, whoever changes it.
+
+import { ask, sessionPath } from "./api.js";
+import { follow } from "./streams.js";
+
+const PAGE_COUNT = 200;
+
+export class Conversation {
+  // `tell()` is called whenever something here is other than it was; `tellHealth(word)` when the memory goes or comes.
+  constructor(sessionId, tell, tellHealth) {
+    this.sessionId = sessionId;
+    this.context = null;
+    this.numbers = null;
+    this.messages = new Map();
+    this.earlier = null;
+    this.isLoaded = false;
+    this.fault = null;
+    this._tell = tell;
+    this._tellHealth = tellHealth;
+    this._reading = null;
+    this._isStale = false;
+    this._isClosed = false;
+  }
+
+  open() {
+    const stop = follow(
+      sessionPath(this.sessionId, "/events"),
+      (event) => this._heard(event),
+      (error) => this._lost(error),
+    );
+    this._stop = stop;
+    return this;
+  }
+
+  close() {
+    this._isClosed = true;
+    this._stop?.();
+  }
+
+  get exists() {
+    return this.context !== null;
+  }
+
+  // Oldest first.
+  inOrder() {
+    return [...this.messages.values()].sort((a, b) => a.seq - b.seq);
+  }
+
+  _heard({ event, document }) {
+    if (event === "degraded") this._tellHealth("away");
+    if (event !== "changed") return;
+    this._tellHealth("well");
+    this.numbers = document.exists ? document : null;
+    this.refresh();
+  }
+
+  _lost(error) {
+    if (error.status === 400) this.fault = error;
+    const isServing = error.status !== undefined && error.status < 500;
+    this._tellHealth(error.code === "store_unavailable" ? "away" : isServing ? "well" : "lost");
+    this._tell();
+  }
+
+  // Reads it anew; where a reading is under way, once more behind it. Resolves when what is here is newer than the call.
+  refresh() {
+    this._isStale = true;
+    this._reading ??= this._readAll();
+    return this._reading;
+  }
+
+  async _readAll() {
+    try {
+      while (this._isStale && !this._isClosed) {
+        this._isStale = false;
+        await this._read();
+      }
+    } catch (error) {
+      if (error.code === "session_not_found") this._forget();
+      else if (error.code === "store_unavailable" || error.code === "too_late") this._tellHealth("away");
+      // What else it may be, the stream of events meets too, and tells.
+    } finally {
+      this._reading = null;
+    }
+    if (!this._isClosed) this._tell();
+  }
+
+  async _read() {
+    const context = await ask("GET", sessionPath(this.sessionId, "/context"));
+    if (!context.epoch) return this._forget();
+    const page = await ask("GET", sessionPath(this.sessionId, `/messages?include_originals=true&limit=${PAGE_COUNT}`));
+    if (this._isClosed) return;
+    if (this.context && this.context.epoch !== context.epoch) this._forget();
+    const first = page.messages.length ? page.messages[0].seq : Infinity;
+    const found = new Set(page.messages.map((message) => message.seq));
+    for (const seq of this.messages.keys()) {
+      // What a summary covers now stays on the page; what was taken back does not.
+      if (seq >= first && seq >= context.first_seq && !found.has(seq)) this.messages.delete(seq);
+    }
+    if (!this.isLoaded) this.earlier = page.before;
+    for (const message of page.messages) this.messages.set(message.seq, message);
+    this.context = context;
+    this.isLoaded = true;
+    this._tell();
+  }
+
+  async loadEarlier() {
+    const query = `/messages?include_originals=true&limit=${PAGE_COUNT}&before=${this.earlier}`;
+    const page = await ask("GET", sessionPath(this.sessionId, query));
+    for (const message of page.messages) this.messages.set(message.seq, message);
+    this.earlier = page.before;
+    this._tell();
+  }
+
+  _forget() {
+    this.context = null;
+    this.messages.clear();
+    this.earlier = null;
+    this.isLoaded = true;
+  }
+}

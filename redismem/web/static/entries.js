@@ -1,0 +1,123 @@
+// What the chat shows: the stored messages and the turns of this tab, as one list.
+
+import { range, textOf, wordsOf } from "./words.js";
+
+const WHO = { user: "You", assistant: "Assistant", system: "System", developer: "Developer", tool: "Tool" };
+const JOINING_MS = 60_000;
+const NOT_KEPT = new Set(["memory_unavailable", "memory_full", "not_stored", "failed"]);
+
+const turnOf = (message) => message.beside?.metadata?.turn ?? null;
+
+// Entries {key, kind, …}; kind is message or divider.
+export function entriesOf(conversation, turns) {
+  const entries = [];
+  const stored = conversation.inOrder();
+  const firstSeq = conversation.context?.first_seq ?? 1;
+  const placed = new Set();
+  let wasCovered = false;
+  for (const message of stored) {
+    const isCovered = message.seq < firstSeq && !message.pinned;
+    if (isCovered !== wasCovered || (!entries.length && !isCovered && firstSeq > 1)) {
+      if (!isCovered) entries.push(divider(conversation.context));
+    }
+    wasCovered = isCovered;
+    const turn = turns.get(turnOf(message));
+    if (turn) placed.add(`${turn.id}:${message.message.role}`);
+    entries.push(storedEntry(message, isCovered, turn));
+    if (turn && message.message.role === "user" && !hasReply(stored, turn.id)) {
+      placed.add(`${turn.id}:assistant`);
+      entries.push(replyEntry(turn, true));
+    }
+  }
+  for (const turn of turns.of(conversation.sessionId)) {
+    if (!placed.has(`${turn.id}:user`) && !placed.has(`${turn.id}:assistant`)) entries.push(userEntry(turn));
+    if (!placed.has(`${turn.id}:assistant`)) entries.push(replyEntry(turn, false));
+  }
+  return entries;
+}
+
+const hasReply = (stored, id) => stored.some((each) => turnOf(each) === id && each.message.role === "assistant");
+
+function divider(context) {
+  const last = context.summaries.at(-1)?.last_seq ?? context.first_seq - 1;
+  const first = context.summaries[0]?.first_seq ?? 1;
+  const text = context.summaries.length
+    ? `The model is given a summary of messages ${range(first, last)}`
+    : `Messages ${range(1, last)} are not kept`;
+  return { key: `divider:${last}`, kind: "divider", text };
+}
+
+function storedEntry(message, isCovered, turn) {
+  const role = message.message.role ?? "";
+  const id = turnOf(message);
+  const why = message.beside?.metadata?.incomplete;
+  return {
+    key: id ? `${id}:${role}` : `seq:${message.seq}`,
+    kind: "message",
+    role,
+    who: WHO[role] ?? (role || "Message"),
+    text: textOf(message.message),
+    timeMs: message.stored_ms,
+    seq: message.seq,
+    isCovered,
+    isPinned: message.pinned,
+    state: "stored",
+    turnId: id,
+    notices: role === "assistant" ? turn?.notices ?? [] : [],
+    fault: why ? `Incomplete: ${why}.` : "",
+    again: role === "assistant" && why ? "ask" : "",
+  };
+}
+
+function userEntry(turn) {
+  const isKept = !isLost(turn);
+  return {
+    key: `${turn.id}:user`,
+    kind: "message",
+    role: "user",
+    who: WHO.user,
+    text: turn.shown ?? turn.text,
+    timeMs: turn.sentMs,
+    state: turn.phase === "ended" && !isKept ? "lost" : "sending",
+    turnId: turn.id,
+    notices: [],
+    fault: turn.phase === "ended" && !isKept ? "Not kept in the memory." : "",
+    again: "",
+  };
+}
+
+function replyEntry(turn, isUserStored) {
+  const isOver = turn.phase === "ended";
+  const lost = isOver && isLost(turn);
+  let fault = "";
+  if (turn.error) fault = wordsOf(turn.error);
+  else if (isOver && !turn.end.complete) fault = turn.reply ? `Incomplete: ${turn.end.reason}.` : `No answer: ${turn.end.reason}.`;
+  else if (lost) fault = "Not kept in the memory.";
+  const mayRetry = isOver && !turn.end.seq && (turn.text !== "" || isUserStored);
+  return {
+    key: `${turn.id}:assistant`,
+    kind: "message",
+    role: "assistant",
+    who: WHO.assistant,
+    text: turn.reply,
+    timeMs: isOver ? turn.sentMs : null,
+    state: isOver ? (lost ? "lost" : "sending") : "streaming",
+    turnId: turn.id,
+    notices: turn.notices,
+    fault,
+    again: mayRetry ? "same" : "",
+  };
+}
+
+// Whether a turn has ended and the memory has not taken it.
+function isLost(turn) {
+  return Boolean(turn.error) || turn.notices.some((notice) => NOT_KEPT.has(notice.code)) || (turn.end && !turn.end.seq);
+}
+
+// The newest message, if it is somebody's who may still be waiting for the answer: {id, text, ms}, or null.
+export function unanswered(conversation) {
+  const last = conversation.inOrder().at(-1);
+  if (!last || last.message.role !== "user" || !turnOf(last)) return null;
+  if (Date.now() - last.stored_ms > JOINING_MS) return null;
+  return { id: turnOf(last), text: textOf(last.message), ms: last.stored_ms };
+}

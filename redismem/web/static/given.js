@@ -1,0 +1,146 @@
+// What the model is being given: summaries, pinned, pending, recent, state, and how many tokens all of it takes.
+
+import { announce } from "./announce.js";
+import { drawTokens } from "./tokens.js";
+import { byId, el, keyed, setText, show } from "./dom.js";
+import { ago, clock, counted, many, range, textOf } from "./words.js";
+
+const ARRIVED_MS = 6_000;
+const ASKED = "asked";
+
+export class Given {
+  constructor() {
+    this._sessionId = null;
+    this._epoch = null;
+    this._known = null;
+    this._arrived = new Map();
+  }
+
+  // `about` says how long a window may become.
+  draw(conversation, about) {
+    const context = conversation.context;
+    const summaries = context?.summaries ?? [];
+    this._notice(conversation, summaries);
+    const parts = partsOf(conversation);
+    drawTokens(parts, summaries, about);
+    setText(byId("summaries-count"), summaries.length);
+    keyed(byId("summaries"), summaries, (summary) => summary.id, makeSummary, (node, summary) => {
+      updateSummary(node, summary, context, this._arrived.has(summary.id));
+    });
+    setText(byId("summaries-word"), summaries.length ? "" : untilSummary(parts, about));
+    drawLines("pinned", parts.pinned);
+    drawLines("pending", parts.pending, parts.pendingCount);
+    drawLines("recent", parts.recent);
+    show(byId("pinned-part"), parts.pinned.length > 0);
+    show(byId("pending-part"), parts.pendingCount > 0);
+    setText(byId("recent-word"), parts.recent.length ? "" : "Nothing yet.");
+    drawState(context?.state ?? null);
+  }
+
+  // A summary that was not there a moment ago has swapped in: it is lit for a while, and told.
+  _notice(conversation, summaries) {
+    const epoch = conversation.context?.epoch ?? null;
+    const isSame = conversation.sessionId === this._sessionId && this._known !== null && (epoch === this._epoch || !this._epoch);
+    const known = this._known;
+    if (conversation.isLoaded) {
+      this._known = new Set(summaries.map((summary) => summary.id));
+      this._sessionId = conversation.sessionId;
+      this._epoch = epoch;
+    }
+    if (!isSame || !conversation.isLoaded) return;
+    for (const summary of summaries.filter((each) => !known.has(each.id))) {
+      clearTimeout(this._arrived.get(summary.id));
+      this._arrived.set(summary.id, setTimeout(() => this._settled(summary.id), ARRIVED_MS));
+      announce(`A summary now stands for messages ${range(summary.first_seq, summary.last_seq)}.`);
+    }
+  }
+
+  _settled(id) {
+    this._arrived.delete(id);
+    for (const node of byId("summaries").children) if (node.dataset.key === id) node.classList.remove("arrived");
+  }
+}
+
+function partsOf(conversation) {
+  const context = conversation.context;
+  const empty = { pinned: [], pending: [], recent: [], pendingCount: 0, pendingTokens: 0 };
+  if (!context) return empty;
+  const stored = conversation.inOrder();
+  const pinned = stored.filter((message) => message.pinned);
+  const window = stored.filter((message) => !message.pinned && message.seq >= context.first_seq);
+  const recent = window.slice(-context.recent_limit);
+  const pending = window.slice(0, -context.recent_limit);
+  return { pinned, pending, recent, pendingCount: pending.length };
+}
+
+function untilSummary(parts, about) {
+  if (!about) return "";
+  const count = parts.pendingCount + parts.recent.length;
+  const left = about.threshold - count + 1;
+  if (left <= 0) return "The older messages wait for a summary.";
+  return `None yet: it takes ${many(left, "more message")} until the older ones are due for one.`;
+}
+
+function makeSummary() {
+  const text = el("p", { class: "summary-text", dir: "auto" });
+  const more = el("button", { class: "quiet tiny", type: "button", "aria-expanded": "false", text: "Show all" });
+  more.addEventListener("click", () => {
+    const isOpen = text.classList.toggle("whole");
+    more.setAttribute("aria-expanded", String(isOpen));
+    more.textContent = isOpen ? "Show less" : "Show all";
+  });
+  const head = el("p", { class: "summary-head" }, el("strong"), el("span", { class: "chip new-chip", text: "new" }));
+  return el("li", { class: "summary" }, head, text, more, el("p", { class: "summary-more" }));
+}
+
+function updateSummary(node, summary, context, isNew) {
+  node.classList.toggle("arrived", isNew);
+  const [head, text, more, foot] = node.children;
+  setText(head.firstElementChild, `Messages ${range(summary.first_seq, summary.last_seq)}`);
+  setText(text, summary.text);
+  show(more, summary.text.length > 220 || summary.text.split("\n").length > 4);
+  const isLast = context.summaries.at(-1) === summary;
+  const version = isLast && context.summary_version ? ` · version ${context.summary_version.slice(0, 12)}` : "";
+  setText(foot, `${clock(summary.created_ms)}, ${ago(summary.created_ms)} · by ${summary.model} · ${many(summary.tokens, "token")}${version}`);
+}
+
+function drawLines(name, messages, count = messages.length) {
+  setText(byId(`${name}-count`), counted(count));
+  keyed(
+    byId(name),
+    messages,
+    (message) => String(message.seq),
+    () => el("li", {}, el("span", { class: "line-seq" }), el("span", { class: "line-role" }), el("span", { class: "line-text", dir: "auto" }), el("span", { class: "line-tokens" })),
+    (node, message) => {
+      const [seq, role, text, tokens] = node.children;
+      setText(seq, `#${message.seq}`);
+      setText(role, message.message.role ?? "");
+      setText(text, textOf(message.message).slice(0, 400));
+      setText(tokens, counted(message.tokens));
+      tokens.title = many(message.tokens, "token");
+    },
+  );
+}
+
+function drawState(state) {
+  const rows = [];
+  if (state) {
+    if (state.waiting_for_param !== null) rows.push({ name: "waiting for", value: state.waiting_for_param, kind: "waiting" });
+    for (const [name, value] of Object.entries(state.params)) {
+      const isHidden = state.hidden_params.includes(name);
+      if (isHidden && name === ASKED) continue;
+      rows.push({ name, value: isHidden ? "hidden" : shown(value), kind: isHidden ? "hidden" : "param" });
+    }
+    for (const [name, word] of [["last_intent", "last intent"], ["last_result", "last result"], ["plan", "plan"]]) {
+      if (state[name] !== null && state[name] !== undefined) rows.push({ name: word, value: shown(state[name]), kind: "other" });
+    }
+  }
+  keyed(byId("state"), rows, (row) => row.kind + row.name, () => el("div", {}, el("dt"), el("dd", { dir: "auto" })), (node, row) => {
+    node.className = `state-${row.kind}`;
+    setText(node.children[0], row.name);
+    setText(node.children[1], row.value);
+  });
+  setText(byId("state-word"), rows.length ? "" : "Nothing is known yet, and nothing is waited for.");
+}
+
+const shown = (value) => (typeof value === "string" ? value : JSON.stringify(value)).slice(0, 2000);

@@ -1,0 +1,102 @@
+// Draws the chat. It stays at its end while somebody reads there, and stays where it is while somebody reads above.
+
+import { announce } from "./announce.js";
+import { byId, el, keyed, setText, show } from "./dom.js";
+import { clock } from "./words.js";
+
+const NEAR_PX = 80;
+
+let isAtEnd = true;
+
+// `act(name, entry)`: again, ask.
+export function draw(entries, { isLoaded, mayGoBack, act }) {
+  keyed(byId("thread"), entries, (entry) => entry.key, (entry) => make(entry, act), update);
+  show(byId("welcome"), isLoaded && entries.length === 0);
+  show(byId("earlier"), mayGoBack);
+  if (isAtEnd) toEnd();
+}
+
+export function toEnd() {
+  const scroll = byId("thread-scroll");
+  scroll.scrollTop = scroll.scrollHeight;
+  isAtEnd = true;
+}
+
+export function beginThread() {
+  const scroll = byId("thread-scroll");
+  scroll.addEventListener("scroll", () => {
+    isAtEnd = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < NEAR_PX;
+  });
+  // What stands below it grows and shrinks.
+  new ResizeObserver(() => isAtEnd && toEnd()).observe(scroll);
+}
+
+function make(entry, act) {
+  if (entry.kind === "divider") return el("li", { class: "divider" }, el("span"));
+  const node = el("li", { class: "entry" });
+  const button = (name, text, label) =>
+    el("button", { class: `quiet tiny ${name}`, type: "button", "aria-label": label, text, onclick: () => act(name, node.entry) });
+  node.append(
+    el(
+      "article",
+      { class: "bubble" },
+      el(
+        "header",
+        {},
+        el("span", { class: "who" }),
+        el("time"),
+        el("span", { class: "seq" }),
+        el("span", { class: "chip pinned-chip", text: "pinned", hidden: true }),
+        button("copy", "Copy", "Copy this message"),
+      ),
+      el("p", { class: "text", dir: "auto" }),
+      el("p", { class: "typing", hidden: true }, el("span", { class: "unseen", text: "The answer is being written" }), dots()),
+      el("ul", { class: "notices" }),
+      el("footer", {}, el("span", { class: "fault" }), button("again", "Send again")),
+    ),
+  );
+  return node;
+}
+
+const dots = () => el("span", { class: "dots", "aria-hidden": "true" }, el("i"), el("i"), el("i"));
+
+function update(node, entry) {
+  node.entry = entry;
+  if (entry.kind === "divider") {
+    setText(node.firstElementChild, entry.text);
+    return;
+  }
+  const at = (selector) => node.querySelector(selector);
+  node.className = `entry ${entry.role === "user" ? "mine" : "theirs"} ${entry.state} ${entry.isCovered ? "covered" : ""}`.trim();
+  if (node.dataset.role !== entry.role) node.dataset.role = entry.role;
+  setText(at(".who"), entry.who);
+  const time = at("time");
+  setText(time, entry.timeMs ? clock(entry.timeMs) : "");
+  if (entry.timeMs) {
+    time.dateTime = new Date(entry.timeMs).toISOString();
+    time.title = new Date(entry.timeMs).toLocaleString();
+  }
+  setText(at(".seq"), entry.seq ? `#${entry.seq}` : "");
+  show(at(".pinned-chip"), entry.isPinned);
+  setText(at(".text"), entry.text);
+  show(at(".text"), entry.text !== "");
+  show(at(".typing"), entry.state === "streaming");
+  keyed(at(".notices"), entry.notices, (notice) => notice.code, () => el("li", { dir: "auto" }), (line, notice) => setText(line, notice.text));
+  setText(at(".fault"), entry.fault);
+  show(at(".copy"), entry.text !== "");
+  const again = at(".again");
+  show(again, entry.again !== "");
+  setText(again, entry.again === "ask" ? "Ask again" : "Send again");
+  show(at("footer"), entry.fault !== "" || entry.again !== "");
+}
+
+export async function copy(text, what = "The message") {
+  try {
+    await navigator.clipboard.writeText(text);
+    announce(`${what} is copied.`);
+    return true;
+  } catch {
+    announce("Nothing could be copied: the browser does not allow it here.");
+    return false;
+  }
+}

@@ -1,0 +1,137 @@
+"""Real people's way in: headless Chromium, the page in it, and what somebody does there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+import pytest
+from playwright.async_api import Browser, BrowserContext, Page, Playwright
+
+PATIENCE_MS = 60_000
+PICTURES = Path(__file__).parents[2] / ".screenshots"
+WIDE = {"width": 1280, "height": 800}
+PHONE = {"width": 390, "height": 844}
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_OPTIONS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--disable-extensions",
+    "--disable-software-rasterizer",
+    "--renderer-process-limit=2",
+    "--disable-features=Translate,OptimizationHints,MediaRouter,DialMediaRouteProvider,site-per-process",
+)
+
+
+def chromium() -> str:
+    """Where the browser is; without one the test is skipped, and fails where everything must run."""
+    found = next(filter(None, map(shutil.which, _NAMES)), None)
+    if found is None:
+        missing = "there is no Chromium here, so nobody has looked at the page: make have-chromium"
+        if os.environ.get("CI"):
+            pytest.fail(missing)
+        pytest.skip(missing)
+    return found
+
+
+async def launched(playwright: Playwright) -> Browser:
+    """A browser with a profile of its own, which ends with it."""
+    return await playwright.chromium.launch(executable_path=chromium(), args=list(_OPTIONS), timeout=PATIENCE_MS)
+
+
+async def person(browser: Browser, **options: Any) -> BrowserContext:
+    """Somebody with a browser of their own: nothing is shared with others."""
+    given = {
+        "viewport": WIDE,
+        "locale": "en-GB",
+        "timezone_id": "UTC",
+        "color_scheme": "light",
+        "reduced_motion": "reduce",
+    } | options
+    context = await browser.new_context(**given)
+    context.set_default_timeout(PATIENCE_MS)
+    return context
+
+
+async def opened(context: BrowserContext, url: str, session_id: str | None = None) -> Page:
+    """The page, as soon as it is connected. What it complains of ends up in `faults_of(page)`."""
+    page = await context.new_page()
+    faults: list[str] = []
+    page.faults = faults  # type: ignore[attr-defined]
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("console", lambda line: faults.append(line.text) if _is_fault(line) else None)
+    await page.goto(url if session_id is None else f"{url}/#/s/{quote(session_id, safe='')}")
+    await page.locator("body[data-health=well]").wait_for()
+    return page
+
+
+def id_of(page: Page) -> str:
+    """The session that its address names."""
+    return unquote(page.url.partition("#/s/")[2])
+
+
+def _is_fault(line: Any) -> bool:
+    """A refused request is told in words on the page, and by the browser on its console too."""
+    return line.type in ("error", "warning") and "Failed to load resource" not in line.text
+
+
+def faults_of(page: Page) -> list[str]:
+    """What has gone wrong in its scripts, or was refused by its policy."""
+    return list(page.faults)  # type: ignore[attr-defined]
+
+
+async def say(page: Page, text: str, *, wait: bool = True) -> None:
+    """Writes a message and sends it; waits for the end of the answer."""
+    await page.locator("#message").fill(text)
+    await page.locator("#message").press("Enter")
+    if wait:
+        await page.locator(".entry.mine .text", has_text=text).last.wait_for()
+        await page.locator("#send").wait_for()
+
+
+async def summarised(page: Page) -> None:
+    """As if there had been a conversation over the threshold: a worker has summarised the older messages."""
+    origin, _, _ = page.url.partition("/#")
+    both = [("user", "Parcel {0} goes to house {0}."), ("assistant", "Parcel {0} is on its way.")]
+    said = [{"role": role, "content": text.format(number)} for number in range(1, 7) for role, text in both]
+    answer = await page.request.post(f"{origin}/v1/sessions/{quote(id_of(page), safe='')}/messages", data=said)
+    assert answer.ok
+    await page.locator(".summary").wait_for(state="attached")
+
+
+async def texts(page: Page) -> list[str]:
+    """The messages that are shown."""
+    return await page.locator("#thread .text:visible").all_inner_texts()
+
+
+async def picture(page: Page, name: str) -> None:
+    """For people to look at."""
+    PICTURES.mkdir(exist_ok=True)
+    await page.screenshot(path=PICTURES / f"{name}.png", animations="disabled")
+
+
+async def violations(page: Page, *rules: str) -> list[str]:
+    """What axe-core finds on the page as it is: rule, and where. All rules, or these alone."""
+    if not await page.evaluate("'axe' in window"):
+        await page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text())
+    # Contrast is measured of what has arrived.
+    await page.evaluate(
+        "Promise.all(document.getAnimations().filter((a) => a.effect.getTiming().iterations === 1)"
+        ".map((a) => a.finished.catch(() => {})))"
+    )
+    found = await page.evaluate("(rules) => axe.run(rules.length ? {runOnly: rules} : {})", list(rules))
+    return [
+        f"{each['id']}: {node['html'][:200]} {node.get('failureSummary', '')}"
+        for each in found["violations"]
+        for node in each["nodes"]
+    ]

@@ -1,0 +1,65 @@
+"""One browser, and one service for most tests of the page."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, BrowserContext, async_playwright
+from support.browser import chromium, launched, person
+from support.page_service import serving
+from support.redis_server import RedisServer
+
+SLOTS = """
+[[intents]]
+name = "payment"
+words = ["pay"]
+
+[[intents.slots]]
+name = "size"
+prompt = "Which size?"
+choices = ["Small", "Large"]
+
+[[intents.slots]]
+name = "card"
+prompt = "Which card?"
+pattern = '\\d{8}'
+example = "12345678"
+sensitive = true
+"""
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    chromium()
+    async with async_playwright() as playwright:
+        browser = await launched(playwright)
+        yield browser
+        await browser.close()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def somebody(browser: Browser) -> AsyncIterator[BrowserContext]:
+    """A person with a browser of their own."""
+    context = await person(browser)
+    yield context
+    await context.close()
+
+
+@pytest.fixture(scope="module")
+def here(redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    """The options of a server on the real Redis, in a namespace of this file's own."""
+    folder = tmp_path_factory.mktemp("page")
+    slots: Path = folder / "slots.toml"
+    slots.write_text(SLOTS)
+    return ["--url", redis_server.url, "--namespace", folder.name, "--slots", slots]
+
+
+@pytest.fixture(scope="module")
+def url(here: list[Any]) -> Iterator[str]:
+    """Where the service is: without a model, with workers."""
+    with serving("--workers", *here) as address:
+        yield address

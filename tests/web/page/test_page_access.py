@@ -1,0 +1,177 @@
+"""For everybody: keyboard alone, a phone, dark and light, screen readers; and with keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, BrowserContext, Page, expect
+from support.browser import PHONE, faults_of, opened, person, picture, say, summarised, violations
+from support.page_service import serving
+
+from redismem.web.access import new_key
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+expect.set_options(timeout=60_000)
+
+
+async def focused(page: Page) -> str:
+    """What has the focus, as a screen reader would name it."""
+    return str(
+        await page.evaluate(
+            "(() => { const it = document.activeElement;"
+            " return it.getAttribute('aria-label') || it.labels?.[0]?.innerText || it.innerText || it.id; })()"
+        )
+    )
+
+
+async def tab_to(page: Page, name: str, key: str = "Tab") -> None:
+    """Steps on until it has the focus, and sees that the focus can be seen."""
+    seen = []
+    for _ in range(40):
+        await page.keyboard.press(key)
+        seen.append(await focused(page))
+        outline = "getComputedStyle(document.activeElement).outlineStyle + ' ' + document.activeElement.id"
+        assert await page.evaluate(outline) not in ("none ",), seen[-1]
+        if seen[-1] == name:
+            return
+    raise AssertionError(f"{name} is not among {seen}")
+
+
+async def test_the_keyboard_alone_is_enough(somebody: BrowserContext, url: str) -> None:
+    page = await opened(somebody, url)
+    await page.keyboard.press("Tab")
+    assert await focused(page) == "Skip to the message field"
+    await page.keyboard.press("Enter")
+    assert await focused(page) == "Message"
+    await page.keyboard.type("Written with keys alone")
+    await page.keyboard.press("Shift+Enter")
+    await page.keyboard.type("on two lines")
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".entry.stored")).to_have_count(2)
+    assert await page.locator(".mine .text").inner_text() == "Written with keys alone\non two lines"
+    assert await focused(page) == "Message"
+    await tab_to(page, "Clear…", "Shift+Tab")
+    await page.keyboard.press("Enter")
+    assert await focused(page) == "Keep it"
+    # The focus stays in the dialog, and goes back to where it was.
+    await page.keyboard.press("Escape")
+    assert await focused(page) == "Clear…"
+    await page.keyboard.press("Enter")
+    await tab_to(page, "Clear it")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#welcome")).to_be_visible()
+    assert await focused(page) == "Message"
+    await tab_to(page, "New", "Shift+Tab")
+    await page.keyboard.press("Space")
+    await expect(page.locator("#message")).to_be_focused()
+    await tab_to(page, "Operations", "Shift+Tab")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("heading", name="Operations")).to_be_visible()
+    assert faults_of(page) == []
+
+
+async def check_both(page: Page, name: str) -> None:
+    """Every rule in light, and in dark what colours decide."""
+    await page.emulate_media(color_scheme="light")
+    await picture(page, f"{name}-light")
+    assert await violations(page) == []
+    await page.emulate_media(color_scheme="dark")
+    await picture(page, f"{name}-dark")
+    assert await violations(page, "color-contrast", "link-in-text-block") == []
+
+
+async def test_axe_finds_nothing(somebody: BrowserContext, url: str) -> None:
+    page = await opened(somebody, url)
+    await check_both(page, "new")
+    await summarised(page)
+    await say(page, "I want to pay")
+    await expect(page.locator("#waiting")).to_be_visible()
+    await check_both(page, "chat")
+    await page.get_by_role("button", name="Clear…").click()
+    await check_both(page, "clear")
+    await page.keyboard.press("Escape")
+    await page.get_by_role("link", name="Operations").click()
+    await expect(page.locator(".tile")).to_have_count(6)
+    await check_both(page, "operations")
+    assert faults_of(page) == []
+
+
+async def test_the_colours_are_chosen_and_stay(somebody: BrowserContext, url: str) -> None:
+    page = await opened(somebody, url)
+    ground = "getComputedStyle(document.body).backgroundColor"
+    light = await page.evaluate(ground)
+    await page.get_by_role("button", name="Colours: as the system has them").click()
+    assert await page.evaluate(ground) == light
+    await page.get_by_role("button", name="Colours: light").click()
+    dark = await page.evaluate(ground)
+    assert dark != light
+    await page.reload()
+    assert await page.evaluate(ground) == dark
+    await page.get_by_role("button", name="Colours: dark").click()
+    assert await page.evaluate(ground) == light
+
+
+async def test_a_phone_shows_one_panel_at_a_time(browser: Browser, url: str) -> None:
+    context = await person(browser, viewport=PHONE, has_touch=True, is_mobile=True)
+    page = await opened(context, url)
+    await summarised(page)
+    for tab, pane in (("Memory", "given"), ("Conversations", "conversations"), ("Chat", "chat")):
+        await page.get_by_role("navigation", name="Panels").get_by_role("button", name=tab).click()
+        for name in ("given", "conversations", "chat"):
+            shown = expect(page.locator(f".pane[data-name={name}]"))
+            await (shown.to_be_visible() if name == pane else shown.to_be_hidden())
+        assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+        await picture(page, f"phone-{pane}")
+        assert await violations(page) == []
+    await say(page, "w" * 200)
+    assert await page.locator("#thread-scroll").evaluate("(node) => node.scrollWidth - node.clientWidth") <= 0
+    await page.get_by_role("navigation", name="Panels").get_by_role("button", name="Conversations").click()
+    await page.locator(".conversation").first.click()
+    await expect(page.locator(".pane.chat")).to_be_visible()
+    await page.get_by_role("link", name="Operations").click()
+    await expect(page.locator(".tile")).to_have_count(6)
+    assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    await picture(page, "phone-operations")
+    assert await violations(page) == []
+    assert faults_of(page) == []
+    await context.close()
+
+
+async def test_with_keys_it_asks_for_one_and_keeps_it_in_the_tab(somebody: BrowserContext, tmp_path: Path) -> None:
+    keys = {
+        name: new_key(name, "shop", scopes)
+        for name, scopes in (("all", ("read", "write", "admin")), ("reader", ("read",)))
+    }
+    (tmp_path / "keys").write_text("\n".join(line for _, line in keys.values()))
+    with serving("--url", "memory://", "--keys-file", tmp_path / "keys") as own_url:
+        page = await somebody.new_page()
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        await page.goto(f"{own_url}/#/s/kept")
+        field = page.get_by_label("Key", exact=True)
+        await expect(field).to_be_focused()
+        assert await violations(page) == []
+        await field.fill("rmk_wrong")
+        await field.press("Enter")
+        await expect(page.locator("#key-word")).to_have_text("This key is not known here.")
+        await picture(page, "key")
+        await field.fill(keys["all"][0])
+        await field.press("Enter")
+        await expect(page.locator("#health")).to_contain_text("Connected")
+        await expect(page.locator("#identity")).to_contain_text("shop")
+        await say(page, "With a key")
+        await page.reload()
+        await expect(page.locator(".entry.stored")).to_have_count(2)
+        assert await page.evaluate("localStorage.length + document.cookie.length") == 0
+        assert not any(key in address for key, _ in keys.values() for address in [*asked, page.url])
+
+        await page.get_by_role("button", name="Leave").click()
+        await field.fill(keys["reader"][0])
+        await field.press("Enter")
+        await expect(page.locator(".entry.stored")).to_have_count(2)
+        await expect(page.locator("#composer-word")).to_have_text("Your key may read here, and not write.")
+        await expect(page.locator("#message")).to_be_disabled()
+        await page.get_by_role("link", name="Operations").click()
+        await expect(page.locator("#operations-word")).to_contain_text("needs the scope admin")
+        await page.close()

@@ -1,0 +1,194 @@
+"""The page as people use it: a real browser, the real service, a real Redis."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from playwright.async_api import BrowserContext, expect
+from support.browser import faults_of, id_of, opened, picture, say, summarised, texts
+from support.page_service import serving
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+expect.set_options(timeout=60_000)
+
+
+async def test_a_reload_goes_on_where_it_was(somebody: BrowserContext, url: str) -> None:
+    page = await opened(somebody, url)
+    await expect(page.locator("#welcome")).to_be_visible()
+    await say(page, "Where is my blue kettle?")
+    await expect(page.locator(".theirs .text")).to_contain_text("No model is set up")
+    await expect(page.locator(".entry.stored")).to_have_count(2)
+    said, at = await texts(page), id_of(page)
+    await page.reload()
+    await expect(page.locator(".entry.stored")).to_have_count(2)
+    assert (await texts(page), id_of(page)) == (said, at)
+    await expect(page.locator("#recent li")).to_have_count(2)
+    await expect(page.locator(".conversation[aria-current]")).to_contain_text("Where is my blue kettle?")
+    assert faults_of(page) == []
+
+
+async def test_over_the_threshold_a_summary_is_seen_to_swap_in(somebody: BrowserContext, url: str) -> None:
+    page = await opened(somebody, url)
+    # What is told to those who do not look, as it is told.
+    await page.evaluate(
+        "window.told = []; new MutationObserver(() => told.push(announcer.textContent))"
+        ".observe(announcer, {childList: true, characterData: true, subtree: true})"
+    )
+    await page.evaluate(
+        "window.lit = 0; new MutationObserver(() => { lit += document.querySelectorAll('.summary.arrived').length })"
+        ".observe(summaries, {childList: true, attributes: true, subtree: true})"
+    )
+    await expect(page.locator("#summaries-word")).to_contain_text("11 more messages")
+    for number in range(1, 7):
+        await say(page, f"Parcel {number} goes to house {number}.")
+    await expect(page.locator(".summary")).to_have_count(1)
+    await page.wait_for_function("lit > 0 && told.some((text) => text.startsWith('A summary now stands for messages'))")
+    await expect(page.locator(".summary-head")).to_contain_text("Messages 1 to")
+    await expect(page.locator(".summary-more")).to_contain_text(re.compile(r"by extractive · \d+ tokens · version \S+"))
+    await expect(page.locator(".summary-text")).to_contain_text("Parcel 1")
+    # What it stands for stays on the page, and is told apart.
+    await expect(page.locator(".divider")).to_contain_text("a summary of messages 1 to")
+    await expect(page.locator(".entry.covered").first).to_contain_text("Parcel 1 goes to house 1.")
+    await expect(page.locator("#recent li")).to_have_count(6)
+    await expect(page.locator("#tokens-bar")).to_have_attribute("aria-label", re.compile(r"summaries \d+.*recent \d+"))
+    await page.reload()
+    await expect(page.locator(".divider")).to_contain_text("a summary of messages 1 to")
+    await expect(page.locator(".summary.arrived")).to_have_count(0)
+    assert faults_of(page) == []
+
+
+async def test_cleared_it_is_empty_as_new(somebody: BrowserContext, url: str) -> None:
+    page = await opened(somebody, url)
+    await summarised(page)
+    at = id_of(page)
+    await expect(page.locator(f".conversation[title='{at}']")).to_have_count(1)
+    await page.get_by_role("button", name="Clear…").click()
+    dialog = page.get_by_role("dialog")
+    await expect(dialog).to_contain_text(f"12 messages, 1 summary and 0 params of {at}.")
+    await page.keyboard.press("Escape")
+    await expect(dialog).to_be_hidden()
+    await expect(page.locator(".summary")).to_have_count(1)
+    await page.get_by_role("button", name="Clear…").click()
+    await dialog.get_by_role("button", name="Clear it").click()
+    await expect(page.locator(".entry, .divider, .summary, .lines li")).to_have_count(0)
+    await expect(page.locator("#welcome")).to_be_visible()
+    await expect(page.locator("#message")).to_be_focused()
+    await expect(page.locator(f".conversation[title='{at}']")).to_have_count(0)
+    assert id_of(page) == at
+    await say(page, "Anew")
+    await expect(page.locator(".theirs .text")).to_contain_text("This is the first thing you have said here.")
+    await expect(page.locator(".mine .seq")).to_have_text("#1")
+
+
+async def test_two_people_on_two_servers_see_each_others_turns(
+    somebody: BrowserContext, url: str, here: list[Any]
+) -> None:
+    with serving("--no-workers", *here) as other_url:
+        mine = await opened(somebody, url)
+        await say(mine, "Hello from the first server")
+        at = id_of(mine)
+        same = await opened(somebody, url, at)
+        other = await opened(somebody, other_url, at)
+        for page in (same, other):
+            await expect(page.locator(".entry.stored")).to_have_count(2)
+        await say(other, "And hello from the second")
+        for page in (mine, same):
+            await expect(page.locator(".entry.stored")).to_have_count(4)
+            await expect(page.locator(".mine .text").last).to_have_text("And hello from the second")
+        assert await texts(mine) == await texts(same) == await texts(other)
+        await mine.bring_to_front()
+        await mine.get_by_role("button", name="Clear…").click()
+        await mine.get_by_role("button", name="Clear it").click()
+        for page in (mine, same, other):
+            await expect(page.locator(".entry")).to_have_count(0)
+        assert [faults_of(page) for page in (mine, same, other)] == [[], [], []]
+        for page in (mine, same, other):
+            await page.close()
+
+
+async def test_what_people_write_is_text_and_breaks_nothing(somebody: BrowserContext, url: str) -> None:
+    page = await opened(somebody, url)
+    hostile = "<img src=x onerror=document.title='taken'><script>document.title='taken'</script>"
+    await say(page, hostile)
+    await say(page, "x" * 3_000)
+    await say(page, "مرحبا، أين طلبي رقم 4711؟")
+    assert await page.locator(".mine .text").first.inner_text() == hostile
+    assert await page.title() == "redismem"
+    assert await page.locator("#thread img, #thread script, .lines img").count() == 0
+    for place in ("body", "#thread-scroll", ".given-scroll", ".conversations .scroll"):
+        wide = await page.locator(place).evaluate("(node) => [node.scrollWidth, node.clientWidth]")
+        assert wide[0] <= wide[1], place
+    last = page.locator(".mine .text").last
+    assert await last.evaluate("(node) => getComputedStyle(node).direction") == "rtl"
+    await picture(page, "hostile")
+    assert faults_of(page) == []
+
+
+async def test_conversations_are_found_paged_and_begun(somebody: BrowserContext, url: str) -> None:
+    page = await opened(somebody, url, "shelf/one two-№7")
+    await say(page, "A book about lakes")
+    for number in range(31):
+        body = {"role": "user", "content": f"number {number}"}
+        answer = await page.request.post(f"{url}/v1/sessions/many-{number:02}/messages", data=body)
+        assert answer.ok
+    rows = page.locator(".conversation")
+    await expect(rows).to_have_count(30)
+    await page.get_by_role("button", name="Show more").click()
+    await expect(rows.nth(30)).to_be_visible()
+    await page.get_by_label("Search conversations by id").fill("TWO-№")
+    await expect(rows).to_have_count(1)
+    await page.get_by_role("button", name="New").click()
+    await expect(page.locator("#welcome")).to_be_visible()
+    await expect(page.locator("#message")).to_be_focused()
+    await page.get_by_label("Search conversations by id").press("Enter")
+    await expect(page.locator(".mine .text")).to_have_text("A book about lakes")
+    await page.get_by_label("Search conversations by id").fill("many-3")
+    await expect(rows).to_have_count(1)
+    await page.get_by_label("Search conversations by id").fill("no such thing")
+    await expect(page.locator("#conversations-word")).to_contain_text("No conversation has this in its id")
+    assert faults_of(page) == []
+
+
+async def test_a_message_is_copied(somebody: BrowserContext, url: str) -> None:
+    await somebody.grant_permissions(["clipboard-read", "clipboard-write"])
+    page = await opened(somebody, url)
+    await say(page, "Copy this, please")
+    await page.locator(".entry.mine .copy").click()
+    await expect(page.locator("#announcer")).to_have_text("The message is copied.")
+    assert await page.evaluate("navigator.clipboard.readText()") == "Copy this, please"
+    await expect(page.locator(".mine time")).to_have_text(re.compile(r"^\d\d:\d\d"))
+
+
+async def test_slots_are_asked_answered_and_sensitive_values_are_nowhere(somebody: BrowserContext, url: str) -> None:
+    page = await opened(somebody, url)
+    heard: list[str] = []
+    page.on("response", lambda answer: heard.append(answer.url))
+    await say(page, "I want to pay")
+    await expect(page.locator("#waiting")).to_have_text("Waiting for your answer: size")
+    await expect(page.locator(".state-waiting")).to_contain_text("size")
+    await say(page, "Medium")
+    await expect(page.locator(".theirs .text").last).to_contain_text("One of: Small, Large.")
+    await say(page, "large")
+    await expect(page.locator("#waiting")).to_contain_text("What you type is hidden")
+    await expect(page.locator("#message")).to_have_class("masked")
+    await expect(page.locator(".state-param")).to_contain_text("Large")
+    await picture(page, "waiting")
+    await page.locator("#message").fill("31415926")
+    await page.locator("#message").press("Enter")
+    await expect(page.locator(".mine .text").last).to_have_text("[card]")
+    await expect(page.locator(".state-hidden dd")).to_have_text("hidden")
+    await expect(page.locator("#waiting")).to_be_hidden()
+    await expect(page.locator("#message")).not_to_have_class("masked")
+    await expect(page.locator(".entry.stored")).to_have_count(8)
+    kept = "() => document.documentElement.outerHTML + JSON.stringify({...sessionStorage, ...localStorage})"
+    assert "31415926" not in await page.evaluate(kept)
+    at = f"{url}/v1/sessions/{id_of(page)}"
+    for path in ("", "/context", "/messages", "/state"):
+        assert "31415926" not in await (await page.request.get(at + path)).text()
+    assert "31415926" not in "".join(heard) + page.url
+    await page.reload()
+    await expect(page.locator(".state-hidden dd")).to_have_text("hidden")
+    assert "31415926" not in await page.evaluate(kept)
+    assert faults_of(page) == []

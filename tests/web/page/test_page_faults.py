@@ -1,0 +1,193 @@
+"""What people see when something fails: the model, Redis, the server. Nothing they have said is lost."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import BrowserContext, Page, expect
+from support.browser import faults_of, id_of, opened, picture, say, texts
+from support.page_service import serving
+from support.redis_server import RedisServer, free_port
+from support.streaming_provider import PIECES, TEXT, StreamingProvider
+
+import redismem.blocking
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+expect.set_options(timeout=60_000)
+
+
+@pytest.fixture(scope="module")
+def own_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """A Redis that may be killed: it comes back with its data."""
+    server = RedisServer(tmp_path_factory.mktemp("redis"), aof=True).start()
+    yield server
+    server.stop()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def model() -> AsyncIterator[StreamingProvider]:
+    async with StreamingProvider() as running:
+        yield running
+
+
+@pytest.fixture
+def well(model: StreamingProvider) -> StreamingProvider:
+    """The model's provider, which answers until it is told otherwise."""
+    model.mode = "ok"
+    return model
+
+
+@pytest.fixture(scope="module")
+def environment(model: StreamingProvider) -> dict[str, str]:
+    return {
+        "REDISMEM_MODEL_PROVIDER": "openai",
+        "REDISMEM_MODEL": "some-model",
+        "REDISMEM_MODEL_BASE_URL": model.base_url,
+        "REDISMEM_MODEL_ALLOW_HTTP": "true",
+        "REDISMEM_DEADLINE_S": "3",
+        "REDISMEM_REPLY_TIMEOUT_S": "1",
+    }
+
+
+@pytest.fixture(scope="module")
+def url(own_redis: RedisServer, environment: dict[str, str]) -> Iterator[str]:
+    with serving("--url", own_redis.url, **environment) as address:
+        yield address
+
+
+def stored(server: RedisServer, page: Page) -> list[tuple[str | None, object]]:
+    """What the memory has of the page's session."""
+    with redismem.blocking.Memory.connect(server.url) as memory:
+        return [(message.role, message.content) for message in memory.session(id_of(page)).messages()]
+
+
+async def test_a_model_that_fails_is_told_and_asked_again(
+    somebody: BrowserContext, url: str, well: StreamingProvider, own_redis: RedisServer
+) -> None:
+    page = await opened(somebody, url)
+    await expect(page.locator("#identity")).to_contain_text("some-model")
+    well.mode = "500"
+    await say(page, "Where is my parcel?")
+    await expect(page.locator(".theirs .notices")).to_contain_text("The model did not answer")
+    await expect(page.locator(".theirs .notices")).to_contain_text("Your message is kept.")
+    await picture(page, "model-failed")
+    well.mode = "ok"
+    await page.get_by_role("button", name="Send again").click()
+    await expect(page.locator(".theirs.stored .text")).to_have_text(TEXT)
+    await expect(page.get_by_role("button", name="Send again")).to_have_count(0)
+    assert stored(own_redis, page) == [("user", "Where is my parcel?"), ("assistant", TEXT)]
+    assert faults_of(page) == []
+
+
+async def test_a_model_that_breaks_off_leaves_what_it_said(
+    somebody: BrowserContext, url: str, well: StreamingProvider
+) -> None:
+    page = await opened(somebody, url)
+    well.mode = "break"
+    await say(page, "Where is my parcel?")
+    await expect(page.locator(".theirs.stored .text")).to_have_text("Your parcel ")
+    await expect(page.locator(".theirs .fault")).to_have_text("Incomplete: the model failed.")
+    await expect(page.locator(".theirs .notices")).to_contain_text("The model broke off")
+    well.mode = "ok"
+    await page.get_by_role("button", name="Ask again").click()
+    await expect(page.locator(".theirs.stored .text").last).to_have_text(TEXT)
+    assert faults_of(page) == []
+
+
+async def test_a_model_that_hangs_is_stopped(somebody: BrowserContext, url: str, well: StreamingProvider) -> None:
+    page = await opened(somebody, url)
+    well.mode = "hang"
+    well.hold()
+    await say(page, "Where is my parcel?", wait=False)
+    await expect(page.locator(".theirs .text")).to_have_text("".join(PIECES[:2]))
+    await expect(page.locator(".theirs .dots")).to_be_visible()
+    await picture(page, "streaming")
+    await page.get_by_role("button", name="Stop").click()
+    await expect(page.locator(".theirs.stored .fault")).to_have_text("Incomplete: stopped.")
+    await expect(page.locator("#message")).to_be_focused()
+    await expect(page.get_by_role("button", name="Send", exact=True)).to_be_visible()
+    assert faults_of(page) == []
+
+
+async def test_a_reload_and_another_tab_hear_the_rest_of_an_answer(
+    somebody: BrowserContext, url: str, well: StreamingProvider
+) -> None:
+    well.mode = "hang"
+    well.hold()
+    asked_count = len(well.asked)
+    page = await opened(somebody, url)
+    await say(page, "Where is my parcel?", wait=False)
+    await expect(page.locator(".theirs .text")).to_have_text("Your parcel ")
+    await page.reload()
+    other = await opened(somebody, url, id_of(page))
+    for each in (page, other):
+        await expect(each.locator(".theirs.streaming .text")).to_have_text("Your parcel ")
+        await expect(each.get_by_role("button", name="Stop")).to_be_visible()
+    well.release()
+    for each in (page, other):
+        await expect(each.locator(".theirs.stored .text")).to_have_text(TEXT)
+        await expect(each.locator(".entry")).to_have_count(2)
+    assert len(well.asked) == asked_count + 1
+    assert faults_of(page) + faults_of(other) == []
+
+
+async def test_redis_goes_and_comes_and_nothing_is_lost(
+    somebody: BrowserContext, url: str, well: StreamingProvider, own_redis: RedisServer
+) -> None:
+    page = await opened(somebody, url)
+    await say(page, "First, before the outage")
+    await expect(page.locator(".entry.stored")).to_have_count(2)
+    own_redis.kill()
+    await expect(page.locator("#health")).to_contain_text("Memory away")
+    await expect(page.locator("#banner")).to_contain_text("The memory cannot be reached just now.")
+    await say(page, "Second, in the midst of it")
+    await expect(page.locator(".theirs .notices").last).to_contain_text("knows your last message alone")
+    await expect(page.locator(".mine.lost .fault")).to_have_text("Not kept in the memory.")
+    assert (await texts(page))[:2] == ["First, before the outage", TEXT]
+    await picture(page, "degraded")
+    own_redis.start()
+    await expect(page.locator("#health")).to_contain_text("Connected")
+    await expect(page.locator("#banner")).to_be_hidden()
+    await expect(page.locator(".entry.stored")).to_have_count(2)
+    await page.get_by_role("button", name="Send again").click()
+    await expect(page.locator(".entry.stored")).to_have_count(4)
+    await expect(page.locator(".entry.lost")).to_have_count(0)
+    users = [text for role, text in stored(own_redis, page) if role == "user"]
+    assert users == ["First, before the outage", "Second, in the midst of it"]
+    assert faults_of(page) == []
+
+
+async def test_what_was_not_kept_outlives_a_reload(
+    somebody: BrowserContext, url: str, well: StreamingProvider, own_redis: RedisServer
+) -> None:
+    page = await opened(somebody, url)
+    own_redis.kill()
+    await expect(page.locator("#health")).to_contain_text("Memory away")
+    await say(page, "Said into the dark")
+    await expect(page.locator(".mine.lost .text")).to_have_text("Said into the dark")
+    own_redis.start()
+    await page.reload()
+    await expect(page.locator(".mine.lost .text")).to_have_text("Said into the dark")
+    await page.get_by_role("button", name="Send again").click()
+    await expect(page.locator(".entry.stored")).to_have_count(2)
+    assert stored(own_redis, page)[0] == ("user", "Said into the dark")
+
+
+async def test_a_server_that_stops_and_comes_back_is_found_again(
+    somebody: BrowserContext, well: StreamingProvider, own_redis: RedisServer, environment: dict[str, str]
+) -> None:
+    words = ("--url", own_redis.url, "--port", free_port())
+    with serving(*words, **environment) as own_url:
+        page = await opened(somebody, own_url)
+        await say(page, "Before the restart")
+        await expect(page.locator(".entry.stored")).to_have_count(2)
+    await expect(page.locator("#health")).to_contain_text("No connection")
+    await say(page, "In between", wait=False)
+    with serving(*words, **environment):
+        await expect(page.locator("#health")).to_contain_text("Connected")
+        await expect(page.locator(".entry.stored")).to_have_count(4)
+        assert [text for _, text in stored(own_redis, page)] == ["Before the restart", TEXT, "In between", TEXT]
+        assert faults_of(page) == []
+        await page.close()

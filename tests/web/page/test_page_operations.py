@@ -1,0 +1,93 @@
+"""The operations view: numbers that are true, plots, and dead sessions that are tried again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.async_api import BrowserContext, expect
+from support.browser import faults_of, opened, picture, say
+from support.page_service import serving
+from support.redis_server import RedisServer
+
+from redismem import Memory, Settings
+from redismem.errors import ModelFailed
+from redismem.workers.outcomes import SummaryOutcome
+from redismem.workers.summaries import Worker
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+expect.set_options(timeout=60_000)
+REASON = "openai answered 400 context_length_exceeded"
+
+
+class Refusing:
+    """Nothing pleases it."""
+
+    async def compact(self, messages: Any, previous: str | None) -> Any:
+        raise ModelFailed("400", reason=REASON, permanent=True)
+
+
+@pytest.fixture(scope="module")
+def url(here: list[Any]) -> Iterator[str]:
+    """A service without workers: what waits stays where it is."""
+    with serving("--no-workers", *here) as address:
+        yield address
+
+
+async def kill_sessions(redis_server: RedisServer, namespace: str, *names: str) -> None:
+    """Sessions whose summary the model refuses for good."""
+    settings = Settings(extractive_after_s=0, deadline_s=60, reply_timeout_s=20)
+    async with Memory.connect(redis_server.url, namespace=namespace, settings=settings) as memory:
+        for name in names:
+            await memory.session(name).append(*({"role": "user", "content": f"{number}"} for number in range(12)))
+        worker = Worker(memory.store, Refusing())
+        await worker.drain()
+        assert worker.outcomes[SummaryOutcome.DEAD] >= len(names)
+
+
+async def test_it_shows_what_happens_and_retries_what_is_dead(
+    somebody: BrowserContext, url: str, here: list[Any], redis_server: RedisServer
+) -> None:
+    page = await opened(somebody, url)
+    await say(page, "A turn to be counted")
+    await kill_sessions(redis_server, here[3], "dead/1", "dead/2", "dead/3")
+    await page.get_by_role("link", name="Operations").click()
+    tile = page.locator(".tile")
+    await expect(tile.filter(has_text="Sessions")).to_contain_text("4of 1,000")
+    await expect(tile.filter(has_text="Turns a second")).to_contain_text("0 failed")
+    await expect(tile.filter(has_text="p99")).to_contain_text(" ms")
+    await expect(tile.filter(has_text="Store")).to_contain_text("answers")
+    await expect(page.locator("#plots .plot-card")).to_have_count(3)
+    times = page.locator(".plot-card", has_text="Time of a turn in the memory")
+    await expect(times.locator(".plot-word")).to_have_text(re.compile(r"p50 [\d.]+ ms, p99 [\d.]+ ms"))
+    await expect(times.locator(".plot-line-1")).to_have_attribute("d", re.compile(r"^M"))
+    await expect(page.locator("#queues tr", has_text="dead").locator(".number").first).to_have_text("3")
+    await expect(page.locator("#queues tr", has_text="dead").locator(".number").last).to_have_text(re.compile(r"\d"))
+
+    rows = page.locator("#dead li")
+    await expect(rows).to_have_count(3)
+    await expect(rows.first).to_contain_text(f"{REASON}, after 1 attempt, just now")
+    await picture(page, "operations")
+    await rows.last.scroll_into_view_if_needed()
+    await picture(page, "operations-dead")
+    await page.get_by_role("button", name="Try dead/1 again").click()
+    await expect(rows).to_have_count(2)
+    await expect(page.locator("#queues tr", has_text="overdue").locator(".number").first).to_have_text("1")
+    await page.get_by_role("button", name="Try all again").click()
+    await expect(page.locator("#dead-word")).to_contain_text("None.")
+    await expect(page.locator("#queues tr", has_text="overdue").locator(".number").first).to_have_text("3")
+    assert faults_of(page) == []
+
+
+async def test_in_the_chat_a_dead_session_is_told_and_its_messages_are_there(
+    somebody: BrowserContext, url: str, here: list[Any], redis_server: RedisServer
+) -> None:
+    await kill_sessions(redis_server, here[3], "dead/4")
+    page = await opened(somebody, url, "dead/4")
+    await expect(page.locator(".entry.stored")).to_have_count(12)
+    for number in range(4):
+        await say(page, f"more {number}")
+    await expect(page.locator(".theirs .notices").last).to_contain_text("Nothing is lost")
+    assert faults_of(page) == []
