@@ -143,13 +143,23 @@ class Project:
         self.entities = Entities(twin.entities)
         self.conversations = Conversations(twin.conversations)
 
+    def check_tokens(self, max_tokens: int) -> None:
+        """Raises InvalidItem for fewer tokens than the text of a context needs: 50."""
+        self._twin.check_tokens(max_tokens)
+
     context = blocking(project.Project.context)
+    background = blocking(project.Project.background)
     search = blocking(project.Project.search)
     by_tag = blocking(project.Project.by_tag)
     statistics = blocking(project.Project.statistics)
     consolidate = blocking(project.Project.consolidate)
     export_files = blocking(project.Project.export_files)
     import_files = blocking(project.Project.import_files)
+
+    @property
+    def twin(self) -> project.Project:
+        """The project that it stands for."""
+        return self._twin
 
     @property
     def name(self) -> str:

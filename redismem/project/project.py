@@ -7,9 +7,17 @@ from typing import ClassVar
 
 from redismem.context import Context
 from redismem.errors import ModelFailed
+from redismem.messages import Message
 from redismem.models.draft import ChatModel
 from redismem.project.consolidation import Consolidation, consolidate
-from redismem.project.context import Found, ProjectContext, context_of, found_everywhere
+from redismem.project.context import (
+    Found,
+    ProjectContext,
+    background_of,
+    check_tokens,
+    context_of,
+    found_everywhere,
+)
 from redismem.project.conversations import Conversations
 from redismem.project.decisions import Decisions
 from redismem.project.entities import Entities
@@ -20,7 +28,9 @@ from redismem.project.querying import page_limit
 from redismem.project.statistics import Statistics, statistics_of
 from redismem.project.tasks import Tasks
 from redismem.protocol.project_keys import ProjectKeys
+from redismem.quoting import PROJECT_TOKENS
 from redismem.session import Session
+from redismem.shapes import Shape
 from redismem.store.store import Store
 
 
@@ -46,6 +56,17 @@ class Project:
         One round trip, two with terms. Raises InvalidItem for more than 20 words, StoreUnavailable.
         """
         return await context_of(self._items, terms)
+
+    async def background(self, messages: Sequence[Message | Shape], max_tokens: int = PROJECT_TOKENS) -> str:
+        """The text of the context whose terms are the first 20 words of these messages: what a turn gets of a project.
+
+        "" if the project cannot be read now, which is logged: the turn goes on without it.
+        """
+        return await background_of(self._items, messages, max_tokens)
+
+    def check_tokens(self, max_tokens: int) -> None:
+        """Raises InvalidItem for fewer tokens than the text of a context needs: 50."""
+        check_tokens(max_tokens)
 
     async def search(self, text: str, *, limit: int = 20) -> Found:
         """What has all these words or beginnings of words, of every kind, at most so many of each, whatever its status.

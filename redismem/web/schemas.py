@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 Name = Annotated[str, Field(min_length=1, max_length=256)]
+ProjectName = Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
 
 class Taken(BaseModel):
@@ -138,10 +139,11 @@ class StateChange(Taken):
 
 
 class ChatMessage(Taken):
-    """Without a session id a new conversation begins."""
+    """Without a session id a new conversation begins. `project`: whose decisions, tasks and entities are background."""
 
     session_id: Name | None = None
     message: Annotated[str, Field(min_length=1, max_length=100_000)]
+    project: ProjectName | None = None
 
 
 class ChatSession(Taken):
