@@ -13,8 +13,10 @@ from redismem.project.schema import DECISION, ENTITY, Kind
 _MENTION_CHARS = 200
 
 
-async def apply(items: Items, claimed: Stored, answer: Answer) -> list[str]:
-    """Gives the ids of what was made, changed or spoken of. Raises Conflict, ItemNotFound, InvalidItem, TooLarge."""
+async def apply(items: Items, claimed: Stored, answer: Answer, read_seq: int) -> list[str]:
+    """Gives the ids of what was made, changed or spoken of. `read_seq`: how far the conversation was read.
+
+    Raises Conflict, ItemNotFound, InvalidItem, TooLarge."""
     change = await items.change()
     ids: list[str] = []
     mentioned: dict[str, str] = {}
@@ -39,7 +41,8 @@ async def apply(items: Items, claimed: Stored, answer: Answer) -> list[str]:
         change.alter(stored[item_id], adds={"mentions": [mention], "mention_count": 1})
     ids = list(dict.fromkeys(ids))
     extracted = list(dict.fromkeys([*claimed.state["extracted"], *ids]))
-    change.alter(claimed, sets={"extraction": "done", "due_ms": None, "extracted": extracted})
+    sets = {"extraction": "done", "due_ms": None, "attempts": 0, "failing_ms": None, "read_seq": read_seq}
+    change.alter(claimed, sets=sets | {"extracted": extracted})
     await change.commit()
     return ids
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from redismem.project import conversations, decisions, entities, project, tasks
+from redismem.project.model_thread import asked_in_thread, close_model
 from redismem.unawaited import blocking
+
+__all__ = ["Conversations", "Decisions", "Entities", "Project", "Tasks", "close_model"]
 
 
 class Decisions:
@@ -138,6 +141,7 @@ class Project:
 
     def __init__(self, twin: project.Project) -> None:
         self._twin = twin
+        twin.asking = asked_in_thread
         self.decisions = Decisions(twin.decisions)
         self.tasks = Tasks(twin.tasks)
         self.entities = Entities(twin.entities)
@@ -151,6 +155,8 @@ class Project:
     background = blocking(project.Project.background)
     search = blocking(project.Project.search)
     by_tag = blocking(project.Project.by_tag)
+    extract = blocking(project.Project.extract)
+    extract_due = blocking(project.Project.extract_due)
     statistics = blocking(project.Project.statistics)
     consolidate = blocking(project.Project.consolidate)
     export_files = blocking(project.Project.export_files)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar
 
-from redismem.context import Context
-from redismem.errors import ModelFailed
 from redismem.messages import Message
 from redismem.models.draft import ChatModel
 from redismem.project.consolidation import Consolidation, consolidate
@@ -21,7 +19,7 @@ from redismem.project.context import (
 from redismem.project.conversations import Conversations
 from redismem.project.decisions import Decisions
 from redismem.project.entities import Entities
-from redismem.project.extraction import Extraction, Extractions, Outcome
+from redismem.project.extraction import Ask, Extraction, Extractions, Outcome, within
 from redismem.project.items import Items
 from redismem.project.portability import FILES, Imported, export_files, import_files
 from redismem.project.querying import page_limit
@@ -30,6 +28,7 @@ from redismem.project.tasks import Tasks
 from redismem.protocol.project_keys import ProjectKeys
 from redismem.quoting import PROJECT_TOKENS
 from redismem.session import Session
+from redismem.settings import Settings
 from redismem.shapes import Shape
 from redismem.store.store import Store
 
@@ -44,8 +43,10 @@ class Project:
         """`Memory.project` makes one."""
         self._items = Items(store, ProjectKeys(store.keys, name))
         self._store = store
+        self.asking: Callable[[ChatModel, Settings], Ask] = within
+        """How a model is asked: in the running event loop."""
         self.conversations = Conversations(self._items, sessions or self._session)
-        self._extractions = Extractions(self._items, sessions or self._session, self.conversations.session_id)
+        self.extractions = Extractions(self._items, sessions or self._session, self.conversations.session_id)
         self.decisions = Decisions(self._items)
         self.tasks = Tasks(self._items)
         self.entities = Entities(self._items)
@@ -86,31 +87,22 @@ class Project:
         answer of the schema, or names an id that was not shown, is refused whole, and tried again later. Without a
         model nothing is extracted, and the outcome is `offline`. Raises ItemNotFound, StoreUnavailable.
         """
-        return await self._extractions.extract(conversation_id, model, at_once=True)
+        return await self.extractions.extract(conversation_id, self._asks(model), at_once=True)
 
     async def extract_due(self, model: ChatModel | None, *, limit: int = 10) -> Sequence[Extraction]:
-        """Extracts the conversations that wait for it, and those whose worker has not come back within two minutes."""
-        waiting = await self._extractions.due(page_limit(limit))
-        return [await self._extractions.extract(each, model, at_once=False) for each in waiting]
+        """Extracts the conversations that wait, and those whose worker has not come back in time: workers do it too.
 
-    def on_evict(self, model: ChatModel) -> Callable[[str, Context], Awaitable[None]]:
-        """An `on_evict` for workers: a conversation of this project is extracted before its messages go.
-
-        Where the model gives no usable answer it raises ModelFailed, so that the session stays and is tried again;
-        once no attempts are left, it lets it go. Other sessions pass.
+        It ends early when nobody gets an answer from the model.
         """
+        done: list[Extraction] = []
+        for waiting in await self.extractions.due(page_limit(limit)):
+            done.append(await self.extractions.extract(waiting, self._asks(model), at_once=False))
+            if done[-1].outcome is Outcome.UNANSWERED:
+                break
+        return done
 
-        async def evicted(session_id: str, context: Context) -> None:
-            del context
-            prefix, _, conversation_id = session_id.rpartition(":")
-            if prefix != f"project:{self.name}" or not await self.conversations.exists(conversation_id):
-                return
-            told = await self.extract(conversation_id, model)
-            conversation = await self.conversations.get(conversation_id)
-            if told.outcome is Outcome.FAILED and conversation.extraction == "due":
-                raise ModelFailed(f"a conversation waits for its extraction: {told.reason}")
-
-        return evicted
+    def _asks(self, model: ChatModel | None) -> Ask | None:
+        return None if model is None else self.asking(model, self._store.settings)
 
     async def statistics(self) -> Statistics:
         """The project in numbers. It goes through the completed tasks one by one. Raises StoreUnavailable."""

@@ -157,6 +157,8 @@ CONVERSATION = Kind(
         "extraction": Field(None),
         "due_ms": Field(None),
         "attempts": Field(0),
+        "failing_ms": Field(None),
+        "read_seq": Field(0),
     },
     texts=("title", "summary"),
 )

@@ -16,8 +16,8 @@ PAIRS: list[tuple[Any, Any]] = [
     (blocking.Conversations, conversations.Conversations),
     (blocking.Project, project.Project),
 ]
-# Models speak HTTP in an event loop; the session of a conversation is `Memory.session` of its session id.
-ASYNC_ONLY = {"extract", "extract_due", "on_evict", "session", "FILES"}
+# The session of a conversation is `Memory.session` of its session id.
+ASYNC_ONLY = {"session", "FILES"}
 
 
 def surface(kind: Any) -> dict[str, Any]:
