@@ -115,7 +115,20 @@ def _difference(index: str, expected: dict[str, int], seen: dict[str, int]) -> s
 
 
 _PLAIN = (
-    *("all", "live", "open", "archived", "merged", "history", "created", "updated", "due", "mentioned"),
+    *(
+        "all",
+        "live",
+        "open",
+        "archived",
+        "merged",
+        "history",
+        "changed",
+        "noted",
+        "created",
+        "updated",
+        "due",
+        "mentioned",
+    ),
     *("tags", "words"),
 )
 

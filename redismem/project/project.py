@@ -119,19 +119,21 @@ class Project:
     async def export_files(self) -> dict[str, str]:
         """decisions.json, tasks.json, entities.json and conversations.json: every item with all of its versions.
 
-        The messages of conversations are not in it: they are the sessions'. Raises StoreUnavailable.
+        Of conversations also the messages that are there, those kept behind a summary too; no summaries. It is all as
+        of one moment. Raises Conflict if others kept writing, StoreUnavailable.
         """
-        return await export_files(self._items)
+        return await export_files(self._items, self.conversations)
 
     async def import_files(self, files: Mapping[str, str], *, replace: bool = False) -> Imported:
         """Puts an export in, all of it or nothing: into what is there, or in its place.
 
-        Into what is there, an item in both gets the longer history. It is one step on the server, which answers nobody
-        else meanwhile: a tenth to half of a second a thousand items, by their words; at most 10,000. Raises InvalidItem
-        for files that are no export, or do not agree with themselves; Conflict where histories or names exclude each
-        other, or the project changed meanwhile; TooLarge, StoreUnavailable.
+        Into what is there, an item in both gets the longer history. It is written in pieces that nobody sees, and
+        counts from one step on: who asks the project anything then waits until the pieces are carried out. Messages are
+        written where a conversation has none, or the first of them. Raises InvalidItem for files that are no export, or
+        do not agree with themselves; Conflict where histories or names exclude each other, or the project changed
+        meanwhile; TooLarge, StoreUnavailable.
         """
-        return await import_files(self._items, files, replace)
+        return await import_files(self._items, self.conversations, files, replace)
 
     def _session(self, session_id: str) -> Session:
         return Session(self._store, self._store.session_calls(session_id))
