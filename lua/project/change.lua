@@ -23,10 +23,14 @@ if redis.call('EXISTS', journal) == 1 then return -1 end -- [an import first]
 -- From here on only writes. Places are taken first and left last, all bodies change in one command between them: what
 -- a crash cuts off leaves places too many, which readers see through, and never half of a change.
 redis.call('HSET', changes, 'count', (tonumber(redis.call('HGET', changes, 'count')) or 0) + 1) -- [counted]
+local run = {}
 for at = first_add, first_remove - 1, 3 do
   local place, score, member = unpack(ARGV, at, at + 2)
-  local index = KEYS[tonumber(place)]
-  redis.call('ZADD', index, score, member) -- [places taken]
+  run[#run + 1], run[#run + 2] = score, member -- [scores]
+  if ARGV[at + 3] ~= place or at + 3 == first_remove or #run == 1000 then -- those of one index in one command
+    redis.call('ZADD', KEYS[tonumber(place)], unpack(run)) -- [places taken]
+    run = {}
+  end
 end
 for at = first_name, first_add - 1, 3 do
   local name, _, holder = unpack(ARGV, at, at + 2)

@@ -136,4 +136,4 @@ class Conversations(Collection[Conversation]):
         """The messages first: what is left of a conversation that a crash interrupts is found again."""
         for item_id in item_ids:
             await self.session(item_id).clear()
-        await erase(self._items, [*item_ids])
+            await erase(self._items, [item_id])

@@ -13,7 +13,7 @@ from redismem.project.checks import folded
 from redismem.project.folding import State
 from redismem.project.schema import PRIORITIES, Kind
 
-WORDS_LIMIT = 1_000
+WORDS_LIMIT = 500
 """So many different words of an item are found, the first ones of its texts."""
 WORD_CHARS = 40
 _RANK = 1 << 44

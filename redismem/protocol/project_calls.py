@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
+from redismem.errors import TooLarge
 from redismem.protocol import scripts
 from redismem.protocol.call import Call, Command, evalsha
 from redismem.protocol.keys import Keys
@@ -16,7 +17,9 @@ T = TypeVar("T")
 
 # So few that a call keeps others waiting for two or three milliseconds at most.
 EXAMINE_LIMIT = 250
+LOOKUP_LIMIT = 1_500
 SORT_LIMIT = 400
+CHANGE_LIMIT = 5_000
 LATEST = (1 << 53) - 1
 """More than any score."""
 _FIRST = (str(LATEST), "-")
@@ -59,6 +62,12 @@ class Batch:
     """an index, a score, a member"""
     removals: list[Removal] = field(default_factory=list)
 
+    @property
+    def work(self) -> int:
+        """How many steps the script takes for it, more or less."""
+        checked = len(self.sizes) + len(self.checks) + 2 * len(self.names)
+        return checked + 3 * len(self.writes) + len(self.additions) + 2 * len(self.removals)
+
 
 class Group(NamedTuple):
     """Indexes of which an item is in one; or one index, and the bounds of its score there."""
@@ -96,8 +105,10 @@ class ProjectCalls:
     def change(self, batch: Batch) -> Call[bool]:
         """All of a batch or nothing. True if it was made now, False if this same batch was made before.
 
-        Raises Unfinished.
+        Raises Unfinished; TooLarge for one that would keep others waiting.
         """
+        if batch.work > CHANGE_LIMIT:
+            raise TooLarge(f"the change consists of {batch.work} steps, at most {CHANGE_LIMIT:,} are made at once")
         fixed = (self.keys.items, self.keys.names, self.keys.journal, self.keys.changes)
         places = {key: number for number, key in enumerate(fixed, 1)}
 
@@ -115,7 +126,7 @@ class ProjectCalls:
             arguments += (write.item_id, write.version, versions, write.body, write.delta)
         for name in batch.names:
             arguments += name
-        for index, score, member in batch.additions:
+        for index, score, member in sorted(batch.additions, key=lambda addition: addition[0]):
             arguments += (place(index), score, member)
         for removal in batch.removals:
             vocabulary = 0 if removal.vocabulary is None else place(removal.vocabulary)
@@ -129,7 +140,7 @@ class ProjectCalls:
         """A page of what is in all of these groups, the greatest in `order` first. One group has no bounds."""
         keys = [self.keys.items, order, *(index for group in groups for index in group.indexes)]
         score, item_id = after or _FIRST
-        arguments: list[bytes | str | int] = [f"{limit} {EXAMINE_LIMIT} {SORT_LIMIT}", score, item_id]
+        arguments: list[bytes | str | int] = [f"{limit} {EXAMINE_LIMIT} {LOOKUP_LIMIT} {SORT_LIMIT}", score, item_id]
         for group in groups:
             arguments += (len(group.indexes), *(group.bounds or ("-", "-")))
         script = scripts.load("find")
