@@ -1,6 +1,6 @@
 -- The items of the smallest group, one after the other, the greatest first, from behind the page before.
 -- READS sources smallest order after after_score after_id comes_before
--- SETS above
+-- SETS above chunk
 local above = '(' .. after_score
 if smallest.min == '-' then
   for place = smallest.first, smallest.last do

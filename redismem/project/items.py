@@ -53,8 +53,10 @@ class Stored:
 class Items:
     """The stored items of a project. Its clock is the only one that the project goes by."""
 
-    def __init__(self, store: Store, keys: ProjectKeys) -> None:
+    def __init__(self, store: Store, keys: ProjectKeys, *, carries_out: bool = True) -> None:
+        """`carries_out`: whether an import that counts is carried out when it is met here; else it raises Conflict."""
         self.store = store
+        self._carries_out = carries_out
         self.keys = keys
         self.calls = ProjectCalls(keys)
         self._is_listed = False
@@ -69,6 +71,8 @@ class Items:
             try:
                 return await self.store.run(self.calls.if_whole(call))
             except Unfinished:
+                if not self._carries_out:
+                    raise Conflict("an import is not carried out yet") from None
                 await carry_out(self.store, self.keys)
         raise Conflict("one import followed the other, and there was no way in between")
 

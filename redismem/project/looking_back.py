@@ -22,7 +22,7 @@ Pair = tuple[str, State]
 
 
 class Moment(NamedTuple):
-    """As of when, and as it was known when; None: now."""
+    """When something was true, and when it was known; None: now."""
 
     at_ms: int | None
     known_ms: int | None
