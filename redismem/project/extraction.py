@@ -38,7 +38,7 @@ from redismem.settings import Settings
 
 ATTEMPTS_LIMIT = 5
 _BACKOFF_MS = 2_000
-_TRIES_LIMIT = 5
+_TRIES_LIMIT = 20
 _SHOWN = ((DECISION, 30), (TASK, 30), (ENTITY, 60))
 _ANSWER_TOKENS = 2_000
 _random = random.SystemRandom()

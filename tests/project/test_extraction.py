@@ -14,7 +14,7 @@ from support.provider_server import ProviderServer, system_of, told
 from support.redis_server import RedisServer
 from support.stores import Store
 
-from redismem import Settings, blocking
+from redismem import Memory, Settings, blocking
 from redismem.models import ChatModel, open_extractive, open_model
 from redismem.project.blocking import close_model
 from redismem.project.extraction import ATTEMPTS_LIMIT, Outcome, lease_ms
@@ -92,6 +92,28 @@ async def test_another_conversation_finds_what_is_there(apollo: Project, model: 
     assert (found.mention_count, found.mentions[0].source) == (1, second)
     shown = told(server.asked[-1])[-1][1]
     assert all(f"{item_id} " in shown for item_id in (decision.id, task.id, ada.id))
+
+
+async def test_two_that_say_the_same_at_once_make_it_once(
+    apollo: Project, model: ChatModel, memory: Memory, server: Any
+) -> None:
+    """The second is applied between the look of the first and its writing. A name would have it refused anyway."""
+    server.text = json.dumps({name: ANSWER[name] for name in ("decisions", "tasks")})
+    talks = [await ended(apollo), await ended(apollo)]
+    inner = memory.store.run
+
+    async def run(call: Any, **options: Any) -> Any:
+        if call.script is not None and call.script.name == "change" and await apollo.decisions.count() == 0:
+            stored = await apollo.conversations.get(talks[0])
+            if stored.extraction == "claimed":
+                memory.store.run = inner  # type: ignore[method-assign]
+                assert (await apollo.extract(talks[1], model)).outcome is Outcome.DONE
+        return await inner(call, **options)
+
+    memory.store.run = run  # type: ignore[method-assign]
+    assert (await apollo.extract(talks[0], model)).outcome is Outcome.DONE
+    assert memory.store.run == inner
+    assert await counts(apollo) == (1, 1, 0)
 
 
 ID = "d-000000000000000000"
