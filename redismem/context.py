@@ -123,7 +123,7 @@ class Context:
     degraded: bool = False
     """Redis was away: the last context that this process has seen, and what it has accepted since; seqs provisional."""
     background: str = ""
-    """What is known of a project, if it was asked for: quoted before the summaries. No part of the session."""
+    """What is known of a project, if it was asked for: quoted before the summaries."""
 
     @property
     def messages(self) -> list[Message]:
@@ -186,17 +186,14 @@ class Context:
             return self._quoted() + shown
         pinned, payloads, may_hold_calls = self._payloads()
         if not pinned:
-            shown = provider_view(payloads) if may_hold_calls else payloads
-            return self._quoted() + shown
+            return self._quoted() + (provider_view(payloads) if may_hold_calls else payloads)
         whole: list[dict[str, Any]] = [*pinned, *self._quoted(), *payloads]
         return provider_view(whole) if may_hold_calls else whole
 
     def _quoted(self) -> list[dict[str, Any]]:
         """The background and the summaries."""
-        summaries: list[dict[str, Any]] = [summary.to_openai() for summary in self.summaries]
-        if self.background:
-            summaries.insert(0, quoted_as_data("project", "What is known of the project", self.background))
-        return summaries
+        known = [quoted_as_data("project", "What is known of the project", self.background)] if self.background else []
+        return known + [summary.to_openai() for summary in self.summaries]
 
     def _payloads(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]], bool]:
         """The dicts of pinned messages and of the others, and whether any may hold a tool call."""
