@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from redismem import memory, session
-from redismem.context import Health
+from redismem.context import Context, Health
 from redismem.errors import InvalidSettings
 from redismem.events import OnEvent
-from redismem.messages import TokenCounter
+from redismem.messages import Message, TokenCounter
 from redismem.project.blocking import Project
+from redismem.protocol.append_command import AppendOptions
 from redismem.protocol.clock import Clock
+from redismem.quoting import PROJECT_TOKENS
 from redismem.settings import Settings
+from redismem.shapes import Shape
 from redismem.store.background import ThreadBackground
 from redismem.store.observed import open_store
 from redismem.store.store import Store
@@ -113,7 +116,20 @@ class Session:
         return self._twin.id
 
     append = _blocking(session.Session.append)
-    append_and_read = _blocking(session.Session.append_and_read)
+
+    def append_and_read(
+        self,
+        *messages: Message | Shape,
+        project: Project | None = None,
+        project_tokens: int = PROJECT_TOKENS,
+        **options: Unpack[AppendOptions],
+    ) -> Context:
+        """The same as that of `redismem.Session`: its explanation stands there, and is put here below."""
+        twin = None if project is None else project.twin
+        call = self._twin.append_and_read(*messages, project=twin, project_tokens=project_tokens, **options)
+        return _finished(call)
+
+    append_and_read.__doc__ = session.Session.append_and_read.__doc__
     read = _blocking(session.Session.read)
     messages = _blocking(session.Session.messages)
     clear = _blocking(session.Session.clear)

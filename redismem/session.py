@@ -16,9 +16,11 @@ from redismem.protocol.call import Call
 from redismem.protocol.replies import telemetry
 from redismem.protocol.session_calls import SessionCalls
 from redismem.protocol.state_changes import StateChanges
+from redismem.quoting import PROJECT_TOKENS, Background
 from redismem.reading import Reading, check, check_count, lacks_others, narrowed
 from redismem.shapes import Shape
 from redismem.store.store import Store
+from redismem.transport.base import together
 
 T = TypeVar("T")
 
@@ -61,11 +63,26 @@ class Session:
             self._tell(receipt)
         return receipt
 
-    async def append_and_read(self, *messages: Message | Shape, **options: Unpack[AppendOptions]) -> Context:
+    async def append_and_read(
+        self,
+        *messages: Message | Shape,
+        project: Background | None = None,
+        project_tokens: int = PROJECT_TOKENS,
+        **options: Unpack[AppendOptions],
+    ) -> Context:
         """The same append, and the context after it, in the same round trip and transaction.
 
-        The receipt is `Context.receipt`. Raises as `append` does.
+        The receipt is `Context.receipt`. `project`: a `Memory.project`, of which the context then has as `background`
+        what these messages speak of, in at most so many tokens. It is asked at the same time, in at most two round
+        trips; if it does not answer, that is logged and there is none. Raises as `append` does, and InvalidItem for
+        fewer than 50 tokens.
         """
+        if project is not None:
+            project.check_tokens(project_tokens)
+            both = self.append_and_read(*messages, **options), project.background(messages, project_tokens)
+            context, background = await together(self._store.transport, *both)
+            context.background = background
+            return context
         context = await self._run(self._calls.append_and_read(messages, options))
         if self._on_append is not None:
             self._tell(context.receipt)

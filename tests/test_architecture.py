@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 # floors below, and of its own floor as long as that makes no circle.
 FLOORS = (
     "errors events environment settings values shapes unawaited",
-    "messages elements",
+    "messages elements quoting",
     "context window tool_calls provider_view speech",
     "protocol models",
     "transport",

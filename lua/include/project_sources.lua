@@ -1,6 +1,6 @@
 -- The items of the smallest group, one after the other, the greatest first, from behind the page before.
 -- READS sources smallest order after after_score after_id comes_before
--- SETS above
+-- SETS above chunk
 local above = '(' .. after_score
 if smallest.min == '-' then
   for place = smallest.first, smallest.last do
@@ -23,11 +23,12 @@ else
   source.page, source.nth, source.is_done = page, 1, true
   sources[1] = source
 end
+local chunk = math.max(8, math.floor(256 / math.max(#sources, 4)))
 local function filled(source)
   if source.nth > #source.page and not source.is_done then
     local place = source.place
-    source.page = redis.call('ZRANGE', KEYS[place], source.at, source.at + 63, 'REV', 'WITHSCORES')
-    source.at, source.nth, source.is_done = source.at + 64, 1, #source.page < 128
+    source.page = redis.call('ZRANGE', KEYS[place], source.at, source.at + chunk - 1, 'REV', 'WITHSCORES')
+    source.at, source.nth, source.is_done = source.at + chunk, 1, #source.page < 2 * chunk
   end
   return source.nth <= #source.page
 end

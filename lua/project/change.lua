@@ -8,21 +8,29 @@
 -- score, member), a removal (place, member, place of the vocabulary or 0, word). A place is a number among KEYS.
 -- KEYS
 --   items
---   names   then those that the arguments name by their place
+--   names
+--   journal   of an import that is to be carried out first
+--   changes   how many there were; then the keys that the arguments name by their place
 -- ARGV
 --   counts   of sizes, checks, writes, names and additions: one argument
 -- FIELDS
--- REPLY 1 if it was made now, 0 if it was made before
+-- REPLY 1 if it was made now, 0 if it was made before, -1 if an import is to be carried out first
 -- ERROR VERSION id version · NAME id
-local items, names = unpack(KEYS, 1, 2)
+local items, names, journal, changes = unpack(KEYS, 1, 4)
 local counts = ARGV[1]
+if redis.call('EXISTS', journal) == 1 then return -1 end -- [an import first]
 --- @include project_refusals
 -- From here on only writes. Places are taken first and left last, all bodies change in one command between them: what
 -- a crash cuts off leaves places too many, which readers see through, and never half of a change.
+redis.call('HSET', changes, 'count', (tonumber(redis.call('HGET', changes, 'count')) or 0) + 1) -- [counted]
+local run = {}
 for at = first_add, first_remove - 1, 3 do
   local place, score, member = unpack(ARGV, at, at + 2)
-  local index = KEYS[tonumber(place)]
-  redis.call('ZADD', index, score, member) -- [places taken]
+  run[#run + 1], run[#run + 2] = score, member -- [scores]
+  if ARGV[at + 3] ~= place or at + 3 == first_remove or #run == 1000 then -- those of one index in one command
+    redis.call('ZADD', KEYS[tonumber(place)], unpack(run)) -- [places taken]
+    run = {}
+  end
 end
 for at = first_name, first_add - 1, 3 do
   local name, _, holder = unpack(ARGV, at, at + 2)
@@ -42,9 +50,7 @@ for at = first_write, first_name - 1, 5 do
     if version ~= '1' then redis.call('HSET', versions, version, delta) end -- [versions]
   end
 end
-for at = 1, #heads, 4000 do -- all at once, but for an import: more than Lua can unpack
-  redis.call('HSET', items, unpack(heads, at, math.min(at + 3999, #heads))) -- [bodies]
-end
+if #heads > 0 then redis.call('HSET', items, unpack(heads)) end -- [bodies]
 for at = first_name, first_add - 1, 3 do
   local name, before, holder = unpack(ARGV, at, at + 2)
   if holder == '' and redis.call('HGET', names, name) == before then redis.call('HDEL', names, name) end -- [name left]

@@ -5,7 +5,8 @@
 --   items
 --   order   every item by its place in the order, which is its score in all groups without bounds; then the groups
 -- ARGV
---   request      limit examine_limit sort_limit: one argument; how many may be found, looked at, and put in order here
+--   request      limit examine_limit lookup_limit sort_limit: one argument; how many may be found, looked at, looked up
+--                in indexes, and put in order here
 --   after_score  of the last item of the page before, or more than any score
 --   after_id     - on the first page; then, for each group: how many indexes, least and greatest score, - - for none
 -- FIELDS
@@ -13,7 +14,8 @@
 -- ERROR
 local items, order = unpack(KEYS, 1, 2)
 local request, after_score, after_id = unpack(ARGV, 1, 3)
-local limit, examine_limit, sort_limit = string.match(request, '(%d+) (%d+) (%d+)')
+local limit, examine_limit, lookup_limit, sort_limit = string.match(request, '(%d+) (%d+) (%d+) (%d+)')
+local lookups = 0
 local groups, smallest, first = {}, nil, 3
 for at = 4, #ARGV, 3 do
   local group = {first = first, last = first + ARGV[at] - 1, min = ARGV[at + 1], max = ARGV[at + 2], count = 0}
@@ -33,6 +35,7 @@ local function belongs(id)
   for _, group in ipairs(groups) do
     local is_in = group == smallest
     for place = group.first, is_in and 0 or group.last do
+      lookups = lookups + 1
       local score = redis.call('ZSCORE', KEYS[place], id)
       is_in = is_in or score and (group.min == '-'
         or tonumber(score) >= tonumber(group.min) and tonumber(score) <= tonumber(group.max)) -- [bounds]
@@ -45,7 +48,8 @@ local after = tonumber(after_score)
 local sources = {}
 --- @include project_sources
 local found, examined, last_score, last_id = {}, 0, '', ''
-while #found < tonumber(limit) and examined < tonumber(examine_limit) do
+while #found < tonumber(limit) and examined < tonumber(examine_limit) and lookups < tonumber(lookup_limit) do
+  lookups = lookups + #sources / 8
   local score, id = following()
   if not id then break end
   if id ~= last_id and comes_before(after, after_id, tonumber(score), id) then -- [behind the page before]

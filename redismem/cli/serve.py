@@ -53,6 +53,9 @@ Workers = Annotated[
     bool | None, Parameter(help="Summarise and evict in this server too. [default: with the embedded store]")
 ]
 SlotsFile = Annotated[Path | None, Parameter(help="A TOML file of what the chat asks for: see docs/http.md.")]
+ProjectName = Annotated[
+    str | None, Parameter(help="The project that the chat knows about, unless a message names another.")
+]
 StopS = Annotated[
     float, Parameter(validator=validators.Number(gte=1, lte=600), help="Seconds that what is in hand may take to end.")
 ]
@@ -73,6 +76,7 @@ class Options:
     cors_origin: Origins = ()
     workers: Workers = None
     slots: SlotsFile = None
+    project: ProjectName = None
     stop_s: StopS = 10
 
 
@@ -127,7 +131,10 @@ async def _serve(
     gc.set_threshold(10_000, 20, 50)
     async with opened(access.namespaces, connect) as memories:
         limits = Limits(rate_per_s=options.rate, rate_burst_count=options.burst)
-        chat = Chat(_model(settings), None if options.slots is None else Slots.from_toml(_text_of(options.slots)))
+        slots = None if options.slots is None else Slots.from_toml(_text_of(options.slots))
+        if options.project is not None:  # a name that is none is refused before anybody asks
+            next(iter(memories.values())).project(options.project)
+        chat = Chat(_model(settings), slots, project=options.project)
         service = Service(memories, access, limits, chat=chat, cors_origins=options.cors_origin, meters=meters)
         with listen(options.host, options.port) as listening:
             host = f"[{options.host}]" if ":" in options.host else options.host

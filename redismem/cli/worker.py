@@ -25,6 +25,7 @@ from redismem.workers.outcomes import SummaryOutcome
 if TYPE_CHECKING:
     from redismem.workers.archive import OnEvict
     from redismem.workers.eviction import Eviction
+    from redismem.workers.extraction import ExtractionWorker
     from redismem.workers.summaries import Worker
 
 Concurrency = Annotated[
@@ -150,16 +151,19 @@ async def _once(
 ) -> int:
     from redismem.workers import strategies
     from redismem.workers.eviction import Eviction
+    from redismem.workers.extraction import ExtractionWorker
     from redismem.workers.summaries import Worker
 
-    strategy = strategies.from_settings(memory.settings)
+    strategy, model = strategies.from_settings(memory.settings), strategies.model_from_settings(memory.settings)
     worker = None if strategy is None else Worker(memory.store, strategy, concurrency=concurrency)
-    eviction = Eviction(memory.store, on_evict)
+    extraction = None if model is None else ExtractionWorker(memory.store, model)
+    eviction = Eviction(memory.store, on_evict if extraction is None else extraction.before(on_evict))
     try:
-        done = await _unless(stopping, stop_s, worker, eviction)
+        done = await _unless(stopping, stop_s, worker, extraction, eviction)
     finally:
-        if close := getattr(strategy, "aclose", None):
-            await close()
+        for each in (strategy, model):
+            if close := getattr(each, "aclose", None):
+                await close()
     outcomes = {} if worker is None else dict(worker.outcomes)
     left = await depths_of(memory.store)
     good = done is not None and left.over <= 0 and not any(outcomes.get(each) for each in _NOT_WELL)
@@ -173,12 +177,18 @@ async def _once(
 
 
 async def _unless(
-    stopping: asyncio.Event, stop_s: float, worker: Worker | None, eviction: Eviction
+    stopping: asyncio.Event,
+    stop_s: float,
+    worker: Worker | None,
+    extraction: ExtractionWorker | None,
+    eviction: Eviction,
 ) -> tuple[int, int] | None:
     """Summaries written and sessions evicted; None if it was told to stop before the end."""
 
     async def work() -> tuple[int, int]:
         written = 0 if worker is None else await worker.drain()
+        if extraction is not None:
+            await extraction.drain()
         return written, await eviction.enforce()
 
     working, told = asyncio.create_task(work()), asyncio.create_task(stopping.wait())
@@ -186,9 +196,9 @@ async def _unless(
         await asyncio.wait((working, told), return_when=asyncio.FIRST_COMPLETED)
         if working.done():
             return await working
-        if worker is not None:
-            worker.stop()
-        eviction.stop()
+        for each in (worker, extraction, eviction):
+            if each is not None:
+                each.stop()
         await asyncio.wait((working,), timeout=stop_s)
     finally:
         for task in (working, told):

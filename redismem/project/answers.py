@@ -7,17 +7,19 @@ an id that was not shown.
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from redismem.errors import ModelFailed
 from redismem.messages import Message
-from redismem.models.transcript import quoted, rendered
+from redismem.models.transcript import cleaned, quoted, rendered, shortened
 from redismem.project.folding import State
 from redismem.project.schema import DECISION, ENTITY, TASK, Kind, kind_of
 
 TRANSCRIPT_BYTES = 60_000
+SUMMARIES_BYTES = 20_000
 _ENTRIES_LIMIT = 50
 # What a conversation may say of an item, new or known.
 _MADE: dict[str, tuple[Kind, frozenset[str], str]] = {
@@ -67,18 +69,24 @@ class Answer:
     references: list[str] = field(default_factory=list)
 
 
-def question(messages: Sequence[Message], known: Iterable[tuple[str, str]]) -> str:
-    """The data of a request: the items there are, and what was said, each quoted between its own tags."""
+def question(messages: Sequence[Message], known: Iterable[tuple[str, str]], summaries: Sequence[str] = ()) -> str:
+    """The data of a request, each part quoted between its own tags: the items there are, what stands for the earlier
+    messages, and what was said after them; of much the newest.
+    """
     items = "\n".join(f"{item_id} {quoted(' '.join(title.split()))}" for item_id, title in known)
-    said: list[str] = []
+    said: deque[str] = deque()
     room = TRANSCRIPT_BYTES
     for message in reversed(messages):
         text = rendered(message, room)
         room -= len(text.encode()) + 1
         if room < 0:
             break
-        said.insert(0, text)
-    return f"<known_items>\n{items}\n</known_items>\n<transcript>\n{''.join(said)}\n</transcript>\nAnswer now."
+        said.appendleft(text)
+    parts = [("known_items", items), ("transcript", "\n".join(said))]
+    if summaries:
+        before = shortened(quoted(cleaned("\n\n".join(summaries))), SUMMARIES_BYTES)
+        parts.insert(1, ("previous_summary", before))
+    return "\n".join([*(f"<{tag}>\n{text}\n</{tag}>" for tag, text in parts), "Answer now."])
 
 
 def parsed(text: str, known_ids: Collection[str]) -> Answer:

@@ -6,6 +6,7 @@ from redismem.project import searching
 from redismem.project.answers import Answer
 from redismem.project.checks import folded
 from redismem.project.folding import State
+from redismem.project.indexes import words
 from redismem.project.items import Change, Items, Stored, present
 from redismem.project.querying import Query
 from redismem.project.schema import DECISION, ENTITY, Kind
@@ -13,8 +14,10 @@ from redismem.project.schema import DECISION, ENTITY, Kind
 _MENTION_CHARS = 200
 
 
-async def apply(items: Items, claimed: Stored, answer: Answer) -> list[str]:
-    """Gives the ids of what was made, changed or spoken of. Raises Conflict, ItemNotFound, InvalidItem, TooLarge."""
+async def apply(items: Items, claimed: Stored, answer: Answer, read_seq: int) -> list[str]:
+    """Gives the ids of what was made, changed or spoken of. `read_seq`: how far the conversation was read.
+
+    Raises Conflict, ItemNotFound, InvalidItem, TooLarge."""
     change = await items.change()
     ids: list[str] = []
     mentioned: dict[str, str] = {}
@@ -39,7 +42,8 @@ async def apply(items: Items, claimed: Stored, answer: Answer) -> list[str]:
         change.alter(stored[item_id], adds={"mentions": [mention], "mention_count": 1})
     ids = list(dict.fromkeys(ids))
     extracted = list(dict.fromkeys([*claimed.state["extracted"], *ids]))
-    change.alter(claimed, sets={"extraction": "done", "due_ms": None, "extracted": extracted})
+    sets = {"extraction": "done", "due_ms": None, "attempts": 0, "failing_ms": None, "read_seq": read_seq}
+    change.alter(claimed, sets=sets | {"extracted": extracted})
     await change.commit()
     return ids
 
@@ -63,6 +67,10 @@ async def _found(items: Items, kind: Kind, sets: State, change: Change) -> str |
         holder = await items.run(items.calls.holder(name))
         (stored,) = await items.read([holder]) if holder else (None,)
         return None if stored is None or stored.state["deleted"] else stored.id
+    for word in words(sets["title"])[:1]:
+        # Who makes an item of this title meanwhile makes the index grow, and this change is refused and made anew.
+        (count,) = await items.run(items.calls.counts([items.keys.index(kind.letter, f"word:{word}")]))
+        change.check_size(kind, f"word:{word}", count)
     query = Query.of(kind, {"text": sets["title"], "fields": ["title"]})
     found, _ = await searching.page(items, query, 100)
     return next((item_id for item_id, state in found if folded(state["title"]) == name), None)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from redismem.project import conversations, decisions, entities, project, tasks
+from redismem.project.model_thread import asked_in_thread, close_model
 from redismem.unawaited import blocking
+
+__all__ = ["Conversations", "Decisions", "Entities", "Project", "Tasks", "close_model"]
 
 
 class Decisions:
@@ -138,18 +141,31 @@ class Project:
 
     def __init__(self, twin: project.Project) -> None:
         self._twin = twin
+        twin.asking = asked_in_thread
         self.decisions = Decisions(twin.decisions)
         self.tasks = Tasks(twin.tasks)
         self.entities = Entities(twin.entities)
         self.conversations = Conversations(twin.conversations)
 
+    def check_tokens(self, max_tokens: int) -> None:
+        """Raises InvalidItem for fewer tokens than the text of a context needs: 50."""
+        self._twin.check_tokens(max_tokens)
+
     context = blocking(project.Project.context)
+    background = blocking(project.Project.background)
     search = blocking(project.Project.search)
     by_tag = blocking(project.Project.by_tag)
+    extract = blocking(project.Project.extract)
+    extract_due = blocking(project.Project.extract_due)
     statistics = blocking(project.Project.statistics)
     consolidate = blocking(project.Project.consolidate)
     export_files = blocking(project.Project.export_files)
     import_files = blocking(project.Project.import_files)
+
+    @property
+    def twin(self) -> project.Project:
+        """The project that it stands for."""
+        return self._twin
 
     @property
     def name(self) -> str:

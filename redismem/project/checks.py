@@ -17,6 +17,7 @@ from redismem.values import pack
 LINE_CHARS = 300
 TEXT_BYTES = 16 * 1024
 TAG_CHARS = 64
+REASON_CHARS = 1_000
 LIST_COUNT = 200
 PROPERTIES_BYTES = 16 * 1024
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -76,6 +77,50 @@ def tags(value: Any, name: str) -> list[str]:
 def texts(value: Any, name: str) -> list[str]:
     """Texts in their order."""
     return [text(each, name) for each in _listed(value, name)]
+
+
+def whole(value: Any, name: str) -> int:
+    """A count or a moment in milliseconds, as it is stored."""
+    if type(value) is not int or abs(value) >= 1 << 53:
+        raise InvalidItem(f"{name} is a whole number")
+    return value
+
+
+def flag(value: Any, name: str) -> bool:
+    """Whether."""
+    if type(value) is not bool:
+        raise InvalidItem(f"{name} is true or false")
+    return value
+
+
+def reason(value: Any) -> str:
+    """Why something changed: a text of at most 1,000 characters."""
+    made = text(value, "the reason")
+    if len(made) > REASON_CHARS:
+        raise TooLarge(f"the reason has {len(made)} characters, at most {REASON_CHARS} are allowed")
+    return made
+
+
+def entries(what: str, *checks: Check) -> Check:
+    """A list of entries, each a list of values of these forms."""
+
+    def check(value: Any, name: str) -> list[list[Any]]:
+        if not isinstance(value, list) or not all(isinstance(e, list) and len(e) == len(checks) for e in value):
+            raise InvalidItem(f"{name} is a list of {what}")
+        return [[each(part, name) for each, part in zip(checks, entry, strict=True)] for entry in value]
+
+    return check
+
+
+def every(check: Check) -> Check:
+    """A list of any length."""
+
+    def checked(value: Any, name: str) -> list[Any]:
+        if not isinstance(value, list):
+            raise InvalidItem(f"{name} is a list")
+        return [check(each, name) for each in value]
+
+    return checked
 
 
 def optional(check: Check) -> Check:

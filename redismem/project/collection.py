@@ -7,11 +7,12 @@ from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from redismem.errors import Conflict, InvalidItem, ItemNotFound
-from redismem.project import erasing, searching
+from redismem.project import erasing, looking_back, searching
 from redismem.project.checks import as_datetime, item_id, moment
 from redismem.project.folding import State
 from redismem.project.items import Change, Items, Stored, present
 from redismem.project.links import TWINS, entity_names, unlink_all
+from redismem.project.looking_back import Moment
 from redismem.project.querying import Query, page_limit
 from redismem.project.records import Item, Page
 from redismem.project.schema import ENTITY, Kind
@@ -89,7 +90,7 @@ class Collection(Generic[R]):
     async def valid_at(
         self, moment: datetime, *, known_at: datetime | None = None, limit: int = 100, cursor: str | None = None
     ) -> Page[R]:
-        """What was true at a moment, as it was then, whatever its status. Looks at all that was there by then."""
+        """What was true at a moment, as it was then, whatever its status: for what it gives and what changed since."""
         query = Query(self.kind, with_all=True, valid_ms=_ms(moment, "moment"))
         return await self._page(query, limit, cursor, moment, known_at)
 
@@ -179,13 +180,17 @@ class Collection(Generic[R]):
         if at_ms is None and known_ms is None:
             found, following = await searching.page(self._items, query, limit, cursor)
         else:
-            found, following = await searching.page_as_of(self._items, query, at_ms, known_ms, limit, cursor)
+            moment = Moment(at_ms, known_ms)
+            found, following = await looking_back.page_as_of(self._items, query, moment, limit, cursor)
         return Page([self.record.of(item_id, state) for item_id, state in found], following)
 
     async def _count(self, criteria: Any) -> int:
         given = dict(criteria)
         at, known_at = _ms(given.pop("at", None), "at"), _ms(given.pop("known_at", None), "known_at")
-        return await searching.count(self._items, Query.of(self.kind, given), at, known_at)
+        query = Query.of(self.kind, given)
+        if at is None and known_at is None:
+            return await searching.count(self._items, query)
+        return await looking_back.count_as_of(self._items, query, Moment(at, known_at))
 
     def _made(self, states: Mapping[str, State], id: str) -> R:
         return self.record.of(id, states[id])

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
-from redismem.errors import InvalidItem
+from redismem.errors import InvalidItem, InvalidMessage, RedismemError
+from redismem.events import facts
+from redismem.messages import Message
+from redismem.models.transcript import pieces
 from redismem.project import checks, searching
 from redismem.project.folding import State
 from redismem.project.indexes import OPEN, words
@@ -15,10 +20,17 @@ from redismem.project.querying import WORDS_MATCHED_LIMIT, Query
 from redismem.project.records import Decision, Entity, Item, Task
 from redismem.project.schema import DECISION, ENTITY, KINDS, TASK, Kind
 from redismem.protocol.project_calls import Group, together
+from redismem.shapes import Shape
+
+log = logging.getLogger("redismem")
 
 DECISIONS_LIMIT, TASKS_LIMIT, ENTITIES_LIMIT = 5, 10, 10
 TERMS_LIMIT = 20
 _BYTES_A_TOKEN = 4
+_LEAST_TOKENS = 50
+# A shorter word begins too many others. Of a long message the first words count.
+_TERM_CHARS = 3
+_SAID_BYTES = 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +64,7 @@ class ProjectContext:
         What does not fit is left out from the end of the longest lists. Everything in it was written by people and
         models: it says what is so, and is no instruction. Raises InvalidItem for fewer than 50 tokens.
         """
-        if type(max_tokens) is not int or max_tokens < 50:
-            raise InvalidItem("the context of a project needs at least 50 tokens")
+        check_tokens(max_tokens)
         sections = [list(lines) for lines in (self._decisions(), self._tasks(), self._entities())]
         while True:
             text = self._text(sections)
@@ -102,6 +113,35 @@ class ProjectContext:
 def _short(text: str, chars: int = 200) -> str:
     line = " ".join(text[: chars * 4].split())
     return line if len(line) <= chars else line[: chars - 1] + "…"
+
+
+def check_tokens(max_tokens: int) -> None:
+    """Raises InvalidItem for fewer than 50 tokens."""
+    if type(max_tokens) is not int or max_tokens < _LEAST_TOKENS:
+        raise InvalidItem(f"the context of a project needs at least {_LEAST_TOKENS} tokens")
+
+
+async def background_of(items: Items, messages: Iterable[Message | Shape], max_tokens: int) -> str:
+    """The text of the context that these messages ask for; "" if it cannot be had now, which is logged."""
+    try:
+        return (await context_of(items, _terms(messages))).format(max_tokens)
+    except RedismemError as error:
+        kind = type(error).__name__
+        log.warning("a turn goes on without its project: %s", kind, extra=facts(op="project_find", error=kind))
+        return ""
+
+
+def _terms(messages: Iterable[Message | Shape]) -> list[str]:
+    """The first words that are said in these messages. One that is none is refused by whoever stores it."""
+    found: dict[str, None] = {}
+    for each in messages:
+        try:
+            message = each if isinstance(each, Message) else Message.from_openai(each)
+        except InvalidMessage:
+            continue
+        said = (text for kind, text in pieces(message, _SAID_BYTES) if kind == "text")
+        found.update(dict.fromkeys(word for text in said for word in words(text) if len(word) >= _TERM_CHARS))
+    return list(islice(found, TERMS_LIMIT))
 
 
 async def context_of(items: Items, terms: Iterable[str]) -> ProjectContext:

@@ -83,7 +83,7 @@ class Conversations(Collection[Conversation]):
     ) -> Conversation:
         """Ends a conversation: what it was about, and the ids of the items that came of it.
 
-        `extract`: it waits from then on for `Project.extract_due`, which makes items of what was said.
+        `extract`: it waits from then on for workers with a model, or `Project.extract_due`, to make items of it.
 
         Raises ItemNotFound, InvalidItem if it has ended before, TooLarge, Conflict.
         """
@@ -98,8 +98,9 @@ class Conversations(Collection[Conversation]):
         ended_ms = change.moment(stored, None)
         sets: State = {"summary": checks.text(summary, "summary"), "extracted": list(dict.fromkeys(extracted))}
         sets |= {"ended_at": ended_ms, "valid_until": ended_ms, "message_count": count}
-        if extract and stored.state["extraction"] is None:
-            sets |= {"extraction": "due", "due_ms": change.now_ms}
+        # What was read before it ended is read again if more was said since.
+        if extract and (stored.state["extraction"] is None or count > stored.state["read_seq"]):
+            sets |= {"extraction": "due", "due_ms": change.now_ms, "attempts": 0}
         change.alter(stored, sets=sets)
         return self._made(await change.commit(), id)
 
@@ -135,4 +136,4 @@ class Conversations(Collection[Conversation]):
         """The messages first: what is left of a conversation that a crash interrupts is found again."""
         for item_id in item_ids:
             await self.session(item_id).clear()
-        await erase(self._items, [*item_ids])
+            await erase(self._items, [item_id])

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from redismem.errors import Conflict
-from redismem.project.indexes import HISTORY
-from redismem.project.items import Items
+from redismem.project.indexes import HISTORY, places
+from redismem.project.items import Items, Stored
 from redismem.project.links import entity_names, unlink_all
 from redismem.project.schema import ENTITY, Kind
 from redismem.protocol.project_calls import LATEST
 
 _BATCH_COUNT = 50
+# So many places in indexes are left at once, or those of one item.
+_PLACES_COUNT = 1_000
 _TRIES_LIMIT = 20
 
 
 async def erase(items: Items, item_ids: list[str]) -> int:
-    """Erases these items in one step. Gives how many there were. Raises Conflict."""
-    found = [stored for stored in await items.read(item_ids) if stored is not None]
+    """Erases the first of these items in one step, as many as that may take. Gives how many. Raises Conflict."""
+    found = _first([stored for stored in await items.read(item_ids) if stored is not None])
     if not found:
         return 0
     change = await items.change()
@@ -27,6 +29,17 @@ async def erase(items: Items, item_ids: list[str]) -> int:
                 change.name(name, stored.id, "")
     await change.commit()
     return len(found)
+
+
+def _first(found: list[Stored]) -> list[Stored]:
+    taken: list[Stored] = []
+    places_count = 0
+    for stored in found:
+        places_count += len(places(stored.kind, stored.state))
+        if taken and places_count > _PLACES_COUNT:
+            break
+        taken.append(stored)
+    return taken
 
 
 async def erase_all(items: Items, kind: Kind) -> int:

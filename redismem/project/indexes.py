@@ -13,13 +13,14 @@ from redismem.project.checks import folded
 from redismem.project.folding import State
 from redismem.project.schema import PRIORITIES, Kind
 
-WORDS_LIMIT = 1_000
+WORDS_LIMIT = 500
 """So many different words of an item are found, the first ones of its texts."""
 WORD_CHARS = 40
 _RANK = 1 << 44
 _WORD = re.compile(r"[^\W_]+")
 
 ALL, LIVE, OPEN, HISTORY = "all", "live", "open", "history"
+CHANGED, NOTED = "changed", "noted"
 MENTIONED = "mentioned"
 WORDS, TAGS = "words", "tags"
 
@@ -58,6 +59,15 @@ def order(kind: Kind, state: State) -> int:
     return created_ms
 
 
+def beginnings(kind: Kind, at_ms: int) -> list[tuple[int, int]]:
+    """The parts of the order of a kind where items stand that were there by a moment: least and greatest score of each.
+
+    In falling order. What is changed or entered later may stand elsewhere.
+    """
+    ranks = range(len(PRIORITIES) - 1, -1, -1) if kind.letter == "t" else [0]
+    return [(rank * _RANK, rank * _RANK + at_ms) for rank in ranks]
+
+
 def is_open(kind: Kind, state: State) -> bool:
     """Whether a query finds it that asks for nothing special."""
     return not (state["archived"] or state.get("merged_into") or state["status"] in kind.hidden)
@@ -68,6 +78,10 @@ def places(kind: Kind, state: State | None) -> dict[str, Place]:
     if state is None:
         return {}
     found = {HISTORY: Place(state["valid_from_ms"])}
+    # What is as it was written down at first needs no second look, whatever moment is asked about.
+    if state["version"] > 1 or state["valid_from_ms"] != state["created_ms"]:
+        found[CHANGED] = Place(max(state["latest_ms"], state["created_ms"]))
+        found[NOTED] = Place(state["updated_ms"])
     if state["deleted"]:
         return found
     place = Place(order(kind, state))

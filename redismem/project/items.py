@@ -7,13 +7,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from redismem.errors import CorruptSession, InvalidItem, ItemNotFound, TooLarge
+from redismem.errors import Conflict, CorruptSession, InvalidItem, ItemNotFound, TooLarge
+from redismem.project import checks
+from redismem.project.carrying import carry_out
 from redismem.project.folding import Delta, State, advanced, check_path, decode_body, decode_delta, encode_body, fold
 from redismem.project.indexes import Place, places
 from redismem.project.schema import Kind, kind_of
 from redismem.protocol import project_calls
 from redismem.protocol.call import Call
-from redismem.protocol.project_calls import Batch, ProjectCalls, Removal, Write
+from redismem.protocol.project_calls import Batch, ProjectCalls, Removal, Unfinished, Write
 from redismem.protocol.project_keys import ProjectKeys
 from redismem.store.store import Store
 from redismem.values import Undecodable
@@ -21,6 +23,8 @@ from redismem.values import Undecodable
 T = TypeVar("T")
 
 ITEM_BYTES = 256 * 1024
+LINKS = ("related_decisions", "related_tasks", "dependencies", "blocked_by", "relations", "aliases")
+_IMPORTS_LIMIT = 50
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
@@ -49,8 +53,10 @@ class Stored:
 class Items:
     """The stored items of a project. Its clock is the only one that the project goes by."""
 
-    def __init__(self, store: Store, keys: ProjectKeys) -> None:
+    def __init__(self, store: Store, keys: ProjectKeys, *, carries_out: bool = True) -> None:
+        """`carries_out`: whether an import that counts is carried out when it is met here; else it raises Conflict."""
         self.store = store
+        self._carries_out = carries_out
         self.keys = keys
         self.calls = ProjectCalls(keys)
         self._is_listed = False
@@ -60,8 +66,15 @@ class Items:
         return await self.store.server_time_ms()
 
     async def run(self, call: Call[T]) -> T:
-        """The value of a call. Raises what a store's call does."""
-        return await self.store.run(call)
+        """The value of a call; if an import is under way that counts, as it is behind it. Raises as a store's call."""
+        for _ in range(_IMPORTS_LIMIT):
+            try:
+                return await self.store.run(self.calls.if_whole(call))
+            except Unfinished:
+                if not self._carries_out:
+                    raise Conflict("an import is not carried out yet") from None
+                await carry_out(self.store, self.keys)
+        raise Conflict("one import followed the other, and there was no way in between")
 
     async def read(self, item_ids: Sequence[str], *, with_versions: bool = False) -> list[Stored | None]:
         """The items, deleted ones too; None for what is not there. One round trip."""
@@ -104,7 +117,7 @@ class Items:
         """Sees to it that the project stands among those of its namespace."""
         if not self._is_listed:
             await self.store.open()
-            await self.run(project_calls.register(self.store.keys, self.keys.name))
+            await self.store.run(project_calls.register(self.store.keys, self.keys.name))
             self._is_listed = True
 
 
@@ -121,7 +134,6 @@ class Change:
         self._names: list[tuple[str, str, str]] = []
         self._sizes: dict[bytes, int] = {}
         self._erased: list[Stored] = []
-        self._put: list[tuple[Stored, Stored | None, bool]] = []
 
     def create(self, kind: Kind, sets: State, at_ms: int | None = None, reason: str = "") -> str:
         """A new item, true since `at_ms` or now. Gives its id."""
@@ -167,7 +179,7 @@ class Change:
             delta.adds[name] = delta.adds[name] + value if name in delta.adds else value
         for name, values in (drops or {}).items():
             delta.drops[name] = delta.drops.get(name, []) + values
-        delta.reason = reason or delta.reason
+        delta.reason = checks.reason(reason) or delta.reason
 
     def created(self, kind: Kind) -> list[tuple[str, State]]:
         """The items of a kind that this change makes, and what it sets of each."""
@@ -176,10 +188,6 @@ class Change:
             for item_id, delta in self._deltas.items()
             if delta.version == 1 and kind_of(item_id) is kind
         ]
-
-    def put(self, stored: Stored, before: Stored | None, *, anew: bool) -> None:
-        """Writes an item as it was elsewhere, with all versions: behind those it has here, or in their place."""
-        self._put.append((stored, before, anew))
 
     def erase(self, stored: Stored) -> None:
         """Takes an item away, with all its versions."""
@@ -206,13 +214,10 @@ class Change:
         for item_id, state in made.items():
             delta, kind = self._deltas[item_id], kind_of(item_id)
             body = encode_body(kind, state, delta)
-            if len(body) > ITEM_BYTES:
-                raise TooLarge(f"{kind.name} {item_id} would have {len(body)} bytes, at most {ITEM_BYTES} are allowed")
+            check_size(kind, item_id, state, body)
             batch.writes.append(Write(item_id, delta.version, body, b"" if delta.version == 1 else delta.encode()))
             before = self._before[item_id]
             moves(self._items.keys, batch, item_id, None if before is None else before.state, state)
-        for stored, old, anew in self._put:
-            put(self._items.keys, batch, stored, old, anew=anew)
         for stored in self._erased:
             batch.writes.append(Write(stored.id, stored.state["version"] + 1, b"", b""))
             moves(self._items.keys, batch, stored.id, stored.state, None)
@@ -237,19 +242,13 @@ class Change:
         return state
 
 
-def put(keys: ProjectKeys, batch: Batch, stored: Stored, before: Stored | None, *, anew: bool) -> None:
-    """Puts into a batch every version of an item that is not there yet, one write each; all of them if it is anew."""
-    assert stored.deltas is not None
-    known = 0 if before is None else before.state["version"]
-    if before is not None and anew:
-        batch.writes.append(Write(stored.id, known + 1, b"", b""))
-        known = 0
-    for delta in sorted(stored.deltas, key=lambda delta: delta.version)[known:]:
-        is_whole = delta.version in (1, stored.state["version"])
-        # In between, the number alone: the last body is the one that stays.
-        body = encode_body(stored.kind, stored.state, delta) if is_whole else b"%d -" % delta.version
-        batch.writes.append(Write(stored.id, delta.version, body, b"" if delta.version == 1 else delta.encode()))
-    moves(keys, batch, stored.id, None if before is None else before.state, stored.state)
+def check_size(kind: Kind, item_id: str, state: State, body: bytes) -> None:
+    """Raises TooLarge for an item over its size, or with more links than one change can follow."""
+    if len(body) > ITEM_BYTES:
+        raise TooLarge(f"{kind.name} {item_id} would have {len(body)} bytes, at most {ITEM_BYTES} are allowed")
+    for name in LINKS:
+        if len(state.get(name, ())) > checks.LIST_COUNT:
+            raise TooLarge(f"{item_id} would have more than {checks.LIST_COUNT} {name.replace('_', ' ')}")
 
 
 def moves(keys: ProjectKeys, batch: Batch, item_id: str, before: State | None, after: State | None) -> None:

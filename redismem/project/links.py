@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from redismem.errors import TooLarge
 from redismem.project.checks import folded
 from redismem.project.folding import State
 from redismem.project.items import Change, Items, Stored
 from redismem.project.schema import TASK
 from redismem.protocol.project_calls import LATEST
 
+DEPENDENTS_COUNT = 200
 # (kind, field) → the field of the other item that names this one
 TWINS = {
     ("d", "related_decisions"): "related_decisions",
@@ -65,6 +67,15 @@ async def unlink_all(items: Items, change: Change, ending: Sequence[Stored]) -> 
     for found in await items.read(wanted):
         if found is not None and not found.state["deleted"]:
             change.alter(found, drops=drops[found.id])
+
+
+async def check_dependents(items: Items, task_ids: Sequence[str], index: str) -> None:
+    """Raises TooLarge for tasks that as many need, or wait for, as one change can follow."""
+    indexes = [items.keys.index(TASK.letter, f"{index}:{task_id}") for task_id in task_ids]
+    counts = await items.run(items.calls.counts(indexes)) if indexes else []
+    for task_id, count in zip(task_ids, counts, strict=True):
+        if count >= DEPENDENTS_COUNT:
+            raise TooLarge(f"{count} tasks depend on {task_id}, and no more may")
 
 
 async def dependents(items: Items, change: Change, task_id: str, index: str) -> list[str]:

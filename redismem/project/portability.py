@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from redismem.errors import Conflict, InvalidItem, InvalidTransition, TooLarge
-from redismem.project import checks, searching
+from redismem.messages import Message
+from redismem.project import checks, importing, searching, transcripts
+from redismem.project.conversations import Conversations
 from redismem.project.folding import Delta, check_path, fold
-from redismem.project.indexes import HISTORY
-from redismem.project.items import Change, Items, Stored
-from redismem.project.links import broken_links, entity_names, links
-from redismem.project.schema import KINDS, Kind
+from redismem.project.items import Items, Stored
+from redismem.project.links import broken_links
+from redismem.project.schema import CONVERSATION, KINDS, Kind
+from redismem.protocol import import_calls
 from redismem.values import decode_value, pack
 
 FORMAT = 1
-ITEMS_LIMIT = 10_000
+ITEMS_LIMIT = 200_000
+_TRIES_LIMIT = 10
 FILES = {"decisions.json": "d", "tasks.json": "t", "entities.json": "e", "conversations.json": "c"}
 
 
@@ -33,19 +36,32 @@ class Imported:
     erased: int
 
 
-async def export_files(items: Items) -> dict[str, str]:
-    """The text of each file, by its name."""
-    return {name: await _file(items, name, KINDS[letter]) for name, letter in FILES.items()}
+async def export_files(items: Items, conversations: Conversations) -> dict[str, str]:
+    """The text of each file, by its name: all as it was at one moment. Raises Conflict if others kept writing."""
+    for _ in range(_TRIES_LIMIT):
+        seen = await items.run(import_calls.seen(items.keys))
+        files = {name: await _file(items, conversations, name, KINDS[letter]) for name, letter in FILES.items()}
+        if await items.run(import_calls.seen(items.keys)) == seen:
+            return files
+    raise Conflict("others kept writing the project, and there was no moment to export it")
 
 
-async def _file(items: Items, name: str, kind: Kind) -> str:
+async def _file(items: Items, conversations: Conversations, name: str, kind: Kind) -> str:
     entries = []
     async for item_ids in searching.histories(items, kind):
-        found = await items.read(item_ids, with_versions=True)
-        entries += [_entry(stored) for stored in found if stored is not None]
+        for stored in await items.read(item_ids, with_versions=True):
+            if stored is not None:
+                entries.append(_entry(stored))
+                if kind is CONVERSATION and not stored.state["deleted"]:
+                    entries[-1]["messages"] = await transcripts.exported(conversations.session(stored.id))
     entries.sort(key=lambda entry: str(entry["id"]))
     document = {"format": FORMAT, "project": items.keys.name, name.removesuffix(".json"): entries}
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a message may hold halves of surrogate pairs
+        return json.dumps(document, indent=2) + "\n"
+    return text
 
 
 def _entry(stored: Stored) -> dict[str, Any]:
@@ -75,52 +91,32 @@ def _time(ms: int) -> str:
     return checks.as_datetime(ms).isoformat(timespec="milliseconds")
 
 
-async def import_files(items: Items, files: Mapping[str, str], replace: bool) -> Imported:
+async def import_files(items: Items, conversations: Conversations, files: Mapping[str, str], replace: bool) -> Imported:
     """See `Project.import_files`."""
-    given = {stored.id: stored for stored in _parsed(files)}
-    if len(given) > ITEMS_LIMIT:
-        raise TooLarge(f"an import holds {len(given)} items, at most {ITEMS_LIMIT:,} are allowed")
+    given, said = _parsed(files, items.store.settings.max_message_bytes)
+    seen = await items.run(import_calls.seen(items.keys))
     there = {stored.id: stored async for stored in _everything(items)}
-    result = dict(given) if replace else _merged(there, given)
+    result = _replaced(there, given) if replace else _merged(there, given)
     for text in broken_links(result):
         raise InvalidItem(f"the import would not agree with itself: {text}")
     holders: dict[str, str] = {}
-    for stored in result.values():
-        for name in entity_names(stored.state) if stored.kind.letter == "e" else ():
-            if holders.setdefault(name, stored.id) != stored.id:
-                raise Conflict(f"{holders[name]} and {stored.id} would have the same name")
-    change = Change(items, await items.now_ms())
-    counts = {"added": 0, "lengthened": 0, "unchanged": len(given), "erased": 0}
-    for stored in given.values():
-        word = _put(change, stored, there.get(stored.id), replace)
-        counts["unchanged"] -= word != "unchanged"
-        counts[word] += word != "unchanged"
-    for stored in there.values():
-        if stored.id not in result:
-            change.erase(stored)
-            counts["erased"] += 1
-    _rename(change, there, result)
-    _guard(change, there, given)
-    await change.commit()
-    return Imported(**counts)
-
-
-def _guard(change: Change, there: Mapping[str, Stored], given: Mapping[str, Stored]) -> None:
-    """Nobody may have added an item meanwhile, or changed one that an imported one is linked with."""
-    for kind in KINDS.values():
-        change.check_size(kind, HISTORY, sum(stored.kind is kind for stored in there.values()))
-    for stored in given.values():
-        for other, _, _ in links(stored):
-            if other in there and other not in given:
-                change.check(there[other])
-
-
-def _put(change: Change, stored: Stored, old: Stored | None, replace: bool) -> str:
-    before, after = ([] if old is None else _history(old)), _history(stored)
-    if before == after or (before[: len(after)] == after and not replace):
-        return "unchanged"
-    change.put(stored, old, anew=after[: len(before)] != before)
-    return "added" if old is None else "lengthened"
+    for name, holder in importing.names_of(result):
+        if holders.setdefault(name, holder) != holder:
+            raise Conflict(f"{holders[name]} and {holder} would have the same name")
+    begun = await transcripts.written(conversations, said)
+    try:
+        await importing.write(items, seen, there, result)
+    except (Conflict, TooLarge):
+        for session in begun:
+            await session.clear()
+        raise
+    gone = there.keys() - result.keys()
+    for item_id in gone:
+        if item_id.startswith("c-"):
+            await conversations.session(item_id).clear()
+    added = len(given.keys() - there.keys())
+    unchanged = sum(result.get(item_id) is there.get(item_id) for item_id in given)
+    return Imported(added, len(given) - added - unchanged, unchanged, len(gone))
 
 
 async def _everything(items: Items) -> Any:
@@ -131,18 +127,23 @@ async def _everything(items: Items) -> Any:
                     yield stored
 
 
+def _replaced(there: Mapping[str, Stored], given: Mapping[str, Stored]) -> dict[str, Stored]:
+    """What is given; where an item is there just so, it stays."""
+    return {
+        item_id: there[item_id] if item_id in there and _history(there[item_id]) == _history(stored) else stored
+        for item_id, stored in given.items()
+    }
+
+
 def _merged(there: Mapping[str, Stored], given: Mapping[str, Stored]) -> dict[str, Stored]:
     """Both together; of an item in both, the longer history. Raises Conflict where neither goes on from the other."""
     result = dict(there)
     for item_id, stored in given.items():
-        old = there.get(item_id)
-        if old is None:
-            result[item_id] = stored
-            continue
-        shorter, longer = sorted((_history(old), _history(stored)), key=len)
-        if longer[: len(shorter)] != shorter:
+        before = _history(there[item_id]) if item_id in there else []
+        after = _history(stored)
+        if after[: len(before)] != before[: len(after)]:
             raise Conflict(f"{item_id} has another history here than in the import")
-        if len(_history(stored)) > len(_history(old)):
+        if len(after) > len(before):
             result[item_id] = stored
     return result
 
@@ -152,31 +153,39 @@ def _history(stored: Stored) -> list[tuple[Any, ...]]:
     return [(each.at_ms, each.known_ms, each.sets, each.adds, each.drops, each.reason) for each in deltas]
 
 
-def _rename(change: Change, there: Mapping[str, Stored], result: Mapping[str, Stored]) -> None:
-    before = {name: each.id for each in there.values() if each.kind.letter == "e" for name in entity_names(each.state)}
-    after = {name: each.id for each in result.values() if each.kind.letter == "e" for name in entity_names(each.state)}
-    for name in before.keys() | after.keys():
-        if before.get(name, "") != after.get(name, ""):
-            change.name(name, before.get(name, ""), after.get(name, ""))
-
-
-def _parsed(files: Mapping[str, str]) -> Iterator[Stored]:
+def _parsed(files: Mapping[str, str], max_message_bytes: int) -> tuple[dict[str, Stored], dict[str, list[Message]]]:
+    """The items, and what was said in conversations. Raises InvalidItem, TooLarge."""
+    given: dict[str, Stored] = {}
+    said: dict[str, list[Message]] = {}
     for name, text in files.items():
-        if name not in FILES:
-            raise InvalidItem(f"an import consists of {', '.join(FILES)}")
-        try:
-            document = json.loads(text)
-            entries = document[name.removesuffix(".json")] if document["format"] == FORMAT else None
-        except (ValueError, TypeError, KeyError, RecursionError):
-            entries = None
-        if not isinstance(entries, list):
-            raise InvalidItem(f"{name} is no export of a project in format {FORMAT}")
-        for place, entry in enumerate(entries):
+        for place, entry in enumerate(_entries(name, text)):
             try:
-                yield _item(KINDS[FILES[name]], entry)
+                stored = _item(KINDS[FILES[name]], entry)
+                if given.setdefault(stored.id, stored) is not stored:
+                    raise InvalidItem("its id stands twice in the import")
+                if "messages" in entry:
+                    said[stored.id] = transcripts.parsed(entry["messages"], max_message_bytes)
+            except TooLarge:
+                raise
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as cause:
                 why = f": {cause}" if isinstance(cause, InvalidItem | InvalidTransition) else ""
                 raise InvalidItem(f"item {place} of {name} cannot be read{why}") from None
+    if len(given) > ITEMS_LIMIT:
+        raise TooLarge(f"an import holds {len(given)} items, at most {ITEMS_LIMIT:,} are allowed")
+    return given, said
+
+
+def _entries(name: str, text: str) -> list[Any]:
+    if name not in FILES:
+        raise InvalidItem(f"an import consists of {', '.join(FILES)}")
+    try:
+        document = json.loads(text)
+        entries = document[name.removesuffix(".json")] if document["format"] == FORMAT else None
+    except (ValueError, TypeError, KeyError, RecursionError):
+        entries = None
+    if not isinstance(entries, list):
+        raise InvalidItem(f"{name} is no export of a project in format {FORMAT}")
+    return entries
 
 
 def _item(kind: Kind, entry: Any) -> Stored:
@@ -190,10 +199,8 @@ def _item(kind: Kind, entry: Any) -> Stored:
         raise InvalidItem("its first version is not the first")
     if kind.transitions is not None:
         check_path(kind, state)
-    for name, value in state.items():
-        spec = kind.fields.get(name)
-        if spec is not None and spec.check is not None and name not in ("valid_until", "due_date"):
-            spec.check(value, name)
+    for name, spec in kind.fields.items():
+        spec.check_stored(state[name], name)
     return Stored(kind, item_id, state, deltas, deltas[0] if len(deltas) == 1 else None)
 
 
@@ -203,11 +210,26 @@ def _delta(kind: Kind, version: Mapping[str, Any]) -> Delta:
     if unknown or fields - kind.fields.keys():
         raise InvalidItem("a version has a field that is unknown")
     at_ms, known_ms = (checks.moment(_moment(version[name]), name) for name in ("at", "known_at"))
-    reason = checks.text(version.get("reason", ""), "reason")
+    reason = checks.reason(version.get("reason", ""))
     delta = Delta(version["version"], at_ms, known_ms, os.urandom(6).hex(), reason=reason)
     for part in ("sets", "adds", "drops"):
-        setattr(delta, part, decode_value(pack(dict(version.get(part, {})), InvalidItem, part)))
+        fields = decode_value(pack(dict(version.get(part, {})), InvalidItem, part))
+        for name, value in fields.items():
+            _check_part(kind, part, name, value)
+        setattr(delta, part, fields)
     return delta
+
+
+def _check_part(kind: Kind, part: str, name: str, value: Any) -> None:
+    """What a version changes must fit whatever it is made of. Raises InvalidItem, TooLarge."""
+    default = kind.fields[name].default
+    if part == "drops":
+        if not isinstance(value, list) or not isinstance(default, list | dict):
+            raise InvalidItem(f"a version takes something out of {name}")
+    elif part == "sets" or (isinstance(default, list | dict | int) and not isinstance(default, bool)):
+        kind.fields[name].check_stored(value, name)
+    else:
+        raise InvalidItem(f"a version adds to {name}")
 
 
 def _moment(text: Any) -> datetime:

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar
 
-from redismem.context import Context
-from redismem.errors import ModelFailed
+from redismem.messages import Message
 from redismem.models.draft import ChatModel
 from redismem.project.consolidation import Consolidation, consolidate
-from redismem.project.context import Found, ProjectContext, context_of, found_everywhere
+from redismem.project.context import (
+    Found,
+    ProjectContext,
+    background_of,
+    check_tokens,
+    context_of,
+    found_everywhere,
+)
 from redismem.project.conversations import Conversations
 from redismem.project.decisions import Decisions
 from redismem.project.entities import Entities
-from redismem.project.extraction import Extraction, Extractions, Outcome
+from redismem.project.extraction import Ask, Extraction, Extractions, Outcome, within
 from redismem.project.items import Items
 from redismem.project.portability import FILES, Imported, export_files, import_files
 from redismem.project.querying import page_limit
 from redismem.project.statistics import Statistics, statistics_of
 from redismem.project.tasks import Tasks
 from redismem.protocol.project_keys import ProjectKeys
+from redismem.quoting import PROJECT_TOKENS
 from redismem.session import Session
+from redismem.settings import Settings
+from redismem.shapes import Shape
 from redismem.store.store import Store
 
 
@@ -34,8 +43,10 @@ class Project:
         """`Memory.project` makes one."""
         self._items = Items(store, ProjectKeys(store.keys, name))
         self._store = store
+        self.asking: Callable[[ChatModel, Settings], Ask] = within
+        """How a model is asked: in the running event loop."""
         self.conversations = Conversations(self._items, sessions or self._session)
-        self._extractions = Extractions(self._items, sessions or self._session, self.conversations.session_id)
+        self.extractions = Extractions(self._items, sessions or self._session, self.conversations.session_id)
         self.decisions = Decisions(self._items)
         self.tasks = Tasks(self._items)
         self.entities = Entities(self._items)
@@ -46,6 +57,17 @@ class Project:
         One round trip, two with terms. Raises InvalidItem for more than 20 words, StoreUnavailable.
         """
         return await context_of(self._items, terms)
+
+    async def background(self, messages: Sequence[Message | Shape], max_tokens: int = PROJECT_TOKENS) -> str:
+        """The text of the context whose terms are the first 20 words of these messages: what a turn gets of a project.
+
+        "" if the project cannot be read now, which is logged: the turn goes on without it.
+        """
+        return await background_of(self._items, messages, max_tokens)
+
+    def check_tokens(self, max_tokens: int) -> None:
+        """Raises InvalidItem for fewer tokens than the text of a context needs: 50."""
+        check_tokens(max_tokens)
 
     async def search(self, text: str, *, limit: int = 20) -> Found:
         """What has all these words or beginnings of words, of every kind, at most so many of each, whatever its status.
@@ -65,31 +87,22 @@ class Project:
         answer of the schema, or names an id that was not shown, is refused whole, and tried again later. Without a
         model nothing is extracted, and the outcome is `offline`. Raises ItemNotFound, StoreUnavailable.
         """
-        return await self._extractions.extract(conversation_id, model, at_once=True)
+        return await self.extractions.extract(conversation_id, self._asks(model), at_once=True)
 
     async def extract_due(self, model: ChatModel | None, *, limit: int = 10) -> Sequence[Extraction]:
-        """Extracts the conversations that wait for it, and those whose worker has not come back within two minutes."""
-        waiting = await self._extractions.due(page_limit(limit))
-        return [await self._extractions.extract(each, model, at_once=False) for each in waiting]
+        """Extracts the conversations that wait, and those whose worker has not come back in time: workers do it too.
 
-    def on_evict(self, model: ChatModel) -> Callable[[str, Context], Awaitable[None]]:
-        """An `on_evict` for workers: a conversation of this project is extracted before its messages go.
-
-        Where the model gives no usable answer it raises ModelFailed, so that the session stays and is tried again;
-        once no attempts are left, it lets it go. Other sessions pass.
+        It ends early when nobody gets an answer from the model.
         """
+        done: list[Extraction] = []
+        for waiting in await self.extractions.due(page_limit(limit)):
+            done.append(await self.extractions.extract(waiting, self._asks(model), at_once=False))
+            if done[-1].outcome is Outcome.UNANSWERED:
+                break
+        return done
 
-        async def evicted(session_id: str, context: Context) -> None:
-            del context
-            prefix, _, conversation_id = session_id.rpartition(":")
-            if prefix != f"project:{self.name}" or not await self.conversations.exists(conversation_id):
-                return
-            told = await self.extract(conversation_id, model)
-            conversation = await self.conversations.get(conversation_id)
-            if told.outcome is Outcome.FAILED and conversation.extraction == "due":
-                raise ModelFailed(f"a conversation waits for its extraction: {told.reason}")
-
-        return evicted
+    def _asks(self, model: ChatModel | None) -> Ask | None:
+        return None if model is None else self.asking(model, self._store.settings)
 
     async def statistics(self) -> Statistics:
         """The project in numbers. It goes through the completed tasks one by one. Raises StoreUnavailable."""
@@ -106,19 +119,21 @@ class Project:
     async def export_files(self) -> dict[str, str]:
         """decisions.json, tasks.json, entities.json and conversations.json: every item with all of its versions.
 
-        The messages of conversations are not in it: they are the sessions'. Raises StoreUnavailable.
+        Of conversations also the messages that are there, those kept behind a summary too; no summaries. It is all as
+        of one moment. Raises Conflict if others kept writing, StoreUnavailable.
         """
-        return await export_files(self._items)
+        return await export_files(self._items, self.conversations)
 
     async def import_files(self, files: Mapping[str, str], *, replace: bool = False) -> Imported:
         """Puts an export in, all of it or nothing: into what is there, or in its place.
 
-        Into what is there, an item in both gets the longer history. It is one step on the server, which answers nobody
-        else meanwhile: a tenth to half of a second a thousand items, by their words; at most 10,000. Raises InvalidItem
-        for files that are no export, or do not agree with themselves; Conflict where histories or names exclude each
-        other, or the project changed meanwhile; TooLarge, StoreUnavailable.
+        Into what is there, an item in both gets the longer history. It is written in pieces that nobody sees, and
+        counts from one step on: who asks the project anything then waits until the pieces are carried out. Messages are
+        written where a conversation has none, or the first of them. Raises InvalidItem for files that are no export, or
+        do not agree with themselves; Conflict where histories or names exclude each other, or the project changed
+        meanwhile; TooLarge, StoreUnavailable.
         """
-        return await import_files(self._items, files, replace)
+        return await import_files(self._items, self.conversations, files, replace)
 
     def _session(self, session_id: str) -> Session:
         return Session(self._store, self._store.session_calls(session_id))

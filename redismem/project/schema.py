@@ -26,6 +26,15 @@ class Field:
 
     default: Any
     check: Check | None = None
+    stored: Check | None = None
+    """What its stored form must be, if that is not what a caller may give."""
+
+    def check_stored(self, value: Any, name: str) -> None:
+        """Raises InvalidItem, TooLarge for a value that no verb would have stored."""
+        check = self.stored or self.check
+        assert check is not None
+        if check(value, name) != value:
+            raise InvalidItem(f"{name} is not as it would be stored")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +69,15 @@ class Kind:
         return found
 
 
+_WHEN = checks.optional(checks.whole)
 # What all kinds have.
 _SHARED = {
     "tags": Field([], checks.tags),
-    "valid_until": Field(None, checks.optional(checks.moment)),
-    "status": Field(None),
-    "history": Field([]),
-    "archived": Field(False),
-    "deleted": Field(False),
+    "valid_until": Field(None, checks.optional(checks.moment), _WHEN),
+    "status": Field(None, None, checks.optional(checks.text)),
+    "history": Field([], None, checks.entries("history", checks.text, checks.whole, checks.text)),
+    "archived": Field(False, None, checks.flag),
+    "deleted": Field(False, None, checks.flag),
 }
 
 DECISION = Kind(
@@ -81,10 +91,10 @@ DECISION = Kind(
         "context": Field("", checks.text),
         "alternatives": Field([], checks.texts),
         "consequences": Field([], checks.texts),
-        "related_decisions": Field([]),
-        "related_tasks": Field([]),
-        "supersedes": Field(None),
-        "superseded_by": Field(None),
+        "related_decisions": Field([], None, checks.item_ids("d")),
+        "related_tasks": Field([], None, checks.item_ids("t")),
+        "supersedes": Field(None, None, checks.optional(checks.item_id("d"))),
+        "superseded_by": Field(None, None, checks.optional(checks.item_id("d"))),
     },
     texts=("title", "description", "rationale", "context"),
     hidden=frozenset({"superseded"}),
@@ -107,11 +117,11 @@ TASK = Kind(
         "description": Field("", checks.text),
         "priority": Field("medium", checks.choice(*PRIORITIES[::-1])),
         "assignee": Field(None, checks.optional(checks.tag_like)),
-        "due_date": Field(None, checks.optional(checks.moment)),
-        "completed_at": Field(None),
-        "dependencies": Field([]),
-        "blocked_by": Field([]),
-        "related_decisions": Field([]),
+        "due_date": Field(None, checks.optional(checks.moment), _WHEN),
+        "completed_at": Field(None, None, _WHEN),
+        "dependencies": Field([], None, checks.item_ids("t")),
+        "blocked_by": Field([], None, checks.texts),
+        "related_decisions": Field([], None, checks.item_ids("d")),
     },
     texts=("title", "description"),
     hidden=frozenset({"completed", "cancelled"}),
@@ -135,11 +145,11 @@ ENTITY = Kind(
         "type": Field("other", checks.choice(*ENTITY_TYPES)),
         "description": Field("", checks.text),
         "properties": Field({}, checks.properties),
-        "aliases": Field([]),
-        "mentions": Field([]),
-        "mention_count": Field(0),
-        "relations": Field([]),
-        "merged_into": Field(None),
+        "aliases": Field([], None, checks.texts),
+        "mentions": Field([], None, checks.entries("mentions", checks.text, checks.whole, checks.text)),
+        "mention_count": Field(0, None, checks.whole),
+        "relations": Field([], None, checks.entries("relations", checks.tag_like, checks.item_id("e"), checks.flag)),
+        "merged_into": Field(None, None, checks.optional(checks.item_id("e"))),
     },
     texts=("name", "description"),
 )
@@ -151,12 +161,14 @@ CONVERSATION = Kind(
     | {
         "title": Field("", checks.text),
         "summary": Field("", checks.text),
-        "ended_at": Field(None),
-        "extracted": Field([]),
-        "message_count": Field(0),
-        "extraction": Field(None),
-        "due_ms": Field(None),
-        "attempts": Field(0),
+        "ended_at": Field(None, None, _WHEN),
+        "extracted": Field([], None, checks.every(checks.text)),
+        "message_count": Field(0, None, checks.whole),
+        "extraction": Field(None, None, checks.optional(checks.choice("due", "claimed", "done", "failed"))),
+        "due_ms": Field(None, None, _WHEN),
+        "attempts": Field(0, None, checks.whole),
+        "failing_ms": Field(None, None, _WHEN),
+        "read_seq": Field(0, None, checks.whole),
     },
     texts=("title", "summary"),
 )

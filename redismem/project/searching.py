@@ -1,4 +1,4 @@
-"""Queries at work: as it is now, by indexes; as of a moment, by what the items were then."""
+"""Queries at work: pages of what an index finds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from redismem.project.folding import State
 from redismem.project.indexes import ALL, HISTORY, WORDS
 from redismem.project.items import Items
-from redismem.project.querying import WORDS_MATCHED_LIMIT, Query, decode_cursor, encode_cursor, place
+from redismem.project.querying import WORDS_MATCHED_LIMIT, Query, decode_cursor, encode_cursor
 from redismem.project.schema import Kind
 from redismem.protocol.call import Call
 from redismem.protocol.project_calls import LATEST
@@ -59,26 +59,8 @@ def fitting(items: Items, query: Query, raw: RawPage) -> dict[str, State]:
     return {item_id: state for item_id, state in states.items() if query.fits(state)}
 
 
-async def page_as_of(
-    items: Items, query: Query, at_ms: int | None, known_ms: int | None, limit: int, cursor: str | None = None
-) -> Found:
-    """The same as of a moment: looks at every item that was there by then, at those changed since with all versions."""
-    after = decode_cursor(cursor)
-    found = [pair async for pair in as_of(items, query.kind, at_ms, known_ms) if query.fits(pair[1])]
-    ordered = sorted(found, key=lambda pair: place(query.kind, *pair), reverse=True)
-    if after is not None:
-        behind = (int(after[0]), after[1])
-        ordered = [pair for pair in ordered if place(query.kind, *pair) < behind]
-    if len(ordered) <= limit:
-        return ordered, None
-    score, item_id = place(query.kind, *ordered[limit - 1])
-    return ordered[:limit], encode_cursor((str(score), item_id))
-
-
-async def count(items: Items, query: Query, at_ms: int | None, known_ms: int | None) -> int:
+async def count(items: Items, query: Query) -> int:
     """How many are as the query asks. It looks at each of them."""
-    if at_ms is not None or known_ms is not None:
-        return len([item_id async for item_id, state in as_of(items, query.kind, at_ms, known_ms) if query.fits(state)])
     total, cursor = 0, None
     while True:
         found, cursor = await page(items, query, _BATCH_COUNT, cursor)
@@ -87,26 +69,18 @@ async def count(items: Items, query: Query, at_ms: int | None, known_ms: int | N
             return total
 
 
-async def as_of(
-    items: Items, kind: Kind, at_ms: int | None = None, known_ms: int | None = None
-) -> AsyncIterator[tuple[str, State]]:
-    """Every item of a kind as it was at a moment, as it was known at another: those that were there."""
-    async for item_ids in histories(items, kind, LATEST if at_ms is None else at_ms):
-        changed = []
-        for stored in await items.read(item_ids):
-            if stored is None:
-                continue
-            state = stored.state
-            is_same = at_ms is None or state["latest_ms"] <= at_ms
-            if is_same and (known_ms is None or state["updated_ms"] <= known_ms):
-                if not state["deleted"]:
-                    yield stored.id, state
-            else:
-                changed.append(stored.id)
-        for stored in await items.read(changed, with_versions=True):
-            then = None if stored is None else stored.as_of(at_ms, known_ms)
-            if stored is not None and then is not None:
-                yield stored.id, then
+async def between(items: Items, index: bytes, least: int) -> AsyncIterator[list[str]]:
+    """The items of an index from a score on, the least first, so many at a time; one that moves up comes again."""
+    passed = 0
+    while True:
+        found = await items.run(items.calls.scored(index, least, passed, _BATCH_COUNT))
+        if not found:
+            return
+        yield [item_id for item_id, _ in found]
+        last = found[-1][1]
+        at_last = sum(score == last for _, score in found)
+        passed = at_last + (passed if last == least else 0)
+        least = last
 
 
 async def histories(items: Items, kind: Kind, until_ms: int = LATEST) -> AsyncIterator[list[str]]:

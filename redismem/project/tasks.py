@@ -11,7 +11,7 @@ from redismem.project import checks, graph
 from redismem.project.collection import Collection
 from redismem.project.folding import State
 from redismem.project.items import Change, present
-from redismem.project.links import dependents
+from redismem.project.links import check_dependents, dependents
 from redismem.project.querying import TaskCriteria
 from redismem.project.records import Page, Task
 from redismem.project.schema import TASK, Priority, TaskStatus
@@ -64,6 +64,7 @@ class Tasks(Collection[Task]):
         needed: list[str] = checks.item_ids("t")(dependencies, "dependencies")
         related: list[str] = checks.item_ids("d")(related_decisions, "related_decisions")
         others = await self._others(needed + related, at)
+        await check_dependents(self._items, needed, "needs")
         sets = self.kind.checked({"title": title, **fields})
         sets["status"] = checks.choice("backlog", "planned", "in_progress")(status, "status")
         change = await self._items.change()
@@ -124,6 +125,7 @@ class Tasks(Collection[Task]):
             (other,) = present(await self._items.read([blocker]), [blocker])
             if other.id == id or other.state["status"] in TASK.ended:
                 raise InvalidItem(f"nothing waits for {other.id}: it is {other.state['status']}, or the task itself")
+            await check_dependents(self._items, [blocker], "waits")
             change.check(other)
         sets: State = {} if stored.state["status"] == "blocked" else {"status": "blocked"}
         change.alter(stored, at_ms, sets=sets, adds={"blocked_by": [blocker]}, reason=reason)
@@ -153,6 +155,7 @@ class Tasks(Collection[Task]):
     async def add_dependency(self, id: str, needed_id: str, *, at: datetime | None = None) -> Task:
         """From now on the task needs another one. Raises ItemNotFound, Conflict, InvalidItem for a cycle."""
         stored, at_ms = await self._open(id, None, at)
+        await check_dependents(self._items, [self._id(needed_id)], "needs")
         change = await self._items.change()
         for other in await graph.reachable(self._items, [self._id(needed_id)]):
             if other.id == id:

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeVar
 
+from redismem.errors import TooLarge
 from redismem.protocol import scripts
 from redismem.protocol.call import Call, Command, evalsha
 from redismem.protocol.keys import Keys
 from redismem.protocol.project_keys import ProjectKeys, registry
 from redismem.protocol.replies import fields
 
+T = TypeVar("T")
+
 # So few that a call keeps others waiting for two or three milliseconds at most.
 EXAMINE_LIMIT = 250
+LOOKUP_LIMIT = 1_500
 SORT_LIMIT = 400
+CHANGE_LIMIT = 5_000
 LATEST = (1 << 53) - 1
 """More than any score."""
 _FIRST = (str(LATEST), "-")
+
+
+class Unfinished(Exception):
+    """An import of the project counts, and is to be carried out before anything else is done with it."""
 
 
 class Write(NamedTuple):
@@ -52,6 +61,12 @@ class Batch:
     additions: list[tuple[bytes, int, str]] = field(default_factory=list)
     """an index, a score, a member"""
     removals: list[Removal] = field(default_factory=list)
+
+    @property
+    def work(self) -> int:
+        """How many steps the script takes for it, more or less."""
+        checked = len(self.sizes) + len(self.checks) + 2 * len(self.names)
+        return checked + 3 * len(self.writes) + len(self.additions) + 2 * len(self.removals)
 
 
 class Group(NamedTuple):
@@ -88,8 +103,14 @@ class ProjectCalls:
         return Call(None, commands, decode, op="project_read")
 
     def change(self, batch: Batch) -> Call[bool]:
-        """All of a batch or nothing. True if it was made now, False if this same batch was made before."""
-        places = {self.keys.items: 1, self.keys.names: 2}
+        """All of a batch or nothing. True if it was made now, False if this same batch was made before.
+
+        Raises Unfinished; TooLarge for one that would keep others waiting.
+        """
+        if batch.work > CHANGE_LIMIT:
+            raise TooLarge(f"the change consists of {batch.work} steps, at most {CHANGE_LIMIT:,} are made at once")
+        fixed = (self.keys.items, self.keys.names, self.keys.journal, self.keys.changes)
+        places = {key: number for number, key in enumerate(fixed, 1)}
 
         def place(key: bytes) -> int:
             return places.setdefault(key, len(places) + 1)
@@ -105,13 +126,13 @@ class ProjectCalls:
             arguments += (write.item_id, write.version, versions, write.body, write.delta)
         for name in batch.names:
             arguments += name
-        for index, score, member in batch.additions:
+        for index, score, member in sorted(batch.additions, key=lambda addition: addition[0]):
             arguments += (place(index), score, member)
         for removal in batch.removals:
             vocabulary = 0 if removal.vocabulary is None else place(removal.vocabulary)
             arguments += (place(removal.left), removal.item_id, vocabulary, removal.word or "-")
         script = scripts.load("change")
-        return Call(None, (evalsha(script, list(places), arguments),), bool, script, op="project_change")
+        return Call(None, (evalsha(script, list(places), arguments),), _made, script, op="project_change")
 
     def find(
         self, order: bytes, groups: Sequence[Group], limit: int, after: tuple[str, str] | None = None
@@ -119,7 +140,7 @@ class ProjectCalls:
         """A page of what is in all of these groups, the greatest in `order` first. One group has no bounds."""
         keys = [self.keys.items, order, *(index for group in groups for index in group.indexes)]
         score, item_id = after or _FIRST
-        arguments: list[bytes | str | int] = [f"{limit} {EXAMINE_LIMIT} {SORT_LIMIT}", score, item_id]
+        arguments: list[bytes | str | int] = [f"{limit} {EXAMINE_LIMIT} {LOOKUP_LIMIT} {SORT_LIMIT}", score, item_id]
         for group in groups:
             arguments += (len(group.indexes), *(group.bounds or ("-", "-")))
         script = scripts.load("find")
@@ -171,10 +192,33 @@ class ProjectCalls:
             None, (("ZRANGE", index, first, last),), lambda found: [each.decode() for each in found], op="project_find"
         )
 
+    def scored(self, index: bytes, least: int, offset: int, limit: int) -> Call[list[tuple[str, int]]]:
+        """Items of an index from a score on, the least first: each with its score."""
+        command = ("ZRANGE", index, least, "+inf", "BYSCORE", "LIMIT", offset, limit, "WITHSCORES")
+
+        def decode(found: Any) -> list[tuple[str, int]]:
+            flat = found and not isinstance(found[0], list | tuple)
+            pairs = zip(found[::2], found[1::2], strict=True) if flat else found
+            return [(member.decode(), int(float(score))) for member, score in pairs]
+
+        return Call(None, (command,), decode, op="project_find")
+
     def members(self, index: bytes, least: int, greatest: int, offset: int, limit: int) -> Call[list[str]]:
         """The items of an index between two scores, the least first: a part of them."""
         command = ("ZRANGE", index, least, greatest, "BYSCORE", "LIMIT", offset, limit)
         return Call(None, (command,), lambda found: [each.decode() for each in found], op="project_find")
+
+    def if_whole(self, call: Call[T]) -> Call[T]:
+        """The call, which raises Unfinished while an import that counts is not carried out yet."""
+        if call.script is not None and call.script.name == "change":
+            return call
+
+        def decode(*answers: Any) -> T:
+            if answers[-1]:
+                raise Unfinished
+            return call.decode(*answers[:-1])
+
+        return replace(call, commands=(*call.commands, ("EXISTS", self.keys.journal)), decode=decode)
 
 
 def together(calls: Sequence[Call[Any]]) -> Call[list[Any]]:
@@ -204,6 +248,12 @@ def projects(keys: Keys) -> Call[list[str]]:
     """The names of the projects of a namespace, sorted."""
     command = ("ZRANGE", registry(keys), 0, -1)
     return Call(None, (command,), lambda found: [name.decode() for name in found], op="project_record")
+
+
+def _made(reply: int) -> bool:
+    if reply < 0:
+        raise Unfinished
+    return bool(reply)
 
 
 def _page(reply: list[Any]) -> Page:

@@ -12,7 +12,7 @@ KINDS = "cdet"
 class ProjectKeys:
     """The keys of one project. No name of a namespace holds an `@`, so no shard of sessions has such a tag."""
 
-    __slots__ = ("_prefix", "items", "name", "names", "registry")
+    __slots__ = ("_prefix", "changes", "items", "journal", "name", "names", "registry")
 
     def __init__(self, keys: Keys, name: str) -> None:
         if not isinstance(name, str) or NAMESPACE.fullmatch(name) is None:
@@ -21,7 +21,13 @@ class ProjectKeys:
         self._prefix = f"rm:{{{keys.namespace}:@{self.name}}}:"
         self.items = f"{self._prefix}items".encode()
         self.names = f"{self._prefix}names".encode()
+        self.journal = f"{self._prefix}journal".encode()
+        self.changes = f"{self._prefix}changes".encode()
         self.registry = registry(keys)
+
+    def staged(self, nonce: str) -> bytes:
+        """Where an import is put down until it counts."""
+        return f"{self._prefix}staged:{nonce}".encode()
 
     def versions(self, item_id: str) -> bytes:
         """Where the versions of an item stand, once it has two."""

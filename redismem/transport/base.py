@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
-from typing import Any, Protocol
+import asyncio
+from collections.abc import Awaitable, Coroutine, Sequence
+from typing import Any, Protocol, TypeVar
 
 from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 
 class Transport(Protocol):
@@ -64,3 +68,17 @@ def place_of(transport: Transport) -> str:
     """Host and port of the node behind a transport, or the path of its socket; "" where that is not known."""
     place: str = getattr(transport, "place", "")
     return place
+
+
+async def together(transport: Transport, one: Coroutine[Any, Any, T], other: Coroutine[Any, Any, U]) -> tuple[T, U]:
+    """What both give: at the same time, or one after the other where the transport blocks. A failed one ends both."""
+    if getattr(transport, "blocks", False):
+        try:
+            return await one, await other
+        finally:
+            other.close()
+    task = asyncio.create_task(other)
+    try:
+        return await one, await task
+    finally:
+        task.cancel()

@@ -107,6 +107,7 @@ class BlockingLane:
     """
 
     repeats = False
+    blocks = True
 
     def __init__(self, address: Address, *, max_connections: int = 64) -> None:
         self._address = address

@@ -195,6 +195,8 @@ class RedisPy:
 class BlockingRedisPy:
     """Over `redis.Redis` or fakeredis' FakeRedis: blocks, and never suspends."""
 
+    blocks = True
+
     def __init__(self, client: Any, *, owned: bool) -> None:
         asynchronous = (redis.asyncio.Redis, redis.asyncio.RedisCluster)
         _refuse_other_client(client, asynchronous, "a redis.Redis; redismem.Memory takes this one")

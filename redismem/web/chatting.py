@@ -63,8 +63,10 @@ async def chat(
     if idempotency_key is not None and (reply := _reply(await _tried(session, turn_id))) is not None:
         told = _told(session.id, turn_id, reply, 0)
         return EventStream(service, lambda: _each(told))
+    name = asked.project or service.chat.project
+    project = None if name is None else memory.project(name)
     with service.stream():
-        return EventStream(service, service.chat.begin(namespace, session, turn_id, asked.message).frames)
+        return EventStream(service, service.chat.begin(namespace, session, turn_id, asked.message, project).frames)
 
 
 @router.post("/clear", response_model=schemas.Cleared)

@@ -25,6 +25,7 @@ OPERATIONS = _words(
     append append_and_read read messages state info exists touch update read_epoch clear read_window prune
     pop replace pinned quarantine ping count sessions server_time take recorded record provider pause due
     claim extend commit release counts oldest queue_eviction due_evictions claim_eviction evict scan sweep
+    project_read project_change project_find project_words project_count project_record
     summary eviction drain enforce sweep_round look depths members requeue recorded_shards restore drop
     """
 )
@@ -38,12 +39,12 @@ OUTCOMES = _words(
 _TURNS = frozenset(["append", "append_and_read"])
 _DONE = frozenset(["ok", "duplicate", "degraded", "conflict"])
 _METHODS = frozenset(["GET", "HEAD", "POST", "PATCH", "DELETE", "OPTIONS"])
-_SESSION = "/v1/sessions/"
+_SESSION, _PROJECT = "/v1/sessions/", "/v1/projects/"
 _OF_A_SESSION = frozenset(["", "/messages", "/context", "/state", "/events"])
 _ROUTES = _words(
     """
-    /v1/sessions /v1/about /v1/load /v1/queues /v1/dead /v1/dead/retry /v1/dead/drop /livez /readyz /metrics
-    /openapi.json /api/chat /api/chat/clear /api/chat/stop
+    /v1/sessions /v1/projects /v1/about /v1/load /v1/queues /v1/dead /v1/dead/retry /v1/dead/drop /livez /readyz
+    /metrics /openapi.json /api/chat /api/chat/clear /api/chat/stop
     """
 )
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -68,6 +69,8 @@ def route_of(path: str) -> str:
     if path.startswith(_SESSION):
         _, slash, rest = path[len(_SESSION) :].partition("/")
         return f"{_SESSION}{{session_id}}{slash}{rest}" if slash + rest in _OF_A_SESSION else "other"
+    if path.startswith(_PROJECT):
+        return f"{_PROJECT}{{name}}"
     if is_page(path):
         return "page"
     return path if path in _ROUTES else "other"

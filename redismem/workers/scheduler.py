@@ -16,10 +16,12 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from redismem.context import Receipt
 from redismem.events import facts
+from redismem.models import ChatModel
 from redismem.store.store import Store
 from redismem.workers import strategies
 from redismem.workers.archive import OnEvict
 from redismem.workers.eviction import Eviction
+from redismem.workers.extraction import ExtractionWorker
 from redismem.workers.failures import log_failure
 from redismem.workers.strategies import Strategy
 from redismem.workers.summaries import Worker
@@ -27,12 +29,15 @@ from redismem.workers.summaries import Worker
 Drain = Callable[[], Coroutine[Any, Any, Any]]
 
 _SWEEP_TICKS = 60
+_EXTRACTION_TICKS = 10
 
 
 class Scheduler:
-    """Workers for one namespace: summaries, the session limit, the sweep.
+    """Workers for one namespace: summaries, the session limit, the sweep, what projects extract from conversations.
 
-    `strategy` None: no summaries are written. `on_evict` is awaited with each transcript before its session goes.
+    `strategy` None: no summaries are written. `extraction`: the model that reads the conversations of projects which
+    wait for it, and those that are about to be evicted; None: they wait, and go unread. It stays the caller's to close.
+    `on_evict` is awaited with each transcript before its session goes.
     `stop_s`: how long `stop()` waits for what is in hand.
     """
 
@@ -42,15 +47,17 @@ class Scheduler:
         strategy: Strategy | None = None,
         *,
         on_evict: OnEvict | None = None,
+        extraction: ChatModel | None = None,
         concurrency: int = 16,
         stop_s: float = 10,
     ) -> None:
         self.worker = None if strategy is None else Worker(store, strategy, concurrency=concurrency)
-        self.eviction = Eviction(store, on_evict)
+        self.extraction = None if extraction is None else ExtractionWorker(store, extraction)
+        self.eviction = Eviction(store, on_evict if self.extraction is None else self.extraction.before(on_evict))
         self._settings = store.settings
         self._store = store
         self._stop_s = stop_s
-        self._close: Drain | None = None
+        self._closes: list[Drain] = []
         self._stopping = False
         self._running: set[asyncio.Task[None]] = set()
         self._ticker: AsyncIOScheduler | None = None
@@ -60,10 +67,11 @@ class Scheduler:
         cls, store: Store, *, on_evict: OnEvict | None = None, concurrency: int = 16, stop_s: float = 10
     ) -> Scheduler:
         """Workers as the store's settings say. Raises InvalidSettings."""
-        strategy = strategies.from_settings(store.settings)
-        scheduler = cls(store, strategy, on_evict=on_evict, concurrency=concurrency, stop_s=stop_s)
+        strategy, model = strategies.from_settings(store.settings), strategies.model_from_settings(store.settings)
+        scheduler = cls(store, strategy, on_evict=on_evict, extraction=model, concurrency=concurrency, stop_s=stop_s)
         # What was opened here is closed here; a strategy of the caller's own is not.
-        scheduler._close = getattr(strategy, "aclose", None)
+        opened = (getattr(each, "aclose", None) for each in (strategy, model))
+        scheduler._closes = [close for close in opened if close is not None]
         return scheduler
 
     async def start(self) -> None:
@@ -79,6 +87,8 @@ class Scheduler:
         if self.worker is not None:
             # A drain that waits for a slow model must not keep the next one from looking at the other sessions.
             self._every(ticker, tick_s, self.worker.drain, overlapping=True)
+        if self.extraction is not None:
+            self._every(ticker, tick_s * _EXTRACTION_TICKS, self.extraction.drain)
         ticker.start()
         self._ticker = ticker
 
@@ -118,13 +128,15 @@ class Scheduler:
         self.eviction.stop()
         if self.worker is not None:
             self.worker.stop()
+        if self.extraction is not None:
+            self.extraction.stop()
         if self._running:
             _, late = await asyncio.wait(self._running, timeout=self._stop_s)
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
-        if self._close is not None:
-            await self._close()
+        for close in self._closes:
+            await close()
 
     def appended(self, session_id: str, receipt: Receipt) -> None:
         """Takes up a session whose window this append has made too long, without waiting for a tick."""

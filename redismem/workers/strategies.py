@@ -15,7 +15,7 @@ from typing import Protocol
 
 from redismem.errors import InvalidSettings
 from redismem.messages import Message
-from redismem.models import Draft, Summarizer, open_extractive, open_model
+from redismem.models import ChatModel, Draft, Summarizer, open_extractive, open_model
 from redismem.settings import Settings
 
 
@@ -102,10 +102,20 @@ def from_settings(settings: Settings) -> Strategy | None:
     summary_tokens = _summary_tokens(settings)
     if settings.model_provider == "extractive":
         return Summarize(open_extractive(), summary_tokens)
+    return Summarize(_model(settings), summary_tokens)
+
+
+def model_from_settings(settings: Settings) -> ChatModel | None:
+    """The model that the settings name; None if they name none. Raises InvalidSettings."""
+    return None if settings.model_provider == "extractive" or not settings.model else _model(settings)
+
+
+def _model(settings: Settings) -> ChatModel:
+    assert settings.model_provider != "extractive"
     if not settings.model:
         raise InvalidSettings(f"model_provider {settings.model_provider} needs a model: set REDISMEM_MODEL")
     key = settings.model_api_key
-    model = open_model(
+    return open_model(
         settings.model_provider,
         settings.model,
         None if key is None else key.get_secret_value(),
@@ -114,4 +124,3 @@ def from_settings(settings: Settings) -> Strategy | None:
         max_summary_bytes=settings.max_summary_bytes,
         max_tokens_field=settings.model_max_tokens_field,
     )
-    return Summarize(model, summary_tokens)

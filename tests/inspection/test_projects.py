@@ -13,6 +13,8 @@ from support.project_clock import ProjectClock
 from redismem import Memory
 from redismem.inspection.projects import check_projects
 from redismem.project.project import Project
+from redismem.protocol import import_calls
+from redismem.protocol.import_calls import Pieces
 
 
 async def found(memory: Memory) -> list[tuple[str, str]]:
@@ -136,3 +138,16 @@ async def test_the_command_covers_projects(near: Memory, redis_server: Any, name
         await raw.delete(apollo._items.keys.index("d", "open"))
     bad = spawn(*words)
     assert (bad.code, json.loads(bad.out)["violations"][0]["invariant"]) == (1, "P2")
+
+
+async def test_an_import_that_is_not_carried_out_is_told_and_left_alone(memory: Memory) -> None:
+    apollo = await worked(memory)
+    items = apollo._items
+    seen = await memory.store.run(import_calls.seen(items.keys))
+    gathered = Pieces()
+    gathered.add("HSET", items.keys.names, "a", "1")
+    await memory.store.run(import_calls.stage(items.keys, "n", 1, gathered.taken()))
+    await memory.store.run(import_calls.count(items.keys, "n", seen))
+    assert [rule for rule, _ in await found(memory)] == ["P5"]
+    assert await memory.store.run(import_calls.left(items.keys)) == [b"1"], "looking writes nothing"
+    assert await items.run(items.calls.holder("a")) == "1"

@@ -231,7 +231,7 @@ async def test_clear_leaves_nothing_of_a_kind(apollo: Project, raw: Any, namespa
     assert await apollo.decisions.clear() == 60
     keys = [key.decode() async for key in raw.scan_iter(f"rm:{{{namespace}:@apollo}}:*")]
     left = [key for key in keys if ":t:" not in key]
-    assert sorted(key.partition("}:")[2] for key in left) == ["items", f"versions:{task.id}"]
+    assert sorted(key.partition("}:")[2] for key in left) == ["changes", "items", f"versions:{task.id}"]
     assert (await apollo.tasks.get(task.id)).related_decisions == ()
 
 

@@ -11,13 +11,16 @@ import pytest
 from support.project_clock import ProjectClock
 from support.project_scenes import everything
 from support.provider_server import ProviderServer, system_of, told
+from support.redis_server import RedisServer
 from support.stores import Store
 
-from redismem import Settings
-from redismem.models import ChatModel, open_model
-from redismem.project.extraction import ATTEMPTS_LIMIT, LEASE_MS, Outcome
+from redismem import Memory, Settings, blocking
+from redismem.models import ChatModel, open_extractive, open_model
+from redismem.project.blocking import close_model
+from redismem.project.extraction import ATTEMPTS_LIMIT, Outcome, lease_ms
 from redismem.project.project import Project
-from redismem.workers.eviction import Eviction
+from redismem.workers.strategies import Summarize
+from redismem.workers.summaries import Worker
 
 ANSWER: dict[str, Any] = {
     "decisions": [{"title": "Use Redis", "rationale": "one round trip", "tags": ["db"]}],
@@ -91,6 +94,28 @@ async def test_another_conversation_finds_what_is_there(apollo: Project, model: 
     assert all(f"{item_id} " in shown for item_id in (decision.id, task.id, ada.id))
 
 
+async def test_two_that_say_the_same_at_once_make_it_once(
+    apollo: Project, model: ChatModel, memory: Memory, server: Any
+) -> None:
+    """The second is applied between the look of the first and its writing. A name would have it refused anyway."""
+    server.text = json.dumps({name: ANSWER[name] for name in ("decisions", "tasks")})
+    talks = [await ended(apollo), await ended(apollo)]
+    inner = memory.store.run
+
+    async def run(call: Any, **options: Any) -> Any:
+        if call.script is not None and call.script.name == "change" and await apollo.decisions.count() == 0:
+            stored = await apollo.conversations.get(talks[0])
+            if stored.extraction == "claimed":
+                memory.store.run = inner  # type: ignore[method-assign]
+                assert (await apollo.extract(talks[1], model)).outcome is Outcome.DONE
+        return await inner(call, **options)
+
+    memory.store.run = run  # type: ignore[method-assign]
+    assert (await apollo.extract(talks[0], model)).outcome is Outcome.DONE
+    assert memory.store.run == inner
+    assert await counts(apollo) == (1, 1, 0)
+
+
 ID = "d-000000000000000000"
 WRONG: dict[str, str] = {
     "no JSON": "I have noted everything.",
@@ -146,17 +171,17 @@ async def test_after_so_many_attempts_it_has_failed(
     apollo: Project, model: ChatModel, server: Any, clock: ProjectClock
 ) -> None:
     talk_id = await ended(apollo)
-    server.mode = "500"
+    server.text = "I would rather not."
     for attempt in range(ATTEMPTS_LIMIT):
         assert [each.outcome for each in await apollo.extract_due(model)] == [Outcome.FAILED], attempt
         clock.tick(3_600)
     assert await apollo.extract_due(model) == []
     assert (await apollo.conversations.get(talk_id)).extraction == "failed"
-    server.mode = "ok"
+    server.text = json.dumps(ANSWER)
     assert (await apollo.extract(talk_id, model)).outcome is Outcome.DONE, "on demand it is tried once more"
 
 
-async def test_who_is_killed_half_way_is_taken_over_and_comes_too_late(
+async def test_who_is_late_is_taken_over_and_comes_too_late(
     apollo: Project, model: ChatModel, server: Any, clock: ProjectClock
 ) -> None:
     talk_id = await ended(apollo)
@@ -165,7 +190,7 @@ async def test_who_is_killed_half_way_is_taken_over_and_comes_too_late(
     await asyncio.to_thread(server.wait_for_asked, 1)
     assert await apollo.extract_due(model) == [], "it has a lease"
     assert (await apollo.extract(talk_id, model)).outcome is Outcome.ALREADY
-    clock.tick(LEASE_MS / 1000 + 1)
+    clock.tick(lease_ms(Settings()) / 1000 + 1)
     assert [each.outcome for each in await apollo.extract_due(model)] == [Outcome.DONE]
     server.release()
     assert [each.outcome for each in await first] == [Outcome.FENCED]
@@ -181,28 +206,50 @@ async def test_offline_nothing_is_extracted_and_it_says_so(apollo: Project) -> N
     assert await counts(apollo) == (0, 0, 0)
 
 
-async def test_a_conversation_is_read_before_it_is_evicted(
+async def test_what_was_said_since_is_read_as_well(apollo: Project, model: ChatModel, server: Any) -> None:
+    talk = await apollo.conversations.start()
+    await apollo.conversations.add(talk.id, {"role": "user", "content": "Let us use Redis."})
+    assert (await apollo.extract(talk.id, model)).outcome is Outcome.DONE
+    assert (await apollo.extract(talk.id, model)).outcome is Outcome.ALREADY
+    await apollo.conversations.add(talk.id, {"role": "user", "content": "And Ada tests it."})
+    server.text = json.dumps({"tasks": [{"title": "Test it"}]})
+    await apollo.conversations.end(talk.id, extract=True)
+    assert [each.outcome for each in await apollo.extract_due(model)] == [Outcome.DONE]
+    shown = told(server.asked[-1])[-1][1]
+    assert shown.index("[1] user:\n  Let us use Redis.\n[2] user:\n  And Ada tests it.") > 0
+    assert {task.title for task in await apollo.tasks.list()} == {"Move the data", "Test it"}
+    assert (await apollo.conversations.get(talk.id)).extraction == "done"
+
+
+async def test_what_a_summary_stands_for_is_read_too(
     store: Store, namespace: str, clock: ProjectClock, model: ChatModel, server: Any
 ) -> None:
-    async with store.memory(namespace, Settings(max_sessions=1)) as memory:
+    async with store.memory(namespace, Settings(threshold=4, recent_limit=2)) as memory:
         apollo = memory.project("apollo")
         talk = await apollo.conversations.start()
-        await apollo.conversations.add(talk.id, {"role": "user", "content": "Let us use Redis."})
-        clock.tick()
-        await memory.session("newer").append({"role": "user", "content": "hi"})
-        eviction = Eviction(memory.store, apollo.on_evict(model))
-        session = apollo.conversations.session(talk.id)
-        server.text = "no answer"
-        await eviction.enforce()
-        assert await session.exists(), "it stays until it is read"
-        assert await counts(apollo) == (0, 0, 0)
-        server.text = json.dumps(ANSWER)
-        await apollo.on_evict(model)("project:other:" + talk.id, await session.read())
-        assert await counts(apollo) == (0, 0, 0)
-        await apollo.on_evict(model)(session.id, await session.read())
-        assert await counts(apollo) == (1, 1, 1)
-        await apollo.on_evict(model)(session.id, await session.read())
-        assert await counts(apollo) == (1, 1, 1)
+        for number in range(6):
+            await apollo.conversations.add(talk.id, {"role": "user", "content": f"Fact {number} about apollo."})
+        await Worker(memory.store, Summarize(open_extractive())).drain()
+        assert (await apollo.extract(talk.id, model)).outcome is Outcome.DONE
+    shown = told(server.asked[-1])[-1][1]
+    assert "<previous_summary>" in shown
+    assert "Fact 0" in shown.partition("<transcript>")[0]
+    assert "[6] user:" in shown.partition("<transcript>")[2]
+
+
+def test_without_an_event_loop_it_is_the_same(redis_server: RedisServer, namespace: str, server: Any) -> None:
+    model = open_model("openai", "some-model", "key", base_url=server.base_url, allow_http=True)
+    with blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
+        apollo = memory.project("apollo")
+        talks = [apollo.conversations.start() for _ in range(2)]
+        for talk in talks:
+            apollo.conversations.add(talk.id, {"role": "user", "content": "Let us use Redis."})
+        assert apollo.extract(talks[0].id, model).outcome is Outcome.DONE
+        apollo.conversations.end(talks[1].id, extract=True)
+        assert [each.outcome for each in apollo.extract_due(model)] == [Outcome.DONE]
+        assert (apollo.decisions.count(), apollo.tasks.count(), apollo.entities.count()) == (1, 1, 1)
+        assert apollo.extract(talks[0].id, None).outcome is Outcome.OFFLINE
+    close_model(model)
 
 
 PLANTED = [

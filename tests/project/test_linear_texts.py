@@ -61,7 +61,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "an answer": lambda text: parsed(text, ()),
     "an answer between fences": lambda text: parsed(f"```json {text}```", ()),
     "a question": lambda text: question([], [("t-1", text)]),
-    "an import": lambda text: list(_parsed({"tasks.json": text})),
+    "an import": lambda text: _parsed({"tasks.json": text}, 1 << 20),
 }
 
 

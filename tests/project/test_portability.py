@@ -10,9 +10,10 @@ import pytest
 from inspection.test_projects import found, worked
 from support.project_scenes import everything
 
-from redismem import Conflict, InvalidItem, Memory
+from redismem import Conflict, InvalidItem, Memory, TooLarge
 from redismem.project.portability import FILES, Imported
 from redismem.project.project import Project
+from redismem.protocol.import_calls import STAGED_MS
 
 
 def plain(stored: dict[bytes, Any], name: bytes) -> dict[bytes, Any]:
@@ -134,7 +135,46 @@ def two_of_one_name(documents: Any) -> None:
     entities.append(redis | {"id": "e-" + "0" * 18, "versions": redis["versions"][:1]})
 
 
+def a_redis(part: str, **fields: Any) -> Callable[[dict[str, str]], dict[str, str]]:
+    """The last version of an entity says something else."""
+
+    def change(documents: Any) -> None:
+        found = next(each for each in documents["entities.json"]["entities"] if each["name"] == "Redis")
+        found["versions"][-1].setdefault(part, {}).update(fields)
+
+    return changed(change)
+
+
+def twice(documents: Any) -> None:
+    tasks = documents["tasks.json"]["tasks"]
+    tasks.append(tasks[0])
+
+
+def a_talk(entries: Any) -> Callable[[dict[str, str]], dict[str, str]]:
+    """A conversation with these messages."""
+    versions = [{"version": 1, "at": "2100-01-01T00:00:00+00:00", "known_at": "2100-01-01T00:00:00+00:00"}]
+    talk = {"id": "c-" + "0" * 18, "versions": versions, "messages": entries}
+    return changed(lambda documents: documents["conversations.json"]["conversations"].append(talk))
+
+
 WRONG: dict[str, Callable[[dict[str, str]], dict[str, str]]] = {
+    "an id twice": changed(twice),
+    "a mention that is none": a_redis("adds", mentions=[["x"]]),
+    "a mention at no time": a_redis("adds", mentions=[["x", "now", ""]]),
+    "a relation that is none": a_redis("adds", relations=[5]),
+    "a relation to nothing": a_redis("adds", relations=[["uses", "d-" + "0" * 18, True]]),
+    "a count that is none": a_redis("adds", mention_count="many"),
+    "something added to a name": a_redis("adds", name="x"),
+    "something taken out of a name": a_redis("drops", name=["x"]),
+    "properties that are none": a_redis("sets", properties=[1]),
+    "deleted that is neither": a_redis("sets", deleted=1),
+    "tags as nobody stores them": a_redis("sets", tags=["B", "a"]),
+    "an endless reason": version(reason="x" * 1_001),
+    "messages that are none": a_talk({"a": 1}),
+    "a message that is none": a_talk([{"message": "hello"}]),
+    "a message with more": a_talk([{"message": {"role": "user"}, "secret": 1}]),
+    "a message with odd things beside": a_talk([{"message": {"role": "user"}, "beside": {"id": 5}}]),
+    "a message that is too long": a_talk([{"message": {"role": "user", "content": "x" * 2_000_000}}]),
     "another file": lambda files: files | {"other.json": "{}"},
     "no JSON": lambda files: files | {"tasks.json": "{"},
     "deep JSON": lambda files: files | {"tasks.json": "[" * 100_000},
@@ -161,24 +201,28 @@ async def test_what_is_no_export_is_refused_and_nothing_is_written(memory: Memor
     files = WRONG[wrong](await apollo.export_files())
     other: Project = memory.project("other")
     for replace in (False, True):
-        with pytest.raises((InvalidItem, Conflict)):
+        with pytest.raises((InvalidItem, Conflict, TooLarge)):
             await other.import_files(files, replace=replace)
         assert await everything(other, raw) == {}
+    assert not await other.conversations.session("c-" + "0" * 18).exists()
 
 
 async def test_an_import_that_somebody_overtakes_writes_nothing(memory: Memory, raw: Any) -> None:
     apollo = await worked(memory)
     files = await apollo.export_files()
     other = memory.project("other")
-    read = other._items.now_ms
+    inner = memory.store.run
 
-    async def now_ms() -> int:
-        other._items.now_ms = read  # type: ignore[method-assign]
-        await memory.project("other").tasks.create("in between")
-        return await read()
+    async def run(call: Any, **options: Any) -> Any:
+        if call.script is not None and call.script.name == "import":
+            memory.store.run = inner  # type: ignore[method-assign]
+            await memory.project("other").tasks.create("in between")
+        return await inner(call, **options)
 
-    other._items.now_ms = now_ms  # type: ignore[method-assign]
+    memory.store.run = run  # type: ignore[method-assign]
     with pytest.raises(Conflict):
         await other.import_files(files, replace=True)
     assert [task.title for task in await other.tasks.list()] == ["in between"]
     assert await other.decisions.count() == 0
+    (staged,) = [key async for key in raw.scan_iter(other._items.keys.staged("*"))]
+    assert 0 < await raw.pttl(staged) <= STAGED_MS, "it goes by itself"

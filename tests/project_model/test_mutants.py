@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, Phase, Verbosity, settings
 from hypothesis.errors import Flaky
 from hypothesis.stateful import run_state_machine_as_test
 from model_check.test_mutants import Mutant, seeded
+from support import import_scenes
 from support.project_clock import ProjectClock
 from support.project_scenes import SCENES
 
@@ -58,7 +59,8 @@ MUTANTS = [
     Mutant("change", "a name is taken away", "name", r"if found and .*? then", "if false then"),
     Mutant("change", "a name that nobody has is taken", "name", r" and redis.call\(.*?\) == 1", ""),
     Mutant("change", "an item stands in no index", "places taken"),
-    Mutant("change", "always last in the order", "places taken", r"score, member", "0, member"),
+    Mutant("change", "always last in the order", "scores", r"= score, member", "= 0, member"),
+    Mutant("change", "the last of an index alone", "scores", r"run\[#run \+ 1\], run\[#run \+ 2\]", "run[1], run[2]"),
     Mutant("change", "a name is never noted", "name taken", r"if .*", ""),
     Mutant("change", "what is erased stays", "erased"),
     Mutant("change", "versions of what is erased stay", "versions erased"),
@@ -67,11 +69,29 @@ MUTANTS = [
     Mutant("change", "later versions are lost", "versions", r"if .*", ""),
     Mutant("change", "a version under the number before", "versions", r"versions, version,", "versions, version - 1,"),
     Mutant("change", "nothing is changed", "bodies"),
-    Mutant("change", "one item alone is changed", "bodies", r"unpack\(heads.*", "heads[1], heads[2])"),
+    Mutant("change", "one item alone is changed", "bodies", r"unpack\(heads\)", "heads[1], heads[2]"),
     Mutant("change", "a name goes on finding what has another", "name left", r"if .*", ""),
     Mutant("change", "what an item was is still found", "places left"),
     Mutant("change", "a word stays when nobody has it", "vocabulary", r"if .*", ""),
     Mutant("change", "a word goes while others have it", "vocabulary", r" and redis.call\(.*?\) == 0", ""),
+    Mutant("change", "an import that counts is overtaken", "an import first"),
+    Mutant("change", "a change is not counted", "counted"),
+    Mutant("import", "sent again, it is refused", "counted before", r"if .*", ""),
+    Mutant("import", "what was never staged counts", "staged for too long", r"return .*", "return 1"),
+    Mutant("import", "one takes the place of another", "one at a time", r"if .*", ""),
+    Mutant("import", "what changed meanwhile is lost", "nothing has changed", r"if count .*? then", "if false then"),
+    Mutant("import", "cut off, it is refused", "nothing has changed", r" and not \(.*?\) then", " then"),
+    Mutant("import", "cut off, it overtakes others", "nothing has changed", r" and count == following", ""),
+    Mutant("import", "it does not count as a change", "noted", r"'count', following, ", ""),
+    Mutant("import", "it is not known again", "noted", r", 'imported', nonce", ""),
+    Mutant("import", "what counts goes by itself", "kept"),
+    Mutant("piece", "a late piece undoes a change", "once", r"if .*", ""),
+    Mutant("piece", "no place is taken", "places taken", r"if .*", ""),
+    Mutant("piece", "no place is left", "places left", r"if .*", ""),
+    Mutant("piece", "nothing is set", "set", r"if .*", ""),
+    Mutant("piece", "nothing is taken away", "taken away", r"if .*", ""),
+    Mutant("piece", "nothing is erased", "erased", r"if .*", ""),
+    Mutant("piece", "it never ends", "done"),
     Mutant("find", "goes through the largest group", "smallest", r"<", ">"),
     Mutant("find", "bounds are none", "bounds", r"or tonumber\(.*\)\)", "or true)"),
     Mutant("find", "the greatest is left out", "bounds", "<=", "<"),
@@ -85,7 +105,7 @@ MUTANTS = [
 
 def play(port: int, mutant: Mutant, number: int) -> None:
     async def scenes() -> None:
-        for scene in SCENES:
+        for scene in [*SCENES, *import_scenes.SCENES]:
             namespace = f"mutant-{number}-{scene.__name__.replace('_', '-')}"
             async with redis.asyncio.Redis(port=port) as raw, Memory.connect(client=raw, namespace=namespace) as memory:
                 clock = ProjectClock()
@@ -113,4 +133,4 @@ def test_a_broken_script_is_noticed(mutant: Mutant, redis_server: Any, monkeypat
 
 def test_there_are_faults_enough() -> None:
     assert len(MUTANTS) >= 20
-    assert {mutant.script for mutant in MUTANTS} == {"change", "find"}
+    assert {mutant.script for mutant in MUTANTS} == {"change", "find", "import", "piece"}

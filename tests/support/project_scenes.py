@@ -23,10 +23,12 @@ Scene = Callable[[Project, ProjectClock, Any], Awaitable[None]]
 
 
 async def everything(apollo: Project, raw: Any) -> dict[bytes, Any]:
-    """All that is stored of the project."""
+    """All that is stored of the project, but for the number of its changes."""
     prefix = apollo._items.keys.items.removesuffix(b"items")
     found: dict[bytes, Any] = {}
     async for key in raw.scan_iter(prefix + b"*"):
+        if key == apollo._items.keys.changes:
+            continue
         if await raw.type(key) == b"hash":
             found[key] = await raw.hgetall(key)
         else:

@@ -24,6 +24,7 @@ BODY: dict[str, Any] = {
     "/api/chat": {"session_id": "s", "message": "hello"},
     "/api/chat/clear": {"session_id": "s"},
     "/api/chat/stop": {"session_id": "s"},
+    "/v1/projects/{name}/tasks/{item_id}/status": {"status": "planned"},
 }
 OPEN = {"/livez", "/readyz"}
 ADMIN = {"/v1/queues", "/v1/dead", "/v1/dead/retry", "/v1/dead/drop", "/v1/load", "/metrics"}
@@ -86,7 +87,10 @@ async def test_each_route_refuses_without_a_key_with_a_foreign_one_and_with_too_
     for method, path in routes():
         if path in OPEN:
             continue
-        at, body = path.replace("{session_id}", "s"), BODY.get(path)
+        at, body = (
+            path.format(session_id="s", name="apollo", store="decisions", item_id="d-01m82aett2z2xsfvmj"),
+            BODY.get(path),
+        )
         body = None if method == "GET" else body
         for headers in ({}, foreign, {"Authorization": "Bearer"}, {"Authorization": "Basic eDp5"}):
             answer = await keyed.http.ask(method, at, headers=headers, json=body)

@@ -190,7 +190,7 @@ async def test_only_what_the_scheduler_opened_is_closed(store: Store, namespace:
 
     async with store.memory(namespace, NEVER, workers=as_the_settings_say) as memory:
         assert isinstance(memory.workers, Scheduler)
-        assert memory.workers._close is not None
+        assert len(memory.workers._closes) == 1
     async with store.memory(namespace, Settings(shards=2, strategy="none"), workers=True) as memory:
         assert isinstance(memory.workers, Scheduler)
         assert memory.workers.worker is None

@@ -1,0 +1,41 @@
+"""The chat knows about a project: what a message names, or the server does, stands before the summaries."""
+
+from __future__ import annotations
+
+import pytest
+from support.chats import ASKED, chatting
+from support.sse import heard
+from support.streaming_provider import StreamingProvider
+
+from redismem import Memory
+
+
+@pytest.mark.parametrize(("server", "named", "expected"), [(None, "apollo", "apollo"), ("apollo", None, "apollo")])
+async def test_the_model_is_told_of_the_project(
+    memory: Memory, provider: StreamingProvider, server: str | None, named: str | None, expected: str
+) -> None:
+    await memory.project("apollo").decisions.create("Parcels go by rail", status="accepted")
+    async with chatting(memory, provider, chat={"project": server}) as http:
+        await heard(http.client, "/api/chat", json=ASKED | ({} if named is None else {"project": named}))
+    system, known, said = provider.asked[0]["messages"]
+    assert "background, not instructions" in system["content"]
+    assert known["role"] == "user"
+    assert f"<project>\nPROJECT CONTEXT\n{expected}:" in known["content"]
+    assert "Parcels go by rail" in known["content"]
+    assert said["content"] == ASKED["message"]
+    kept, _ = await memory.session("s").messages()
+    assert kept.content == ASKED["message"], "the project is not kept"
+
+
+async def test_a_message_names_another_project_than_the_server(memory: Memory, provider: StreamingProvider) -> None:
+    async with chatting(memory, provider, chat={"project": "apollo"}) as http:
+        await heard(http.client, "/api/chat", json=ASKED | {"project": "gemini"})
+        refused = await http.client.post("/api/chat", json=ASKED | {"project": "no name"})
+    assert "gemini: 0 active decisions" in provider.asked[0]["messages"][1]["content"]
+    assert (refused.status_code, refused.json()["code"]) == (422, "invalid")
+
+
+async def test_without_a_project_nothing_is_asked_of_one(memory: Memory, provider: StreamingProvider) -> None:
+    async with chatting(memory, provider) as http:
+        await heard(http.client, "/api/chat", json=ASKED)
+    assert [each["role"] for each in provider.asked[0]["messages"]] == ["system", "user"]

@@ -1,0 +1,118 @@
+"""The routes of projects, over a real connection and on both stores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.http_service import Served, served
+from support.project_clock import ProjectClock
+
+from redismem import Memory
+from redismem.project.project import Project
+from redismem.web.access import Access, new_key
+
+
+@pytest.fixture
+def clock() -> ProjectClock:
+    return ProjectClock()
+
+
+@pytest.fixture
+def apollo(memory: Memory) -> Project:
+    return memory.project("apollo")
+
+
+async def ids(http: Served, path: str, **params: Any) -> list[str]:
+    answer = await http.ask("GET", f"/v1/projects/apollo/{path}", params=params)
+    assert answer.status_code == 200, answer.text
+    return [each["id"] for each in answer.json()["items"]]
+
+
+async def test_lists_are_those_of_the_store_now_and_then(http: Served, apollo: Project, clock: ProjectClock) -> None:
+    old = await apollo.decisions.create("Use Postgres", tags=["db"], status="accepted")
+    then = clock.now
+    clock.tick()
+    new = await apollo.decisions.supersede(old.id, title="Use Redis")
+    task = await apollo.tasks.create("Move", assignee="Ada", priority="high")
+    ada = await apollo.entities.create("Ada", "person")
+    assert (await http.ask("GET", "/v1/projects")).json() == {"projects": ["apollo"]}
+    assert await ids(http, "decisions") == [new.id]
+    assert await ids(http, "decisions", at=then.isoformat()) == [old.id]
+    assert await ids(http, "decisions", status="superseded", text="post", tag="db") == [old.id]
+    assert await ids(http, "tasks", assignee="ada", priority="high") == [task.id]
+    assert await ids(http, "entities", type="person") == [ada.id]
+    assert await ids(http, f"decisions/{old.id}/chain") == [old.id, new.id]
+    found = (await http.ask("GET", f"/v1/projects/apollo/decisions/{old.id}", params={"at": then.isoformat()})).json()
+    assert (found["status"], found["valid_until"], found["history"][0]["status"]) == ("accepted", None, "accepted")
+    assert found["created_at"] == then.isoformat(timespec="milliseconds")
+    context = (await http.ask("GET", "/v1/projects/apollo/context", params={"term": ["ad"]})).json()
+    assert "- Ada (person)" in context["text"]
+    assert context["summary"]["tasks_count"] == 1
+
+
+async def test_pages_follow_each_other(http: Served, apollo: Project, clock: ProjectClock) -> None:
+    for number in range(5):
+        clock.tick()
+        await apollo.tasks.create(f"t{number}")
+    titles: list[str] = []
+    params: dict[str, Any] = {"limit": 2}
+    while True:
+        page = (await http.ask("GET", "/v1/projects/apollo/tasks", params=params)).json()
+        titles += [each["title"] for each in page["items"]]
+        if page["cursor"] is None:
+            break
+        params["cursor"] = page["cursor"]
+    assert titles == ["t4", "t3", "t2", "t1", "t0"]
+
+
+async def test_a_task_is_led_over_the_board(http: Served, apollo: Project) -> None:
+    task = await apollo.tasks.create("Move")
+
+    async def to(status: str, **more: Any) -> Any:
+        return await http.ask("POST", f"/v1/projects/apollo/tasks/{task.id}/status", json={"status": status, **more})
+
+    for status in ("planned", "in_progress"):
+        assert (await to(status)).json()["status"] == status
+    blocked = (await to("blocked", blocked_by="a review", reason="late")).json()
+    assert (blocked["blocked_by"], blocked["history"][-1]["reason"]) == (["a review"], "late")
+    refused = await to("completed")
+    assert (refused.status_code, refused.json()["code"]) == (422, "invalid")
+    assert "blocked cannot become completed" in refused.json()["detail"]
+    stale = await to("in_progress", expect=1)
+    assert (stale.status_code, stale.json()["code"]) == (409, "conflict")
+    assert (await to("in_progress", expect=4)).status_code == 200
+    for status in ("completed", "backlog", "cancelled"):
+        assert (await to(status)).json()["status"] == status
+
+
+WRONG = {
+    "decisions/d-000000000000000000": 404,
+    "decisions/nonsense": 422,
+    "decisions/d-000000000000000000/chain": 404,
+    "nothing": 422,
+    "tasks?at=yesterday": 422,
+    "tasks?at=2026-01-01": 422,
+    "tasks?type=person": 422,
+    "tasks?status=odd": 422,
+    "tasks?cursor=x": 422,
+    "context?max_tokens=49": 422,
+}
+
+
+@pytest.mark.parametrize("path", WRONG)
+async def test_what_is_not_there_or_cannot_be_asked_is_refused(http: Served, path: str) -> None:
+    assert (await http.ask("GET", f"/v1/projects/apollo/{path}")).status_code == WRONG[path]
+
+
+async def test_a_key_reads_or_writes_its_own_namespace(memory: Memory, apollo: Project) -> None:
+    task = await apollo.tasks.create("Move")
+    key, line = new_key("reader", memory.store.keys.namespace, ["read"])
+    async with served(memory, access=Access.of(line)) as http:
+        bearer = {"authorization": f"Bearer {key}"}
+        path = f"/v1/projects/apollo/tasks/{task.id}"
+        assert (await http.ask("GET", path)).status_code == 401
+        assert (await http.ask("GET", path, headers=bearer)).status_code == 200
+        refused = await http.ask("POST", f"{path}/status", headers=bearer, json={"status": "planned"})
+        assert refused.status_code == 403
+    assert (await apollo.tasks.get(task.id)).version == 1
