@@ -25,7 +25,7 @@ from redismem.protocol.call import Call, Command, context_reads, evalsha
 from redismem.protocol.clock import Clock, clock_ms, time_argument
 from redismem.protocol.ids import append_token
 from redismem.protocol.keys import SessionKeys
-from redismem.protocol.state_changes import NO_CHANGE, Change, StateChanges, change
+from redismem.protocol.state_changes import NO_CHANGE, Change, StateChanges, change, check_options
 from redismem.settings import Settings
 from redismem.shapes import Shape
 from redismem.values import Undecodable
@@ -91,7 +91,11 @@ class SessionCalls:
             # What `_command` would say, without asking for what is not there.
             request = f"1 {len(elements)} 0 {tokens} - {now} {pins}"
             return *self._append_head, request, append_token(None), *elements
-        return self._append_as(messages, **options)
+        try:
+            return self._append_as(messages, **options)
+        except TypeError:
+            check_options("append", options, AppendOptions)
+            raise
 
     def _append_as(
         self,
@@ -134,6 +138,9 @@ class SessionCalls:
             return change(self.settings, self.keys.session_id, **changes)
         except InvalidState as refused:
             raise InvalidState(str(refused), self.keys.session_id) from None
+        except TypeError:
+            check_options("update", changes, StateChanges)
+            raise
 
     def _elements(self, messages: Sequence[Message | Shape], pin: bool | None = None) -> tuple[list[bytes], int, str]:
         """What is stored of the messages, the tokens of those that are not pinned, and what is said of the others.
