@@ -12,7 +12,6 @@ import logging
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SecretStr, ValidationError, model_validator
-from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from redismem.environment import LONGEST_S, MOST_SESSIONS, PREFIX, Environment
@@ -233,7 +232,7 @@ class Settings(BaseSettings):
         return init_settings, Environment(settings_cls)
 
 
-def _line(error: ErrorDetails) -> str:
+def _line(error: Any) -> str:
     """A refusal in words: the setting, what is wrong, the unit of what has one."""
     name = ".".join(map(str, error["loc"])) or "settings"
     if error["type"] == "extra_forbidden":

@@ -114,3 +114,9 @@ def test_a_day_in_milliseconds_is_warned_of(
     warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     said = "idle_timeout_s is in seconds: sessions stay for 1000 days after their last activity"
     assert warned == ([said] if is_warned_of else [])
+
+
+def test_a_model_without_tls_names_the_setting_that_permits_it() -> None:
+    given = Settings(model_provider="openai", model="some-model", model_base_url="http://127.0.0.1:1/v1")
+    with pytest.raises(InvalidSettings, match="model_allow_http, or REDISMEM_MODEL_ALLOW_HTTP=true, permits http://"):
+        Memory.connect("memory://", settings=given, workers=True)
