@@ -146,7 +146,8 @@ class Environment(EnvSettingsSource):
             self.complaints.append(Complaint(variable, "kept"))
             return {name: kept}
         default = self.settings_cls.model_fields[name].default
-        self.complaints.append(Complaint(variable, "default"))
+        if variable.lower() in self.env_vars:  # a threshold that follows a recent_limit is nobody's mistake
+            self.complaints.append(Complaint(variable, "default"))
         self._log.warning("%s is not usable (%s); using the default, %r", variable, why, default, extra=known)
         return {}
 
