@@ -7,7 +7,7 @@
 `redismem.blocking.Memory` is the same without await.
 """
 
-from redismem.context import Context, Health, Receipt, SessionEntry, SessionInfo, SessionPage, State, Summary
+from redismem.context import Context, Receipt, SessionEntry, SessionInfo, SessionPage, State, Summary
 from redismem.errors import (
     Conflict,
     CorruptSession,
@@ -31,6 +31,7 @@ from redismem.errors import (
     UnsupportedFormat,
     WrongShards,
 )
+from redismem.health import Health
 from redismem.memory import Memory
 from redismem.messages import UNSET, Message
 from redismem.session import Session

@@ -11,9 +11,10 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from redismem import memory, session
-from redismem.context import Context, Health
+from redismem.context import Context
 from redismem.errors import InvalidSettings
 from redismem.events import OnEvent
+from redismem.health import Health
 from redismem.messages import Message, TokenCounter
 from redismem.project.blocking import Project
 from redismem.protocol.append_command import AppendOptions
@@ -58,7 +59,7 @@ class Memory:
         connections of its own, so they need a URL and no client: they begin with `with` or the first call about a
         session, and `close()` waits for them. With the `fallback`, a thread looks for Redis while it is away.
         """
-        settings = settings or Settings()
+        settings = Settings.given(settings)
         url = settings.url if url is None else url
         background = ThreadBackground() if (settings.fallback if fallback is None else fallback) else None
         if workers is False:

@@ -15,7 +15,7 @@ from redismem.speech.gemini import GeminiContext, gemini_context
 from redismem.values import decode_value, encode_value
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Receipt:
     """What an append did. Seqs are the places of its first and last message; `total` is `last_seq`: all ever given.
 
@@ -33,6 +33,10 @@ class Receipt:
     degraded: bool = field(default=False, repr=False)
     """Redis was away, and this process has accepted the append: the seqs are provisional, and `created` is False."""
 
+    def __repr__(self) -> str:
+        shown = (f"{each.name}={getattr(self, each.name)!r}" for each in fields(self) if each.repr)
+        return f"Receipt({', '.join(shown)}{', degraded' * self.degraded})"
+
 
 @dataclass(slots=True, repr=False)
 class State:
@@ -47,7 +51,8 @@ class State:
     """As this process knows it, because Redis was away."""
 
     def __repr__(self) -> str:
-        return f"<State params={sorted(self.params)} waiting_for_param={self.waiting_for_param!r}>"
+        degraded = " degraded" * self.degraded
+        return f"<State params={sorted(self.params)} waiting_for_param={self.waiting_for_param!r}{degraded}>"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -228,7 +233,7 @@ class Context:
     def __repr__(self) -> str:
         return (
             f"<Context {self.session_id} summaries={len(self.summaries)} pending={len(self.pending)} "
-            f"recent={len(self.recent)} total={self.total_messages}>"
+            f"recent={len(self.recent)} total={self.total_messages}{' degraded' * self.degraded}>"
         )
 
 
@@ -277,23 +282,3 @@ class SessionPage:
 
     sessions: Sequence[SessionEntry]
     cursor: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Health:
-    """What a memory knows of its Redis, without asking it; and what it has accepted that is not in Redis yet."""
-
-    state: str
-    """closed: calls go to Redis. open: it is away, and nobody waits for it. half_open: it is being looked for."""
-    since_ms: int | None
-    """Since when Redis has not answered, in milliseconds since 1970 by this machine's clock; None while closed."""
-    reason: str
-    """What happened to the last call or probe; "" while closed."""
-    fallback: bool = False
-    backlog_session_count: int = 0
-    """Sessions with something that is still to be replayed."""
-    backlog_message_count: int = 0
-    """Messages of theirs; a change of the state alone counts as one."""
-    backlog_bytes: int = 0
-    refused_session_count: int = 0
-    """Sessions whose replay Redis refuses for now, such as a window that may not grow; tried again and again."""

@@ -1,18 +1,23 @@
-"""The environment as settings take it: without the values that cannot be used. `settings` says what stands for them."""
+"""The environment as settings take it: without the values that cannot be used. `settings` says what stands for them.
+
+`look` says the same as a list, without a log.
+"""
 
 from __future__ import annotations
 
 import difflib
 import logging
-from typing import Annotated, Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic_settings import EnvSettingsSource
+from pydantic_settings import BaseSettings, EnvSettingsSource
 
 from redismem.events import facts
 
 log = logging.getLogger("redismem")
 
+_SILENT = logging.Logger("redismem", logging.CRITICAL + 1)
 PREFIX = "REDISMEM_"
 # Read by the benchmarks, and by the options of `redismem serve`.
 _NOT_SETTINGS = frozenset(["bench_url", "server_keys", "server_keys_file", "server_rate", "server_burst"])
@@ -34,12 +39,46 @@ _LONGEST_WINDOW = 10_000
 _SUMMARISED_COUNT = 4
 
 
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """A variable that is not obeyed: `near` is the setting it may have been meant for.
+
+    `case`: unknown: no setting has it; default: the default counts; kept: nothing is removed until it can be used.
+    """
+
+    variable: str
+    case: Literal["unknown", "default", "kept"]
+    near: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the environment says: names of the settings that it gives, and what is not obeyed."""
+
+    given: frozenset[str]
+    complaints: list[Complaint] = field(default_factory=list)
+
+
+def look(settings_cls: type[BaseSettings]) -> Look:
+    """What settings made now would take, and warn of; nothing is logged, and no value is in it."""
+    source = Environment(settings_cls, log=_SILENT)
+    source()
+    fields = settings_cls.model_fields
+    return Look(frozenset(name for name in fields if PREFIX.lower() + name in source.env_vars), source.complaints)
+
+
 class Environment(EnvSettingsSource):
     """The environment without the values that cannot be used."""
+
+    def __init__(self, settings_cls: type[BaseSettings], log: logging.Logger = log) -> None:
+        super().__init__(settings_cls)
+        self._log = log
+        self.complaints: list[Complaint] = []
 
     def __call__(self) -> dict[str, Any]:
         usable: dict[str, Any] = {}
         unusable: set[str] = set()
+        self.complaints = []
         for name, value in super().__call__().items():
             field = self.settings_cls.model_fields[name]
             kind: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
@@ -53,9 +92,13 @@ class Environment(EnvSettingsSource):
         unusable |= self._fit_recent_limit(usable, unusable)
         unusable |= self._fit_threshold(usable)
         if {**usable, **self.current_state}.get("strategy") == "trim" and unusable & _TRIMMING:
-            said = ", ".join(PREFIX + name.upper() for name in sorted(unusable & _TRIMMING))
+            variables = [PREFIX + name.upper() for name in sorted(unusable & _TRIMMING)]
+            said = ", ".join(variables)
             known = facts(op="settings", setting=said)
-            log.error("nothing is trimmed until all of them can be used: %s", said, extra=known)
+            self.complaints = [
+                Complaint(each.variable, "kept") if each.variable in variables else each for each in self.complaints
+            ]
+            self._log.error("nothing is trimmed until all of them can be used: %s", said, extra=known)
             threshold = self.current_state.get("threshold", _LONGEST_WINDOW)
             usable |= {"threshold": threshold, "recent_limit": threshold, "threshold_tokens": 0}
         return usable
@@ -98,10 +141,14 @@ class Environment(EnvSettingsSource):
         known = facts(op="settings", setting=variable)
         if name in _KEEPING:
             kept = _KEEPING[name]
-            log.error("%s is not usable (%s); until it is, nothing is removed: %r", variable, why, kept, extra=known)
+            text = "%s is not usable (%s); until it is, nothing is removed: %r"
+            self._log.error(text, variable, why, kept, extra=known)
+            self.complaints.append(Complaint(variable, "kept"))
             return {name: kept}
         default = self.settings_cls.model_fields[name].default
-        log.warning("%s is not usable (%s); using the default, %r", variable, why, default, extra=known)
+        if variable.lower() in self.env_vars:  # a threshold that follows a recent_limit is nobody's mistake
+            self.complaints.append(Complaint(variable, "default"))
+        self._log.warning("%s is not usable (%s); using the default, %r", variable, why, default, extra=known)
         return {}
 
     def _warn_of_unknown(self) -> None:
@@ -113,4 +160,5 @@ class Environment(EnvSettingsSource):
             near = difflib.get_close_matches(name, known, 1)
             hint = f"; did you mean {PREFIX}{near[0].upper()}?" if near else ""
             said = facts(op="settings", setting=variable.upper())
-            log.warning("%s is no setting%s", variable.upper(), hint, extra=said)
+            self._log.warning("%s is no setting%s", variable.upper(), hint, extra=said)
+            self.complaints.append(Complaint(variable.upper(), "unknown", near[0] if near else None))

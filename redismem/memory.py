@@ -7,8 +7,10 @@ from functools import lru_cache, partial
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from redismem.context import Health, Receipt, SessionPage
+from redismem.context import Receipt, SessionPage
+from redismem.errors import InvalidSettings
 from redismem.events import OnEvent
+from redismem.health import Health
 from redismem.messages import TokenCounter
 from redismem.project.project import Project
 from redismem.protocol import ids, namespace_calls
@@ -87,7 +89,7 @@ class Memory:
         No I/O happens here; `async with` checks that Redis answers and has the same layout and as many shards.
         Raises InvalidSessionId for the namespace, InvalidSettings, TypeError for a hook that must be awaited.
         """
-        settings = settings or Settings()
+        settings = Settings.given(settings)
         background = LoopBackground() if (settings.fallback if fallback is None else fallback) else None
         transport = connect(settings.url if url is None else url, client, settings)
         store = open_store(transport, namespace, settings, on_event, clock, background)
@@ -190,4 +192,11 @@ def make_workers(store: Store, wanted: bool | Callable[[Store], Workers]) -> Wor
         from redismem.workers.scheduler import Scheduler  # APScheduler is imported only for those who want workers
 
         return Scheduler.from_settings(store)
-    return None if wanted is False else wanted(store)
+    if wanted is False:
+        return None
+    if not callable(wanted):
+        raise InvalidSettings(
+            "workers is True, False, or what makes them of a store, such as partial(Scheduler, strategy=mine); "
+            f"not one of the type {type(wanted).__name__}"
+        )
+    return wanted(store)

@@ -83,6 +83,10 @@ class Message:
         if metadata is not None:
             beside["metadata"] = dict(metadata)
         if timestamp is not None:
+            if not isinstance(timestamp, datetime):
+                raise InvalidMessage(
+                    f"a timestamp is a datetime with a time zone, not one of the type {type(timestamp).__name__}"
+                )
             if timestamp.tzinfo is None:
                 raise InvalidMessage("a timestamp needs a time zone, this datetime has none")
             beside["timestamp_us"] = (timestamp - _EPOCH) // timedelta(microseconds=1)

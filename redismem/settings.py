@@ -7,6 +7,7 @@ error. A variable that no setting has is warned of. The same value given in code
 
 from __future__ import annotations
 
+import difflib
 import logging
 from typing import Annotated, Any, Literal, Self
 
@@ -18,6 +19,8 @@ from redismem.errors import InvalidSettings
 from redismem.events import facts
 
 log = logging.getLogger("redismem")
+# Hardly any session is kept for longer; a day in milliseconds, taken for seconds, is.
+_LONG_IDLE_S = 400 * 86_400
 
 
 class Settings(BaseSettings):
@@ -112,10 +115,10 @@ class Settings(BaseSettings):
         64 * 1024, description="stored size of one state value"
     )
     max_params_count: Annotated[int, Field(ge=1, le=10_000)] = Field(256, description="params a session may hold")
-    deadline_s: Annotated[float, Field(ge=0.01, le=600)] = Field(
+    deadline_s: Annotated[float, Field(ge=0.01, le=120)] = Field(
         5, description="seconds a call may take, however often it is sent"
     )
-    reply_timeout_s: Annotated[float, Field(ge=0.01, le=600)] = Field(
+    reply_timeout_s: Annotated[float, Field(ge=0.01, le=120)] = Field(
         1, description="seconds to wait for a reply before a call is sent again"
     )
     fallback: bool = Field(False, description="whether this process serves turns while Redis is away, and replays them")
@@ -142,8 +145,7 @@ class Settings(BaseSettings):
         try:
             super().__init__(**given)
         except ValidationError as refused:
-            lines = (f"{'.'.join(map(str, error['loc'])) or 'settings'}: {error['msg']}" for error in refused.errors())
-            raise InvalidSettings("; ".join(lines)) from None
+            raise InvalidSettings("; ".join(_line(error) for error in refused.errors())) from None
 
     @model_validator(mode="before")
     @classmethod
@@ -170,6 +172,23 @@ class Settings(BaseSettings):
                 extra=facts(op="settings", setting="REDISMEM_RECENT_LIMIT"),
             )
         return self
+
+    @model_validator(mode="after")
+    def _seconds_and_not_milliseconds(self) -> Self:
+        if _LONG_IDLE_S < self.idle_timeout_s < LONGEST_S:
+            log.warning(
+                "idle_timeout_s is in seconds: sessions stay for %.0f days after their last activity",
+                self.idle_timeout_s / 86_400,
+                extra=facts(op="settings", setting="REDISMEM_IDLE_TIMEOUT_S"),
+            )
+        return self
+
+    @classmethod
+    def given(cls, settings: Self | None) -> Self:
+        """These settings, else those of the environment. Raises InvalidSettings for what is none."""
+        if settings is not None and not isinstance(settings, Settings):
+            raise InvalidSettings(f"settings is none of the type {type(settings).__name__}: pass Settings(...)")
+        return settings or cls()
 
     @property
     def idle_timeout_ms(self) -> int:
@@ -211,3 +230,13 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         del env_settings, dotenv_settings, file_secret_settings
         return init_settings, Environment(settings_cls)
+
+
+def _line(error: Any) -> str:
+    """A refusal in words: the setting, what is wrong, the unit of what has one."""
+    name = ".".join(map(str, error["loc"])) or "settings"
+    if error["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(name, Settings.model_fields, 1)
+        return f"{name} is no setting" + (f"; did you mean {near[0]}?" if near else "")
+    seconds = ", in seconds" if name.endswith("_s") and name in Settings.model_fields else ""
+    return f"{name}: {error['msg']}{seconds}"

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 # Floors, from the ground up. A room is a folder, or a module that lies directly in redismem/. It imports rooms of the
 # floors below, and of its own floor as long as that makes no circle.
 FLOORS = (
-    "errors events environment settings values shapes unawaited",
+    "errors events environment settings values shapes unawaited health",
     "messages elements quoting",
     "context window tool_calls provider_view speech",
     "protocol models",
@@ -43,7 +43,7 @@ NEVER = {
     "cli": "protocol",
 }
 # `import redismem` stays small.
-FRONT_DOOR = {"errors", "settings", "messages", "context", "memory", "session"}
+FRONT_DOOR = {"errors", "settings", "messages", "context", "health", "memory", "session"}
 DOORS = {
     "redis": "transport",
     "hiredis": "transport",

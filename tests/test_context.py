@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.json_values import texts
 
-from redismem.context import Context, State, Summary
+from redismem.context import Context, Receipt, State, Summary
 from redismem.messages import Message
 from redismem.values import Undecodable, encode_value
 
@@ -78,3 +78,13 @@ def test_nothing_shows_text_or_values() -> None:
     assert "CANARY" not in shown
     assert "order_id" in repr(made.state)
     assert repr(made) == "<Context s summaries=1 pending=0 recent=3 total=3>"
+
+
+def test_what_is_degraded_shows_it_and_nothing_else_does() -> None:
+    made, receipt = context(3), Receipt(1, 2, 2, True, False)
+    assert "degraded" not in repr(made) + repr(made.state) + repr(receipt)
+    assert repr(receipt) == "Receipt(first_seq=1, last_seq=2, total=2, created=True, duplicate=False)"
+    made.degraded = made.state.degraded = receipt.degraded = True
+    assert repr(made).endswith(" degraded>")
+    assert repr(made.state).endswith(" degraded>")
+    assert repr(receipt).endswith("duplicate=False, degraded)")

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from redismem import InvalidSettings, Settings
+from redismem.environment import look
+
+VARIABLES = [*(name.upper() for name in Settings.model_fields), "TRESHOLD", "MAX_SESSION", "ZZZZ", "SERVER_RATE"]
+TEXTS = ["canary", "1", "10", "20", "0", "-1", "true", "trim", "none", "summarize", "1.5"]
 
 
 def test_a_threshold_that_no_window_reaches_is_refused() -> None:
@@ -58,3 +64,24 @@ def test_a_recent_limit_at_the_threshold_is_warned_of(caplog: pytest.LogCaptureF
     caplog.clear()
     Settings(threshold=8, recent_limit=8, strategy="trim")  # one goes for one that comes: that is cheap
     assert caplog.records == []
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(given_texts=st.dictionaries(st.sampled_from(VARIABLES), st.sampled_from(TEXTS), max_size=5))
+def test_a_look_names_what_settings_warn_of_and_logs_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, given_texts: dict[str, str]
+) -> None:
+    with monkeypatch.context() as patched:
+        for name, text in given_texts.items():
+            patched.setenv(f"REDISMEM_{name}", text)
+        caplog.clear()
+        seen = look(Settings)
+        assert caplog.records == []
+        Settings()
+    told = {variable for record in caplog.records for variable in record.__dict__["setting"].split(", ")}
+    named = {each.variable for each in seen.complaints}
+    # What is said of settings that can be used, and obeyed, is no complaint.
+    assert named <= told
+    assert {each for each in told if each.removeprefix("REDISMEM_") in given_texts} - named <= {"REDISMEM_RECENT_LIMIT"}
+    assert "canary" not in repr(seen)
+    assert {name.upper() for name in seen.given} == set(given_texts) & {name.upper() for name in Settings.model_fields}

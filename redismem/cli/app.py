@@ -58,6 +58,7 @@ _COMMANDS: dict[str, Any] = {
     },
     "check": "check:check",
     "doctor": "doctor:doctor",
+    "settings": "settings:settings",
 }
 _HELP_OF = {
     "dead": "Sessions whose summary failed too often: list them, retry them, drop them from the list.",

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from redismem.cli import doctor_words
 from redismem.cli.place import HOW_TO_NAME_REDIS, Place, connect
 from redismem.cli.terminal import AsJson, Namespace, Url, console, duration, plural, print_json, printable, size
+from redismem.environment import look
+from redismem.inspection import rules
 from redismem.inspection.doctor import examine
 from redismem.inspection.rules import FAIL, NOT_HERE, OK, WARN, Finding
+from redismem.settings import Settings
 
 _NOT_ALLOWED = "Let the user of the URL do what pods and workers need: the line at the end, with its name for USER."
 _NTP = (
@@ -41,13 +45,14 @@ async def doctor(*, url: Url = None, namespace: Namespace = "default", as_json: 
 
     Looks at version, persistence, memory, replication, clock, latency, the user's ACL, whether scripts may run, and in
     the namespace at the recorded shards, the room that the session limit leaves, the expiry of the 200 sessions active
-    last, the providers that are paused, the sessions that are dead, and those in quarantine. Writes nothing.
+    last, the providers that are paused, the sessions that wait for a summary for long, those that are dead, and those
+    in quarantine; and at the variables that cannot be used, by their names. Writes nothing.
 
     Each line is ok, warn or fail. Exit code: 1 if one failed, else 0.
     """
     memory, place = connect(url, namespace)
     try:
-        found = await examine(memory.store, embedded=place.embedded)
+        found = [*await examine(memory.store, embedded=place.embedded), rules.environment(look(Settings).complaints)]
     finally:
         await memory.aclose()
     failed = any(each.verdict == FAIL for each in found)
@@ -183,49 +188,6 @@ def _commands(finding: Finding) -> tuple[str, str]:
     return f"this user may run all {finding.seen['commands_count']} that pods and workers use", ""
 
 
-def _providers(finding: Finding) -> tuple[str, str]:
-    if finding.case == "answer":
-        return "nobody is paused who writes summaries", ""
-    seen = finding.seen
-    more = f"; {seen['paused_count'] - 1} more" if seen["paused_count"] > 1 else ""
-    next_ms = seen["next_ms"]
-    probe = f"next try in {duration(next_ms)}" if next_ms > 0 else f"a try is due since {duration(next_ms)}"
-    text = (
-        f"{printable(seen['provider'])} is paused since {duration(seen['failing_ms'])}: {seen['reason']}; "
-        f"{plural(seen['failures_count'], 'failure')}, {probe}; "
-        f"{plural(seen['waiting_count'], 'session')} overdue{more}"
-    )
-    advice = (
-        "It answers nobody: look at its status page, and at the key, the model and the address in REDISMEM_MODEL_*. No "
-        "session has lost an attempt; what waits for too long is summarised by the extractive summariser."
-    )
-    return text, advice
-
-
-def _dead(finding: Finding) -> tuple[str, str]:
-    if finding.case == "none":
-        return "no session is dead", ""
-    seen = finding.seen
-    why = seen["reason"] or "the reason is not noted"
-    count, attempts = plural(seen["dead_count"], "session"), plural(seen["attempts"], "attempt")
-    advice = "They are tried again by themselves, ever more rarely. `redismem dead list` has all of them."
-    return f"{count}; the longest dead since {duration(seen['died_ms'])}, after {attempts}: {why}", advice
-
-
-def _quarantine(finding: Finding) -> tuple[str, str]:
-    seen = finding.seen
-    if finding.case == "not_looked":
-        return "SCAN is not allowed", "Sessions in quarantine were not looked for."
-    among = "" if seen["is_all"] else f" among the first {seen['looked_at_count']:,} keys"
-    if finding.case == "none":
-        return f"no session of this namespace{among}", ""
-    first = printable(seen["session_id"])
-    return (
-        f"{plural(seen['sessions_count'], 'session')} of this namespace{among}; {first} is the first",
-        "They could not be read, and began anew. `redismem quarantine list` shows them until their time runs out.",
-    )
-
-
 def _scripts(finding: Finding) -> tuple[str, str]:
     return f"{plural(finding.seen['scripts_count'], 'script')} loaded, one run", ""
 
@@ -244,9 +206,11 @@ _WORDS: dict[str, Callable[[Finding], tuple[str, str]]] = {
     "shards": _shards,
     "room": _room,
     "expiry": _expiry,
-    "providers": _providers,
-    "dead": _dead,
-    "quarantine": _quarantine,
+    "providers": doctor_words.providers,
+    "summaries": doctor_words.summaries,
+    "dead": doctor_words.dead,
+    "quarantine": doctor_words.quarantine,
+    "settings": doctor_words.settings,
 }
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from redismem.cli.terminal import duration, one_line, plural, printable, spoken
 from redismem.context import Context, SessionInfo, Summary
+from redismem.inspection.sessions import hash_of
 from redismem.messages import moment
 from redismem.values import readable
 
@@ -41,6 +42,7 @@ def document(context: Context, info: SessionInfo, namespace: str, *, redact: boo
         del summary["text"]
     return {
         "namespace": namespace,
+        "hash": hash_of(info.session_id),
         **asdict(info),
         "state": {"params": sorted(context.state.params), "set": state_names(context)},
         "summaries": summaries,
@@ -106,6 +108,7 @@ def _numbers(context: Context, info: SessionInfo, now_ms: int) -> list[str]:
         f"summaries {info.summaries_count}{queue}",
         f"active {duration(now_ms - info.active_ms)} ago · expires in {duration(info.expires_ms - now_ms)} · "
         f"epoch {info.epoch}",
+        f"in logs: {hash_of(info.session_id)}",
     ]
     names = [*sorted(context.state.params), *(f"({name})" for name in state_names(context))]
     if names:

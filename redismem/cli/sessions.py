@@ -22,7 +22,7 @@ from redismem.cli.terminal import (
     printable,
 )
 from redismem.errors import SessionNotFound
-from redismem.inspection.sessions import Listing, list_sessions, look, numbers_of
+from redismem.inspection.sessions import Listing, hash_of, list_sessions, look, numbers_of
 
 Session = Annotated[str, Parameter(help="The session's id.")]
 Full = Annotated[bool, Parameter(negative=(), show_default=False, help="Whole messages, not their first lines.")]
@@ -51,7 +51,12 @@ async def sessions(
             raise Stop(str(refused), 2) from None
     if as_json:
         rows = [
-            {"session_id": entry.session_id, "active_ms": entry.active_ms, **numbers_of(info)}
+            {
+                "session_id": entry.session_id,
+                "hash": hash_of(entry.session_id),
+                "active_ms": entry.active_ms,
+                **numbers_of(info),
+            }
             for entry, info in zip(found.entries, found.infos, strict=True)
         ]
         print_json(

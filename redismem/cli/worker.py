@@ -17,9 +17,11 @@ from redismem.cli.logs import logs_on_stderr
 from redismem.cli.place import HOW_TO_NAME_REDIS, Place, opened
 from redismem.cli.stopping import stop_signals
 from redismem.cli.terminal import Namespace, Stop, Url, plural, print_json
+from redismem.environment import PREFIX, look
 from redismem.events import facts
 from redismem.inspection.depths import Depths, depths_of
 from redismem.memory import Memory
+from redismem.settings import Settings
 from redismem.workers.outcomes import SummaryOutcome
 
 if TYPE_CHECKING:
@@ -77,10 +79,15 @@ async def worker(
     out.
 
     Logs go to stderr, a line each: hashes of session ids and durations, never a text. `redismem dead list` shows ids
-    with their hashes. Exit code: 0 it was told to stop, or `--once` left nothing undone; else 1.
+    with their hashes. Exit code: 0 it was told to stop, or `--once` left nothing undone; 2 wrong usage, or a
+    `REDISMEM_STRATEGY` that cannot be used; else 1.
     """
     if on_evict_file is not None and not _can_append(on_evict_file):
         raise Stop(f"{on_evict_file} is not a file that can be written", 2)
+    if strategy is None and _has_unusable_strategy():
+        raise Stop(
+            "REDISMEM_STRATEGY cannot be used: it is summarize, trim or none; until it is, nothing is summarised", 2
+        )
     with logs_on_stderr(as_json=as_json) as log, stop_signals() as stopping:
         given: dict[str, Any] = {} if strategy is None else {"strategy": strategy}
         async with opened(url, namespace, **given) as (memory, place):
@@ -91,6 +98,10 @@ async def worker(
                 return await _once(memory, on_evict, concurrency, stop_s, stopping, as_json=as_json)
             await _until(stopping, memory, place, on_evict, concurrency, stop_s, log)
     return 0
+
+
+def _has_unusable_strategy() -> bool:
+    return any(each.variable == f"{PREFIX}STRATEGY" for each in look(Settings).complaints)
 
 
 def _can_append(path: Path) -> bool:

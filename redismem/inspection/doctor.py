@@ -143,6 +143,12 @@ async def _providers(store: Store) -> Finding:
     return rules.providers(paused, waiting, await store.server_time_ms())
 
 
+async def _summaries(store: Store) -> Finding:
+    depths = await depths_of(store)
+    paused = await store.run(provider_calls.paused(store.keys))
+    return rules.summaries(depths.total("overdue"), depths.now_ms, store.settings, is_paused=bool(paused))
+
+
 async def _dead(store: Store) -> Finding:
     found = await list_dead(store, 1)
     facts = [
@@ -189,6 +195,7 @@ _LOOKS: dict[str, Callable[[Store], Awaitable[Finding]]] = {
     "room": _room,
     "expiry": _expiry,
     "providers": _providers,
+    "summaries": _summaries,
     "dead": _dead,
     "quarantine": _quarantine,
 }

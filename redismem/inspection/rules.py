@@ -8,7 +8,10 @@ from enum import StrEnum
 from statistics import median
 from typing import Any
 
+from redismem.environment import Complaint
 from redismem.protocol.provider_calls import Pause
+from redismem.protocol.queue_calls import Depth
+from redismem.settings import Settings
 
 
 class Verdict(StrEnum):
@@ -38,6 +41,8 @@ Facts = Mapping[str, str]
 OLDEST = (7, 0)
 SLOW_MS = 10
 LONG_MS = 120_000
+LATE_MS = 60_000
+_LATE_TICKS = 5
 # The first patch of each line with the fixes of October 2025: CVE-2025-49844 (code execution from Lua), -46817, -46818,
 # -46819. https://github.com/redis/docker-library-redis/pull/478, https://github.com/valkey-io/valkey/releases
 _LUA_FIXED = {
@@ -182,6 +187,26 @@ def providers(paused: Mapping[str, Pause], waiting_count: int, now_ms: int) -> F
     }
     is_tried = waiting_count > 0 and pause.until_ms + LONG_MS > now_ms
     return Finding("providers", FAIL if is_tried else WARN, "paused", seen)
+
+
+def summaries(overdue: Depth, now_ms: int, settings: Settings, *, is_paused: bool) -> Finding:
+    """Whether sessions wait for longer than the looks at the queues explain. Their pauses are over: they are due.
+
+    While a provider is paused they wait for that one, which is another question.
+    """
+    late_ms = 0 if overdue.first_ms is None else max(0, now_ms - overdue.first_ms)
+    seen = {"overdue_count": overdue.count, "late_ms": late_ms}
+    if is_paused or late_ms <= max(LATE_MS, _LATE_TICKS * 1_000 * settings.tick_s):
+        return Finding("summaries", OK, "in_time", seen)
+    return Finding("summaries", WARN, "late", seen)
+
+
+def environment(complaints: Sequence[Complaint]) -> Finding:
+    """Whether every variable is obeyed. It fails where nothing is removed until one is mended: nothing makes room."""
+    if not complaints:
+        return Finding("settings", OK, "usable")
+    verdict = FAIL if any(each.case == "kept" for each in complaints) else WARN
+    return Finding("settings", verdict, "not_usable", {"complaints": tuple(complaints)})
 
 
 def dead(dead_count: int, first: DeadFacts | None, now_ms: int) -> Finding:

@@ -10,6 +10,7 @@ from redismem.context import Context, SessionEntry, SessionInfo
 from redismem.errors import CorruptSession, SessionNotFound, UnsupportedFormat
 from redismem.protocol import namespace_calls, replies
 from redismem.protocol.call import Call, independent
+from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import Keys
 from redismem.store.store import Store
 
@@ -62,6 +63,11 @@ def info_of(session_id: str, answer: Any) -> Info:
         return "unreadable"
     except UnsupportedFormat:
         return "of another layout"
+
+
+def hash_of(session_id: str) -> str:
+    """What logs call a session."""
+    return session_hash(session_id)
 
 
 def numbers_of(info: Info) -> dict[str, Any]:

@@ -286,7 +286,8 @@ def checked_url(base_url: str, allow_http: bool) -> tuple[str, str]:
     except (httpx.InvalidURL, TypeError):
         raise InvalidSettings("the base URL of a model cannot be read") from None
     if url.scheme != "https" and not (allow_http and url.scheme == "http"):
-        raise InvalidSettings("the base URL of a model begins with https:// (allow_http permits http:// as well)")
+        permits = "model_allow_http, or REDISMEM_MODEL_ALLOW_HTTP=true, permits http:// as well"
+        raise InvalidSettings(f"the base URL of a model begins with https:// ({permits})")
     if not url.host or url.userinfo or url.fragment:
         raise InvalidSettings("the base URL of a model is a host, a path and perhaps a query: no user or fragment")
     if any(_SECRET.search(name.lower()) for name in url.params):

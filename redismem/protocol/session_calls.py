@@ -25,7 +25,7 @@ from redismem.protocol.call import Call, Command, context_reads, evalsha
 from redismem.protocol.clock import Clock, clock_ms, time_argument
 from redismem.protocol.ids import append_token
 from redismem.protocol.keys import SessionKeys
-from redismem.protocol.state_changes import NO_CHANGE, Change, StateChanges, change
+from redismem.protocol.state_changes import NO_CHANGE, Change, StateChanges, change, check_options
 from redismem.settings import Settings
 from redismem.shapes import Shape, check_is_said
 from redismem.values import Undecodable
@@ -63,8 +63,7 @@ class SessionCalls:
     def append(self, messages: Sequence[Message | Shape], options: AppendOptions = NO_OPTIONS) -> Call[Receipt]:
         """Raises InvalidMessage, InvalidState, TooLarge, InvalidTime."""
         command, session_id = self._append(messages, options), self.keys.session_id
-        decode = partial(replies.receipt, session_id, len(messages))
-        # By place: an argument by name would make every turn slower.
+        decode = partial(replies.receipt, session_id, len(messages))  # below by place: names make every turn slower
         return Call(session_id, (command,), decode, scripts.load("append"), resent_append, "append")
 
     def append_and_read(
@@ -89,9 +88,12 @@ class SessionCalls:
             elements, tokens, pins = self._elements(messages)
             now = "-" if self.clock is None else clock_ms(self.clock)
             # What `_command` would say, without asking for what is not there.
-            request = f"1 {len(elements)} 0 {tokens} - {now} {pins}"
-            return *self._append_head, request, append_token(None), *elements
-        return self._append_as(messages, **options)
+            return *self._append_head, f"1 {len(elements)} 0 {tokens} - {now} {pins}", append_token(None), *elements
+        try:
+            return self._append_as(messages, **options)
+        except TypeError:
+            check_options("append", options, AppendOptions)
+            raise
 
     def _append_as(
         self,
@@ -134,6 +136,9 @@ class SessionCalls:
             return change(self.settings, self.keys.session_id, **changes)
         except InvalidState as refused:
             raise InvalidState(str(refused), self.keys.session_id) from None
+        except TypeError:
+            check_options("update", changes, StateChanges)
+            raise
 
     def _elements(self, messages: Sequence[Message | Shape], pin: bool | None = None) -> tuple[list[bytes], int, str]:
         """What is stored of the messages, the tokens of those that are not pinned, and what is said of the others.

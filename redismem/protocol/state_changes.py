@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict
@@ -25,6 +26,16 @@ class StateChanges(TypedDict, total=False):
     last_intent: Any
     last_result: Any
     plan: Any
+
+
+def check_options(called: str, options: Mapping[str, object], known: type) -> None:
+    """Raises TypeError for an option that is not known, with the nearest that is."""
+    names = {name: name for name in known.__annotations__} | {"waiting_for_param": "waiting"}
+    for option in options:
+        if option not in names or names[option] != option:
+            near = [names[each] for each in difflib.get_close_matches(option, names, 1)]
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise TypeError(f"{called}() has no option {option!r}{hint}") from None
 
 
 @dataclass(frozen=True, slots=True)

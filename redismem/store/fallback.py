@@ -14,9 +14,10 @@ from functools import partial
 from time import monotonic
 from typing import Any, TypeVar
 
-from redismem.context import Context, Health, Receipt, SessionInfo, State
+from redismem.context import Context, Receipt, SessionInfo, State
 from redismem.errors import StoreUnavailable
 from redismem.events import facts
+from redismem.health import Health
 from redismem.protocol import layout
 from redismem.protocol.append_command import Append, taken_apart
 from redismem.protocol.call import Call
@@ -41,6 +42,9 @@ _SERVED = _APPENDS | {"read", "state", "info", "messages"}
 _WAITING = frozenset(["exists", "touch", "read_epoch", "read_window", "pinned"])
 # After these, what was seen of the session is true no more.
 _REMOVING = frozenset(["clear", "prune", "pop", "replace", "quarantine", "evict"])
+# What a refusal calls an operation that is no method of the session by its own name.
+_CALLED = {"read_epoch": "clear", "read_window": "pop, undo, replace, unpin or prune", "pinned": "messages"}
+_METHODS = frozenset(["clear", "prune", "pop", "replace", "exists", "touch", "ping", "take"])
 _LOOK_S = 0.002
 _LONGEST_LOOK_S = 0.1
 
@@ -125,7 +129,8 @@ class FallbackStore(Store):
         session_id = call.session_id
         if not self.breaker.is_closed:
             await self.transport.sleep(0)
-            raise self._refusal(call, f"{call.op} cannot be served without it")
+            name = _CALLED.get(call.op, call.op if call.op in _METHODS else "this call")
+            raise self._refusal(call, f"{name} cannot be served without it")
         if session_id is not None and self._backlog.held:
             if call.op in _WAITING:
                 await self._may_overtake(session_id)

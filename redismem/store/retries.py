@@ -24,6 +24,7 @@ _MEANINGS = (
     ("ERR", "no password is set", "the URL has a password, but the server has none"),
     ("ERR", "DB index is out of range", "it has no database of the number that the URL names"),
     ("ERR", "SELECT is not allowed in cluster mode", "a cluster has only database 0, the URL names another"),
+    ("OOM", "", "its memory is full: raise maxmemory, or let workers make room"),
     ("gaierror", "", "nothing is known by that host name"),
 )
 

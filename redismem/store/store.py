@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from time import monotonic
 from typing import Any, TypeVar
 
-from redismem.context import Health
 from redismem.errors import NOT_READY_WORDS, ConnectionLost, CorruptSession, ServerError, StoreUnavailable
 from redismem.events import facts
+from redismem.health import Health
 from redismem.protocol import namespace_calls
 from redismem.protocol.call import Call
 from redismem.protocol.clock import Clock, clock_ms

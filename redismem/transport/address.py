@@ -38,6 +38,7 @@ _INSTEAD = {
     "encoding_errors": "messages are bytes",
     "health_check_interval": "a connection that stands still is found by its replies",
 }
+_ENCODE = "; a / ? # or @ within user or password is percent-encoded: %2F %3F %23 %40"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,16 @@ class Address:
     @classmethod
     def from_url(cls, url: str) -> Address:
         """Raises InvalidSettings, which names the option but neither its value nor the URL."""
+        try:
+            return cls._from_url(url)
+        except InvalidSettings as refused:
+            # Behind the place where user and password end there is none, but for one of theirs that was not encoded.
+            _, _, rest = url.partition("://")
+            hint = _ENCODE if re.search("[/?#].*@", rest, re.DOTALL) else ""
+            raise InvalidSettings(f"{refused}{hint}") from None
+
+    @classmethod
+    def _from_url(cls, url: str) -> Address:
         try:
             parts = urlsplit(url)
             where = _where(parts)

@@ -86,6 +86,11 @@ def connect_both(url: str | None, settings: Settings) -> tuple[Transport, Transp
     return make_blocking(url, settings), make(url, settings)
 
 
+def _kind_of(given: object) -> str:
+    """The kind alone: a client's representation, or a URL in bytes, may hold a password."""
+    return f"one of the type {type(given).__name__}"
+
+
 def _makes(url: str | None) -> tuple[_Make, _Make]:
     if url is None:
         log.warning(
@@ -94,6 +99,11 @@ def _makes(url: str | None) -> tuple[_Make, _Make]:
             extra=facts(op="connect"),
         )
         return _MAKES["memory"]
+    if not isinstance(url, str):
+        raise InvalidSettings(
+            f"the Redis URL is a text such as redis://127.0.0.1:6379/0, not {_kind_of(url)}; "
+            "a client of redis-py goes to client="
+        )
     if not url.strip():
         raise InvalidSettings(
             f"the Redis URL is empty: name a Redis, or say {EMBEDDED} to keep sessions in this process"

@@ -37,8 +37,14 @@ class Caller(NamedTuple):
 def new_key(name: str, namespace: str, scopes: Sequence[str]) -> tuple[str, str]:
     """A new key, and its line for the list. Raises InvalidSettings."""
     key = _PREFIX + secrets.token_urlsafe(32)
+    for what, word in (("name", name), ("namespace", namespace)):
+        if not _NAME.fullmatch(word):
+            raise InvalidSettings(
+                f"the key's {what} is up to 64 letters, digits, '.', '_' and '-' of ASCII, without blanks"
+            )
+    if not scopes or not set(scopes) <= set(SCOPES):
+        raise InvalidSettings("--scope is read, write or admin")
     line = f"{name} {namespace} {','.join(scopes)} {_hash(key).hex()}"
-    Access.of(line)
     return key, line
 
 

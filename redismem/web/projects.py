@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from redismem.inspection.projects import project_names
 from redismem.project.project import Project
 from redismem.project.records import Item, Page
-from redismem.web import schemas
+from redismem.web import project_schemas, schemas
 from redismem.web.documents import Json
 from redismem.web.problems import Problem
 from redismem.web.sessions import TheMemory, memory_of
@@ -75,13 +75,13 @@ Criteria = Annotated[dict[str, Any], Depends(criteria_of)]
 ItemId = Annotated[str, Path(min_length=1, max_length=64)]
 
 
-@router.get("", response_model=schemas.ProjectList)
+@router.get("", response_model=project_schemas.ProjectList)
 async def list_projects(memory: TheMemory) -> Response:
     """The names of the projects, sorted."""
     return Json({"projects": await project_names(memory.store)})
 
 
-@router.get("/{name}/context", response_model=schemas.ProjectContextDocument)
+@router.get("/{name}/context", response_model=project_schemas.ProjectContextDocument)
 async def read_project_context(
     project: TheProject,
     term: Annotated[list[Annotated[str, Query(max_length=200)]] | None, Query(max_length=20)] = None,
@@ -92,13 +92,13 @@ async def read_project_context(
     return Json({"text": found.format(max_tokens), "summary": dataclasses.asdict(found.summary)})
 
 
-@router.get("/{name}/decisions/{item_id}/chain", response_model=schemas.ItemList)
+@router.get("/{name}/decisions/{item_id}/chain", response_model=project_schemas.ItemList)
 async def read_chain(project: TheProject, item_id: ItemId) -> Response:
     """The decisions each of which came in the place of the one before, the oldest first."""
     return _listed(await project.decisions.history(item_id))
 
 
-@router.get("/{name}/{store}", response_model=schemas.ItemList)
+@router.get("/{name}/{store}", response_model=project_schemas.ItemList)
 async def list_items(
     project: TheProject,
     store: Store,
@@ -110,14 +110,14 @@ async def list_items(
     return _listed(await getattr(project, store).list(limit=limit, cursor=cursor, **criteria))
 
 
-@router.get("/{name}/{store}/{item_id}", response_model=schemas.ItemDocument)
+@router.get("/{name}/{store}/{item_id}", response_model=project_schemas.ItemDocument)
 async def read_item(project: TheProject, store: Store, item_id: ItemId, at: At) -> Response:
     """An item, or what it was then."""
     return Json(item_document(await getattr(project, store).get(item_id, at=at)))
 
 
-@router.post("/{name}/tasks/{item_id}/status", response_model=schemas.ItemDocument)
-async def change_status(project: TheProject, item_id: ItemId, change: schemas.StatusChange) -> Response:
+@router.post("/{name}/tasks/{item_id}/status", response_model=project_schemas.ItemDocument)
+async def change_status(project: TheProject, item_id: ItemId, change: project_schemas.StatusChange) -> Response:
     """Leads a task to another status: as on a board."""
     tasks = project.tasks
     if change.status == "blocked":

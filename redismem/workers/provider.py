@@ -145,8 +145,8 @@ class Provider:
     def _say_it_is_paused(self, pause: Pause, now_ms: int) -> None:
         known = facts(op="provider", reason=pause.reason, backoff_ms=max(0, pause.until_ms - now_ms))
         log.warning(
-            "%s is paused for %.1f s, after %d failure%s in %.0f s: %s",
-            *(self._name, known["backoff_ms"] / 1000, pause.failures_count, "s" * (pause.failures_count > 1)),
+            "%s is paused %s, after %d failure%s in %.0f s: %s",
+            *(self._name, _how_long(known["backoff_ms"]), pause.failures_count, "s" * (pause.failures_count > 1)),
             (now_ms - pause.since_ms) / 1000,
             pause.reason,
             extra=known,
@@ -155,6 +155,10 @@ class Provider:
     def _say_it_answers(self, pause: Pause, now_ms: int) -> None:
         known = facts(op="provider", outcome="ok", duration_ms=now_ms - pause.since_ms)
         log.info("%s answers again, after %.0f s", self._name, known["duration_ms"] / 1000, extra=known)
+
+
+def _how_long(backoff_ms: int) -> str:
+    return f"for {backoff_ms / 1000:.1f} s" if backoff_ms >= 50 else "and due to be tried again now"
 
 
 def _pause_s(error: ProviderUnavailable, count: int) -> float:

@@ -9,6 +9,7 @@ A strategy is an object with one method:
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from enum import Enum
 from typing import Protocol
@@ -69,6 +70,15 @@ class Trim:
     async def compact(self, messages: Sequence[Message], previous: str | None) -> Dropped:
         del messages, previous
         return DROPPED
+
+
+def checked(strategy: Strategy) -> Strategy:
+    """The strategy. Raises InvalidSettings for what cannot be one: each attempt at a summary would fail."""
+    if isinstance(strategy, type):
+        raise InvalidSettings(f"a strategy is an object, not a class: pass {strategy.__name__}(...)")
+    if not inspect.iscoroutinefunction(getattr(strategy, "compact", None)):
+        raise InvalidSettings(f"the strategy {type(strategy).__name__} has no `async def compact(messages, previous)`")
+    return strategy
 
 
 def provider_of(strategy: Strategy) -> str | None:

@@ -20,7 +20,7 @@ from redismem.protocol.queue_calls import Job, QueueCalls
 from redismem.store.store import Store
 from redismem.workers.failures import log_failure, reason_of
 from redismem.workers.provider import Provider
-from redismem.workers.strategies import DROPPED, Strategy, instead_of
+from redismem.workers.strategies import DROPPED, Strategy, checked, instead_of
 
 log = logging.getLogger("redismem.worker")
 
@@ -32,7 +32,7 @@ class Writers:
     """A strategy, and what writes `instead` of it; None if nothing does."""
 
     def __init__(self, store: Store, strategy: Strategy, provider: Provider) -> None:
-        self.strategy = strategy
+        self.strategy = checked(strategy)
         self.instead = instead_of(strategy, store.settings)
         self._store = store
         self._provider = provider

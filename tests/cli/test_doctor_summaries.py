@@ -1,5 +1,6 @@
 """The doctor on who writes summaries: a provider that is paused, sessions that are dead, each with its reason."""
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -7,9 +8,11 @@ import pytest
 from support.provider_server import ProviderServer
 
 import redismem.blocking
+from redismem import Settings
 from redismem.cli.doctor import words_of
 from redismem.inspection import rules
 from redismem.protocol.provider_calls import Pause
+from redismem.protocol.queue_calls import Depth
 
 
 @pytest.fixture
@@ -81,6 +84,69 @@ def test_dead_sessions_and_why(
     assert found["dead"]["verdict"] == "warn"
     assert "1 session; the longest dead since " in found["dead"]["seen"]
     assert "after 1 attempt: openai answered 400 context_length_exceeded" in found["dead"]["seen"]
+
+
+def test_sessions_that_nobody_takes_up(
+    examined: Any, command: Any, here: Any, redis_server: Any, namespace: str
+) -> None:
+    long_ago_ms = int(time.time() * 1000) - 14 * 60_000
+    place: Any = redismem.blocking.Memory.connect
+    with place(redis_server.url, namespace=namespace, clock=lambda: long_ago_ms) as memory:
+        assert examined()["summaries"]["verdict"] == "ok"
+        for number in range(2):
+            memory.session(f"s-{number}").append(*({"role": "user", "content": "canary"} for _ in range(12)))
+        found = examined()["summaries"]
+        assert found["verdict"] == "warn"
+        assert found["seen"] == "2 sessions overdue, the oldest for 14 min: is a worker running?"
+        assert "redismem worker" in found["advice"]
+        assert command("doctor", *here).code == 0
+        assert command("worker", "--once", *here).code == 0
+        assert examined()["summaries"]["verdict"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("late_ms", "tick_s", "is_paused", "verdict"),
+    [
+        (60_000, 1, False, "ok"),
+        (60_001, 1, False, "warn"),
+        (60_001, 1, True, "ok"),
+        (120_000, 30, False, "ok"),
+        (150_001, 30, False, "warn"),
+        (-300_000, 1, False, "ok"),
+    ],
+)
+def test_what_ticks_and_pauses_explain_is_not_late(late_ms: int, tick_s: float, is_paused: bool, verdict: str) -> None:
+    depth = Depth(3, 1_000_000 - late_ms)
+    assert rules.summaries(depth, 1_000_000, Settings(tick_s=tick_s), is_paused=is_paused).verdict == verdict
+    assert rules.summaries(Depth(0, None), 1_000_000, Settings(), is_paused=False).verdict == "ok"
+
+
+@pytest.mark.parametrize(
+    ("variables", "verdict", "said"),
+    [
+        ({}, "ok", "every REDISMEM_* variable is obeyed"),
+        ({"SERVER_RATE": "7"}, "ok", "every REDISMEM_* variable is obeyed"),
+        ({"THRESHOLD": "canary"}, "warn", "REDISMEM_THRESHOLD cannot be used: the default counts"),
+        ({"TRESHOLD": "canary"}, "warn", "REDISMEM_TRESHOLD is no setting (did you mean REDISMEM_THRESHOLD?)"),
+        ({"MAX_SESSIONS": "canary"}, "fail", "REDISMEM_MAX_SESSIONS cannot be used: nothing is removed"),
+        ({"STRATEGY": "canary"}, "fail", "REDISMEM_STRATEGY cannot be used: nothing is removed"),
+        (
+            {"STRATEGY": "trim", "THRESHOLD": "canary"},
+            "fail",
+            "REDISMEM_THRESHOLD cannot be used: nothing is removed",
+        ),
+    ],
+)
+def test_variables_that_are_not_obeyed_are_named_and_their_values_are_not(
+    examined: Any, command: Any, here: Any, monkeypatch: pytest.MonkeyPatch, variables: Any, verdict: str, said: str
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(f"REDISMEM_{name}", value)
+    found = examined()["settings"]
+    assert (found["verdict"], found["seen"]) == (verdict, said)
+    ran = command("doctor", *here)
+    assert ran.code == (verdict == "fail")
+    assert "canary" not in ran.out + ran.err
 
 
 def test_what_is_said_of_paused_providers() -> None:

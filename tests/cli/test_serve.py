@@ -129,5 +129,19 @@ def test_a_key_is_printed_once_with_its_line(command: Any) -> None:
     assert (name, namespace, scopes, len(hashed)) == ("shop-app", "shop", "read,admin", 64)
     assert key.startswith("rmk_")
     assert key not in line
-    assert command("key", "a b").code == 2
-    assert command("key", "a", "--scope", "all").code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("a b",), "the key's name is up to 64 letters, digits, '.', '_' and '-' of ASCII, without blanks"),
+        (("a", "--namespace", "b c"), "the key's namespace is up to 64 letters"),
+        (("a", "--scope", "readd"), "--scope is read, write or admin"),
+        (("a", "--scope", "read,admin"), "--scope is read, write or admin"),
+    ],
+)
+def test_a_key_that_cannot_be_made_says_what_was_wrong(command: Any, arguments: Any, said: str) -> None:
+    ran = command("key", *arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert "line" not in ran.err

@@ -13,6 +13,7 @@ from support.redis_server import RedisServer
 
 import redismem.blocking
 from redismem import Summary
+from redismem.protocol.ids import session_hash
 
 SECRET = "the text of a message"
 
@@ -129,6 +130,10 @@ def test_show_as_a_document(command: Any, talk: Any, here: Any) -> None:
     assert document["state"] == {"params": ["email"], "set": ["last_result"]}
     assert (document["waiting_for_param"], document["queued"]) == ("order_id", "overdue")
     assert "hidden" not in json.dumps(document)
+    assert document["hash"] == session_hash("talk")
+    assert f"in logs: {session_hash('talk')}" in command("show", "talk", *here).out
+    (row,) = command("sessions", "--json", *here).document["sessions"]
+    assert (row["session_id"], row["hash"]) == ("talk", session_hash("talk"))
     newest = command("show", "talk", "--json", "--limit", 2, *here).document
     assert [row["seq"] for row in newest["recent"]] == [11, 12]
 

@@ -155,6 +155,20 @@ class RunsFull(Between):
         return await self._inner.run(commands, timeout_s, script)
 
 
+@pytest.mark.parametrize("options", [("--once",), ()])
+def test_a_strategy_that_cannot_be_read_stops_it_before_it_begins(
+    command: Any, overdue: Any, memory: Any, here: Any, monkeypatch: pytest.MonkeyPatch, options: Any
+) -> None:
+    monkeypatch.setenv("REDISMEM_STRATEGY", "canary")
+    ran = command("worker", *options, *here)
+    assert (ran.code, ran.out) == (2, "")
+    assert "REDISMEM_STRATEGY cannot be used" in ran.err
+    assert "canary" not in ran.err
+    assert memory.session(overdue[0]).info().queued == "overdue"
+    assert command("worker", "--once", "--strategy", "summarize", *here).code == 0
+    assert memory.session(overdue[0]).info().queued is None
+
+
 def test_an_error_of_one_session_is_logged_by_its_kind(command: Any, intercept: Any, overdue: Any, here: Any) -> None:
     intercept(RunsFull)
     ran = command("worker", "--once", *here)

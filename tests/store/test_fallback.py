@@ -70,6 +70,10 @@ REFUSED: dict[str, Callable[[Session], Any]] = {
     "prune": lambda session: session.prune(1),
     "exists": lambda session: session.exists(),
     "touch": lambda session: session.touch(),
+    "pop": lambda session: session.pop(),
+    "undo": lambda session: session.undo(),
+    "replace": lambda session: session.replace(1, user(3)),
+    "unpin": lambda session: session.unpin(1),
     "originals": lambda session: session.messages(include_originals=True),
     "expect": lambda session: session.append(user(2), expect=1),
 }
@@ -83,10 +87,56 @@ async def test_what_cannot_be_served_says_so_and_changes_nothing(degradable: Mem
     error = await unavailable(REFUSED[name](degradable.session("a")))
     assert (error.session_id, error.reason) == ("a", "ConnectionRefusedError")
     assert "expect" in error.text if name == "expect" else "cannot be served" in error.text
+    # By the names of methods: a `read_window` is nothing that the caller has called.
+    assert ("messages" if name == "originals" else name) in error.text
+    assert not {"read_window", "read_epoch"} & set(error.text.split())
     assert degradable.health().backlog_message_count == 1
     faulty.is_away = False
     await caught_up(degradable)
     assert await contents(degradable.session("a")) == [user(1)["content"]]
+
+
+SERVED: dict[str, Callable[[Session], Any]] = {
+    "read": lambda session: session.read(),
+    "state": lambda session: session.state(),
+    "params": lambda session: session.params(),
+    "waiting": lambda session: session.waiting(),
+    "last_intent": lambda session: session.last_intent(),
+    "last_result": lambda session: session.last_result(),
+    "plan": lambda session: session.plan(),
+    "messages": lambda session: session.messages(),
+    "info": lambda session: session.info(),
+    "telemetry": lambda session: session.telemetry(),
+    "append": lambda session: session.append(user(2)),
+    "append_and_read": lambda session: session.append_and_read(user(2)),
+    "update": lambda session: session.update(plan=1),
+    "merge": lambda session: session.merge({"a": 1}),
+}
+NOT_OF_THE_UNSEEN = ("messages", "info", "telemetry")
+
+
+@pytest.mark.parametrize("name", SERVED)
+async def test_what_is_served_is_what_the_table_says(degradable: Memory, faulty: Faulty, name: str) -> None:
+    seen, unseen = degradable.session("seen"), degradable.session("unseen")
+    await seen.append_and_read(user(1))
+    faulty.is_away = True
+    assert not degradable.health().is_away
+    served = await SERVED[name](seen)
+    assert degradable.health().is_away
+    if name in ("read", "state", "append", "append_and_read"):
+        assert "degraded" in repr(served)
+    if name in NOT_OF_THE_UNSEEN:
+        await unavailable(SERVED[name](unseen))
+        await unseen.append(user(1))
+    await SERVED[name](unseen)
+
+
+@pytest.mark.parametrize("name", ["count", "sessions"])
+async def test_the_namespace_is_refused_in_words_of_the_caller(degradable: Memory, faulty: Faulty, name: str) -> None:
+    faulty.is_away = True
+    assert (await degradable.session("b").append(user(1))).degraded
+    error = await unavailable(getattr(degradable, name)())
+    assert error.text.endswith("; this call cannot be served without it")
 
 
 async def test_of_a_session_that_was_never_seen_nothing_is_claimed(degradable: Memory, faulty: Faulty) -> None:

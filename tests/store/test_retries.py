@@ -31,6 +31,11 @@ def clock() -> Clock:
     return Clock()
 
 
+def test_a_full_memory_is_explained(clock: Clock) -> None:
+    with pytest.raises(StoreUnavailable, match="OOM, its memory is full: raise maxmemory, or let workers make room"):
+        Retries("s", 5, 1, clock).pause_s(ServerError("OOM", "OOM command not allowed when used memory > 'maxmemory'"))
+
+
 @pytest.mark.parametrize("word", sorted(TRANSIENT_WORDS))
 def test_what_passes_is_tried_again_until_the_deadline_and_no_longer(clock: Clock, word: str) -> None:
     attempts = Retries("s", 5, 1, clock)

@@ -194,6 +194,30 @@ def tls_url(server: TlsServer, host: str = "127.0.0.1", **options: str | Path) -
     return f"rediss://{host}:{server.tls_port}/0?" + "&".join(f"ssl_{key}={value}" for key, value in options.items())
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://:CANARY/x@h:6379/0",
+        "redis://u:123/CANARY@h:6379",
+        "redis://u:CANARY#x@h",
+        "rediss://u:12#CANARY@h",
+        "redis://u:CANARY?x@h",
+        "redis://u:12?CANARY=x@h",
+    ],
+)
+def test_a_password_that_was_not_encoded_is_hinted_at(url: str) -> None:
+    with pytest.raises(InvalidSettings, match="is percent-encoded: %2F %3F %23 %40") as refused:
+        Address.from_url(url)
+    assert "CANARY" not in str(refused.value)
+
+
+@pytest.mark.parametrize("url", ["redis://u:p%2F%23%40@h:x", "redis://h/one", "redis://h/0?nonsense=1"])
+def test_other_mistakes_are_no_matter_of_encoding(url: str) -> None:
+    with pytest.raises(InvalidSettings) as refused:
+        Address.from_url(url)
+    assert "percent-encoded" not in str(refused.value)
+
+
 @pytest.fixture
 def client_certificate(certificates: Path) -> dict[str, str | Path]:
     return {"certfile": certificates / "node.crt", "keyfile": certificates / "node.key"}

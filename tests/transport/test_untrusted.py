@@ -11,7 +11,7 @@ from support.servers import TlsServer
 from redismem import Memory, Settings, StoreUnavailable, blocking
 
 # Tried again until then, a test would never end.
-PATIENT = Settings(deadline_s=600, reply_timeout_s=60)
+PATIENT = Settings(deadline_s=120, reply_timeout_s=60)
 
 
 def url_of(server: TlsServer, certificates: Path, host: str, **options: Any) -> str:

@@ -87,10 +87,9 @@ async def test_each_route_refuses_without_a_key_with_a_foreign_one_and_with_too_
     for method, path in routes():
         if path in OPEN:
             continue
-        at, body = (
-            path.format(session_id="s", name="apollo", store="decisions", item_id="d-01m82aett2z2xsfvmj"),
-            BODY.get(path),
-        )
+        item_id = "t-01m82aett2z2xsfvmj" if "/tasks/" in path else "d-01m82aett2z2xsfvmj"
+        at = path.format(session_id="s", name="apollo", store="decisions", item_id=item_id)
+        body = BODY.get(path)
         body = None if method == "GET" else body
         for headers in ({}, foreign, {"Authorization": "Bearer"}, {"Authorization": "Basic eDp5"}):
             answer = await keyed.http.ask(method, at, headers=headers, json=body)

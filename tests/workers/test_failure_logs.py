@@ -219,3 +219,16 @@ async def test_a_pause_and_its_end_are_logged_once(store: Store, namespace: str,
         assert await drained(other, T0 + 70_000) == 0
     said = [record.getMessage() for record in records(caplog, "provider")]
     assert [line.partition(",")[0] for line in said] == ["Echo answers again"] * 2, "each worker says it once"
+
+
+async def test_a_pause_that_has_run_out_says_so(store: Store, namespace: str, caplog: Any, clock: Clock) -> None:
+    async with store.memory(namespace) as memory:
+        await fill(memory.session(NAME), 11, SECRET)
+        echo = Echo()
+        echo.failures.append(ProviderUnavailable(SECRET, reason="openai answered 503"))
+        assert await drained(Worker(memory.store, echo), T0) == 0
+        caplog.clear()
+        assert await drained(Worker(memory.store, Echo()), T0 + 7_000) > 0
+        record, _ = records(caplog, "provider")
+        said = "Echo is paused and due to be tried again now, after 1 failure in 7 s: openai answered 503"
+        assert record.getMessage() == said

@@ -1,0 +1,81 @@
+"""What the doctor says of the work that is waiting, and of the environment: what was seen, and what to change."""
+
+from __future__ import annotations
+
+from redismem.cli.terminal import duration, plural, printable
+from redismem.environment import PREFIX, Complaint
+from redismem.inspection.rules import Finding
+
+
+def providers(finding: Finding) -> tuple[str, str]:
+    if finding.case == "answer":
+        return "nobody is paused who writes summaries", ""
+    seen = finding.seen
+    more = f"; {seen['paused_count'] - 1} more" if seen["paused_count"] > 1 else ""
+    next_ms = seen["next_ms"]
+    probe = f"next try in {duration(next_ms)}" if next_ms > 0 else f"a try is due since {duration(next_ms)}"
+    text = (
+        f"{printable(seen['provider'])} is paused since {duration(seen['failing_ms'])}: {seen['reason']}; "
+        f"{plural(seen['failures_count'], 'failure')}, {probe}; "
+        f"{plural(seen['waiting_count'], 'session')} overdue{more}"
+    )
+    advice = (
+        "It answers nobody: look at its status page, and at the key, the model and the address in REDISMEM_MODEL_*. No "
+        "session has lost an attempt; what waits for too long is summarised by the extractive summariser."
+    )
+    return text, advice
+
+
+def dead(finding: Finding) -> tuple[str, str]:
+    if finding.case == "none":
+        return "no session is dead", ""
+    seen = finding.seen
+    why = seen["reason"] or "the reason is not noted"
+    count, attempts = plural(seen["dead_count"], "session"), plural(seen["attempts"], "attempt")
+    advice = "They are tried again by themselves, ever more rarely. `redismem dead list` has all of them."
+    return f"{count}; the longest dead since {duration(seen['died_ms'])}, after {attempts}: {why}", advice
+
+
+def quarantine(finding: Finding) -> tuple[str, str]:
+    seen = finding.seen
+    if finding.case == "not_looked":
+        return "SCAN is not allowed", "Sessions in quarantine were not looked for."
+    among = "" if seen["is_all"] else f" among the first {seen['looked_at_count']:,} keys"
+    if finding.case == "none":
+        return f"no session of this namespace{among}", ""
+    first = printable(seen["session_id"])
+    return (
+        f"{plural(seen['sessions_count'], 'session')} of this namespace{among}; {first} is the first",
+        "They could not be read, and began anew. `redismem quarantine list` shows them until their time runs out.",
+    )
+
+
+def summaries(finding: Finding) -> tuple[str, str]:
+    seen = finding.seen
+    if finding.case == "in_time":
+        return f"{plural(seen['overdue_count'], 'session')} overdue, none for long", ""
+    advice = (
+        "Nobody has taken it up: start `redismem worker` on this Redis and namespace, or connect with `workers=True`. "
+        "Where one runs, it cannot keep up: start more."
+    )
+    count = plural(seen["overdue_count"], "session")
+    return f"{count} overdue, the oldest for {duration(seen['late_ms'])}: is a worker running?", advice
+
+
+def settings(finding: Finding) -> tuple[str, str]:
+    if finding.case == "usable":
+        return "every REDISMEM_* variable is obeyed", ""
+    advice = "`redismem settings` lists what there is, and what is in force."
+    complaints: tuple[Complaint, ...] = finding.seen["complaints"]
+    if any(each.case == "kept" for each in complaints):
+        advice = "Until it can be used nothing is removed, so nothing makes room. " + advice
+    return "; ".join(map(_said, complaints)), advice
+
+
+def _said(complaint: Complaint) -> str:
+    variable = printable(complaint.variable)
+    if complaint.case == "unknown":
+        near = f" (did you mean {PREFIX}{complaint.near.upper()}?)" if complaint.near else ""
+        return f"{variable} is no setting{near}"
+    stands = "the default counts" if complaint.case == "default" else "nothing is removed"
+    return f"{variable} cannot be used: {stands}"

@@ -1,0 +1,69 @@
+"""`redismem settings`: every setting is found, with its value and where that comes from; no secret is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from redismem import Settings
+
+
+@pytest.fixture
+def listed(command: Any) -> Any:
+    """The rows, by the setting's name."""
+
+    def settings() -> dict[str, Any]:
+        ran = command("settings", "--json")
+        assert ran.code == 0
+        return {row["name"]: row for row in ran.document["settings"]}
+
+    return settings
+
+
+def test_every_setting_is_there_with_variable_value_source_and_meaning(
+    listed: Any, command: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REDISMEM_SHARDS", "16")
+    rows, out = listed(), command("settings").out
+    assert list(rows) == list(Settings.model_fields)
+    for name, row in rows.items():
+        assert row["variable"] == f"REDISMEM_{name.upper()}"
+        assert row["variable"] in out
+        assert row["meaning"] == Settings.model_fields[name].description
+    assert (rows["shards"]["value"], rows["shards"]["source"]) == (16, "environment")
+    assert (rows["threshold"]["value"], rows["threshold"]["source"]) == (10, "default")
+    assert "REDISMEM_SHARDS = 16  (environment)" in out
+    assert "seconds without activity" in rows["idle_timeout_s"]["meaning"]
+
+
+def test_where_a_value_comes_from_that_was_not_obeyed(listed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REDISMEM_RECENT_LIMIT", "50")
+    monkeypatch.setenv("REDISMEM_MAX_SESSIONS", "many")
+    monkeypatch.setenv("REDISMEM_TICK_S", "often")
+    rows = listed()
+    assert (rows["threshold"]["value"], rows["threshold"]["source"]) == (54, "follows another setting")
+    assert rows["max_sessions"]["value"] == 1_000_000_000
+    assert rows["max_sessions"]["source"] == "the variable cannot be used: nothing is removed"
+    assert (rows["tick_s"]["value"], rows["tick_s"]["source"]) == (1, "the variable cannot be used: default")
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://user:canary@redis.example:6379/0?client_name=canary", "redis://redis.example:6379/0"),
+        ("redis://:canary/canary@redis.example", "the given URL"),
+        ("canary", "the given URL"),
+    ],
+)
+def test_no_secret_is_shown(listed: Any, command: Any, monkeypatch: pytest.MonkeyPatch, url: str, shown: str) -> None:
+    assert listed()["model_api_key"]["value"] == "not set"
+    monkeypatch.setenv("REDISMEM_URL", url)
+    monkeypatch.setenv("REDISMEM_MODEL_API_KEY", "canary")
+    monkeypatch.setenv("REDISMEM_MODEL_BASE_URL", "https://canary:canary@model.example/v1?key=canary")
+    rows = listed()
+    assert (rows["url"]["value"], rows["model_api_key"]["value"]) == (shown, "set")
+    assert rows["model_base_url"]["value"] == "https://model.example/v1"
+    ran = command("settings")
+    assert "canary" not in json.dumps(rows) + ran.out + ran.err

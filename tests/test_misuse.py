@@ -1,0 +1,122 @@
+"""What newcomers pass by mistake: a typed error says what was expected, and nothing is connected or written."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import redis
+from support.stores import Store
+
+import redismem.blocking
+from redismem import InvalidMessage, InvalidSettings, Memory, Message, Settings
+from redismem.workers.scheduler import Scheduler
+
+SCHEDULER: Any = Scheduler  # what its types refuse, it must refuse as well
+CONNECTS: list[Callable[..., Any]] = [Memory.connect, redismem.blocking.Memory.connect]
+
+
+class WithoutCoroutine:
+    def compact(self, messages: Any, previous: Any) -> None:
+        raise AssertionError
+
+
+class WithCoroutine:
+    async def compact(self, messages: Any, previous: Any) -> Any:
+        raise AssertionError
+
+
+MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
+    "a port": ({"url": 6379}, "a text such as redis://127.0.0.1:6379/0, not one of the type int.*client="),
+    "a URL in bytes": ({"url": b"redis://:CANARY@h"}, "not one of the type bytes"),
+    "a client": ({"url": redis.Redis(password="CANARY")}, "of the type Redis; a client of redis-py goes to client="),
+    "settings in a dict": ({"settings": {"url": "CANARY"}}, r"settings is none of the type dict: pass Settings\(...\)"),
+    "a number of workers": ({"workers": 4}, "workers is True, False, or what makes them.*not one of the type int"),
+    "workers in words": ({"workers": "CANARY"}, "workers is True, False.*not one of the type str"),
+    "no workers": ({"workers": None}, "not one of the type NoneType"),
+    "a class": ({"workers": partial(SCHEDULER, strategy=WithCoroutine)}, r"not a class: pass WithCoroutine\(...\)"),
+    "no coroutine": (
+        {"workers": partial(SCHEDULER, strategy=WithoutCoroutine())},
+        "WithoutCoroutine has no `async def",
+    ),
+    "no strategy": ({"workers": partial(SCHEDULER, strategy="summarize")}, "str has no `async def compact"),
+}
+
+
+@pytest.mark.parametrize("connect", CONNECTS)
+@pytest.mark.parametrize("name", MISTAKES)
+def test_what_cannot_be_connected_says_what_was_expected(connect: Callable[..., Any], name: str) -> None:
+    given, said = MISTAKES[name]
+    with pytest.raises(InvalidSettings, match=said) as refused:
+        connect(**({"url": "memory://"} | given))
+    assert "CANARY" not in str(refused.value)
+
+
+def test_a_timestamp_that_is_a_number_is_refused() -> None:
+    with pytest.raises(InvalidMessage, match="a timestamp is a datetime with a time zone, not one of the type int"):
+        Message("user", "x", timestamp=1_700_000_000)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("method", "option", "said"),
+    [
+        ("append", "wating", r"append\(\) has no option 'wating'; did you mean waiting\?"),
+        ("append_and_read", "expct", r"append\(\) has no option 'expct'; did you mean expect\?"),
+        ("append", "waiting_for_param", "did you mean waiting"),
+        ("append", "zzzzzz", r"append\(\) has no option 'zzzzzz'$"),
+        ("update", "waiting_for_param", r"update\(\) has no option 'waiting_for_param'; did you mean waiting\?"),
+        ("update", "expect", r"update\(\) has no option 'expect'$"),
+    ],
+)
+async def test_an_option_that_is_not_known_is_named(
+    store: Store, namespace: str, method: str, option: str, said: str
+) -> None:
+    async with store.memory(namespace) as memory:
+        session = memory.session("a")
+        messages = () if method == "update" else ({"role": "user", "content": "x"},)
+        with pytest.raises(TypeError, match=said):
+            await getattr(session, method)(*messages, merge={"a": 1}, **{option: "CANARY"})
+        assert not await session.exists()
+
+
+async def test_another_type_error_stays_what_it_is(store: Store, namespace: str) -> None:
+    def count_tokens(payload: Any) -> int:
+        raise TypeError("of the counter")
+
+    async with store.memory(namespace, count_tokens=count_tokens) as memory:
+        with pytest.raises(TypeError, match="of the counter"):
+            await memory.session("a").append({"role": "user", "content": "x"}, plan=1)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"treshold": 5}, r"^treshold is no setting; did you mean threshold\?$"),
+        ({"qqqqqqq": 5}, "^qqqqqqq is no setting$"),
+        ({"deadline_s": 500}, "^deadline_s: .* 120, in seconds$"),
+        ({"reply_timeout_s": 1000}, "^reply_timeout_s: .* 120, in seconds$"),
+        ({"max_sessions": 0}, "1$"),
+    ],
+)
+def test_settings_say_what_was_meant(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidSettings, match=said):
+        Settings(**given)
+
+
+@pytest.mark.parametrize(("seconds", "is_warned_of"), [(86_400_000, True), (400 * 86_400, False), (86_400, False)])
+def test_a_day_in_milliseconds_is_warned_of(
+    caplog: pytest.LogCaptureFixture, seconds: float, is_warned_of: bool
+) -> None:
+    assert Settings(idle_timeout_s=seconds).idle_timeout_s == seconds
+    warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    said = "idle_timeout_s is in seconds: sessions stay for 1000 days after their last activity"
+    assert warned == ([said] if is_warned_of else [])
+
+
+def test_a_model_without_tls_names_the_setting_that_permits_it() -> None:
+    given = Settings(model_provider="openai", model="some-model", model_base_url="http://127.0.0.1:1/v1")
+    with pytest.raises(InvalidSettings, match="model_allow_http, or REDISMEM_MODEL_ALLOW_HTTP=true, permits http://"):
+        Memory.connect("memory://", settings=given, workers=True)
