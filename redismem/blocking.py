@@ -121,16 +121,18 @@ class Session:
     def append_and_read(
         self,
         *messages: Message | Shape,
+        recall: int | None = None,
         project: Project | None = None,
         project_tokens: int = PROJECT_TOKENS,
         **options: Unpack[AppendOptions],
     ) -> Context:
         """The same as that of `redismem.Session`: its explanation stands there, and is put here below."""
         twin = None if project is None else project.twin
-        call = self._twin.append_and_read(*messages, project=twin, project_tokens=project_tokens, **options)
-        return _finished(call)
+        asked: dict[str, Any] = {"recall": recall, "project": twin, "project_tokens": project_tokens}
+        return _finished(self._twin.append_and_read(*messages, **asked, **options))
 
     append_and_read.__doc__ = session.Session.append_and_read.__doc__
+    recall = _blocking(session.Session.recall)
     read = _blocking(session.Session.read)
     messages = _blocking(session.Session.messages)
     clear = _blocking(session.Session.clear)

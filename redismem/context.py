@@ -10,6 +10,7 @@ from redismem.elements import StoredMessages, is_gap
 from redismem.messages import Message, moment
 from redismem.provider_view import provider_view
 from redismem.quoting import quoted_as_data
+from redismem.recalled import recalled_payload
 from redismem.speech.anthropic import AnthropicContext, anthropic_context
 from redismem.speech.gemini import GeminiContext, gemini_context
 from redismem.values import decode_value, encode_value
@@ -59,7 +60,7 @@ class State:
 class Summary:
     """A text that stands for the messages `first_seq` to `last_seq`. `start_ms`, `end_ms`, `created_ms` are since 1970.
 
-    `message_ids` names those messages; of a summary of summaries, the summaries it replaced.
+    `message_ids` names those messages; where it took in other summaries, these in place of theirs.
     """
 
     id: str
@@ -129,6 +130,8 @@ class Context:
     """Redis was away: the last context that this process has seen, and what it has accepted since; seqs provisional."""
     background: str = ""
     """What is known of a project, if it was asked for: quoted before the summaries."""
+    recalled: Sequence[Message] = ()
+    """Earlier messages that may bear on the appended ones, oldest first: what was asked for with `recall=`."""
 
     @property
     def messages(self) -> list[Message]:
@@ -177,8 +180,8 @@ class Context:
         return self.messages[: -self.recent_limit]
 
     def to_openai(self) -> list[Any]:
-        """A new list of dicts, typed so that OpenAI's client takes it: pinned messages, the background and each summary
-        as a quoted user message, then the messages; dicts as put in.
+        """A new list of dicts, typed so that OpenAI's client takes it: pinned messages, the background, each summary
+        and what was recalled as quoted user messages, then the messages; dicts as put in.
 
         But for what a provider would refuse: a tool result that does not answer a call right before it, and a call that
         the conversation went on without, are quoted in a user message. At the very end a call may wait for results.
@@ -196,9 +199,11 @@ class Context:
         return provider_view(whole) if may_hold_calls else whole
 
     def _quoted(self) -> list[dict[str, Any]]:
-        """The background and the summaries."""
-        known = [quoted_as_data("project", "What is known of the project", self.background)] if self.background else []
-        return known + [summary.to_openai() for summary in self.summaries]
+        """The background, the summaries, and what was recalled."""
+        quoted: list[dict[str, Any]] = [summary.to_openai() for summary in self.summaries]
+        if self.background:
+            quoted.insert(0, quoted_as_data("project", "What is known of the project", self.background))
+        return [*quoted, recalled_payload(self.recalled)] if self.recalled else quoted
 
     def _payloads(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]], bool]:
         """The dicts of pinned messages and of the others, and whether any may hold a tool call."""
@@ -216,11 +221,15 @@ class Context:
         so. Messages in the formats of OpenAI and Gemini are written anew; Anthropic's parts stay as they are. What
         Anthropic has no form for, such as sounds, is named in brackets.
         """
-        return anthropic_context(self.to_openai(), len(self.summaries) + bool(self.background))
+        return anthropic_context(self.to_openai(), self._quoted_count)
 
     def to_gemini(self) -> GeminiContext:
         """The same for Gemini: `contents` and, for the config, `system_instruction`; likewise JSON values."""
-        return gemini_context(self.to_openai(), len(self.summaries) + bool(self.background))
+        return gemini_context(self.to_openai(), self._quoted_count)
+
+    @property
+    def _quoted_count(self) -> int:
+        return len(self.summaries) + bool(self.background) + bool(self.recalled)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Context):

@@ -27,7 +27,6 @@ LONGEST_S = 10 * 365 * 86_400
 _KEEPING: dict[str, Any] = {
     "max_sessions": MOST_SESSIONS,
     "idle_timeout_s": LONGEST_S,
-    "originals_timeout_s": LONGEST_S,
     "keep_originals": True,
     "strategy": "none",
 }

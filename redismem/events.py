@@ -22,8 +22,8 @@ class Event(NamedTuple):
     """What was done.
 
     By a session: append, append_and_read, read, messages, state, info, exists, touch, update, read_epoch, clear,
-    read_window, prune, pop, replace, pinned, quarantine. By a memory: ping, count, sessions, server_time, take,
-    recorded, record.
+    read_window, prune, pop, replace, pinned, recall, block, set_block_aside, quarantine. By a memory: ping, count,
+    sessions, server_time, take, recorded, record.
     By workers, a call each: provider, pause (whether somebody may be asked); due, claim, extend, commit, release;
     counts, oldest, queue_eviction, due_evictions, claim_eviction, evict; scan, sweep. By workers, all of it together,
     with what a strategy or an `on_evict` takes: summary and eviction (of one session), drain (the overdue queue),

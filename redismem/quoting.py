@@ -11,7 +11,7 @@ from redismem.shapes import Shape
 
 PROJECT_TOKENS = 1_500
 # Possessive: whoever writes a long run of spaces has it read once.
-_OWN_TAG = re.compile(r"<(?=\s*+/?+\s*+(?:summary|project)\b)", re.IGNORECASE)
+_OWN_TAG = re.compile(r"<(?=\s*+/?+\s*+(?:summary|project|recalled)\b)", re.IGNORECASE)
 
 
 class Background(Protocol):

@@ -9,6 +9,7 @@ from redismem.elements import is_gap
 from redismem.errors import SessionNotFound
 from redismem.messages import Message
 from redismem.protocol.call import Call
+from redismem.protocol.page_calls import Page
 from redismem.protocol.session_calls import SessionCalls
 from redismem.window import cut_after, cut_before, links, newest_within
 
@@ -87,7 +88,7 @@ class Reading:
         self._asked = 0
         self._finished = False
 
-    def next(self) -> Call[tuple[str, list[Message]] | None] | None:
+    def next(self) -> Call[Page | None] | None:
         """The call for the next page; None if all is read."""
         if self._finished:
             return None
@@ -96,21 +97,21 @@ class Reading:
             self._asked = min(PAGE_COUNT, self._limit - self._count)
         return self._calls.page(self._asked, self._next_seq, self._include_originals)
 
-    def take(self, page: tuple[str, list[Message]] | None) -> None:
-        """Raises SessionNotFound if there never was a page."""
+    def take(self, page: Page | None, messages: list[Message]) -> None:
+        """The page, and what could be read of it. Raises SessionNotFound if there never was a page."""
         if page is None and self._epoch is None:
             raise SessionNotFound("there is no such session", self._calls.keys.session_id)
-        epoch, messages = page or ("", [])
-        if not messages or (self._epoch is not None and epoch != self._epoch):
+        epoch = "" if page is None else page.epoch
+        if page is None or (self._epoch is not None and epoch != self._epoch):
             self._finished = True
             self._epoch = epoch
             return
         self._epoch = epoch
-        self._next_seq = messages[0].seq
+        self._next_seq = page.start_seq
         kept = self._wanted(messages)
         self._pages.append(kept)
         self._count += len(kept)
-        self._finished = len(messages) < self._asked or (self._limit is not None and self._count >= self._limit)
+        self._finished = page.count < self._asked or (self._limit is not None and self._count >= self._limit)
 
     def _wanted(self, messages: list[Message]) -> list[Message]:
         before = self._before

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, TypeVar, Unpack
 
 from redismem import editing
-from redismem.context import Context, Receipt, SessionInfo, State
+from redismem.context import Context, Receipt, SessionInfo
 from redismem.errors import SessionNotFound, StoreUnavailable
 from redismem.messages import Message
+from redismem.originals import Originals
 from redismem.protocol import edit_calls
 from redismem.protocol.append_command import AppendOptions
-from redismem.protocol.call import Call
 from redismem.protocol.replies import telemetry
 from redismem.protocol.session_calls import SessionCalls
-from redismem.protocol.state_changes import StateChanges
 from redismem.quoting import PROJECT_TOKENS, Background
 from redismem.reading import Reading, check, check_count, lacks_others, narrowed
+from redismem.recall import Recall, said
+from redismem.recalling import HITS_LIMIT
+from redismem.session_state import SessionState
 from redismem.shapes import Shape
 from redismem.store.store import Store
 from redismem.transport.base import together
@@ -28,19 +30,18 @@ OnAppend = Callable[[str, Receipt], None]
 """Told of each append: the session's id, and what the append did."""
 
 
-class Session:
+class Session(SessionState):
     """One conversation. A handle without state of its own: make one a turn or keep it, from any number of pods.
 
     Every method that talks to Redis may raise StoreUnavailable. A session whose stored bytes cannot be read is put into
     quarantine under `…:quarantine:<session>:<ms>`, which is logged, and starts afresh.
     """
 
-    __slots__ = ("_calls", "_on_append", "_store")
+    __slots__ = ("_on_append",)
 
     def __init__(self, store: Store, session_calls: SessionCalls, on_append: OnAppend | None = None) -> None:
         """`Memory.session` makes one."""
-        self._store = store
-        self._calls = session_calls
+        super().__init__(store, session_calls)
         self._on_append = on_append
 
     @property
@@ -66,27 +67,45 @@ class Session:
     async def append_and_read(
         self,
         *messages: Message | Shape,
+        recall: int | None = None,
         project: Background | None = None,
         project_tokens: int = PROJECT_TOKENS,
         **options: Unpack[AppendOptions],
     ) -> Context:
         """The same append, and the context after it, in the same round trip and transaction.
 
-        The receipt is `Context.receipt`. `project`: a `Memory.project`, of which the context then has as `background`
-        what these messages speak of, in at most so many tokens. It is asked at the same time, in at most two round
-        trips; if it does not answer, that is logged and there is none. Raises as `append` does, and InvalidItem for
-        fewer than 50 tokens.
+        The receipt is `Context.receipt`. `recall`: `Context.recalled` holds earlier messages that fit these, so many
+        tokens at most; that takes a second round trip, if any are kept. `project`: a `Memory.project`, of which the
+        context then has as `background` what these messages speak of, in at most so many tokens. It is asked at the
+        same time, in at most two round trips; if it does not answer, that is logged and there is none. Raises as
+        `append` does, and InvalidItem for fewer than 50 tokens.
         """
         if project is not None:
             project.check_tokens(project_tokens)
-            both = self.append_and_read(*messages, **options), project.background(messages, project_tokens)
+            both = (
+                self.append_and_read(*messages, recall=recall, **options),
+                project.background(messages, project_tokens),
+            )
             context, background = await together(self._store.transport, *both)
             context.background = background
             return context
-        context = await self._run(self._calls.append_and_read(messages, options))
+        call = self._calls.append_and_read(messages, options)
+        if recall is None:
+            context = await self._run(call)
+        else:
+            check_count("recall", recall)
+            context = await Recall(self._store, self._calls.keys, said(messages)).in_turn(call, recall)
         if self._on_append is not None:
             self._tell(context.receipt)
         return context
+
+    async def recall(self, query: str, limit: int = HITS_LIMIT, max_tokens: int | None = None) -> list[Message]:
+        """Earlier messages that the query is about, oldest first: of the kept ones that a summary covers.
+
+        The best `limit`, with neighbours and whole tool calls; `max_tokens` at most.
+        """
+        check(limit, max_tokens=max_tokens)
+        return await Recall(self._store, self._calls.keys, query).asked(limit, max_tokens)
 
     async def read(
         self, limit: int | None = None, before: int | datetime | None = None, max_tokens: int | None = None
@@ -119,9 +138,13 @@ class Session:
         meanwhile may be missing. Raises SessionNotFound.
         """
         check(limit, before)
-        reading = Reading(self._calls, limit, before, include_originals)
+        reading, originals = (
+            Reading(self._calls, limit, before, include_originals),
+            Originals(self._store, self._calls.keys),
+        )
         while (call := reading.next()) is not None:
-            reading.take(await self._run(call))
+            page = await self._run(call)
+            reading.take(page, await originals.messages(page))
         if (call_for_pinned := reading.pinned()) is not None:
             reading.take_pinned(await self._run(call_for_pinned))
         return reading.messages()
@@ -187,6 +210,7 @@ class Session:
         while True:
             old = which = editing.chosen(view.context, which)
             editing.check_replacement(view.context, old, message)
+            view = await Originals(self._store, self._calls.keys).beside(view, old.seq)
             changed = await self._run(edit_calls.replace(self._calls, view, old, message))
             if changed is not None:
                 return changed
@@ -201,6 +225,7 @@ class Session:
         view = await self._view("unpin")
         while True:
             old = which = editing.chosen(view.context, which)
+            view = await Originals(self._store, self._calls.keys).beside(view, old.seq)
             changed = await self._run(edit_calls.unpin(self._calls, view, old)) if old.pinned else old
             if changed is not None:
                 return changed
@@ -231,61 +256,6 @@ class Session:
     async def telemetry(self) -> dict[str, Any]:
         """`history_count`, `params_keys`, `waiting_for_param`: numbers and names, never values. Fit for a log."""
         return telemetry(await self._run(self._calls.info()))
-
-    async def state(self) -> State:
-        """All of the state: empty for an unknown session."""
-        return await self._run(self._calls.state())
-
-    async def params(self) -> dict[str, Any]:
-        """All params by their names: empty for an unknown session."""
-        return (await self.state()).params
-
-    async def waiting(self) -> str | None:
-        """The name of the param that the agent waits for; None if it waits for none."""
-        return (await self.state()).waiting_for_param
-
-    async def last_intent(self) -> Any:
-        """What was set as the last intent; None if nothing was."""
-        return (await self.state()).last_intent
-
-    async def last_result(self) -> Any:
-        """What was set as the last result; None if nothing was."""
-        return (await self.state()).last_result
-
-    async def plan(self) -> Any:
-        """What was set as the plan; None if nothing was."""
-        return (await self.state()).plan
-
-    async def update(self, *, id: str | None = None, **changes: Unpack[StateChanges]) -> None:
-        """Several changes of the state at once: `merge`, `waiting`, `last_intent`, `last_result`, `plan`.
-
-        Creates a missing session. `id` names this change as it does an append: given again, nothing is written, so that
-        what another writer has set since stays. Raises InvalidState, TooLarge, InvalidMessage for the id.
-        """
-        await self._run(self._calls.update(id, **changes))
-
-    async def merge(self, params: Mapping[str, Any]) -> None:
-        """Sets these params and leaves the others; a param set to UNSET is removed. Raises InvalidState, TooLarge."""
-        await self.update(merge=params)
-
-    async def set_waiting(self, name: str | None) -> None:
-        """Notes which param the agent waits for; None: it waits for none. Raises InvalidState, TooLarge."""
-        await self.update(waiting=name)
-
-    async def set_last_intent(self, value: Any) -> None:
-        """Any JSON value; None removes it. Raises InvalidState, TooLarge."""
-        await self.update(last_intent=value)
-
-    async def set_last_result(self, value: Any) -> None:
-        """Any JSON value; None removes it. Raises InvalidState, TooLarge."""
-        await self.update(last_result=value)
-
-    async def set_plan(self, value: Any) -> None:
-        """Any JSON value; None removes it. Raises InvalidState, TooLarge."""
-        await self.update(plan=value)
-
-    def _run(self, call: Call[T]) -> Coroutine[Any, Any, T]:
-        return self._store.run(call, quarantine=True)
 
     def _tell(self, receipt: Receipt | None) -> None:
         if self._on_append is not None and receipt is not None and not receipt.duplicate and not receipt.degraded:

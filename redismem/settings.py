@@ -52,9 +52,8 @@ class Settings(BaseSettings):
     summaries_limit: Annotated[int, Field(ge=1, le=100)] = Field(
         4, description="summaries a session may have before the oldest are folded into one"
     )
-    keep_originals: bool = Field(False, description="whether summarised messages stay readable")
-    originals_timeout_s: Annotated[float, Field(ge=0.001, le=LONGEST_S)] = Field(
-        7 * 86_400, description="seconds that kept originals live after the last summary"
+    keep_originals: bool = Field(
+        True, description="whether summarised messages stay readable, compressed, as long as their session"
     )
     open_call_s: Annotated[float, Field(ge=0, le=86_400)] = Field(
         600, description="seconds a tool call without a result is waited for before it may be summarised"
@@ -70,7 +69,10 @@ class Settings(BaseSettings):
         "max_completion_tokens", description="what an OpenAI-compatible server calls the limit of its answer"
     )
     summary_tokens: Annotated[int, Field(ge=16, le=100_000)] = Field(
-        500, description="length a summary is asked to have"
+        500, description="length a model's summary is asked to have"
+    )
+    summary_tokens_total: Annotated[int, Field(ge=16, le=100_000)] = Field(
+        1_500, description="length of all summaries of a session together: what an extractive one has, and a folded one"
     )
     lease_s: Annotated[float, Field(ge=0.05, le=3_600)] = Field(
         30, description="seconds a worker may be silent before another takes over its session"

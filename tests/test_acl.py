@@ -64,6 +64,7 @@ def test_it_is_what_the_doctor_says_and_has_every_command_of_the_scripts() -> No
 TURNS: list[tuple[Callable[[blocking.Session], Any], Callable[[Any], bool]]] = [
     (lambda session: session.read(), lambda context: len(context.summaries) == 1),
     (lambda session: session.messages(include_originals=True), lambda messages: len(messages) == 5),
+    (lambda session: session.recall("message 1"), lambda messages: len(messages) <= 3),
     (lambda session: session.touch(), lambda touched: touched is True),
     (lambda session: session.append(user(5), expect=5), lambda receipt: receipt.last_seq == 6),
     (lambda session: session.append_and_read(user(6), expect=6), lambda context: context.last_seq == 7),

@@ -18,13 +18,18 @@ ROOT = Path(__file__).parents[1]
 # Floors, from the ground up. A room is a folder, or a module that lies directly in redismem/. It imports rooms of the
 # floors below, and of its own floor as long as that makes no circle.
 FLOORS = (
-    "errors events environment settings values shapes unawaited health",
+    "errors events environment settings values shapes unawaited words health",
     "messages elements quoting",
-    "context window tool_calls provider_view speech",
+    "blocks",
+    "signatures",
+    "context window tool_calls provider_view speech recalled",
+    "recalling",
     "protocol models",
     "transport",
     "store",
-    "reading editing session project inspection",
+    "originals",
+    "recall",
+    "reading editing session session_state project inspection",
     "workers",
     "memory",
     "__init__",
@@ -36,6 +41,7 @@ FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms.
 # Some rooms have no business in others though they lie above them.
 NEVER = {
     "session": "inspection",
+    "session_state": "inspection",
     "workers": "inspection",
     "memory": "inspection",
     "web": "protocol transport workers",
@@ -49,6 +55,7 @@ DOORS = {
     "hiredis": "transport",
     "fakeredis": "transport",
     "msgspec": "elements values web",
+    "zstandard": "blocks",
     "pydantic": "environment settings web",
     "pydantic_settings": "environment settings",
     "httpx": "models",

@@ -54,6 +54,12 @@ def test_pins_gives_the_ratios_to_sessions_without_them() -> None:
         assert re.search(rf"^{pair}(?: +x \d+\.\d\d){{2}}$", printed, re.MULTILINE)
 
 
+def test_originals_gives_the_bytes_of_a_conversation_by_its_text() -> None:
+    printed = run("benchmarks.originals", "--quick")
+    assert re.search(r"^made up +320 +\d+(?: +x \d+\.\d\d){5}$", printed, re.MULTILINE)
+    assert "bytes in Redis to the raw text: x 0." in printed
+
+
 def test_project_gives_the_growth_of_each_question_and_the_ratio_to_a_file() -> None:
     printed = run("benchmarks.project", "--quick")
     assert len(re.findall(r" x \d+\.\d\d$", printed, re.MULTILINE)) >= 12
@@ -169,3 +175,22 @@ def test_http_gives_the_ratio_to_plain_fastapi_and_the_memory() -> None:
     assert re.search(r"^redismem / plain +x \d+\.\d\d; server CPU x \d+\.\d\d; wanted: ", printed, re.MULTILINE)
     assert re.search(r"^p99 beside 20 streams: [\d.]+ -> [\d.]+ ms, x \d+\.\d\d; wanted: ", printed, re.MULTILINE)
     assert re.search(r"^memory after 200 requests: [\d.]+ MiB -> [\d.]+ MiB$", printed, re.MULTILINE)
+
+
+def test_remembering_gives_share_and_tokens_of_each_way(transcripts: Path, tmp_path: Path) -> None:
+    """No figure is wanted of a short one but that everything holds the answers, and that all ways are there."""
+    booked = {"name": "book_reservation", "arguments": '{"origin": "OSL", "destination": "KRK"}'}
+    call = {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "function": booked}]}
+    said = [{"role": ("user", "assistant")[at % 2], "content": f"Turn {at} is about gate {at}."} for at in range(30)]
+    transcripts.write_text(json.dumps({"session_id": "s", "messages": [*said, call, *said]}) + "\n")
+    file = tmp_path / "results.json"
+    printed = run("benchmarks.remembering", "--quick", "--file", str(transcripts), "--json", str(file))
+    found = json.loads(file.read_text())["conversations"]
+    assert [each["conversation"] for each in found] == ["customer", "friends, en", "friends, zh"]
+    for each in found:
+        rows = {row["label"]: row for row in each["rows"]}
+        assert len(rows) == 7
+        assert rows["everything"]["share"] >= 0.95
+        assert rows["default context"]["share"] > rows["random sentences"]["share"] or each["questions"] == 1
+    for label in ("default context", "context with recall", "recall alone"):
+        assert re.search(rf"^{label}: share \d\.\d{{3}} at [\d,]+ tokens, the mean; wanted: ", printed, re.MULTILINE)

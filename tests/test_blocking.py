@@ -122,6 +122,8 @@ def look_and_end(memory: blocking.Memory, session: blocking.Session) -> Iterator
     assert [session.unpin(3).seq, session.pop()[0].seq, len(session.undo())] == [3, 3, 2]
     session.append({"role": "user"}, {"role": "user"})
     yield from ("replace", "unpin", "pop", "undo")
+    assert session.recall("pinned") == []
+    yield "recall"
     assert session.prune(1) == 1
     assert session.clear(missing_ok=False) is True
     assert memory.count() == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import io
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
@@ -15,12 +15,15 @@ from redismem.cli import session_view
 from redismem.context import Context, SessionInfo, State, Summary
 from redismem.elements import decode_messages
 from redismem.messages import Message, encode_message
+from redismem.models.checking import with_lost
 from redismem.models.extractive import Extractive
 from redismem.models.http_model import turns
+from redismem.models.sketch import Sketch, learned
 from redismem.models.transcript import cleaned, one_line, pieces, quoted, rendered, shortened, speaker, steps
 from redismem.reading import narrowed
 from redismem.values import decode_value, encode_value
 from redismem.window import cut_after, cut_before, links, open_calls
+from redismem.words import stems
 
 STAMP = b"\xcf" + (1_700_000_000_123).to_bytes(8, "big")
 LONG = 4_000
@@ -93,12 +96,7 @@ def context(*messages: Message, summaries: list[Summary] | None = None) -> Conte
 
 def extracted(text: str, previous: str | None = None) -> None:
     messages = [] if previous else [Message("user", text), Message("tool", text, tool_call_id="c")]
-    coroutine = Extractive().summarize(messages, previous, 300)
-    while True:
-        try:
-            coroutine.send(None)
-        except StopIteration:
-            return
+    finished(Extractive().summarize(messages, previous, 300))
 
 
 def late(text: str) -> Context:
@@ -132,6 +130,14 @@ def everything(text: str) -> Context:
     )
 
 
+def finished(coroutine: Coroutine[Any, Any, object]) -> None:
+    while True:
+        try:
+            coroutine.send(None)
+        except StopIteration:
+            return
+
+
 READERS: dict[str, Callable[[str], object]] = {
     "cleaned": cleaned,
     "quoted": quoted,
@@ -144,6 +150,8 @@ READERS: dict[str, Callable[[str], object]] = {
     "steps": lambda text: list(steps([Message("user", text)] * 4, 60_000)),
     "turns": lambda text: turns([{"role": "user", "content": text}] * 4),
     "extractive": extracted,
+    "learned": lambda text: finished(learned(Sketch(), [Message("user", text)] * 4)),
+    "with_lost": lambda text: finished(with_lost(text, [Message("user", text)] * 2, text, 300)),
     "extractive, previous": lambda text: extracted("", "x" + text),
     "Summary.to_openai": lambda text: summary(text).to_openai(),
     "Context.to_openai": lambda text: context(Message("user", text), summaries=[summary(text)]).to_openai(),
@@ -153,6 +161,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "messages": lambda text: decode_messages([encode_message({"content": text, text: 1})[0] + STAMP], 1, "e"),
     "values": lambda text: decode_value(encode_value({text: [text]})),
     "session_view": shown,
+    "stems": lambda text: list(stems(text)),
 }
 
 
@@ -248,6 +257,8 @@ OVER_MESSAGES: dict[str, Callable[[list[Message]], object]] = {
     "cut_after": lambda messages: cut_after(messages, 1),
     "cut_after, with orphans": lambda messages: cut_after(messages, 1, keeps_orphans=True),
     "open_calls": lambda messages: open_calls(messages[: len(messages) // 2], messages),
+    "extractive": lambda messages: finished(Extractive().summarize(messages, None, 300)),
+    "learned": lambda messages: finished(learned(Sketch(), messages)),
     "narrowed": lambda messages: narrowed(context(*messages), len(messages) // 2, len(messages) - 1, 10**9),
     "Context.to_openai": lambda messages: context(*messages).to_openai(),
     "Context.to_anthropic": lambda messages: context(*messages).to_anthropic(),

@@ -103,6 +103,7 @@ UNKNOWN: dict[str, tuple[Callable[[Session], Coroutine[Any, Any, Any]], Any]] = 
     "messages": (lambda session: session.messages(), SessionNotFound),
     "messages of none": (lambda session: session.messages(limit=0), SessionNotFound),
     "messages before": (lambda session: session.messages(before=5), SessionNotFound),
+    "recall": (lambda session: session.recall("a"), []),
     "prune": (lambda session: session.prune(5), SessionNotFound),
     "pop": (lambda session: session.pop(5), SessionNotFound),
     "undo": (lambda session: session.undo(), SessionNotFound),

@@ -30,7 +30,6 @@ NUMBERS: dict[str, tuple[Any, Any, Any]] = {
 KEEPING = {
     "max_sessions": 1_000_000_000,
     "idle_timeout_s": 10 * 365 * 86_400,
-    "originals_timeout_s": 10 * 365 * 86_400,
     "keep_originals": True,
     "strategy": "none",
 }
@@ -208,7 +207,6 @@ def test_a_url_that_cannot_be_used_is_refused_and_not_shown(url: str) -> None:
         ("max_sessions", "10k"),
         ("max_sessions", "1e4"),
         ("idle_timeout_s", "1 day"),
-        ("originals_timeout_s", "7d"),
         ("keep_originals", "yess"),
         ("strategy", "non"),
     ],

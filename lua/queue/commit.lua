@@ -1,4 +1,4 @@
--- Swaps a summary in for exactly the messages it covers, or for the summaries it folds, and ends the lease.
+-- Swaps a summary in for exactly the messages it covers, and for the summaries it folds, and ends the lease.
 -- KEYS
 --   messages
 --   state
@@ -19,26 +19,28 @@
 --   token_limit      so is one of more tokens; - for no such limit
 --   recent_limit     messages that stay as they are, however many tokens they have
 --   summaries_limit  more summaries than this are to be folded
---   originals_ms     the time to live of the originals; 0 keeps none
 --   summary_field    - the messages go without one
 --   summary
---   moved_count      so many follow: the field for pinned ones that leave, their places; then the summary fields replaced
+--   sketch           how often each word is said, with these messages; - leaves it as it is
+--   moved_count      so many follow: the field for pinned ones that leave, their places
+--   kept_count       then so many: fields and values of the originals, 0 keeps none; then the summary fields replaced
 -- FIELDS reads epoch committed fence counters summaries_count with_originals edited summary:
---   writes counters committed summaries_count queued fence attempts failure deaths dropped_seq with_originals pinned: summary:
+--   writes counters committed summaries_count queued fence attempts failure deaths dropped_seq with_originals sketch pinned: summary:
 -- REPLY outcome: ok, already, gone, fenced, stale
 -- ERROR CORRUPT · LAYOUT version
 local messages, state, originals, overdue, leased = unpack(KEYS)
 local session, now_ms, fence, epoch, first_seq, edited, count, uncounted_count, tokens, threshold, token_limit,
-  recent_limit, summaries_limit, originals_ms, summary_field, summary, moved_count = unpack(ARGV, 1, 17)
-local moved, folded = {unpack(ARGV, 18, 17 + moved_count)}, {unpack(ARGV, 18 + moved_count)}
-count, originals_ms = tonumber(count), tonumber(originals_ms)
+  recent_limit, summaries_limit, summary_field, summary, sketch, moved_count, kept_count = unpack(ARGV, 1, 18)
+count, kept_count = tonumber(count), tonumber(kept_count)
+local first_kept = 19 + moved_count
+local moved, folded = {unpack(ARGV, 19, first_kept - 1)}, {unpack(ARGV, first_kept + kept_count)}
 local seen_epoch, committed, seen_fence, counters, summaries_count, with_originals, seen_edited = unpack(redis.call(
   'HMGET', state, 'epoch', 'committed', 'fence', 'counters', 'summaries_count', 'with_originals', 'edited'))
 if seen_epoch ~= epoch then return 'gone' end -- [epoch]
 if committed == fence then return 'already' end -- [made before]
 if seen_fence ~= fence then return 'fenced' end -- [fence]
 -- The originals are asked as well: a key of a foreign type is refused before anything is written.
-local window_count = redis.call('LLEN', messages), redis.call('LLEN', originals)
+local window_count = redis.call('LLEN', messages), redis.call('HLEN', originals)
 counters = counters or ''
 --- @include counters
 if window_first_seq ~= first_seq then return 'stale' end -- [the window]
@@ -51,17 +53,17 @@ end
 -- A removal first: once it has written, a script may go on when memory is short, and this one makes room.
 redis.call('ZREM', leased, session) -- [end of the lease]
 --- @include move_pinned
-if count > 0 then
-  -- Originals of an earlier epoch do not belong here, and without new ones the old would leave a gap.
-  if not with_originals or originals_ms == 0 then redis.call('DEL', originals) end -- [old originals]
+-- Originals of an earlier epoch do not belong here, and without new ones the old would leave a gap.
+if count > 0 and (not with_originals or kept_count == 0) then -- [old originals]
+  redis.call('DEL', originals)
   redis.call('HDEL', state, 'with_originals')
 end
-if count > 0 and originals_ms > 0 then
-  for from = 0, count - 1, 500 do
-    local moved = redis.call('LRANGE', messages, from, math.min(from + 500, count) - 1)
-    redis.call('RPUSH', originals, unpack(moved)) -- [originals]
-  end
-  redis.call('PEXPIRE', originals, originals_ms)
+for at = first_kept, first_kept + kept_count - 1, 500 do
+  -- A block that grows is set whole: what is in it twice in between, as when a crash has cut this, is given once.
+  redis.call('HSET', originals, unpack(ARGV, at, math.min(at + 500, first_kept + kept_count) - 1)) -- [originals]
+end
+if kept_count > 0 then
+  redis.call('PEXPIREAT', originals, expires_ms) -- [expiry]
   redis.call('HSET', state, 'with_originals', 1)
 end
 summaries_count = (summaries_count or 0) - #folded
@@ -70,6 +72,7 @@ if summary_field ~= '-' then
   redis.call('HSET', state, summary_field, summary) -- [summary]
   summaries_count = summaries_count + 1
 end
+if sketch ~= '-' then redis.call('HSET', state, 'sketch', sketch) end -- [sketch]
 --- @include left_uncounted
 window_count = window_count - count - math.max(0, left_count) -- [counted]
 window_tokens = math.max(0, window_tokens - tokens) -- [tokens]

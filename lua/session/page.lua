@@ -1,4 +1,5 @@
--- Reads the newest messages before a seq: of the window, or of the originals and the window as one list.
+-- Reads the newest messages before a seq: of the window, or of the originals and the window as one list. The originals
+-- come as the blocks that hold them, so the first and the last may hold more.
 -- KEYS
 --   messages
 --   state
@@ -7,25 +8,32 @@
 --   before_seq      - from the newest
 --   limit
 --   with_originals  1 or 0
+--   block_count     messages of a full block
 -- FIELDS reads counters epoch with_originals
--- REPLY epoch start_seq, then the messages; nothing at all if there is no session
+-- REPLY epoch, start_seq, where the originals end, the number of the first block, how many blocks; then these, false for
+--   one that is not there; then the messages of the window; nothing at all if there is no session
 -- ERROR CORRUPT · LAYOUT version
 local messages, state, originals = unpack(KEYS)
-local before_seq, limit, with_originals = unpack(ARGV)
+local before_seq, limit, with_originals, block_count = unpack(ARGV)
 local counters, epoch, kept = unpack(redis.call('HMGET', state, 'counters', 'epoch', 'with_originals'))
 if not counters then return {} end
 --- @include counters
 if not epoch then return redis.error_reply('CORRUPT no epoch') end
 local first_seq = tonumber(window_first_seq)
-local oldest = first_seq
-if with_originals == '1' and kept then oldest = first_seq - redis.call('LLEN', originals) end
+local has_originals = with_originals == '1' and kept and redis.call('HLEN', originals) > 0
+local oldest = has_originals and 1 or first_seq -- [originals]
 local stop = math.min(tonumber(before_seq) or math.huge, total + 1)
 local start = math.max(oldest, stop - limit)
-local reply = {epoch, start}
-local function read(key, from, to)
-  if from > to then return end
-  for _, element in ipairs(redis.call('LRANGE', key, from, to)) do reply[#reply + 1] = element end
+local first_block = math.floor((start - 1) / block_count)
+local reply = {epoch, start, math.min(stop, first_seq), first_block, 0}
+-- One by one: what is not there is false, where HMGET and unpack would end the list.
+local last_block = start < first_seq and math.floor((math.min(stop, first_seq) - 2) / block_count) or -1
+for block = first_block, last_block do
+  reply[#reply + 1] = redis.call('HGET', originals, block)
 end
-read(originals, start - oldest, math.min(stop, first_seq) - 1 - oldest)
-read(messages, math.max(start, first_seq) - first_seq, stop - 1 - first_seq)
+reply[5] = #reply - 5
+local from, to = math.max(start, first_seq) - first_seq, stop - 1 - first_seq
+if from <= to then
+  for _, element in ipairs(redis.call('LRANGE', messages, from, to)) do reply[#reply + 1] = element end
+end
 return reply

@@ -4,6 +4,7 @@
 -- KEYS
 --   messages
 --   state
+--   originals
 --   active
 --   evictions
 -- ARGV
@@ -22,7 +23,7 @@
 --   writes counters ids_a ids_b ids_c ids_d repeated edited
 -- REPLY 1 popped, 0 the window has changed; if it was made before, what known_append answers
 -- ERROR FULL window_count · CORRUPT · LAYOUT version
-local messages, state, active, evictions = unpack(KEYS)
+local messages, state, originals, active, evictions = unpack(KEYS)
 local session, now_ms, idle_timeout_ms, window_limit, token, epoch, last_seq, edited, nonce,
   tokens, gap = unpack(ARGV, 1, 11)
 local counters, seen_epoch, seen_edited, ids, repeated =
@@ -52,7 +53,7 @@ local left_tokens = math.max(0, window_tokens - tokens) -- [tokens]
 counters = string.format('v1 %s %d %d %d %d+%d', window_first_seq, total + 1, left_tokens, active_ms, expires_ms, gap_count)
 change('edited', nonce) -- [edited]
 redis.call('HSET', state, 'counters', counters, 'ids_a', ids, unpack(noted))
-if aged then for _, key in ipairs({state, messages}) do redis.call('PEXPIREAT', key, expires_ms) end end
+if aged then for _, key in ipairs({state, messages, originals}) do redis.call('PEXPIREAT', key, expires_ms) end end -- [all expire]
 for at = 12, #ARGV do redis.call('LSET', messages, ARGV[at] - window_first_seq, gap .. stamp) end
 redis.call('RPUSH', messages, gap .. stamp)
 return 1

@@ -25,7 +25,7 @@ local messages, state, originals, quarantine_messages, quarantine_state, quarant
 local session, epoch, idle_timeout_ms = unpack(ARGV)
 local function kind(key) return redis.call('TYPE', key).ok end
 local function is_foreign(key, expected) return kind(key) ~= 'none' and kind(key) ~= expected end
-local is_broken = is_foreign(state, 'hash') or is_foreign(messages, 'list') or is_foreign(originals, 'list')
+local is_broken = is_foreign(state, 'hash') or is_foreign(messages, 'list') or is_foreign(originals, 'hash')
 if not is_foreign(state, 'hash') then
   local seen_epoch, counters = unpack(redis.call('HMGET', state, 'epoch', 'counters'))
   counters = counters or ''

@@ -22,18 +22,20 @@
 --   pins          as of an append; - if nothing changes
 --   pinned_field  where it stands, if it has left the window; else -
 --   new_field     where it is to stand then; - if nothing is to stand there
---   original      the element among the originals
--- FIELDS reads epoch counters ids_a ids_b ids_c ids_d repeated queued with_originals pins pinned:
+--   block         the number of the block of the originals that it stands in; - if it stands in none
+--   old_block     as it was read
+--   new_block     with the new one in it
+-- FIELDS reads epoch counters ids_a ids_b ids_c ids_d repeated queued pins pinned:
 --   writes counters ids_a ids_b ids_c ids_d repeated queued edited pins pinned:
 -- REPLY 1 replaced, 0 it is another one, or none; if it was made before, what known_append answers
 -- ERROR FULL window_count · PINS count bytes · CORRUPT · LAYOUT version
 local messages, state, originals, active, overdue, evictions = unpack(KEYS)
 local session, now_ms, limits, token, epoch, seq, nonce, old, new, more_tokens, more_uncounted, pins,
-  pinned_field, new_field, original = unpack(ARGV)
+  pinned_field, new_field, block, old_block, new_block = unpack(ARGV)
 local idle_timeout_ms, threshold, token_limit, recent_limit, window_limit =
   string.match(limits, '(%d+) (%d+) (%S+) (%d+) (%d+)')
-local counters, seen_epoch, ids, repeated, with_originals =
-  unpack(redis.call('HMGET', state, 'counters', 'epoch', 'ids_a', 'repeated', 'with_originals'))
+local counters, seen_epoch, ids, repeated =
+  unpack(redis.call('HMGET', state, 'counters', 'epoch', 'ids_a', 'repeated'))
 if seen_epoch ~= epoch then return 0 end -- [epoch]
 counters, ids = counters or '', ids or 'b'
 --- @include counters
@@ -42,6 +44,7 @@ local created, fresh, message_count = false, '0', 0
 local place, found = seq - window_first_seq, nil
 if place >= 0 then found = redis.call('LINDEX', messages, place) else found = redis.call('HGET', state, pinned_field) end
 if found ~= old then return 0 end -- [as it was read]
+if block ~= '-' and redis.call('HGET', originals, block) ~= old_block then return 0 end -- [its block]
 local noted = {}
 local function change(field, value) noted[#noted + 1], noted[#noted + 2] = field, value end
 if pins ~= '-' then
@@ -65,12 +68,11 @@ counters = string.format('v1 %s %s %d %d %d', window_first_seq, total, window_to
 if uncounted_count > 0 then counters = string.format('%s+%d', counters, uncounted_count) end -- [uncounted]
 change('edited', nonce) -- [edited]
 redis.call('HSET', state, 'counters', counters, 'ids_a', ids, unpack(noted))
-if aged then for _, key in ipairs({state, messages}) do redis.call('PEXPIREAT', key, expires_ms) end end
+if aged then for _, key in ipairs({state, messages, originals}) do redis.call('PEXPIREAT', key, expires_ms) end end -- [all expire]
 if place >= 0 then
   redis.call('LSET', messages, place, new) -- [in the window]
 else
-  local kept_count = with_originals and redis.call('LLEN', originals) or 0
-  if kept_count + place >= 0 then redis.call('LSET', originals, kept_count + place, original) end -- [its original]
+  if block ~= '-' then redis.call('HSET', originals, block, new_block) end -- [its original]
   if new_field ~= pinned_field then redis.call('HDEL', state, pinned_field) end
   if new_field ~= '-' then redis.call('HSET', state, new_field, new) end
 end

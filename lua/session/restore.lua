@@ -71,5 +71,5 @@ if moves == '1' then
   redis.call('DEL', quarantine_state)
 end
 for _, element in ipairs(kept) do redis.call('RPUSH', messages, element) end
-redis.call('PEXPIREAT', messages, expires_ms)
+for _, key in ipairs({messages, originals}) do redis.call('PEXPIREAT', key, expires_ms) end -- [all expire]
 return 1

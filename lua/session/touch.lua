@@ -2,6 +2,7 @@
 -- KEYS
 --   messages
 --   state
+--   originals
 --   active
 --   evictions
 -- ARGV
@@ -12,7 +13,7 @@
 --   writes counters
 -- REPLY 1 touched, 0 no such session
 -- ERROR PAST now_ms · CORRUPT · LAYOUT version
-local messages, state, active, evictions = unpack(KEYS)
+local messages, state, originals, active, evictions = unpack(KEYS)
 local session, now_ms, idle_timeout_ms = unpack(ARGV)
 local counters = redis.call('HGET', state, 'counters')
 if not counters then return 0 end
@@ -25,5 +26,5 @@ counters = string.format('v1 %s %s %s %d %d', window_first_seq, total, window_to
 redis.call('HSET', state, 'counters', counters)
 redis.call('ZREM', evictions, session) -- [off the eviction queue]
 redis.call('PEXPIREAT', state, expires_ms)
-redis.call('PEXPIREAT', messages, expires_ms) -- [messages expire]
+for _, key in ipairs({messages, originals}) do redis.call('PEXPIREAT', key, expires_ms) end -- [all expire]
 return 1

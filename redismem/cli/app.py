@@ -30,6 +30,7 @@ _COMMANDS: dict[str, Any] = {
     "replay": "replay.command:replay",
     "sessions": "sessions:sessions",
     "show": "sessions:show",
+    "recall": "recall:recall",
     "clear": "sessions:clear",
     "worker": "worker:worker",
     "serve": "serve:serve",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,9 @@ def role_style(role: object) -> str:
     return _STYLES.get(role, "") if isinstance(role, str) else ""
 
 
-def document(context: Context, info: SessionInfo, namespace: str, *, redact: bool) -> dict[str, Any]:
+def document(
+    context: Context, info: SessionInfo, namespace: str, *, redact: bool, originals: Sequence[Message] = ()
+) -> dict[str, Any]:
     """All of a session but the values of its state."""
 
     def message(each: Message) -> dict[str, Any]:
@@ -47,6 +50,7 @@ def document(context: Context, info: SessionInfo, namespace: str, *, redact: boo
         "state": {"params": sorted(context.state.params), "set": state_names(context)},
         "summaries": summaries,
         "pinned": [message(each) for each in context.pinned],
+        **({"originals": [message(each) for each in originals]} if originals else {}),
         "pending": [message(each) for each in context.pending],
         "recent": [message(each) for each in context.recent],
     }
@@ -59,7 +63,16 @@ def state_names(context: Context) -> list[str]:
     return [name for name, value in others.items() if value is not None]
 
 
-def show(out: Console, context: Context, info: SessionInfo, now_ms: int, where: str, full: bool, redact: bool) -> None:
+def show(
+    out: Console,
+    context: Context,
+    info: SessionInfo,
+    now_ms: int,
+    where: str,
+    full: bool,
+    redact: bool,
+    originals: Sequence[Message] = (),
+) -> None:
     from rich.rule import Rule
     from rich.text import Text
 
@@ -67,6 +80,7 @@ def show(out: Console, context: Context, info: SessionInfo, now_ms: int, where: 
     for line in _numbers(context, info, now_ms):
         out.print(Text(f"  {line}"))
     _show_messages(out, "pinned", context.pinned, full, redact)
+    _show_messages(out, "originals", originals, full, redact)
     for summary in context.summaries:
         out.print(Rule(f"summary: {summary.first_seq} to {summary.last_seq}", align="left", style="blue"))
         out.print(Text(_provenance(summary), "dim"))
@@ -75,7 +89,7 @@ def show(out: Console, context: Context, info: SessionInfo, now_ms: int, where: 
     _show_messages(out, "recent", context.recent, full, redact)
 
 
-def _show_messages(out: Console, title: str, messages: list[Message], full: bool, redact: bool) -> None:
+def _show_messages(out: Console, title: str, messages: Sequence[Message], full: bool, redact: bool) -> None:
     from rich.rule import Rule
     from rich.table import Table
 
@@ -116,6 +130,11 @@ def _numbers(context: Context, info: SessionInfo, now_ms: int) -> list[str]:
     if info.waiting_for_param:
         lines.append(f"waiting for: {printable(info.waiting_for_param)}")
     return lines
+
+
+def found(out: Console, title: str, messages: Sequence[Message], full: bool) -> None:
+    """Messages that were recalled."""
+    _show_messages(out, title, messages, full, False)
 
 
 def _add(table: Table, message: Message, full: bool, redact: bool) -> None:

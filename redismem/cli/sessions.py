@@ -22,7 +22,7 @@ from redismem.cli.terminal import (
     printable,
 )
 from redismem.errors import SessionNotFound
-from redismem.inspection.sessions import Listing, hash_of, list_sessions, look, numbers_of
+from redismem.inspection.sessions import Listing, hash_of, list_sessions, look, numbers_of, originals_of
 
 Session = Annotated[str, Parameter(help="The session's id.")]
 Full = Annotated[bool, Parameter(negative=(), show_default=False, help="Whole messages, not their first lines.")]
@@ -91,6 +91,9 @@ async def show(
     /,
     *,
     limit: Annotated[Limit | None, Parameter(help="Only the newest messages. [default: all]")] = None,
+    originals: Annotated[
+        bool, Parameter(negative=(), show_default=False, help="With the kept messages that summaries stand for.")
+    ] = False,
     full: Full = False,
     redact: Redact = False,
     url: Url = None,
@@ -105,11 +108,13 @@ async def show(
 
     async with looking(url, namespace) as (memory, place):
         info, context = await look(memory.store, session, limit)
+        kept = await originals_of(memory.store, context) if originals else []
         now_ms = await memory.server_time_ms()
     if as_json:
-        print_json(session_view.document(context, info, namespace, redact=redact))
+        print_json(session_view.document(context, info, namespace, redact=redact, originals=kept))
     else:
-        session_view.show(console(), context, info, now_ms, f"namespace {namespace} on {place.name}", full, redact)
+        where = f"namespace {namespace} on {place.name}"
+        session_view.show(console(), context, info, now_ms, where, full, redact, kept)
     return 0
 
 

@@ -26,17 +26,21 @@ def stored(keys: SessionKeys) -> Call[Stored]:
     commands: tuple[Command, ...] = (
         ("HGETALL", keys.state),
         ("LRANGE", keys.messages, 0, -1),
-        ("LLEN", keys.originals),
+        ("HGETALL", keys.originals),
         ("PEXPIRETIME", keys.state),
         ("PEXPIRETIME", keys.messages),
+        ("PEXPIRETIME", keys.originals),
         *(("ZSCORE", getattr(shard, index), keys.session) for index in INDEXES),
         ("GET", shard.fences),
     )
 
     def decode(*answers: Any) -> Stored:
-        state, elements, originals_count, state_ms, messages_ms, *scores, fences = answers
+        state, elements, originals, state_ms, messages_ms, originals_ms, *scores, fences = answers
         places = {name: None if score is None else float(score) for name, score in zip(INDEXES, scores, strict=True)}
-        return Stored(replies.fields(state), elements, originals_count, state_ms, messages_ms, places, int(fences or 0))
+        times_ms = (state_ms, messages_ms, originals_ms)
+        return Stored(
+            replies.fields(state), elements, dict(replies.fields(originals)), *times_ms, places, int(fences or 0)
+        )
 
     return Call(keys.session_id, commands, decode)
 

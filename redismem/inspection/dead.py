@@ -10,7 +10,7 @@ from typing import Any
 from redismem.context import SessionEntry
 from redismem.errors import UnsupportedFormat
 from redismem.inspection.sessions import Info, infos_of, numbers_of
-from redismem.protocol import queue_calls
+from redismem.protocol import depth_calls
 from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash
 from redismem.store.store import Store
@@ -50,8 +50,8 @@ class DeadList:
 async def list_dead(store: Store, limit: int) -> DeadList:
     """Raises StoreUnavailable."""
     now_ms = await store.server_time_ms()
-    depths = await store.run(queue_calls.depths(store.keys))
-    found = await store.run(queue_calls.members(store.keys, "dead", limit))
+    depths = await store.run(depth_calls.depths(store.keys))
+    found = await store.run(depth_calls.members(store.keys, "dead", limit))
     entries = sorted(found, key=_age)[:limit]
     infos = await infos_of(store, entries)
     rows = [
@@ -104,7 +104,7 @@ async def requeue_all(store: Store, *, again: bool) -> Requeued:
     found = Requeued([], [], [])
     seen: set[str] = set()
     while True:
-        page = await store.run(queue_calls.members(store.keys, "dead", _PAGE_COUNT))
+        page = await store.run(depth_calls.members(store.keys, "dead", _PAGE_COUNT))
         fresh = [entry.session_id for entry in page if entry.session_id not in seen]
         if not fresh:
             return Requeued(sorted(found.taken), [], sorted(found.foreign))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from redismem.protocol import queue_calls
+from redismem.protocol import depth_calls
 from redismem.protocol.call import Call, independent
+from redismem.protocol.depth_calls import Depth
 from redismem.protocol.keys import Keys
-from redismem.protocol.queue_calls import QUEUES, Depth
+from redismem.protocol.queue_calls import QUEUES
 from redismem.store.store import Store
 
 __all__ = ["QUEUES", "Depth", "Depths", "depths_of", "sessions_count"]
@@ -60,13 +61,13 @@ class Depths:
 async def depths_of(store: Store) -> Depths:
     """Raises StoreUnavailable."""
     now_ms = await store.server_time_ms()
-    shards = await store.run(queue_calls.depths(store.keys))
+    shards = await store.run(depth_calls.depths(store.keys))
     return Depths(now_ms, store.settings.max_sessions, shards, await store.run(_fences(store.keys)))
 
 
 async def sessions_count(store: Store) -> int:
     """Sessions that are listed as active, expired ones that were not swept yet included. Raises StoreUnavailable."""
-    counts = await store.run(queue_calls.counts(store.keys))
+    counts = await store.run(depth_calls.counts(store.keys))
     return sum(counts)
 
 

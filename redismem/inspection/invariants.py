@@ -5,8 +5,8 @@ I2  appends are remembered once, and none too many    I9  the window is within i
 I3  a session is in at most the queue it names        I10 the tokens are those of the window's messages
 I4  what waits for a summary is in a queue            I11 attempts within their limit; a fence only with a lease
 I5  epoch and fences come from the shard's counter    I12 a session is listed as active, at the time that is noted
-I6  summaries follow each other, before the window    I14 what is pinned is counted, and within its limits
-I7  summaries are of this epoch, and as many as noted
+I6  summaries, and originals, stand before the window I14 what is pinned is counted, and within its limits
+I7  summaries are of this epoch, and as many as noted I15 originals can be read, and each block has a signature
 
 Entries of a queue whose session has expired are no violation: the sweep removes them.
 """
@@ -18,12 +18,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from redismem.blocks import decode_block
 from redismem.context import Context, Summary
+from redismem.elements import decode_messages
 from redismem.errors import RedismemError
 from redismem.messages import Message
 from redismem.protocol import append_ids, layout, replies
 from redismem.protocol.layout import Counters, QueueState
 from redismem.settings import Settings
+from redismem.signatures import decode_signature
 from redismem.values import Undecodable
 
 _OPTIONAL_NUMBERS = (layout.ATTEMPTS, layout.DEATHS, layout.SUMMARIES_COUNT, layout.DROPPED_SEQ)
@@ -44,9 +47,10 @@ class Stored:
 
     fields: dict[bytes, bytes]
     elements: list[bytes]
-    originals_count: int
+    originals: dict[bytes, bytes]
     state_expires_ms: int
     messages_expire_ms: int
+    originals_expire_ms: int
     places: dict[str, float | None]
     """index → the session's score in it"""
     fences: int
@@ -85,6 +89,7 @@ def violations(session_id: str, seen: Stored, settings: Settings) -> Iterator[Vi
         *_queue_rules(seen, counters, settings),
         *_fence_rules(seen),
         *_summary_rules(seen, counters.first_seq, context.summaries),
+        *_original_rules(seen, counters.first_seq),
         *_place_rules(seen, counters),
     )
     for invariant, text in found:
@@ -179,8 +184,6 @@ def _summary_rules(seen: Stored, first_seq: int, summaries: list[Summary]) -> Fo
     ranges = [(summary.first_seq, summary.last_seq) for summary in summaries]
     if bounds != sorted(bounds) or any(first > last or last >= first_seq for first, last in ranges):
         yield "I6", f"summaries of {ranges} before a window from {first_seq}"
-    if seen.text(layout.WITH_ORIGINALS) and seen.originals_count >= first_seq:
-        yield "I6", f"{seen.originals_count} originals before a window from {first_seq}"
     names = {layout.SUMMARY + str(summary.first_seq).encode() for summary in summaries}
     epoch, noted = seen.text(layout.EPOCH), seen.number(layout.SUMMARIES_COUNT)
     foreign = [summary.first_seq for summary in summaries if not summary.id.startswith(f"{epoch}:")]
@@ -188,8 +191,30 @@ def _summary_rules(seen: Stored, first_seq: int, summaries: list[Summary]) -> Fo
         yield "I7", f"{len(summaries)} summaries, noted are {noted}, of other epochs {foreign}"
 
 
+def _original_rules(seen: Stored, first_seq: int) -> Found:
+    if not seen.text(layout.WITH_ORIGINALS):
+        return
+    blocks = {int(field): block for field, block in seen.originals.items() if field.isdigit()}
+    signed = {int(field[1:]) for field in seen.originals if field[:1] == b"s" and field[1:].isdigit()}
+    others = len(seen.originals) - len(blocks) - len(signed)
+    if signed != blocks.keys() or others:
+        yield "I15", f"{len(blocks)} blocks of originals, {len(signed)} signatures, {others} other fields"
+    for number, block in sorted(blocks.items()):
+        try:
+            first, elements = decode_block(number, block)
+            decode_messages(elements, first, "")
+            decode_signature(seen.originals.get(b"s%d" % number, b""))
+        except (Undecodable, RedismemError):
+            yield "I15", f"block {number} of the originals cannot be read"
+            continue
+        if first + len(elements) > first_seq:
+            yield "I6", f"originals up to {first + len(elements) - 1} before a window from {first_seq}"
+
+
 def _place_rules(seen: Stored, counters: Counters) -> Found:
     times = {seen.state_expires_ms} | ({seen.messages_expire_ms} if seen.elements else set())
+    if seen.text(layout.WITH_ORIGINALS) and seen.originals:  # those of an earlier session expire when it would have
+        times.add(seen.originals_expire_ms)
     if times != {counters.expires_ms}:
         yield "I8", f"the keys expire at {sorted(times)}, noted is {counters.expires_ms}"
     if seen.places["active"] != counters.active_ms:

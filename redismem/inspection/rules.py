@@ -9,8 +9,8 @@ from statistics import median
 from typing import Any
 
 from redismem.environment import Complaint
+from redismem.protocol.depth_calls import Depth
 from redismem.protocol.provider_calls import Pause
-from redismem.protocol.queue_calls import Depth
 from redismem.settings import Settings
 
 

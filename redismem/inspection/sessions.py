@@ -7,7 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from redismem.context import Context, SessionEntry, SessionInfo
+from redismem.elements import is_gap
 from redismem.errors import CorruptSession, SessionNotFound, UnsupportedFormat
+from redismem.messages import Message
 from redismem.protocol import namespace_calls, replies
 from redismem.protocol.call import Call, independent
 from redismem.protocol.ids import session_hash
@@ -16,6 +18,8 @@ from redismem.store.store import Store
 
 Info = SessionInfo | str
 """The numbers of a session, or why there are none: `gone`, `unreadable`, `of another layout`."""
+
+_PAGE_COUNT = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,24 @@ async def look(store: Store, session_id: str, limit: int | None = None) -> tuple
     if info is None:
         raise SessionNotFound(f"there is no such session in namespace {store.keys.namespace}", session_id)
     return info, await store.run(calls.read(limit))
+
+
+async def originals_of(store: Store, context: Context) -> list[Message]:
+    """The kept messages before this window, oldest first. What cannot be read of them is missing, and stays as it is.
+
+    Raises CorruptSession, UnsupportedFormat, StoreUnavailable.
+    """
+    calls, found, before = store.session_calls(context.session_id), list[Message](), context.first_seq
+    while before > 1:
+        page = await store.run(calls.page(_PAGE_COUNT, before, include_originals=True))
+        if page is None or page.epoch != context.epoch:
+            break
+        found = page.messages() + found
+        before = page.start_seq
+        if page.count < _PAGE_COUNT:
+            break
+    pinned = {message.seq for message in context.pinned}
+    return [message for message in found if not is_gap(message) and message.seq not in pinned]
 
 
 async def keys_left(store: Store, session_id: str) -> int:

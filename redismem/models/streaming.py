@@ -11,12 +11,12 @@ from typing import Any, Literal
 import httpx
 
 from redismem.errors import InvalidSettings
+from redismem.models.address import checked_url
 from redismem.models.http_model import (
     CONNECT_S,
     MAX_REPLY_BYTES,
     HttpModel,
     Wire,
-    checked_url,
     failed,
     refusal,
     unavailable,

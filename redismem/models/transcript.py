@@ -7,13 +7,17 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from redismem.messages import Message
+from redismem.messages import Message, moment
 
 T = TypeVar("T")
 
 Piece = tuple[str, str]
 """What it is (`text`, `call`, `result`, `part`), and the text."""
 
+MONTHS = (
+    *("January", "February", "March", "April", "May", "June", "July"),
+    *("August", "September", "October", "November", "December"),
+)
 CALL_BYTES = 600
 RESULT_BYTES = 1_500
 LEFT_OUT = " [... part left out ...] "
@@ -156,6 +160,12 @@ def one_line(value: Any) -> str:
     return " ".join(cleaned(value[: 4 * _NAME_CHARS]).split())[:_NAME_CHARS] if isinstance(value, str) else ""
 
 
+def day_of(message: Message) -> str:
+    """The day of a message as a summary names it; "" of one that is not stored."""
+    at = moment(message.time_ms)
+    return f"{at.day} {MONTHS[at.month - 1]} {at.year}" if message.time_ms else ""
+
+
 def speaker(message: Message) -> str:
     payload = message.to_openai()
     return " ".join(filter(None, (one_line(payload.get("role")) or "message", one_line(payload.get("name")))))
@@ -170,7 +180,8 @@ def rendered(message: Message, limit_bytes: int) -> str:
         elif kind == "call":
             text = "calls " + text
         lines += [f"  {line}" for line in text.splitlines() if line.strip()]
-    head = f"[{message.seq}] {speaker(message)}:"
+    said = f", {day_of(message)}" if message.time_ms else ""
+    head = f"[{message.seq}{said}] {speaker(message)}:"
     return shortened(quoted("\n".join([head, *(lines or ["  (no text)"])])), limit_bytes)
 
 

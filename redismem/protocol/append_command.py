@@ -14,7 +14,7 @@ from redismem.protocol.state_changes import StateChanges
 from redismem.settings import Settings
 from redismem.shapes import Shape, check_is_said
 
-REQUEST_PLACE = 13
+REQUEST_PLACE = 14
 """The place of the argument `request` in the command."""
 
 

@@ -5,10 +5,12 @@ Each is made of the session as it was read, and does nothing where that has chan
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from redismem.blocks import decode_block, encode_block
 from redismem.context import Context
 from redismem.elements import GAP, parted
 from redismem.errors import TooLarge
@@ -19,7 +21,9 @@ from redismem.protocol.call import Call, evalsha
 from redismem.protocol.clock import time_argument
 from redismem.protocol.ids import append_token, nonce
 from redismem.protocol.layout import PINNED
+from redismem.protocol.page_calls import Block
 from redismem.protocol.session_calls import SessionCalls
+from redismem.values import Undecodable
 from redismem.window import cut_before
 
 
@@ -30,6 +34,8 @@ class View:
     context: Context
     fields: Mapping[bytes, bytes]
     elements: Sequence[bytes]
+    block: Block | None = None
+    """Of the originals: the one that the message stands in which is to be changed."""
 
     def element(self, message: Message) -> bytes:
         """What is stored of a message of the context."""
@@ -104,7 +110,7 @@ def pop(calls: SessionCalls, context: Context, popped: Sequence[Message]) -> Cal
     keys, settings, script = calls.keys, calls.settings, scripts.load("pop")
     command = evalsha(
         script,
-        (keys.messages, keys.state, keys.shard.active, keys.shard.evictions),
+        (keys.messages, keys.state, keys.originals, keys.shard.active, keys.shard.evictions),
         (
             keys.session,
             time_argument(calls.clock),
@@ -175,10 +181,21 @@ def _replace(calls: SessionCalls, view: View, old: Message, new: Message, elemen
             new.pinned - old.pinned,
             more_pins(calls.settings, new.pinned - old.pinned, more_bytes) if old.pinned or new.pinned else layout.NONE,
             *fields,
-            after,
+            *_in_block(view.block, old.seq, after),
         ),
     )
     return Call(keys.session_id, (command,), lambda reply: new if reply else None, script, op="replace")
+
+
+def _in_block(block: Block | None, seq: int, element: bytes) -> tuple[bytes | str | int, bytes, bytes]:
+    """The number of the block, as it was, and with this element in the place of the one of this seq."""
+    if block is not None:
+        with contextlib.suppress(Undecodable):  # who reads it puts it into quarantine
+            first_seq, elements = decode_block(*block)
+            if first_seq <= seq < first_seq + len(elements):
+                elements[seq - first_seq] = element
+                return block.number, block.stored, encode_block(first_seq, elements)
+    return layout.NONE, b"", b""
 
 
 def _field_of(group: Mapping[int, bytes]) -> bytes | str:

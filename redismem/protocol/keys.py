@@ -113,13 +113,14 @@ class Keys:
         number = self.shard_of(session_id)
         tag, shard = self._tag(number), self._shards[number]
         messages, state = f"{tag}:messages:{session_id}".encode(), f"{tag}:state:{session_id}".encode()
+        originals = f"{tag}:originals:{session_id}".encode()
         return SessionKeys(
             session_id=session_id,
             session=session_id.encode(),
             messages=messages,
             state=state,
-            originals=f"{tag}:originals:{session_id}".encode(),
+            originals=originals,
             quarantine=f"{tag}:quarantine:{session_id}".encode(),
             shard=shard,
-            appends=(messages, state, *shard.indexes, shard.fences),
+            appends=(messages, state, originals, *shard.indexes, shard.fences),
         )

@@ -34,6 +34,7 @@ DROPPED_SEQ = b"dropped_seq"
 PRUNED = b"pruned"
 EDITED = b"edited"
 PINS = b"pins"
+SKETCH = b"sketch"
 WAITING = b"waiting"
 LAST_INTENT = b"last_intent"
 LAST_RESULT = b"last_result"
@@ -92,6 +93,7 @@ FIELDS = {
     PRUNED: _field("the nonce of the last prune: sent again, it is known", "prune"),
     EDITED: _field("the nonce of the last pop or replacement: what was read before is stale", "pop replace"),
     PINS: _field("how many messages are pinned, and their bytes", "append replace"),
+    SKETCH: _field("in how many of the summarised messages each word is said, for the next summary", "commit"),
     WAITING: _field("the param the conversation waits for", "append"),
     LAST_INTENT: _field("what the caller noted as the last intent", "append"),
     LAST_RESULT: _field("what the caller noted as the last result", "append"),

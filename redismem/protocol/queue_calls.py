@@ -6,8 +6,9 @@ checked when something is written, decides what counts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from redismem.context import Context, SessionEntry, Summary
@@ -15,7 +16,7 @@ from redismem.messages import Message
 from redismem.protocol import layout, replies, scripts
 from redismem.protocol.call import Call, context_reads, evalsha, independent
 from redismem.protocol.clock import Clock, time_argument
-from redismem.protocol.edit_calls import leaving, moved
+from redismem.protocol.edit_calls import View, leaving, moved
 from redismem.protocol.ids import nonce
 from redismem.protocol.keys import Keys, SessionKeys, ShardKeys
 from redismem.protocol.layout import ClaimOutcome, CommitOutcome, EvictionReason, Failure, ReleaseOutcome
@@ -41,14 +42,18 @@ class Job:
     context: Context
     due_ms: int = 0
     failure: Failure | None = None
+    sketch: bytes | None = None
+    """How often each word of the session is said, as it is stored, b"" if it is not; None: it was not read."""
+    elements: Sequence[bytes] = ()
+    """The window as it is stored."""
+    with_originals: bool = False
+    """Whether the originals reach up to it."""
 
-
-@dataclass(frozen=True, slots=True)
-class Depth:
-    """Entries of one queue, and since when (or until when, of a lease) the first one waits, in milliseconds."""
-
-    count: int
-    first_ms: int | None
+    def of(self, view: View) -> Job:
+        """The same of a session that was read apart."""
+        with_originals = layout.WITH_ORIGINALS in view.fields
+        sketch = view.fields.get(layout.SKETCH, b"")
+        return replace(self, context=view.context, sketch=sketch, elements=view.elements, with_originals=with_originals)
 
 
 def due(shards: Sequence[ShardKeys], now_ms: int, limit: int) -> Call[list[str]]:
@@ -69,43 +74,6 @@ def due_evictions(shards: Sequence[ShardKeys], now_ms: int, limit: int) -> Call[
     """Sessions to evict now, `limit` a shard."""
     commands = tuple(("ZRANGEBYSCORE", shard.evictions, "-inf", now_ms, "LIMIT", 0, limit) for shard in shards)
     return independent(commands, _session_ids, "due_evictions")
-
-
-def depths(keys: Keys) -> Call[list[dict[str, Depth]]]:
-    """The depth of each queue, and of the active index, in every shard."""
-    names = layout.INDEXES
-    commands = tuple(
-        command
-        for shard in keys.shards()
-        for name in names
-        for command in (
-            ("ZCARD", getattr(shard, name)),
-            ("ZRANGE", getattr(shard, name), 0, 0, "WITHSCORES"),
-        )
-    )
-
-    def decode(*answers: Any) -> list[dict[str, Depth]]:
-        pairs = iter(answers)
-        found = [Depth(count, _first_ms(first)) for count, first in zip(pairs, pairs, strict=True)]
-        return [dict(zip(names, found[at : at + len(names)], strict=True)) for at in range(0, len(found), len(names))]
-
-    return independent(commands, decode, "depths")
-
-
-def _first_ms(answer: Any) -> int | None:
-    return next((entry.active_ms for entry in entries(answer)), None)
-
-
-def members(keys: Keys, queue: str, limit: int) -> Call[list[SessionEntry]]:
-    """The first `limit` of a queue in every shard, with their times."""
-    commands = tuple(("ZRANGE", getattr(shard, queue), 0, limit - 1, "WITHSCORES") for shard in keys.shards())
-    return independent(commands, lambda *answers: [entry for answer in answers for entry in entries(answer)], "members")
-
-
-def counts(keys: Keys) -> Call[list[int]]:
-    """Sessions of every shard."""
-    commands = tuple(("ZCARD", shard.active) for shard in keys.shards())
-    return independent(commands, lambda *answers: list(answers), "counts")
 
 
 def oldest(keys: Keys, limit: int, below_ms: int | None = None) -> Call[list[list[SessionEntry]]]:
@@ -208,7 +176,9 @@ class QueueCalls:
             fields = replies.fields(stored)
             context = replies.context(keys.session_id, settings.recent_limit, fields, elements)
             failure = layout.failure(fields.get(layout.FAILURE))
-            return Job(fence.decode(), attempts, claimed_ms, context, int(float(due[0])), failure)
+            sketch = fields.get(layout.SKETCH, b"") if stored else None
+            due_ms, is_kept = int(float(due[0])), layout.WITH_ORIGINALS in fields
+            return Job(fence.decode(), attempts, claimed_ms, context, due_ms, failure, sketch, elements, is_kept)
 
         commands = (command, *context_reads(keys)) if reads else (command,)
         return Call(keys.session_id, commands, decode, script, op="claim")
@@ -225,8 +195,13 @@ class QueueCalls:
         covered: Sequence[Message],
         summary: Summary | None,
         folded: Sequence[Summary] = (),
+        originals: Mapping[bytes, bytes] = MappingProxyType({}),
+        sketch: bytes | None = None,
     ) -> Call[CommitOutcome]:
-        """What came of it; but for OK and ALREADY, nothing has changed."""
+        """What came of it; but for OK and ALREADY, nothing has changed. `originals`: their fields; none: not kept.
+
+        Without a `sketch` the stored one stays.
+        """
         keys, settings, shard = self.keys, self.settings, self.keys.shard
         context = job.context
         count, pinned = leaving(context, covered) if covered else (0, [])
@@ -244,11 +219,13 @@ class QueueCalls:
             settings.overdue_tokens,
             settings.recent_limit,
             settings.summaries_limit,
-            int(settings.originals_timeout_s * 1000) if settings.keep_originals else 0,
             layout.NONE if summary is None else _field(summary),
             layout.NONE if summary is None else summary.encode(),
+            layout.NONE if sketch is None else sketch,
             len(moving := moved(context, pinned)),
+            2 * len(originals),
             *moving,
+            *(part for field in originals.items() for part in field),
             *(_field(old) for old in folded),
         )
         keys_in_order = (keys.messages, keys.state, keys.originals, shard.overdue, shard.leased)

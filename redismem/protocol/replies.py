@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from redismem.context import Context, Receipt, SessionInfo, State, Summary
-from redismem.elements import StoredMessages, decode_messages
+from redismem.elements import StoredMessages
 from redismem.errors import (
     LASTING_WORDS,
     TRANSIENT_WORDS,
@@ -20,7 +20,6 @@ from redismem.errors import (
     TooLarge,
     UnsupportedFormat,
 )
-from redismem.messages import Message
 from redismem.protocol import layout
 from redismem.protocol.layout import PARAM, PINNED, SUMMARY, bounds, counters, uncounted
 from redismem.protocol.permissions import not_allowed
@@ -245,16 +244,3 @@ def telemetry(known: SessionInfo | None) -> dict[str, Any]:
         "params_keys": [] if known is None else list(known.params_keys),
         "waiting_for_param": None if known is None else known.waiting_for_param,
     }
-
-
-def page(session_id: str, reply: Sequence[Any]) -> tuple[str, list[Message]] | None:
-    """The epoch and the messages that the page script gave; None if there is no session."""
-    if not reply:
-        return None
-    epoch, start_seq, *elements = reply
-    try:
-        return epoch.decode(), decode_messages(elements, start_seq, epoch.decode())
-    except UnsupportedFormat as newer:
-        raise UnsupportedFormat(str(newer), session_id) from None
-    except (Undecodable, ValueError) as cause:
-        raise corrupt(session_id, cause, epoch.decode("utf-8", "replace")) from None

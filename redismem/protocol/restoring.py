@@ -39,6 +39,7 @@ _OF_A_WHOLE = (
     layout.WITH_ORIGINALS,
     layout.PRUNED,
     layout.EDITED,
+    layout.SKETCH,
 )
 _OTHERS = (*_OF_QUEUES, *_OF_A_WHOLE, layout.SUMMARIES_COUNT, layout.PINS)
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Unpack
 
+from redismem.blocks import BLOCK_COUNT
 from redismem.context import Context, Receipt, SessionInfo, State
 from redismem.errors import InvalidMessage, InvalidState, TooLarge, UnsupportedFormat
 from redismem.messages import PINNED_ROLES, STAMP_BYTES, Message, TokenCounter, encode_message
@@ -25,6 +26,7 @@ from redismem.protocol.call import Call, Command, context_reads, evalsha
 from redismem.protocol.clock import Clock, clock_ms, time_argument
 from redismem.protocol.ids import append_token
 from redismem.protocol.keys import SessionKeys
+from redismem.protocol.page_calls import Page, page
 from redismem.protocol.state_changes import NO_CHANGE, Change, StateChanges, change, check_options
 from redismem.settings import Settings
 from redismem.shapes import Shape, check_is_said
@@ -81,13 +83,12 @@ class SessionCalls:
 
     def _append(self, messages: Sequence[Message | Shape], options: AppendOptions) -> Command:
         if not messages:
-            raise InvalidMessage(
-                "an append needs a message; state alone is set by merge() and the like", self.keys.session_id
-            )
+            why = "an append needs a message; state alone is set by merge() and the like"
+            raise InvalidMessage(why, self.keys.session_id)
         if not options:
             elements, tokens, pins = self._elements(messages)
             now = "-" if self.clock is None else clock_ms(self.clock)
-            # What `_command` would say, without asking for what is not there.
+            # As `_command` says it, without asking for what is not there.
             return *self._append_head, f"1 {len(elements)} 0 {tokens} - {now} {pins}", append_token(None), *elements
         try:
             return self._append_as(messages, **options)
@@ -162,10 +163,8 @@ class SessionCalls:
             except InvalidMessage as refused:
                 raise InvalidMessage(f"message {len(elements) + 1}: {refused}", session_id) from None
             if len(element) > settings.max_message_bytes:
-                raise TooLarge(
-                    f"message {len(elements) + 1} has {len(element)} bytes, over {settings.max_message_bytes}",
-                    session_id,
-                )
+                sizes = f"{len(element)} bytes, over {settings.max_message_bytes}"
+                raise TooLarge(f"message {len(elements) + 1} has {sizes}", session_id)
             elements.append(element)
             if pinned:
                 pinned_count += 1
@@ -203,16 +202,16 @@ class SessionCalls:
 
     def page(
         self, limit: int, before_seq: int | None = None, include_originals: bool = False, op: str = "messages"
-    ) -> Call[tuple[str, list[Message]] | None]:
-        """The newest `limit` messages before a seq."""
+    ) -> Call[Page | None]:
+        """The newest `limit` messages before a seq, as they are stored."""
         keys = self.keys
         script = scripts.load("page")
         command = evalsha(
             script,
             (keys.messages, keys.state, keys.originals),
-            (layout.NONE if before_seq is None else before_seq, limit, int(include_originals)),
+            (layout.NONE if before_seq is None else before_seq, limit, int(include_originals), BLOCK_COUNT),
         )
-        return Call(keys.session_id, (command,), lambda reply: replies.page(keys.session_id, reply), script, op=op)
+        return Call(keys.session_id, (command,), lambda reply: page(keys.session_id, reply), script, op=op)
 
     def pinned(self) -> Call[list[Message]]:
         """The pinned messages that have left the window."""
@@ -282,7 +281,7 @@ class SessionCalls:
         script = scripts.load("touch")
         command = evalsha(
             script,
-            (keys.messages, keys.state, shard.active, shard.evictions),
+            (keys.messages, keys.state, keys.originals, shard.active, shard.evictions),
             (keys.session, time_argument(self.clock), self.settings.idle_timeout_ms),
         )
         return Call(keys.session_id, (command,), bool, script, op="touch")

@@ -185,8 +185,8 @@ class FallbackStore(Store):
                 return _marked(call.decode(view.fields if layout.COUNTERS in view.fields else {}))
             case "info" if layout.COUNTERS in view.fields:
                 return _marked(call.decode(view.fields))
-            case "messages" if layout.COUNTERS in view.fields and command[-1] == 0:
-                before, limit = command[-3:-1]
+            case "messages" if layout.COUNTERS in view.fields and command[-2] == 0:
+                before, limit = command[-4:-2]
                 return call.decode(view.page(int(limit), None if before == layout.NONE else int(before)))
         raise self._refusal(call, f"this {call.op} cannot be served without it")
 

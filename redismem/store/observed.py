@@ -20,6 +20,7 @@ from redismem.protocol.append_command import appended_sizes
 from redismem.protocol.call import Call
 from redismem.protocol.clock import Clock
 from redismem.protocol.ids import session_hash
+from redismem.protocol.page_calls import Page
 from redismem.protocol.queue_calls import Job, covered_sizes
 from redismem.settings import Settings
 from redismem.store.background import Background
@@ -195,8 +196,8 @@ def _sizes(op: str, call: _Watched[Any] | None, value: Any) -> tuple[int, int, i
         case "commit", _ if call is not None:
             count, tokens = covered_sizes(call)
             return count, 0, tokens, None
-        case "messages", (_, [*messages]):
-            return len(messages), 0, 0, None
+        case "messages", Page():
+            return value.count, 0, 0, None
         case "prune", int():
             return value, 0, 0, None
     return 0, 0, 0, _window_count(value)

@@ -10,7 +10,6 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -20,8 +19,8 @@ from redismem.errors import ConnectionLost, CorruptSession, RedismemError, Serve
 from redismem.events import facts
 from redismem.protocol import replies
 from redismem.protocol.append_command import replay_call
-from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash
+from redismem.protocol.page_calls import Page
 from redismem.store.background import Background
 from redismem.store.backlog import Backlog, Entry, Held
 from redismem.store.store import Store
@@ -234,8 +233,8 @@ class Replay:
         before: int | None = None
         last_seq = 0
         while True:
-            page: Call[Any] = calls.page(_PAGE_COUNT, before, include_originals=True)
-            start, elements = await self._store.once(replace(page, decode=_elements))
+            page = await self._store.once(calls.page(_PAGE_COUNT, before, include_originals=True))
+            start, elements = _elements(page)
             last_seq = last_seq or start + len(elements) - 1
             found = elements + found
             if len(elements) < _PAGE_COUNT or start <= seq + 1:
@@ -243,10 +242,15 @@ class Replay:
             before = start
 
 
-def _elements(reply: list[Any]) -> tuple[int, list[bytes]]:
-    """What page.lua answered: the first seq, and the messages without their stamps."""
-    _, start, *elements = reply or (b"", 1)
-    return start, [element[:-_STAMP_BYTES] for element in elements]
+def _elements(page: Page | None) -> tuple[int, list[bytes]]:
+    """The first seq of a page, and the messages from there on without their stamps; empty for what cannot be read."""
+    if page is None:
+        return 1, []
+    found = [b""] * page.count
+    for first_seq, elements in page.stored():
+        at = first_seq - page.start_seq
+        found[at : at + len(elements)] = [element[:-_STAMP_BYTES] for element in elements]
+    return page.start_seq, found
 
 
 def _place(receipt: Receipt) -> tuple[Sequence[int], int]:

@@ -44,6 +44,8 @@ class Store:
         self.on_agreed: Callable[[], Awaitable[None]] | None = None
         """Awaited once the namespace was found to be as the settings say: before the first call about a session."""
         self.breaker = Breaker()
+        self.block_counts: dict[str, int] = {}
+        """How many blocks of originals sessions had when something was recalled from them."""
         self._is_agreed = False
         self._patience_s = settings.deadline_s
         self._reply_timeout_s = min(settings.reply_timeout_s, settings.deadline_s)

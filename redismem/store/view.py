@@ -101,4 +101,4 @@ class View:
         first_seq = self.first_seq
         stop = len(self.elements) if before_seq is None else max(0, min(len(self.elements), before_seq - first_seq))
         start = max(0, stop - limit)
-        return [self.fields[layout.EPOCH], first_seq + start, *self.elements[start:stop]]
+        return [self.fields[layout.EPOCH], first_seq + start, first_seq + start, 0, 0, *self.elements[start:stop]]

@@ -8,7 +8,7 @@ import logging
 from redismem.context import SessionEntry
 from redismem.errors import RedismemError
 from redismem.events import facts
-from redismem.protocol import queue_calls
+from redismem.protocol import depth_calls, queue_calls
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.layout import EvictionReason
@@ -92,7 +92,7 @@ class Eviction:
             )
 
     async def _excess(self) -> int:
-        per_shard = await self._store.run(queue_calls.counts(self._store.keys))
+        per_shard = await self._store.run(depth_calls.counts(self._store.keys))
         return sum(per_shard) - self._store.settings.max_sessions
 
     async def queue_idle(self) -> int:

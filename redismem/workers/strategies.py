@@ -14,9 +14,13 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Protocol
 
+from redismem.context import Summary
 from redismem.errors import InvalidSettings
 from redismem.messages import Message
 from redismem.models import ChatModel, Draft, Summarizer, open_extractive, open_model
+from redismem.models.extractive import Extractive
+from redismem.models.sketch import Sketch, learned
+from redismem.protocol.queue_calls import Job
 from redismem.settings import Settings
 
 
@@ -47,11 +51,16 @@ class Strategy(Protocol):
 
 
 class Summarize:
-    """A model writes a summary."""
+    """A model writes a summary, or the extractive summariser.
 
-    def __init__(self, model: Summarizer, max_tokens: int = 500) -> None:
+    A summary of messages has `max_tokens` at most. One that takes in others has what they leave of `total_tokens`, so
+    that all of a session stay within that; the extractive summariser keeps to it with each.
+    """
+
+    def __init__(self, model: Summarizer, max_tokens: int = 500, total_tokens: int = 1_500) -> None:
         self._model = model
         self._max_tokens = max_tokens
+        self._total_tokens = total_tokens
         self.provider: str | None = getattr(model, "provider", model.name)
 
     async def aclose(self) -> None:
@@ -59,7 +68,23 @@ class Summarize:
         await self._model.aclose()
 
     async def compact(self, messages: Sequence[Message], previous: str | None) -> Draft:
-        return await self._model.summarize(messages, previous, self._max_tokens)
+        return await self.drafted(messages, previous, None, 0)
+
+    async def drafted(
+        self, messages: Sequence[Message], previous: str | None, sketch: Sketch | None, others_tokens: int
+    ) -> Draft:
+        """The same, by one who knows the session: how often its words are said, the tokens of its other summaries."""
+        left_tokens = self._total_tokens - others_tokens
+        if isinstance(self._model, Extractive):
+            # Beside a model's summaries there may be nothing left: a few sentences all the same.
+            room_tokens = max(left_tokens, min(self._max_tokens, self._total_tokens) // 4)
+            return await self._model.summarize(messages, previous, room_tokens, sketch)
+        room_tokens = self._max_tokens if previous is None else max(self._max_tokens, left_tokens)
+        return await self._model.summarize(messages, previous, room_tokens)
+
+    def writes_one(self, summaries: Sequence[Summary]) -> bool:
+        """Whether it weighs these anew with each message that leaves the window: all of them are sentences."""
+        return isinstance(self._model, Extractive) and all(each.model == self._model.name for each in summaries)
 
 
 class Trim:
@@ -92,12 +117,28 @@ def instead_of(strategy: Strategy, settings: Settings) -> Strategy | None:
     cannot_fail = isinstance(strategy, Trim) or (isinstance(strategy, Summarize) and strategy.provider is None)
     if settings.extractive_after_s == 0 or cannot_fail:
         return None
-    return Summarize(open_extractive(), _summary_tokens(settings))
+    return Summarize(open_extractive(), *_summary_tokens(settings))
 
 
-def _summary_tokens(settings: Settings) -> int:
+def _summary_tokens(settings: Settings) -> tuple[int, int]:
     """A token is four bytes or so: none is asked for that could not be stored."""
-    return min(settings.summary_tokens, settings.max_summary_bytes // 4)
+    most = settings.max_summary_bytes // 4
+    return min(settings.summary_tokens, most), min(settings.summary_tokens_total, most)
+
+
+def writes_one(strategy: Strategy, summaries: Sequence[Summary]) -> bool:
+    """Whether this strategy keeps one summary of all that has left the window."""
+    return isinstance(strategy, Summarize) and strategy.writes_one(summaries)
+
+
+def noted(job: Job, sketch: Sketch | None, covered: Sequence[Message]) -> bytes | None:
+    """What a commit of these messages stores of it; None leaves what is stored."""
+    return sketch.pack() if sketch is not None and covered and job.sketch is not None else None
+
+
+async def sketched(strategy: Strategy, stored: bytes | None, covered: Sequence[Message]) -> Sketch | None:
+    """How often each word is said, in these messages too; None where nobody asks for that."""
+    return await learned(Sketch.unpack(stored), covered) if isinstance(strategy, Summarize) else None
 
 
 def from_settings(settings: Settings) -> Strategy | None:
@@ -111,8 +152,8 @@ def from_settings(settings: Settings) -> Strategy | None:
         return Trim()
     summary_tokens = _summary_tokens(settings)
     if settings.model_provider == "extractive":
-        return Summarize(open_extractive(), summary_tokens)
-    return Summarize(_model(settings), summary_tokens)
+        return Summarize(open_extractive(), *summary_tokens)
+    return Summarize(_model(settings), *summary_tokens)
 
 
 def model_from_settings(settings: Settings) -> ChatModel | None:

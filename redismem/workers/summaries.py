@@ -13,24 +13,24 @@ import random
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from redismem.context import Context, Summary
 from redismem.errors import ModelFailed, ProviderUnavailable, RedismemError, StoreUnavailable
 from redismem.events import facts
 from redismem.messages import Message
-from redismem.protocol import queue_calls
+from redismem.protocol import edit_calls, queue_calls
 from redismem.protocol.ids import session_hash
 from redismem.protocol.layout import CommitOutcome, ReleaseOutcome
 from redismem.protocol.queue_calls import Job, QueueCalls
-from redismem.session import Session
 from redismem.settings import Settings
 from redismem.store.store import Store
 from redismem.window import cut_before, open_calls
 from redismem.workers.failures import OtherLayouts, log_failure, reason_of
+from redismem.workers.keeping import kept
 from redismem.workers.outcomes import WORKED_OFF, SummaryOutcome
 from redismem.workers.provider import Answering, Provider
-from redismem.workers.strategies import Strategy, provider_of
+from redismem.workers.strategies import Strategy, noted, provider_of, sketched, writes_one
 from redismem.workers.writers import URGENT_MS, Writers
 
 log = logging.getLogger("redismem.worker")
@@ -48,17 +48,18 @@ _random = random.SystemRandom()
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do with a claimed session: cover messages, or fold summaries, or wait for an open tool call."""
+    """What to do with a claimed session: cover messages, or fold summaries, or both, or wait for an open tool call."""
 
     covered: Sequence[Message] = ()
     folded: Sequence[Summary] = ()
     wait_ms: int = 0
 
 
-def plan(context: Context, now_ms: int, settings: Settings) -> Plan:
+def plan(context: Context, now_ms: int, settings: Settings, *, is_one: bool = False) -> Plan:
     """Everything but the newest `recent_limit` messages, more of these only to keep a tool call with its result.
 
-    A call without a result is waited for until it is `open_call_s` old; then it counts as closed.
+    A call without a result is waited for until it is `open_call_s` old; then it counts as closed. `is_one`: there is
+    one summary, and what it covers is weighed anew with the messages.
     """
     messages = context.messages
     wanted = max(0, len(messages) - settings.recent_limit)
@@ -71,7 +72,7 @@ def plan(context: Context, now_ms: int, settings: Settings) -> Plan:
     # Covering goes first, for what is pending costs more to read; but not so long that summaries pile up.
     piled_up = len(context.summaries) > 2 * settings.summaries_limit
     if cut and not piled_up and settings.is_overdue(len(messages), sum(message.tokens for message in messages)):
-        return Plan(covered=messages[:cut])
+        return Plan(covered=messages[:cut], folded=context.summaries if is_one else ())
     if len(context.summaries) > settings.summaries_limit:
         return Plan(folded=context.summaries[: len(context.summaries) - settings.summaries_limit // 2])
     closes_in_ms = _WAIT_MS if waiting is None else messages[waiting].stored_ms - closed_ms
@@ -212,8 +213,9 @@ class Worker:
         job = await self._store.run(calls.claim(reads=False), quarantine=True)
         if not isinstance(job, Job):
             return SummaryOutcome(job)
-        context = await Session(self._store, self._store.session_calls(calls.keys.session_id)).read()
-        return replace(job, context=context) if context.epoch else SummaryOutcome.GONE
+        read = edit_calls.window(self._store.session_calls(calls.keys.session_id))
+        view = await self._store.run(read, quarantine=True)
+        return SummaryOutcome.GONE if view is None else job.of(view)
 
     async def _give_back(self, calls: QueueCalls, job: Job, backoff_ms: int) -> None:
         """Gives the session back as if it had not been claimed: no attempt is counted."""
@@ -222,8 +224,9 @@ class Worker:
     async def _compact(self, calls: QueueCalls, job: Job, by: Strategy) -> SummaryOutcome:
         started_s = time.monotonic()
         try:
-            todo = plan(job.context, job.now_ms, self._store.settings)
-            summary = None if todo.wait_ms else await self._writers.written(calls, job, todo.covered, todo.folded, by)
+            todo = plan(job.context, job.now_ms, self._store.settings, is_one=writes_one(by, job.context.summaries))
+            sketch = await sketched(by, job.sketch, todo.covered)
+            summary = None if todo.wait_ms else await self._writers.written(calls, job, todo, by, sketch)
         except ProviderUnavailable as error:
             return await self._unanswered(calls, job, error)
         except Exception as error:  # whatever a model or a strategy of the caller's own raises
@@ -231,7 +234,8 @@ class Worker:
         if todo.wait_ms:
             await self._give_back(calls, job, todo.wait_ms)
             return SummaryOutcome.WAITING
-        commit = calls.commit(job, todo.covered, summary, todo.folded)
+        originals = await kept(self._store, calls.keys, job, todo.covered)
+        commit = calls.commit(job, todo.covered, summary, todo.folded, originals, noted(job, sketch, todo.covered))
         outcome = await self._store.run(commit, quarantine=True)
         known = facts(
             op="summary",

@@ -9,23 +9,37 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from typing import Protocol
 
 from redismem.context import Summary
 from redismem.errors import ModelFailed, ProviderUnavailable, RedismemError
 from redismem.events import facts
 from redismem.messages import Message
 from redismem.models import Draft
+from redismem.models.sketch import Sketch
 from redismem.protocol.ids import session_hash
 from redismem.protocol.queue_calls import Job, QueueCalls
 from redismem.store.store import Store
 from redismem.workers.failures import log_failure, reason_of
 from redismem.workers.provider import Provider
-from redismem.workers.strategies import DROPPED, Strategy, checked, instead_of
+from redismem.workers.strategies import DROPPED, Dropped, Strategy, Summarize, checked, instead_of
 
 log = logging.getLogger("redismem.worker")
 
 URGENT_MS = 86_400_000
 """What was due before that has a window that is half full, and is due since 0: no pause may keep it from a summary."""
+
+
+class Todo(Protocol):
+    """What a summary is to stand for: messages, or summaries, or both."""
+
+    @property
+    def covered(self) -> Sequence[Message]:
+        """The messages, oldest first."""
+
+    @property
+    def folded(self) -> Sequence[Summary]:
+        """The summaries, oldest first."""
 
 
 class Writers:
@@ -38,7 +52,7 @@ class Writers:
         self._provider = provider
 
     async def written(
-        self, calls: QueueCalls, job: Job, covered: Sequence[Message], folded: Sequence[Summary], by: Strategy
+        self, calls: QueueCalls, job: Job, todo: Todo, by: Strategy, sketch: Sketch | None
     ) -> Summary | None:
         """By the strategy; by the other if that was asked for, or the strategy has failed for too long, or for good.
 
@@ -51,7 +65,7 @@ class Writers:
         else:
             started_s = time.monotonic()
             try:
-                summary = await self._drafted(calls, job, covered, folded, by)
+                summary = await self._drafted(calls, job, todo, by, sketch)
             except Exception as error:
                 if isinstance(error, ProviderUnavailable):
                     since_ms = None if job.failure is None else job.failure.since_ms
@@ -69,7 +83,7 @@ class Writers:
         own = None if raised is None or isinstance(raised, RedismemError) else raised
         what = "session %s: the extractive summariser writes instead: %s"
         log.warning(what, known["session"], why, exc_info=own, extra=known)
-        return await self._drafted(calls, job, covered, folded, self.instead)
+        return await self._drafted(calls, job, todo, self.instead, sketch)
 
     def _gives_up(self, job: Job, error: Exception) -> bool:
         """Whether the strategy is not to be asked for this session again."""
@@ -83,14 +97,19 @@ class Writers:
         return is_permanent or job.attempts >= settings.max_attempts
 
     async def _drafted(
-        self, calls: QueueCalls, job: Job, covered: Sequence[Message], folded: Sequence[Summary], by: Strategy
+        self, calls: QueueCalls, job: Job, todo: Todo, by: Strategy, sketch: Sketch | None
     ) -> Summary | None:
         settings = self._store.settings
+        covered, folded = todo.covered, todo.folded
+        others_tokens = sum(each.tokens for each in job.context.summaries if each not in folded)
         renewal = asyncio.create_task(self._renew(calls, job, time.monotonic()))
         try:
             async with asyncio.timeout(settings.summary_timeout_s) as limit:
                 previous = "\n\n".join(summary.text for summary in folded) or None
-                draft = await by.compact(covered, previous)
+                if isinstance(by, Summarize):
+                    draft: Draft | Dropped = await by.drafted(covered, previous, sketch, others_tokens)
+                else:
+                    draft = await by.compact(covered, previous)
         except TimeoutError:
             if limit.expired():
                 raise _failed(f"no summary within {settings.summary_timeout_s:g} s") from None
@@ -130,15 +149,11 @@ def _summary(job: Job, covered: Sequence[Message], folded: Sequence[Summary], dr
     size = len(text.encode())
     if size > max_bytes:
         raise _failed(f"the summary has {size} bytes, over {max_bytes}")
-    if folded:
-        first, last = folded[0], folded[-1]
-        first_seq, last_seq = first.first_seq, last.last_seq
-        times = [time_ms for summary in folded for time_ms in (summary.start_ms, summary.end_ms)]
-        message_ids = tuple(summary.id for summary in folded)
-    else:
-        first_seq, last_seq = covered[0].seq, covered[-1].seq
-        times = [message.time_ms for message in covered]
-        message_ids = tuple(str(message.id) for message in covered)
+    first_seq = folded[0].first_seq if folded else covered[0].seq
+    last_seq = covered[-1].seq if covered else folded[-1].last_seq
+    times = [time_ms for summary in folded for time_ms in (summary.start_ms, summary.end_ms)]
+    times += [message.time_ms for message in covered]
+    message_ids = (*(summary.id for summary in folded), *(str(message.id) for message in covered))
     return Summary(
         id=f"{job.context.epoch}:{first_seq}-{last_seq}",
         text=text,

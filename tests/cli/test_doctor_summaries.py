@@ -11,8 +11,8 @@ import redismem.blocking
 from redismem import Settings
 from redismem.cli.doctor import words_of
 from redismem.inspection import rules
+from redismem.protocol.depth_calls import Depth
 from redismem.protocol.provider_calls import Pause
-from redismem.protocol.queue_calls import Depth
 
 
 @pytest.fixture

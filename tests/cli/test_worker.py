@@ -99,7 +99,7 @@ def test_once_enforces_the_limit_and_hands_over_the_transcripts(
     assert (ran.code, ran.document["evicted_count"], ran.document["left"]["sessions"]) == (0, 2, 3)
     evicted = {row["session_id"]: row for row in map(json.loads, file.read_text().splitlines())}
     assert set(evicted) == {"s-0", "s-1"}
-    assert [message["content"] for message in evicted["s-0"]["messages"]] == [f"{SECRET} {n}." for n in range(6, 12)]
+    assert [message["content"] for message in evicted["s-0"]["messages"]] == [f"{SECRET} {n}." for n in range(12)]
     assert file.stat().st_mode & 0o777 == 0o600
     assert memory.count() == 3
 

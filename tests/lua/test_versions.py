@@ -13,7 +13,7 @@ from redismem.protocol import scripts
 
 LATER_MS = NOW_MS + 60_000
 RUNS: dict[str, tuple[str, dict[str, Any]]] = {
-    "page": ("page", {"before_seq": "-", "limit": 10, "with_originals": 0}),
+    "page": ("page", {"before_seq": "-", "limit": 10, "with_originals": 0, "block_count": 16}),
     "prune": ("prune", PRUNE),
     "pop": ("pop", POP),
     "replace": ("replace", REPLACE),

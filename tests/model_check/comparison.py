@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from model_check.model import INDEXES, Model, SessionModel
+from redismem.blocks import decode_block
 from redismem.elements import decode_messages, parted
 from redismem.inspection import check
 from redismem.inspection.invariants import Stored, violations
@@ -14,6 +15,7 @@ from redismem.protocol import replies
 from redismem.protocol.call import Call, Command
 from redismem.protocol.keys import Keys
 from redismem.protocol.layout import PINNED, pinned_seqs
+from redismem.values import Undecodable
 
 NAMES = ("a", "b", "c")
 COMPARED = {
@@ -29,6 +31,7 @@ COMPARED = {
     b"with_originals",
     b"dropped_seq",
     b"pins",
+    b"sketch",
 }
 """The fields of a state that the model knows; `param:` and `summary:` are compared too."""
 
@@ -38,7 +41,7 @@ class Seen:
     """All of the shard, read at one moment."""
 
     sessions: dict[str, Stored]
-    originals: dict[str, list[str | None]]
+    originals: dict[str, dict[int, str | None]]
     indexes: dict[str, dict[str, int]]
     pauses: dict[str, bytes]
     pauses_left_ms: int
@@ -50,7 +53,7 @@ def reading(keys: Keys) -> Call[Seen]:
     sessions = check.together([check.stored(keys.session(name)) for name in NAMES])
     commands: tuple[Command, ...] = (
         *sessions.commands,
-        *(("LRANGE", keys.session(name).originals, 0, -1) for name in NAMES),
+        *(("HGETALL", keys.session(name).originals) for name in NAMES),
         *(("ZRANGE", getattr(shard, index), 0, -1, "WITHSCORES") for index in INDEXES),
         *(("HGETALL", keys.providers), ("PTTL", keys.providers)),
     )
@@ -59,7 +62,7 @@ def reading(keys: Keys) -> Call[Seen]:
         rest = iter(answers[len(sessions.commands) :])
         return Seen(
             dict(zip(NAMES, sessions.decode(*answers[: len(sessions.commands)]), strict=True)),
-            {name: _contents(next(rest)) for name in NAMES},
+            {name: dict(_originals(replies.fields(next(rest)))) for name in NAMES},
             {index: dict(_scores(next(rest))) for index in INDEXES},
             {provider.decode(): value for provider, value in replies.fields(next(rest)).items()},
             next(rest),
@@ -73,7 +76,7 @@ def compare(seen: Seen, model: Model) -> None:
     for name in NAMES:
         wrong = list(violations(name, seen.sessions[name], model.settings))
         assert wrong == [], wrong
-        assert seen.originals[name] == model.originals.get(name, [])
+        assert seen.originals[name] == model.originals.get(name, {})
         session = model.sessions.get(name)
         if session is None:
             assert (seen.sessions[name].fields, seen.sessions[name].elements) == ({}, []), f"session {name} is there"
@@ -119,6 +122,7 @@ def _fields(session: SessionModel) -> dict[bytes, bytes]:
         "summaries_count": len(session.summaries) if session.committed else None,
         "with_originals": 1 if session.with_originals else None,
         "dropped_seq": session.dropped_seq,
+        "sketch": session.sketch.decode() or None,
         "pins": f"{len(sizes)} {sum(sizes)}" if session.pinned_once else None,
     }
     expected |= {f"param:{param}": chr(value) for param, value in session.params.items()}
@@ -128,6 +132,16 @@ def _fields(session: SessionModel) -> dict[bytes, bytes]:
 
 def _contents(elements: list[bytes]) -> list[Any]:
     return [message.content for message in decode_messages(elements, 1, "")]
+
+
+def _originals(stored: Mapping[bytes, bytes]) -> Iterator[tuple[int, Any]]:
+    for field, block in stored.items():
+        if field.isdigit():
+            try:
+                first_seq, elements = decode_block(int(field), block)
+            except Undecodable:
+                raise AssertionError(f"block {int(field)} of the originals cannot be read") from None
+            yield from enumerate(_contents(elements), first_seq)
 
 
 def _moved(field: bytes, joined: bytes) -> Iterator[tuple[int, Any]]:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
+from model_check.kept import beside
 from model_check.machine import Machine, names, newest, places
 from model_check.model import Entry
 from model_check.steps import SETTINGS, Seen, entry_of
@@ -68,7 +69,8 @@ class EditMachine(Machine):
         if found:
             old = newest(found, which)
             (new,), _ = self.messages(1)
-            call = edit_calls.replace(self.calls[seen.name], seen.view, old, new)
+            view = beside(self.run_call, self.calls[seen.name].keys, seen.view, old.seq)
+            call = edit_calls.replace(self.calls[seen.name], view, old, new)
             self._replace("replace", seen, old, entry_of(new.with_pin(old.pinned)), call, again)
 
     @precondition(lambda self: any(seen.view.context.pinned for seen in self.views))
@@ -76,7 +78,8 @@ class EditMachine(Machine):
     def unpin_as_seen(self, place: int, which: int, again: bool) -> None:
         seen = newest([seen for seen in self.views if seen.view.context.pinned], place)
         old = newest(seen.view.context.pinned, which)
-        call = edit_calls.unpin(self.calls[seen.name], seen.view, old)
+        view = beside(self.run_call, self.calls[seen.name].keys, seen.view, old.seq)
+        call = edit_calls.unpin(self.calls[seen.name], view, old)
         self._replace("unpin", seen, old, entry_of(old.with_pin(False)), call, again)
 
     def _replace(self, what: str, seen: Seen, old: Message, new: Entry, call: Call[Any], again: bool) -> None:

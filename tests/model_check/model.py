@@ -50,6 +50,8 @@ class SessionModel:
     unsummarised: set[int] = field(default_factory=set)
     """Seqs that were dropped without a summary."""
     with_originals: bool = False
+    sketch: bytes = b""
+    """What the last commit of messages noted of their words."""
     queued: str | None = None
     holder: int | None = None
     attempts: int | None = None
@@ -99,7 +101,7 @@ class Model:
     settings: Settings
     sessions: dict[str, SessionModel] = field(default_factory=dict)
     indexes: dict[str, dict[str, int]] = field(default_factory=lambda: {name: {} for name in INDEXES})
-    originals: dict[str, list[str | None]] = field(default_factory=dict)
+    originals: dict[str, dict[int, str | None]] = field(default_factory=dict)
     pauses: dict[str, bytes] = field(default_factory=dict)
     """What is noted of each provider that is paused."""
 
@@ -233,10 +235,9 @@ class Model:
         old = read[seq]
         if is_inside and old.kind != new.kind and len(session.window) >= self.settings.max_window_count:
             return None
-        place = seq - session.first_seq
-        originals = self.originals.get(name, []) if session.with_originals else []
-        if place < 0 <= len(originals) + place:
-            originals[place] = new.content
+        originals = self.originals.get(name, {}) if session.with_originals else {}
+        if seq in originals:
+            originals[seq] = new.content
         session.entries[seq - 1] = new if is_inside or new.kind == "pinned" else GAP
         if session.entries[seq - 1] is GAP:
             group.remove(seq)

@@ -7,7 +7,6 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Coroutine
-from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 import pytest
@@ -15,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 from support.redis_server import RedisServer
 
 from model_check.comparison import NAMES, compare, reading
+from model_check.kept import kept_of
 from model_check.model import Entry, SessionModel
 from model_check.work_model import Claim, WorkModel
 from redismem import Settings, TooLarge
@@ -41,7 +41,6 @@ SETTINGS = Settings(
     reply_timeout_s=60,
     deadline_s=120,
 )
-KEEPING = SETTINGS.model_copy(update={"keep_originals": True})
 LEASE_MS = int(SETTINGS.lease_s * 1000)
 
 volume: Counter[str] = Counter()
@@ -239,7 +238,7 @@ class Steps(RuleBasedStateMachine):
         assert (job.attempts, job.now_ms, job.context.epoch) == (session.attempts, self.now, session.epoch)
         assert (job.due_ms, job.failure) == (due_ms, session.failure)
         self.reads_as_modelled(job.context, session)
-        assert job.context.summaries == session.summaries
+        assert (job.context.summaries, job.sketch) == (session.summaries, session.sketch)
         self.claims.append(claim)
         return claim
 
@@ -254,6 +253,14 @@ class Steps(RuleBasedStateMachine):
             return "nothing"
         return self.commit(claim, [], folded, self.summary(claim, folded[0].first_seq, folded[-1].last_seq), keep)
 
+    def commit_both(self, claim: Claim, count: int, keep: bool) -> str:
+        """Covers messages, and folds all summaries into the same one."""
+        covered = claim.job.context.messages[: max(1, min(count, len(claim.window)))]
+        if not covered or not claim.summaries:
+            return "nothing"
+        summary = self.summary(claim, claim.summaries[0].first_seq, covered[-1].seq)
+        return self.commit(claim, covered, claim.summaries, summary, keep)
+
     def summary(self, claim: Claim, first_seq: int, last_seq: int) -> Summary:
         id = f"{claim.job.context.epoch}:{first_seq}-{last_seq}"
         return Summary(id, f"summary {next(self.numbers)}", first_seq, last_seq, 1, 2, "m", 3, self.now, ("x",))
@@ -261,10 +268,12 @@ class Steps(RuleBasedStateMachine):
     def commit(
         self, claim: Claim, covered: list[Message], folded: list[Summary], summary: Summary | None, keep: bool
     ) -> str:
-        calls = replace(self.queue_calls[claim.name], settings=KEEPING if keep else SETTINGS)
-        outcome: str = self.run_call(calls.commit(claim.job, covered, summary, folded))
+        calls = self.queue_calls[claim.name]
+        originals = kept_of(self.run_call, calls.keys, claim.job, covered) if keep and covered else {}
+        sketch = b"words %d" % next(self.numbers) if covered else None
+        outcome: str = self.run_call(calls.commit(claim.job, covered, summary, folded, originals, sketch))
         count = leaving(claim.job.context, covered)[0] if covered else 0
-        self.same("commit", outcome, self.model.commit(claim, count, folded, summary, keep, self.now))
+        self.same("commit", outcome, self.model.commit(claim, count, folded, summary, keep, self.now, sketch))
         return outcome
 
     def give_back(

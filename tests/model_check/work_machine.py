@@ -13,7 +13,9 @@ from hypothesis.stateful import precondition, rule
 from model_check.edit_machine import EditMachine
 from model_check.machine import names, newest, places
 from model_check.steps import LEASE_MS, SETTINGS, Seen, volume
-from redismem.protocol import edit_calls, provider_calls, queue_calls
+from redismem.blocks import number_of
+from redismem.protocol import edit_calls, page_calls, provider_calls, queue_calls
+from redismem.protocol.call import Call
 from redismem.protocol.layout import EvictionReason
 from redismem.workers.summaries import plan
 
@@ -82,6 +84,28 @@ class WorkMachine(EditMachine):
     @rule(place=places, count=st.integers(1, 4), keep=st.booleans())
     def commit_a_fold(self, place: int, count: int, keep: bool) -> None:
         self.commit_fold(newest([claim for claim in self.claims if claim.summaries], place), count, keep)
+
+    @precondition(lambda self: any(claim.summaries for claim in self.claims))
+    @rule(place=places, count=st.integers(1, 12), keep=st.booleans(), again=st.booleans())
+    def commit_a_cover_and_a_fold(self, place: int, count: int, keep: bool, again: bool) -> None:
+        claim = newest([claim for claim in self.claims if claim.summaries], place)
+        if self.commit_both(claim, count, keep) == "ok" and again:
+            assert self.commit_both(claim, count, keep) == "already"
+
+    @precondition(lambda self: any(self.model.originals.values()))
+    @rule(place=places, again=st.booleans(), late=st.booleans())
+    def set_block_aside(self, place: int, again: bool, late: bool) -> None:
+        """Foreign bytes come into a block, and who reads it puts it into quarantine; `late`: it was mended since."""
+        name, seqs = newest([each for each in self.model.originals.items() if each[1]], place)
+        keys, number = self.store.keys.session(name), number_of(newest(list(seqs), place))
+        block = self.run_call(page_calls.block(keys, number))
+        foreign = page_calls.Block(number, b"foreign")
+        if not late:
+            self.run_call(Call(name, (("HSET", keys.originals, number, foreign.stored),), int))
+            self.model.set_block_aside(name, number)
+        for sent in range(1 + again):
+            given = self.run_call(page_calls.set_block_aside(keys, foreign, 77, 600_000))
+            assert given is (not late and sent == 0), block
 
     @precondition(lambda self: self.claims)
     @rule(

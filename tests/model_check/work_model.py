@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from model_check.model import INDEXES, QUEUES, Entry, Model, SessionModel
+from redismem.blocks import number_of
 from redismem.context import Summary
 from redismem.protocol.queue_calls import Job
 
@@ -72,7 +73,14 @@ class WorkModel(Model):
         return True
 
     def commit(
-        self, claim: Claim, elements_count: int, folded: list[Summary], summary: Summary | None, keep: bool, now: int
+        self,
+        claim: Claim,
+        elements_count: int,
+        folded: list[Summary],
+        summary: Summary | None,
+        keep: bool,
+        now: int,
+        sketch: bytes | None = None,
     ) -> str:
         session = self.sessions.get(claim.name)
         if session is None or session.life != claim.life:
@@ -95,19 +103,28 @@ class WorkModel(Model):
         )
         if summary is not None:
             session.summaries = sorted([*session.summaries, summary], key=lambda each: each.first_seq)
+        session.sketch = session.sketch if sketch is None else sketch
         session.committed, session.committed_fence = claim.worker, claim.job.fence
         session.attempts = session.dropped_seq = session.failure = session.deaths = None
         self._queue(claim.name, "overdue" if self.waits(session) else None, now)
         return "ok"
 
     def _swap(self, name: str, session: SessionModel, count: int, keep: bool) -> None:
-        leaving = [entry.content for entry in session.leave(count)]
+        first_seq = session.first_seq
+        leaving = {seq: entry.content for seq, entry in enumerate(session.leave(count), first_seq)}
         if count:
-            kept = self.originals.pop(name, []) if keep and session.with_originals else []
+            kept: dict[int, str | None] = self.originals.pop(name, {}) if keep and session.with_originals else {}
             self.originals.pop(name, None)
             session.with_originals = keep
             if keep:
-                self.originals[name] = kept + leaving
+                self.originals[name] = kept | leaving
+
+    def set_block_aside(self, name: str, number: int) -> None:
+        """What is left without any key is gone."""
+        left = {seq: content for seq, content in self.originals[name].items() if number_of(seq) != number}
+        self.originals[name] = left
+        if not left:
+            self.originals.pop(name)
 
     def release(self, claim: Claim, backoff_ms: int, counts: bool, dead: bool, reason: str, now: int) -> str:
         session = self._held(claim)

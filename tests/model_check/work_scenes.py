@@ -230,6 +230,17 @@ def summarised_again_and_again(machine: WorkMachine, name: str, kept: tuple[bool
         machine.agrees()
 
 
+def one_summary(machine: WorkMachine, name: str, keep: bool) -> None:
+    """Each summary takes in the one before; one that is sent again, or comes late, changes nothing."""
+    machine.make_overdue(name)
+    machine.works(name, keep, 0)
+    for again in BOTH:
+        machine.claims_overdue(name)
+        if any(claim.summaries for claim in machine.claims):
+            machine.commit_a_cover_and_a_fold(0, 3, keep, again)
+        machine.agrees()
+
+
 def bring_into(machine: WorkMachine, name: str, index: str) -> None:
     """Gets a session into an index."""
     if index == "dead":
@@ -253,6 +264,7 @@ DEAD = (
     paused_by_one,
 )
 ORIGINALS = (
+    *each(one_summary, keep=BOTH),
     *each(expired_with_originals, keep=BOTH),
     *each(works_with_originals, then=("evict", "prune", "prune as seen before")),
     *each(summarised_again_and_again, kept=((True, False, True, False), (False, True, False, True))),

@@ -27,7 +27,6 @@ SETTINGS = Settings(
     summaries_limit=17,
     max_attempts=19,
     keep_originals=True,
-    originals_timeout_s=4.321,
 )
 KEYS = Keys("shop", 8)
 SESSION = KEYS.session("user-42")
@@ -58,6 +57,8 @@ def nonce(value: object) -> bool:
 
 
 NEW = summary(31)
+ORIGINALS = {b"1": b"block", b"s1": b"signature", b"2": b"another", b"s2": b"its own"}
+ORIGINALS_TAIL = [part for field in ORIGINALS.items() for part in field]
 CALLED: dict[str, tuple[Callable[[], Call[Any]], dict[str, Any]]] = {
     "claim": (
         CALLS.claim,
@@ -78,7 +79,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any]], dict[str, Any]]] = {
         {"session": b"user-42", "now_ms": NOW_MS, "fence": "9-f", "lease_ms": 56_789},
     ),
     "commit": (
-        lambda: CALLS.commit(JOB, MESSAGES[:2], NEW, [summary(5), summary(8)]),
+        lambda: CALLS.commit(JOB, MESSAGES[:2], NEW, [summary(5), summary(8)], ORIGINALS, b"sketched"),
         {
             "session": b"user-42",
             "now_ms": NOW_MS,
@@ -93,10 +94,11 @@ CALLED: dict[str, tuple[Callable[[], Call[Any]], dict[str, Any]]] = {
             "token_limit": 98_765,
             "recent_limit": 3,
             "summaries_limit": 17,
-            "originals_ms": 4321,
             "summary_field": b"summary:31",
             "summary": NEW.encode(),
+            "sketch": b"sketched",
             "moved_count": lambda count: count == 2,
+            "kept_count": 8,
         },
     ),
     "release": (
@@ -133,7 +135,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any]], dict[str, Any]]] = {
     ),
 }
 TAILS = {
-    "commit": [b"pinned:32", 1, b"summary:5", b"summary:8"],
+    "commit": [b"pinned:32", 1, *ORIGINALS_TAIL, b"summary:5", b"summary:8"],
     "queue_eviction": [b"user-42", 55, b"user-42", 66],
     "sweep": [b"user-42", b"user-42"],
 }
@@ -175,6 +177,6 @@ def test_what_is_not_given_is_a_dash_and_what_is_not_kept_is_zero() -> None:
     names = header(scripts.load("commit").source.decode()).arguments
     commit = bare.commit(JOB, MESSAGES[:1], None)
     arguments = dict(zip(names, commit.commands[0][3 + int(commit.commands[0][2]) :], strict=False))
-    assert [arguments[name] for name in ("originals_ms", "summary_field", "summary")] == [0, "-", "-"]
+    assert [arguments[name] for name in ("kept_count", "summary_field", "summary")] == [0, "-", "-"]
     dead = bare.release("f", 1, counts=False, dead=True).commands[0][-3:]
     assert dead == (0, 0, "-")

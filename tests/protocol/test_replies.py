@@ -231,14 +231,3 @@ def test_the_numbers_of_no_session() -> None:
 def test_numbers_that_are_none_are_corrupt(change: dict[str, Any]) -> None:
     with pytest.raises(CorruptSession):
         replies.info("s", stored(**change))
-
-
-def test_a_page_has_its_epoch_and_its_messages() -> None:
-    assert replies.page("s", []) is None
-    found = replies.page("s", [b"1-ab", 4, *ELEMENTS[:2]])
-    assert found is not None
-    assert (found[0], [message.seq for message in found[1]]) == ("1-ab", [4, 5])
-    assert replies.page("s", [b"1-ab", 6]) == ("1-ab", [])
-    with pytest.raises(CorruptSession) as corrupt:
-        replies.page("s", [b"1-ab", 4, b"foreign"])
-    assert corrupt.value.epoch == "1-ab"

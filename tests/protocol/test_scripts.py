@@ -18,6 +18,7 @@ from redismem.protocol.append_command import AppendOptions, append_limits
 from redismem.protocol.call import Call
 from redismem.protocol.ids import append_token
 from redismem.protocol.keys import Keys
+from redismem.protocol.page_calls import Block, set_block_aside
 from redismem.protocol.quarantine_calls import restore
 from redismem.protocol.restoring import Restoration
 from redismem.protocol.session_calls import SessionCalls
@@ -102,7 +103,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
         },
     ),
     "clear": (lambda: CALLS.clear("9-ab"), {"session": b"user-42", "epoch": "9-ab"}),
-    "page": (lambda: CALLS.page(50, 31, True), {"before_seq": 31, "limit": 50, "with_originals": 1}),
+    "page": (lambda: CALLS.page(50, 31, True), {"before_seq": 31, "limit": 50, "with_originals": 1, "block_count": 16}),
     "read": (lambda: CALLS.read(50, by_script=True), {"first": -50, "last": -1}),
     "prune": (
         lambda: edit_calls.prune(CALLS, CONTEXT, 0),
@@ -149,10 +150,16 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
             "pins": lambda pins: pins.endswith(PINS.partition(",")[2].partition(",")[2]),
             "pinned_field": lambda field: field == "-",
             "new_field": lambda field: field == "-",
-            "original": lambda new: b"another" in new,
+            "block": lambda block: block == "-",
+            "old_block": lambda block: block == b"",
+            "new_block": lambda block: block == b"",
         },
     ),
     "touch": (CALLS.touch, {"session": b"user-42", "now_ms": NOW_MS, "idle_timeout_ms": 56_789}),
+    "set_block_aside": (
+        lambda: set_block_aside(KEYS, Block(3, b"foreign"), 77, 56_789),
+        {"block": 3, "found": b"foreign", "idle_timeout_ms": 56_789},
+    ),
     "quarantine": (
         lambda: CALLS.quarantine("9-ab", NOW_MS),
         {"session": b"user-42", "epoch": "9-ab", "idle_timeout_ms": 56_789},
@@ -213,8 +220,8 @@ def test_behind_the_arguments_of_an_append_stand_messages_fields_and_drops() -> 
 def test_what_is_not_given_is_a_dash() -> None:
     bare = SessionCalls(KEYS, SETTINGS)
     for update in (bare.append(MESSAGES), bare.update(**CHANGES)):
-        assert str(update.commands[0][13]).endswith(" - -")
-    assert SessionCalls(KEYS, Settings()).append(MESSAGES).commands[0][12] == b"86400000 10 - 6 10000 256"
+        assert str(update.commands[0][14]).endswith(" - -")
+    assert SessionCalls(KEYS, Settings()).append(MESSAGES).commands[0][13] == b"86400000 10 - 6 10000 256"
     for call in (bare.touch(), bare.page(5)):
         assert call.script is not None
         names = header(SOURCES[call.script.name]).arguments

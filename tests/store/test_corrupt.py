@@ -109,6 +109,8 @@ READS: dict[str, tuple[Callable[[Session], Coroutine[Any, Any, Any]], Any]] = {
     "info": (lambda session: session.info(), SessionNotFound),
     "telemetry": (lambda session: session.telemetry(), None),
     "messages": (lambda session: session.messages(), SessionNotFound),
+    "recall": (lambda session: session.recall("a"), []),
+    "a turn that recalls": (lambda session: session.append_and_read(said("b"), recall=9, id="b"), None),
     "exists": (lambda session: session.exists(), False),
     "clear": (lambda session: session.clear(), False),
     "prune": (lambda session: session.prune(1), SessionNotFound),

@@ -16,10 +16,12 @@ from support.redis_server import RedisServer
 from redismem import Memory, Session, Settings
 from redismem.context import Summary
 from redismem.inspection.check import check
+from redismem.originals import Originals
 from redismem.protocol import edit_calls
 from redismem.protocol.call import Call
 from redismem.protocol.edit_calls import View
 from redismem.protocol.queue_calls import Job, QueueCalls
+from redismem.workers.keeping import kept
 
 SETTINGS = Settings(deadline_s=60, reply_timeout_s=1, threshold=4, recent_limit=2, keep_originals=True, shards=1)
 SYSTEM = {"role": "system", "content": "Be brief."}
@@ -56,7 +58,8 @@ async def commit(memory: Memory, view: View) -> Call[Any]:
     job = await memory.store.run(calls.claim())
     assert isinstance(job, Job)
     summary = Summary(f"{view.context.epoch}:2-3", "told", 2, 3, 1, 2, "m", 3, 4, ("x",))
-    return calls.commit(job, job.context.messages[:2], summary)
+    covered = job.context.messages[:2]
+    return calls.commit(job, covered, summary, (), await kept(memory.store, calls.keys, job, covered))
 
 
 async def moved(memory: Memory) -> View:
@@ -78,7 +81,10 @@ async def call_of(memory: Memory, write: str) -> Call[Any]:
     if write == "append pinned":
         return calls.append([SYSTEM, user("last")], {"id": "last"})
     view = await (moved(memory) if write.endswith("what left the window") else viewed(memory))
-    context = view.context
+    context, originals = view.context, Originals(memory.store, calls.keys)
+    if write.endswith("what left the window"):
+        view = await originals.beside(view, context.pinned[0].seq)
+        assert view.block is not None
     if write == "commit":
         return await commit(memory, view)
     made: dict[str, Callable[[], Call[Any] | None]] = {
@@ -100,9 +106,7 @@ async def call_of(memory: Memory, write: str) -> Call[Any]:
     + [f"{what} what left the window" for what in ("replace", "unpin")],
 )
 async def test_a_log_that_a_crash_has_cut_within_an_edit_is_read_twice(server: RedisServer, write: str) -> None:
-    # Originals are added, not set: those of a commit that a crash has cut are there twice.
-    settings = SETTINGS.model_copy(update={"keep_originals": write != "commit"})
-    async with Memory.connect(server.url, settings=settings) as memory, redis.asyncio.Redis(port=server.port) as raw:
+    async with Memory.connect(server.url, settings=SETTINGS) as memory, redis.asyncio.Redis(port=server.port) as raw:
         session = memory.session("a")
         await session.append(SYSTEM, *(user(str(number)) for number in range(5)))
         call = await call_of(memory, write)

@@ -25,6 +25,7 @@ REFUSED: dict[str, Callable[[Session], Coroutine[Any, Any, Any]]] = {
     "info": lambda session: session.info(),
     "telemetry": lambda session: session.telemetry(),
     "messages": lambda session: session.messages(),
+    "recall": lambda session: session.recall("a"),
     "prune": lambda session: session.prune(1),
     "pop": lambda session: session.pop(1),
     "undo": lambda session: session.undo(),

@@ -12,7 +12,7 @@ from support.clock import T0, Clock
 from support.redis_server import RedisServer
 from support.writers import Echo, fill
 
-from redismem import Memory, Session, Settings
+from redismem import Memory, Settings
 from redismem.context import Context
 from redismem.models import Draft
 from redismem.workers.eviction import Eviction
@@ -86,13 +86,14 @@ async def test_a_session_that_is_cleared_after_its_claim_is_left_alone(
         await run_out(raw)
         if await answers_transactions(raw):
             pytest.skip("this server answers the claim and its reads in one call")
-        read = Session.read
+        run = memory.store.run
 
-        async def read_too_late(late: Session) -> Context:
-            assert await late.clear()
-            return await read(late)
+        async def too_late(call: Any, **named: Any) -> Any:
+            if call.op == "read_window":
+                assert await session.clear()
+            return await run(call, **named)
 
-        monkeypatch.setattr(Session, "read", read_too_late)
+        monkeypatch.setattr(memory.store, "run", too_late)
         assert await Worker(memory.store, strategy).summarise("s") == "gone"
         assert strategy.seen == []
         assert not await session.exists()

@@ -29,6 +29,8 @@ OPERATIONS: list[tuple[str, int, Operation]] = [
     ("read", 1, lambda session: session.read()),
     ("read some", 1, lambda session: session.read(limit=2)),
     ("messages", 1, lambda session: session.messages()),
+    ("recall where nothing is kept", 1, lambda session: session.recall("x")),
+    ("a turn that recalls", 1, lambda session: session.append_and_read(user(), recall=100)),
     ("update", 1, lambda session: session.update(merge={"a": 1}, plan=["b"])),
     ("merge", 1, lambda session: session.merge({"a": 1})),
     ("state", 1, lambda session: session.state()),

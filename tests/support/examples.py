@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from redismem import Memory, Session
 from redismem.context import Context
 from redismem.errors import ModelFailed, ProviderUnavailable
-from redismem.protocol.queue_calls import members
+from redismem.protocol.depth_calls import members
 from support.clock import T0, Clock
 from support.writers import said
 
@@ -63,7 +63,7 @@ async def stored_of(raw: Any, session: Session, memory: Memory) -> list[Any]:
     keys = memory.store.keys.session(session.id)
     shard = keys.shard
     state = await raw.hgetall(keys.state)
-    lists = [await raw.lrange(key, 0, -1) for key in (keys.messages, keys.originals)]
+    lists = [await raw.lrange(keys.messages, 0, -1), await raw.hgetall(keys.originals)]
     indexes = (shard.active, shard.overdue, shard.leased, shard.dead, shard.evictions)
     return [state, *lists, *[await raw.zscore(index, session.id) for index in indexes]]
 

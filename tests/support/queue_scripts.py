@@ -33,10 +33,11 @@ COMMIT: dict[str, Any] = {
     "token_limit": "-",
     "recent_limit": 3,
     "summaries_limit": 2,
-    "originals_ms": 0,
     "summary_field": "summary:1",
     "summary": "told",
+    "sketch": "-",
     "moved_count": 0,
+    "kept_count": 0,
 }
 RELEASE: dict[str, Any] = {
     "now_ms": NOW_MS + 7,

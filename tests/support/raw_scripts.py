@@ -59,7 +59,9 @@ REPLACE: dict[str, Any] = {
     "pins": "-",
     "pinned_field": "-",
     "new_field": "-",
-    "original": b"new",
+    "block": "-",
+    "old_block": "",
+    "new_block": "",
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 from redismem import Message
 from redismem.errors import ModelFailed
 
-MESSAGES = [Message("user", "Where is order W123?"), Message("assistant", "On its way: canary-text.")]
+MESSAGES = [Message("user", "Where is my order?"), Message("assistant", "On its way: canary-text.")]
 
 
 async def failure(model: Any, messages: Any = MESSAGES) -> ModelFailed:

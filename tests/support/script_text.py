@@ -26,8 +26,8 @@ _INDEXES_MEANT = {
     ("release", "queue"): {"overdue", "dead"},
     ("sweep", "queue"): {"overdue", "leased", "dead"},
 }
-_NO_STATE = "providers"
-"""A hash that is no session's: its fields are no fields of a state."""
+_NO_STATE = (["providers"], ["originals"], ["quarantine_originals"])
+"""Other hashes: their fields are no fields of a state."""
 
 
 class Text(NamedTuple):
@@ -87,7 +87,7 @@ def _calls(code: str) -> Iterator[list[str]]:
             else:
                 parts[-1] += letter
         words = [part.strip() for part in parts]
-        if words[1:2] != [_NO_STATE]:
+        if words[1:2] not in _NO_STATE:
             yield words
 
 

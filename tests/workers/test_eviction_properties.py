@@ -41,7 +41,7 @@ async def test_clear_complete(
         if chosen:
             await clock.at(T0 + 10**9, Eviction(memory.store).queue_idle())
         assert await session.clear()
-        assert await stored_of(client, session, memory) == [{}, [], [], None, None, None, None, None]
+        assert await stored_of(client, session, memory) == [{}, [], {}, None, None, None, None, None]
         assert (await session.read()).to_openai() == []
         assert not await session.exists()
         assert not await session.clear()

@@ -154,7 +154,6 @@ NUMBERS = {name: field.default for name, field in Settings.model_fields.items() 
 KEEPING: dict[str, Any] = {
     "max_sessions": 1_000_000_000,
     "idle_timeout_s": 10 * 365 * 86_400,
-    "originals_timeout_s": 10 * 365 * 86_400,
 }
 unusable = st.sampled_from(["", "x", "-1", "1e400", "nan", "0x10", "10,5", "None", str(10**30), "\u0661x"])
 

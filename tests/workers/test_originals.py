@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from support.stores import Store
 from support.worked import open_with, seqs
 from support.writers import Echo, fill, said
 
+from redismem.inspection.check import check_session
 from redismem.workers.summaries import Worker
 
 
 async def test_kept_originals_can_be_read_page_by_page(store: Store, namespace: str) -> None:
-    async with open_with(store, namespace, keep_originals=True, originals_timeout_s=500) as memory:
+    async with open_with(store, namespace, keep_originals=True) as memory:
         session, worker = memory.session("a"), Worker(memory.store, Echo())
         for first in range(1, 1201, 600):
             await session.append(*(said(number) for number in range(first, first + 600)))
@@ -26,19 +28,81 @@ async def test_kept_originals_can_be_read_page_by_page(store: Store, namespace: 
         assert [message.seq for message in part] == list(range(498, 1198))
 
 
-async def test_originals_have_a_time_to_live_of_their_own(store: Store, namespace: str, raw: Any) -> None:
-    async with open_with(store, namespace, keep_originals=True, originals_timeout_s=500) as memory:
+async def test_originals_live_as_long_as_their_session(store: Store, namespace: str, raw: Any) -> None:
+    async with open_with(store, namespace) as memory:
         session, worker, keys = memory.session("a"), Worker(memory.store, Echo()), memory.store.keys.session("a")
         await fill(session, 11)
         await worker.drain()
-        assert 400_000 < await raw.pttl(keys.originals) <= 500_000
-        assert await raw.pttl(keys.state) > 500_000
-        await raw.delete(keys.originals)  # as when they expire
+        assert (await session.info()).expires_ms == await raw.pexpiretime(keys.originals)
+        for key in (keys.state, keys.messages, keys.originals):
+            await raw.pexpire(key, 5_000_000)
+        assert await session.touch()
+        assert (await session.info()).expires_ms == await raw.pexpiretime(keys.originals) > await raw.pttl(keys.state)
+        await raw.delete(keys.originals)  # as a store does that drops keys by itself
         assert [message.seq for message in await session.messages(include_originals=True)] == list(range(6, 12))
         await fill(session, 6)
         await worker.drain()
         found = await session.messages(include_originals=True)
         assert [message.seq for message in found] == list(range(6, 18)), "from the new originals on, without a gap"
+
+
+async def test_blocks_grow_with_each_commit(store: Store, namespace: str, raw: Any) -> None:
+    async with open_with(store, namespace) as memory:
+        session, worker, keys = memory.session("a"), Worker(memory.store, Echo()), memory.store.keys.session("a")
+        for first in range(1, 90, 7):
+            await session.append(*(said(number) for number in range(first, first + 7)))
+            await worker.drain()
+            found = await session.messages(include_originals=True)
+            assert [message.content for message in found] == [said(seq)["content"] for seq in range(1, first + 7)]
+            last = found[-1].seq - 6
+            fields = {int(field.lstrip(b"s")) for field in await raw.hkeys(keys.originals)}
+            assert fields == (set(range((last - 1) // 16 + 1)) if first > 1 else set())
+
+
+async def test_a_prune_leaves_a_block_that_begins_in_its_middle(store: Store, namespace: str, raw: Any) -> None:
+    async with open_with(store, namespace) as memory:
+        session, worker, keys = memory.session("a"), Worker(memory.store, Echo()), memory.store.keys.session("a")
+        await fill(session, 11)
+        await worker.drain()
+        await fill(session, 3)
+        assert await session.prune(4) == 5
+        assert not await raw.exists(keys.originals)
+        await fill(session, 20)
+        await worker.drain()
+        found = await session.messages(include_originals=True)
+        assert [message.seq for message in found] == list(range(11, 35))
+
+
+FOREIGN = {"foreign": b"foreign", "another version": b"\x07\0\x10", "cut": None}
+
+
+@pytest.mark.parametrize("foreign", FOREIGN)
+@pytest.mark.parametrize("number", [0, 1, 2])
+async def test_a_block_that_cannot_be_read_goes_alone(
+    store: Store, namespace: str, raw: Any, foreign: str, number: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_with(store, namespace) as memory:
+        session, worker, keys = memory.session("a"), Worker(memory.store, Echo()), memory.store.keys.session("a")
+        await fill(session, 46)
+        await worker.drain()
+        last = 46 - 6
+        stored = await raw.hget(keys.originals, number)
+        broken = FOREIGN[foreign] or stored[:-3]
+        await raw.hset(keys.originals, number, broken)
+        if number == 2:  # a worker is the first who meets it
+            await fill(session, 11)
+            await worker.drain()
+            last = 46 + 11 - 6
+        lost = set(range(16 * number + 1, min(16 * number + 16, 40) + 1))
+        for _ in range(2):
+            found = await session.messages(include_originals=True)
+            assert {message.seq for message in found} == set(range(1, last + 7)) - lost
+        assert not await raw.hexists(keys.originals, number) or number == 2
+        (aside,) = [key async for key in raw.scan_iter(keys.quarantine + b":*")]
+        assert await raw.hgetall(aside) == {b"%d" % number: broken}
+        assert await raw.pttl(aside) > 0
+        assert [record.levelname for record in caplog.records if "a block of originals" in record.message] == ["ERROR"]
+        assert not await check_session(memory.store, "a")
 
 
 async def test_originals_of_an_earlier_session_do_not_come_back(store: Store, namespace: str, raw: Any) -> None:

@@ -22,8 +22,7 @@ SETTINGS = {
     "recent_limit": 6,
     "strategy": "summarize",
     "model_provider": "extractive",
-    "summary_tokens": 120,
-    "summaries_limit": 4,
+    "summary_tokens_total": 150,
     "keep_originals": True,
 }
 
@@ -45,8 +44,9 @@ async def demo(
     """See it at work: a bundled support chat, turn by turn.
 
     Shows after each turn what the model would be given: summaries, pending, recent, state, counters. When the window is
-    over its threshold a worker summarises it, offline. At the end an append that is sent twice, a conflict, and a
-    clear. Runs on an embedded store unless you name a Redis; there it uses a session of its own and clears it again.
+    over its threshold a worker summarises it, offline. At the end an append that is sent twice, a conflict, a
+    clear, and a question about message 3 of 200. Runs on an embedded store unless you name a Redis; there it uses
+    a session of its own and clears it again.
 
     The demo checks itself: each context, each summary and what it stands for, the state, the counters and the round
     trips must be what they should be.

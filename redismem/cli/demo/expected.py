@@ -79,7 +79,9 @@ class Expected:
     messages: list[dict[str, Any]] = field(default_factory=list)
     state: dict[str, Any] = field(default_factory=lambda: dict.fromkeys(_STATE[1:]) | {"merge": {}})
     covered: list[tuple[int, int]] = field(default_factory=list)
-    """The first and last seq of each summary."""
+    """The first and last seq of the summary, once there is one."""
+    leaving: list[int] = field(default_factory=list)
+    """The seqs that it covers since the last drain."""
     first_seq: int = 1
     """Of the window."""
     summary_version: str = ""
@@ -96,9 +98,9 @@ class Expected:
         self.state |= change
 
     def take_drain(self) -> None:
-        """All but the recent ones are covered now."""
-        *leaving, self.first_seq = self.window[: 1 - self.recent_limit]
-        self.covered.append((leaving[0], leaving[-1]))
+        """All but the recent ones are covered now, by the one summary."""
+        *self.leaving, self.first_seq = self.window[: 1 - self.recent_limit]
+        self.covered = [((self.covered[0][0] if self.covered else self.leaving[0]), self.leaving[-1])]
 
     def differences(self, context: Context, info: SessionInfo) -> list[str]:
         """What is not as it must be, in words."""
@@ -132,7 +134,8 @@ class Expected:
         content = str(quoted["content"])
         rules = {
             "the originals differ": same([each.to_openai() for each in originals], self.messages),
-            "the summary names other messages": newest.message_ids == tuple(str(each.id) for each in stands_for),
+            "the summary names other messages": newest.message_ids[-len(self.leaving) :]
+            == tuple(str(each.id) for each in stands_for if each.seq in self.leaving),
             "the summary has other times": bool(times) and (newest.start_ms, newest.end_ms) == (min(times), max(times)),
             "the summary is not quoted, with its range": quoted["role"] == "user"
             and f"{newest.first_seq} to {newest.last_seq}" in content

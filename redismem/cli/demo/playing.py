@@ -14,6 +14,10 @@ from redismem.workers import strategies
 from redismem.workers.outcomes import SummaryOutcome
 from redismem.workers.summaries import Worker
 
+_LONG_COUNT = 200
+_TOLD = "Leave parcels at the blue kiosk beside the mill."
+_ASKED = "Where was my parcel to be left?"
+
 
 class Playing:
     """One run of the demo on one new session."""
@@ -86,11 +90,12 @@ class Playing:
         return self.drained[turn.number]
 
     async def finish(self) -> None:
-        """What the memory does beyond turns: other readers, an append sent twice, a conflict, a clear."""
+        """What the memory does beyond turns: other readers, an append sent twice, a conflict, a clear, a recall."""
         await self._check_read_back()
         await self._check_duplicate()
         await self._check_conflict()
         await self._check_clear()
+        await self._check_recall()
 
     async def _unchanged(self) -> bool:
         context = await self.session.read()
@@ -129,3 +134,19 @@ class Playing:
         again = await self.session.append({"role": "user", "content": "Hello again."})
         seen = f"{left} keys left; the next append begins a new session at seq {again.first_seq}"
         self.checks.append(Check("clear", seen, left == 0 and again.created and again.first_seq == 1))
+
+    async def _check_recall(self) -> None:
+        """In the session that the clear has left, with one message: what was said third is asked for at the end."""
+        chat = [
+            {"role": "user", "content": f"Page {number} of the manual is read."} for number in range(2, _LONG_COUNT)
+        ]
+        chat[1] = {"role": "user", "content": _TOLD}
+        await self.session.append(*chat)
+        strategy = strategies.from_settings(self._memory.settings)
+        assert strategy is not None
+        await Worker(self._memory.store, strategy).attend(self.session.id)
+        context = await self.session.append_and_read({"role": "user", "content": _ASKED}, recall=100)
+        found = next((message for message in context.recalled if message.content == _TOLD), None)
+        is_there = found is not None and found.seq == 3 and any(_TOLD in str(each) for each in context.to_openai())
+        where = f"message {found.seq} of {context.total_messages}" if found is not None else "nothing"
+        self.checks.append(Check(f'"{_ASKED}"', f'{where} is given to the model: "{_TOLD}"', is_there))

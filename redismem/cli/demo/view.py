@@ -33,7 +33,7 @@ def begin(out: Console, place: Place, memory: Memory, session_id: str) -> None:
         rows.add_row("", Text(f"on a real Redis: {HOW_TO_NAME_REDIS}"))
     rows.add_row("session", Text(f"{session_id}, namespace {memory.store.keys.namespace}"))
     limits = f"threshold {settings.threshold} · recent_limit {settings.recent_limit}, the defaults"
-    rows.add_row("settings", Text(f"{limits} · summary_tokens {settings.summary_tokens}"))
+    rows.add_row("settings", Text(f"{limits} · summary_tokens_total {settings.summary_tokens_total}"))
     rows.add_row("", Text("keep_originals: summarised messages stay readable"))
     rows.add_row("summaries", Text(f"{settings.model_provider}: offline, without a model"))
     rows.add_row("letters", _letters(letters))

@@ -132,42 +132,60 @@ async def test_messages_may_go_without_a_summary(lua: Scripts) -> None:
     assert await changed_fields(lua, before) == expected
 
 
-async def test_originals_are_kept_in_order_and_expire_by_themselves(lua: Scripts) -> None:
+async def originals(lua: Scripts) -> dict[bytes, bytes]:
+    return dict(await lua.raw.hgetall(lua.key("originals")))
+
+
+async def test_originals_are_kept_in_blocks_and_expire_with_the_session(lua: Scripts) -> None:
     await claimed(lua, count=9)
-    assert await lua.run("commit", **COMMIT | {"originals_ms": 60_000, "threshold": 3}) == b"ok"
-    assert await contents(lua, "originals") == list("1234")
-    assert 0 < await lua.raw.pttl(lua.key("originals")) <= 60_000
+    kept = COMMIT | {"kept_count": 4, "threshold": 3}
+    assert await lua.run("commit", "0", "1-4", "s0", "of 1-4", **kept) == b"ok"
+    assert await originals(lua) == {b"0": b"1-4", b"s0": b"of 1-4"}
+    assert await lua.raw.pexpiretime(lua.key("originals")) == await lua.raw.pexpiretime(lua.key("state"))
     assert (await lua.fields())[b"with_originals"] == b"1"
     assert (await lua.run("claim", **CLAIM | {"now_ms": NOW_MS + 7, "threshold": 3}))[:2] == [b"job", b"3-cd"]
-    further = {"fence": "3-cd", "first_seq": 5, "count": 2, "summary_field": "summary:5", "originals_ms": 60_000}
-    assert await lua.run("commit", **COMMIT | further) == b"ok"
-    assert await contents(lua, "originals") == list("123456")
+    further = kept | {"fence": "3-cd", "first_seq": 5, "count": 2, "summary_field": "summary:5", "kept_count": 8}
+    tail = ("0", "1-5", "s0", "of 1-5", "1", "6", "s1", "of 6", "summary:1")
+    assert await lua.run("commit", *tail, **further) == b"ok"
+    assert await originals(lua) == {b"0": b"1-5", b"s0": b"of 1-5", b"1": b"6", b"s1": b"of 6"}
     assert await contents(lua) == list("789")
+    assert b"summary:1" not in await lua.fields(), "what is folded stands behind the originals"
 
 
 async def test_originals_of_an_earlier_life_are_not_taken_for_its_own(lua: Scripts) -> None:
     await claimed(lua)
-    await lua.raw.rpush(lua.key("originals"), "old")
-    assert await lua.run("commit", **COMMIT | {"originals_ms": 60_000}) == b"ok"
-    assert await contents(lua, "originals") == list("1234")
+    await lua.raw.hset(lua.key("originals"), "7", "old")
+    assert await lua.run("commit", "0", "1-4", **COMMIT | {"kept_count": 2}) == b"ok"
+    assert await originals(lua) == {b"0": b"1-4"}
 
 
 async def test_originals_go_where_the_next_ones_are_not_kept(lua: Scripts) -> None:
     await claimed(lua)
-    await lua.raw.rpush(lua.key("originals"), "old")
+    await lua.raw.hset(lua.key("originals"), "7", "old")
     await lua.raw.hset(lua.key("state"), "with_originals", 1)
     assert await lua.run("commit", **COMMIT) == b"ok"
     assert await lua.raw.exists(lua.key("originals")) == 0
     assert b"with_originals" not in await lua.fields()
 
 
+async def test_a_fold_leaves_the_originals(lua: Scripts) -> None:
+    await claimed(lua)
+    await lua.raw.hset(lua.key("originals"), "0", "old")
+    await lua.raw.hset(lua.key("state"), mapping={"with_originals": 1, "summary:0": "x"})
+    fold = {"count": 0, "tokens": 0, "summary_field": "summary:0"}
+    assert await lua.run("commit", "summary:0", **COMMIT | fold) == b"ok"
+    assert await originals(lua) == {b"0": b"old"}
+    assert (await lua.fields())[b"with_originals"] == b"1"
+
+
 async def test_more_than_a_thousand_messages_fit_one_commit(lua: Scripts) -> None:
     for part in range(3):
         await lua.append(*["x"] * 500, token=b"token..%d" % part, window_limit=5000)
     await lua.run("claim", **CLAIM)
-    many = {"count": 1400, "tokens": 20, "originals_ms": 60_000}
-    assert await lua.run("commit", **COMMIT | many) == b"ok"
-    assert await lua.raw.llen(lua.key("originals")) == 1400
+    blocks = [part for number in range(1400) for part in (number, "x")]
+    many = {"count": 1400, "tokens": 20, "kept_count": len(blocks)}
+    assert await lua.run("commit", *blocks, **COMMIT | many) == b"ok"
+    assert await lua.raw.hlen(lua.key("originals")) == 1400
     assert await lua.raw.llen(lua.key("messages")) == 100
 
 
@@ -188,7 +206,7 @@ async def test_a_key_of_a_foreign_type_is_refused_and_left(lua: Scripts, name: s
     await lua.raw.set(lua.key(name), "x")
     before = await lua.everything()
     with pytest.raises(ResponseError, match=r"^WRONGTYPE"):
-        await lua.run("commit", **COMMIT | {"originals_ms": 60_000})
+        await lua.run("commit", "0", "x", **COMMIT | {"kept_count": 2})
     assert await lua.everything() == before
 
 

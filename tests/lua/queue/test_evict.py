@@ -14,7 +14,7 @@ EVICT: dict[str, Any] = {"epoch": "1-ab", "message_count": 2, "edited": "-"}
 
 async def chosen(lua: Scripts) -> None:
     await lua.append("1", "2")
-    await lua.raw.rpush(lua.key("originals"), "old")
+    await lua.raw.hset(lua.key("originals"), "0", "old")
     assert await over(lua, "queue_eviction", ["s"], LATER_MS, "idle", "s", NOW_MS) == 1
 
 

@@ -12,7 +12,7 @@ INDEXES = ("active", "overdue", "leased", "dead", "evictions")
 async def test_a_session_is_removed_whole_and_its_neighbours_stay(lua: Scripts) -> None:
     for session_id in ("s", "other"):
         await lua.append("a", session_id=session_id, token=b"token..1")
-        await lua.raw.rpush(lua.key("originals", session_id), "old")
+        await lua.raw.hset(lua.key("originals", session_id), "0", "old")
         for index in INDEXES:
             await lua.raw.zadd(lua.key(index), {session_id: 5})
     before = await lua.everything()

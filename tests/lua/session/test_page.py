@@ -11,7 +11,7 @@ from redis.exceptions import ResponseError
 from support.raw_scripts import Scripts
 from support.stored import set_counters
 
-PAGE: dict[str, Any] = {"before_seq": "-", "limit": 100, "with_originals": 0}
+PAGE: dict[str, Any] = {"before_seq": "-", "limit": 100, "with_originals": 0, "block_count": 4}
 
 
 async def make(lua: Scripts, originals: int, window: int, session_id: str = "s") -> None:
@@ -22,8 +22,10 @@ async def make(lua: Scripts, originals: int, window: int, session_id: str = "s")
     await lua.raw.delete(messages, kept)
     await lua.raw.hset(state, mapping={"with_originals": 1})
     await set_counters(lua.raw, state, first_seq=originals + 1, message_count=total)
-    if originals:
-        await lua.raw.rpush(kept, *range(1, originals + 1))
+    for seq in range(1, originals + 1):  # a block is the seqs that stand in it
+        number = (seq - 1) // 4
+        before = await lua.raw.hget(kept, number) or b""
+        await lua.raw.hset(kept, number, b"%b %d" % (before, seq))
     if window:
         await lua.raw.rpush(messages, *range(originals + 1, total + 1))
 
@@ -45,10 +47,13 @@ async def test_a_page_is_the_newest_before_a_seq(
     oldest = 1 if with_originals else originals + 1
     visible = [seq for seq in range(oldest, total + 1) if before is None or seq < before]
     expected = visible[max(0, len(visible) - limit) :]
-    epoch, start, *found = await lua.run(
-        "page", before_seq="-" if before is None else before, limit=limit, with_originals=int(with_originals)
-    )
-    assert [int(each) for each in found] == expected
+    asked = {"before_seq": "-" if before is None else before, "limit": limit, "with_originals": int(with_originals)}
+    epoch, start, stop, first_block, block_count, *found = await lua.run("page", **PAGE | asked)
+    blocks = [block and [int(seq) for seq in block.split()] for block in found[:block_count]]
+    wanted = [seq for block in blocks for seq in block if start <= seq < stop]
+    assert wanted == [seq for seq in expected if seq <= originals]
+    assert all(min(block) == 4 * number + 1 for number, block in enumerate(blocks, first_block))
+    assert [int(each) for each in found[block_count:]] == [seq for seq in expected if seq > originals]
     assert not expected or start == expected[0]
     assert epoch == (await lua.fields())[b"epoch"]
 
@@ -56,7 +61,20 @@ async def test_a_page_is_the_newest_before_a_seq(
 async def test_originals_that_do_not_belong_to_this_epoch_are_not_given(lua: Scripts) -> None:
     await make(lua, 3, 2)
     await lua.raw.hdel(lua.key("state"), "with_originals")
-    assert (await lua.run("page", **PAGE | {"with_originals": 1}))[1:] == [4, b"4", b"5"]
+    assert (await lua.run("page", **PAGE | {"with_originals": 1}))[1:] == [4, 4, 0, 0, b"4", b"5"]
+
+
+async def test_originals_that_are_gone_are_not_looked_for(lua: Scripts) -> None:
+    await make(lua, 3, 2)
+    await lua.raw.delete(lua.key("originals"))
+    assert (await lua.run("page", **PAGE | {"with_originals": 1}))[1:] == [4, 4, 0, 0, b"4", b"5"]
+
+
+async def test_a_block_that_is_not_there_leaves_its_place(lua: Scripts) -> None:
+    await make(lua, 11, 1)
+    await lua.raw.hdel(lua.key("originals"), 1)
+    _, *answer = await lua.run("page", **PAGE | {"with_originals": 1})
+    assert answer == [1, 12, 0, 3, b" 1 2 3 4", None, b" 9 10 11", b"12"]
 
 
 async def test_no_session_is_an_empty_reply(lua: Scripts) -> None:

@@ -11,7 +11,7 @@ from support.raw_scripts import EXPIRES_MS, PRUNE, Scripts, counters, element
 
 async def test_the_oldest_are_dropped_and_the_numbers_follow(lua: Scripts) -> None:
     await lua.append("a", "b", "c", sets={"plan": "p"})
-    await lua.raw.rpush(lua.key("originals"), "old")
+    await lua.raw.hset(lua.key("originals"), "0", "old")
     before = await lua.fields()
     assert await lua.run("prune", **PRUNE) == 1
     left = await lua.raw.lrange(lua.key("messages"), 0, -1)

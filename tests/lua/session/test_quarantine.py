@@ -15,7 +15,7 @@ ASIDE: dict[str, Any] = {"epoch": "-", "idle_timeout_ms": 60_000}
 async def broken(lua: Scripts, commands: list[tuple[Any, ...]]) -> dict[bytes, tuple[Any, int]]:
     """A session, in all indexes, with originals, and broken by these commands."""
     await lua.append("a", "b")
-    await lua.raw.rpush(lua.key("originals"), "old")
+    await lua.raw.hset(lua.key("originals"), "0", "old")
     for index in INDEXES:
         await lua.raw.zadd(lua.key(index), {"s": 1, "other": 2})
     for command, key, *rest in commands:
@@ -26,7 +26,7 @@ async def broken(lua: Scripts, commands: list[tuple[Any, ...]]) -> dict[bytes, t
 COMMANDS: dict[str, list[tuple[Any, ...]]] = {
     "state is a string": [("DEL", "state"), ("SET", "state", "x")],
     "messages are a string": [("DEL", "messages"), ("SET", "messages", "x")],
-    "originals are a hash": [("DEL", "originals"), ("HSET", "originals", "x", "y")],
+    "originals are a list": [("DEL", "originals"), ("RPUSH", "originals", "x", "y")],
     "no epoch": [("HDEL", "state", "epoch")],
     "no counters": [("HDEL", "state", "counters")],
     "no state": [("DEL", "state")],

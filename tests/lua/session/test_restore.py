@@ -29,7 +29,7 @@ FIELD = ("plan", "p")
 async def quarantined(lua: Scripts) -> dict[bytes, tuple[Any, int]]:
     """A session in quarantine: two messages, originals, a plan."""
     await lua.append("a", "b", sets={"plan": "p"}, tokens=20)
-    await lua.raw.rpush(lua.key("originals"), "old")
+    await lua.raw.hset(lua.key("originals"), "0", "old")
     assert await lua.run("quarantine", **ASIDE) == 3
     return await lua.everything()
 

@@ -1,0 +1,1 @@
+"""Long conversations with questions about them, for `benchmarks.remembering`."""

@@ -1,0 +1,78 @@
+"""A long conversation, and what somebody asks about it much later."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from redismem.words import stems
+
+# Function words that an answer may hold beside what was asked for, in the languages of the conversations.
+STOP = {
+    "en": "a an the and are as at be by for from had has have her his in is it its my of on or our the to was we with",
+    "de": "der die das den dem des ein eine einen einem und im in auf am an mit für von zu zum zur ist als",
+    "es": "el la los las un una de del a en con por para que se su mi las y o",
+    "ru": "и в на со с к о об от до за из по у",
+    "zh": "的 了 是 在",
+    "ar": "في من على إلى عن مع و",
+}
+
+
+@dataclass(frozen=True)
+class Question:
+    """`older`: what was the answer before somebody corrected it, None if nobody did."""
+
+    text: str
+    answer: str
+    older: str | None = None
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A message as it is appended, and when it was said."""
+
+    payload: dict[str, Any]
+    ms: int
+
+
+@dataclass(frozen=True)
+class Conversation:
+    name: str
+    language: str
+    turns: Sequence[Turn]
+    questions: Sequence[Question]
+
+
+def content_words(answer: str, language: str) -> set[str]:
+    """The words of an answer that say something: what a context is searched for."""
+    stop = {stem for word in STOP.get(language, "").split() for stem in stems(word)}
+    found = set(stems(answer))
+    return found - stop or found
+
+
+def share(text: str, conversation: Conversation) -> float:
+    """Of the content words of the answers, those that stand in the text: the mean over the questions."""
+    said = set(stems(text))
+    shares = [_share(said, question.answer, conversation.language) for question in conversation.questions]
+    return sum(shares) / len(shares)
+
+
+def _share(said: set[str], answer: str, language: str) -> float:
+    words = content_words(answer, language)
+    return len(words & said) / len(words)
+
+
+def updates(text: str, conversation: Conversation) -> tuple[int, int, int]:
+    """Of the facts that were corrected: how many; of how many the newer stands in the text; of how many the older one
+    is told as true: a line tells it without the newer, and none behind that line tells the newer."""
+    lines = [set(stems(line)) for line in text.splitlines()]
+    corrected = [question for question in conversation.questions if question.older is not None]
+    newer_count = stale_count = 0
+    for question in corrected:
+        newer, older = (content_words(each or "", conversation.language) for each in (question.answer, question.older))
+        newer_at = max((at for at, line in enumerate(lines) if newer <= line), default=-1)
+        older_at = max((at for at, line in enumerate(lines) if older <= line and not newer <= line), default=-1)
+        newer_count += newer_at >= 0
+        stale_count += older_at > newer_at
+    return len(corrected), newer_count, stale_count

@@ -1,0 +1,117 @@
+"""Summarised messages in compressed blocks: which block a message belongs to, and what stands in one. No I/O.
+
+Block `n` has the places of 16 seqs, from `16 n + 1` on. It is written whole each time something comes to it, so writing
+it twice does no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import zstandard
+
+from redismem.elements import parted
+from redismem.messages import encode_message
+from redismem.values import Undecodable
+
+BLOCK_COUNT = 16
+"""Messages in a full block."""
+MOST_BYTES = 1 << 30
+"""No block is unpacked to more: 16 messages of the largest size that a message may have."""
+
+_VERSION = 1
+_HEAD_BYTES = 3
+_LEVEL = 15
+
+
+# What zstd may refer back to before the first byte of a block: how messages are stored, and words of every day. It is a
+# part of the form: another text is another version.
+_KNOWN = zstandard.ZstdCompressionDict(
+    (
+        b"Thank you for your help today. You're welcome! If you have any other questions, feel free to ask. Is "
+        b"there anything else I can help you with? I would like to know whether you could please let me know "
+        b"about the information that you have already been given. I think that we should have been able to do "
+        b"this before, because there is still some time left for them. What do you want to do next? It was not "
+        b"really what they said, but I don't know why. When did you get there, and how long will it take? Sure, I "
+        b"can do that. I'm sorry for the inconvenience. Here are the details: would be the following: - 1. 2. 3. "
+        b"However, their other which could make some people think about these things again. this is the with from "
+        b"that have will your our and for are not but you all any can had her was one his how man new now old see "
+        b"two way who its let say she too use monday tuesday wednesday thursday friday saturday sunday january "
+        b"february march april june july august september october november december  2024-2025-2026-T00:00:00 "
+        b"https://www. .com/ @gmail.com null, true, false, "
+        b'"name": "id": "status": "type": "date": "price": "number": "user_id": "error": "message": "result": ['
+    )
+    + b"".join(
+        encode_message(message)[0] + b"\xcf\x00\x00\x01\x9b"
+        for message in (
+            {"role": "tool", "tool_call_id": "call_", "name": "get_", "content": '{"'},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    {"id": "call_", "type": "function", "function": {"name": "get_", "arguments": '{"'}},
+                ],
+            },
+            {"role": "user", "content": "Yes, please. " + "x" * 40},
+            {"role": "assistant", "content": "I " + "y" * 300},
+            {"role": "user", "content": "Hi! I" + "x" * 40},
+            {"role": "assistant", "content": "Thank you " + "y" * 40},
+        )
+    ),
+    dict_type=zstandard.DICT_TYPE_RAWCONTENT,
+)
+
+
+def number_of(seq: int) -> int:
+    """The number of the block that a seq belongs to."""
+    return (seq - 1) // BLOCK_COUNT
+
+
+def first_seq_of(number: int) -> int:
+    """The seq that the first place of a block is for."""
+    return number * BLOCK_COUNT + 1
+
+
+def blocks_of(first_seq: int, elements: Sequence[bytes]) -> Iterator[tuple[int, int, Sequence[bytes]]]:
+    """How elements that follow each other part into blocks: of each its number, its first seq, its elements."""
+    at = 0
+    while at < len(elements):
+        seq = first_seq + at
+        number = number_of(seq)
+        taken = elements[at : at + first_seq_of(number + 1) - seq]
+        yield number, seq, taken
+        at += len(taken)
+
+
+def encode_block(first_seq: int, elements: Sequence[bytes]) -> bytes:
+    """The block of these elements, which follow each other: version, place of the first, count; then a zstd frame."""
+    place = first_seq - first_seq_of(number_of(first_seq))
+    assert 0 < len(elements) <= BLOCK_COUNT - place
+    return bytes((_VERSION, place, len(elements))) + packed(b"".join(elements))
+
+
+def decode_block(number: int, block: bytes) -> tuple[int, list[bytes]]:
+    """The first seq in a block, and its elements. Raises Undecodable."""
+    if len(block) <= _HEAD_BYTES or block[0] != _VERSION:
+        raise Undecodable("a block of originals is none")
+    place, count = block[1], block[2]
+    if not 0 < count <= BLOCK_COUNT - place:
+        raise Undecodable("a block of originals has places that it cannot have")
+    return first_seq_of(number) + place, parted(unpacked(block[_HEAD_BYTES:]), count)
+
+
+def packed(content: bytes) -> bytes:
+    """The bytes as a zstd frame with a checksum."""
+    return zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True, dict_data=_KNOWN).compress(content)
+
+
+def unpacked(frame: bytes, most_bytes: int = MOST_BYTES) -> bytes:
+    """The bytes in a zstd frame. Raises Undecodable."""
+    try:
+        head = zstandard.get_frame_parameters(frame)
+        if not 0 <= head.content_size <= most_bytes:
+            raise Undecodable("a frame says that it holds more than anything may")
+        content: bytes = zstandard.ZstdDecompressor(dict_data=_KNOWN).decompress(frame, allow_extra_data=False)
+    except (zstandard.ZstdError, ValueError, MemoryError):
+        raise Undecodable("a frame cannot be unpacked") from None
+    return content

@@ -1,0 +1,40 @@
+"""Words that say what a sentence is: a decision, a preference, a correction. No I/O."""
+
+from __future__ import annotations
+
+import re
+
+# Words that say that something is decided, preferred or promised, and that something is no longer as it was. A language
+# that is not here loses nothing but that its decisions weigh as much as its other sentences.
+_DECISION = re.compile(
+    r"\b(?:agree|approv|book|cancel|chang|choos|chose|confirm|decid|deliver|must|need|never|paid|plan|prefer|promis|"
+    r"refund|refus|remember|schedul|favou?rite|allergi|always|hate|love|"
+    r"entscheid|entschied|bevorzug|lieblings|versproch|gekauft|decidi|prefier|promet|favorit|compr|préfèr|préfér|décid|"
+    r"prefir|решил|предпоч|обеща|любим|куп)|"
+    r"决定|喜欢|过敏|预约|决め|好き|予約|قرر|أفضل|حساسية|החלט|מעדיפ|पसंद",
+    re.IGNORECASE,
+)
+_CORRECTION = re.compile(
+    r"\b(?:correction|instead of|no longer|not .{1,20} but|changed? (?:my|our|his|her|their|of) (?:mind|plan)s?|"
+    r"moved (?:it|my|the|our)|switched|i meant|i mean|fell through|(?:my|our|his|her|their) new|quit|"
+    r"now(?=[.,;!]|$)|korrektur|statt|stattdessen|nicht mehr|geändert|verschoben|verlegt|gekündigt|"
+    r"(?:meine|unsere) neue|corrección|en vez de|ya no|cambio de|cambiaron|finalement|désormais|ne .{1,20} plus|mudou|"
+    r"não .{1,20} mais|поправк\w*|вместо|больше не|перен[её]с\w*|измен\w*|передумал\w*)(?!\w)|^(?:now|actually)\b|"
+    r"更正|不再|改|换工作|搬到|訂正|変更|やっぱり|تصحيح|بدلا|لم تعد|لم يعد|تغير|תיקון|במקום|כבר לא|बदल",
+    re.IGNORECASE,
+)
+# What may mean the same, or not: it makes a sentence no weightier, but what it contradicts.
+_CHANGE = re.compile(
+    r"\b(?:now|new|anymore|any more|jetzt|neue[nrs]?|ahora|nuev[oa]|maintenant|nouve\w+|agora|теперь|нов\w+)\b|"
+    r"现在|今は|新し|الآن|עכשיו|अब ",
+    re.IGNORECASE,
+)
+
+
+def cue_of(text: str) -> str:
+    """What a sentence says it is: `corrects`, `decides`, `changes` (which may be a correction, or not), or ""."""
+    if _CORRECTION.search(text):
+        return "corrects"
+    if _DECISION.search(text):
+        return "decides"
+    return "changes" if _CHANGE.search(text) else ""

@@ -1,0 +1,59 @@
+"""The kept originals of a session: a block that cannot be read goes into quarantine alone."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+
+from redismem.blocks import number_of
+from redismem.events import facts
+from redismem.messages import Message
+from redismem.protocol import layout, page_calls
+from redismem.protocol.edit_calls import View
+from redismem.protocol.ids import session_hash
+from redismem.protocol.keys import SessionKeys
+from redismem.protocol.page_calls import Block, Page
+from redismem.store.store import Store
+
+log = logging.getLogger("redismem")
+
+
+class Originals:
+    """Of one session."""
+
+    __slots__ = ("_keys", "_store")
+
+    def __init__(self, store: Store, keys: SessionKeys) -> None:
+        self._store = store
+        self._keys = keys
+
+    async def messages(self, page: Page | None) -> list[Message]:
+        """The messages of a page. What of its blocks cannot be read is missing, and is put into quarantine.
+
+        Raises CorruptSession, UnsupportedFormat, StoreUnavailable.
+        """
+        if page is None:
+            return []
+        found = page.messages()
+        await self.set_aside(page.unreadable)
+        return found
+
+    async def block(self, seq: int) -> Block | None:
+        """The block that a seq belongs to, if it is kept. Raises StoreUnavailable."""
+        return await self._store.run(page_calls.block(self._keys, number_of(seq)), quarantine=True)
+
+    async def beside(self, view: View, seq: int) -> View:
+        """The view with the block that this message stands in, if it has left the window. Raises StoreUnavailable."""
+        if seq >= view.context.first_seq or layout.WITH_ORIGINALS not in view.fields:
+            return view
+        return replace(view, block=await self.block(seq))
+
+    async def set_aside(self, unreadable: Iterable[Block]) -> None:
+        """Puts these blocks into quarantine, and says so. Raises StoreUnavailable."""
+        settings, session = self._store.settings, session_hash(self._keys.session_id)
+        for each in unreadable:
+            time_ms = await self._store.server_time_ms()
+            if await self._store.run(page_calls.set_block_aside(self._keys, each, time_ms, settings.idle_timeout_ms)):
+                known = facts(op="quarantine", session=session, namespace=self._store.keys.namespace)
+                log.error("session %s: a block of originals cannot be read, and is in quarantine", session, extra=known)

@@ -1,0 +1,74 @@
+"""What a commit keeps of the messages that leave the window: blocks of originals, and their signatures."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from redismem.blocks import BLOCK_COUNT, blocks_of, decode_block, encode_block, first_seq_of
+from redismem.elements import decode_messages
+from redismem.messages import Message
+from redismem.originals import Originals
+from redismem.protocol.edit_calls import leaving
+from redismem.protocol.keys import SessionKeys
+from redismem.protocol.page_calls import Block
+from redismem.protocol.queue_calls import Job
+from redismem.recall import texts_of
+from redismem.signatures import encode_signature
+from redismem.store.store import Store
+from redismem.values import Undecodable
+
+
+async def kept(store: Store, keys: SessionKeys, job: Job, covered: Sequence[Message]) -> dict[bytes, bytes]:
+    """The fields of the originals that a commit of these messages sets: none, if originals are not kept.
+
+    The block that is not full yet is read and comes back longer: a commit is refused if the session has changed since
+    it was claimed, so nobody else has made it longer meanwhile. Raises StoreUnavailable.
+    """
+    if not covered or not store.settings.keep_originals:
+        return {}
+    originals = Originals(store, keys)
+    begun = await originals.block(job.context.first_seq - 1) if is_begun(job) else None
+    try:
+        return await asyncio.to_thread(fields_of, job, covered, begun)
+    except Undecodable:
+        if begun is None:
+            raise
+        await originals.set_aside([begun])
+        return await asyncio.to_thread(fields_of, job, covered, None)
+
+
+def is_begun(job: Job) -> bool:
+    """Whether the last block before the window has places left, so that more comes to it."""
+    return job.with_originals and (job.context.first_seq - 1) % BLOCK_COUNT > 0
+
+
+def fields_of(job: Job, covered: Sequence[Message], begun: Block | None) -> dict[bytes, bytes]:
+    """Blocks and signatures of what leaves the window with these messages. `begun`: the block that more comes to.
+
+    Raises Undecodable if that cannot be read.
+    """
+    count, _ = leaving(job.context, covered)
+    first_seq, elements = job.context.first_seq, list(job.elements[:count])
+    if begun is not None:
+        before = _before(begun, first_seq)
+        elements, first_seq = [*before, *elements], first_seq - len(before)
+    return _fields(first_seq, elements, job.context.epoch)
+
+
+def _before(block: Block, first_seq: int) -> list[bytes]:
+    """The elements of a block that stand right before a seq. Raises Undecodable."""
+    block_first, elements = decode_block(*block)
+    before = elements[: max(0, first_seq - block_first)]
+    if block_first + len(before) != first_seq:
+        raise Undecodable("a block of originals does not reach up to the window")
+    return before
+
+
+def _fields(first_seq: int, elements: Sequence[bytes], epoch: str) -> dict[bytes, bytes]:
+    fields: dict[bytes, bytes] = {}
+    for number, seq, taken in blocks_of(first_seq, elements):
+        texts = [texts_of(message) for message in decode_messages(taken, seq, epoch)]
+        fields[b"%d" % number] = encode_block(seq, taken)
+        fields[b"s%d" % number] = encode_signature(seq - first_seq_of(number), texts, sum(map(len, taken)))
+    return fields

@@ -1,0 +1,82 @@
+"""`redismem recall`, and `show --originals`: what summaries stand for, of sessions and of archives."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.redis_server import RedisServer
+from support.writers import Echo
+
+from redismem import Memory
+from redismem.workers.archive import JsonlArchive
+from redismem.workers.summaries import Worker
+
+DOG = "My dog Biscuit came from the shelter."
+
+
+@pytest.fixture
+def told(redis_server: RedisServer, namespace: str, tmp_path: Path) -> Path:
+    """Two sessions whose third message is about a dog; the file has them as they are handed over, one of them twice."""
+    path = tmp_path / "archive.jsonl"
+
+    async def tell() -> None:
+        archive = JsonlArchive(path)
+        async with Memory.connect(redis_server.url, namespace=namespace) as memory:
+            for name in ("first", "second"):
+                session, worker = memory.session(name), Worker(memory.store, Echo())
+                for seq in range(1, 41):
+                    await session.append({"role": "user", "content": DOG if seq == 3 else f"number {seq}"})
+                await archive(name, await session.read())
+                await worker.drain()
+            context = await session.read()
+            context.messages = await session.messages(include_originals=True)
+            await archive(name, context)
+
+    asyncio.run(tell())
+    return path
+
+
+def test_a_question_to_a_session(told: Path, command: Any, here: Any) -> None:
+    ran = command("recall", "first", "Where did my dogs come from?", "--limit", 1, *here)
+    assert (ran.code, ran.err) == (0, "")
+    assert "recalled from first: 2 to 4" in ran.out
+    assert DOG in ran.out
+    document = command("recall", "first", "dogs", "--limit", 1, "--json", *here).document
+    (found,) = document["sessions"]
+    assert (found["session_id"], [each["seq"] for each in found["messages"]]) == ("first", [2, 3, 4])
+    assert found["messages"][1]["message"] == {"role": "user", "content": DOG}
+
+
+def test_a_question_to_an_archive(told: Path, command: Any) -> None:
+    ran = command("recall", told, "the dog", "--limit", 1, "--json")
+    assert [each["session_id"] for each in ran.document["sessions"]] == ["first", "second"]
+    assert all(each["messages"][1]["message"]["content"] == DOG for each in ran.document["sessions"])
+    assert "recalled from second: 2 to 4" in command("recall", told, "the dog", "--limit", 1).out
+
+
+def test_what_is_not_there_is_said(told: Path, command: Any, here: Any, tmp_path: Path) -> None:
+    ran = command("recall", "first", "zebra", *here)
+    assert (ran.code, ran.out) == (1, "nothing of the kind is kept\n")
+    ran = command("recall", "nobody", "dog", *here)
+    assert ran.code == 1
+    assert "there is no such session" in ran.err
+    (tmp_path / "foreign").write_text("foreign\n")
+    ran = command("recall", tmp_path / "foreign", "dog")
+    assert ran.code == 2
+    assert "no line of an archive" in ran.err
+
+
+def test_show_has_the_originals_if_asked(told: Path, command: Any, here: Any) -> None:
+    assert "originals:" not in command("show", "first", *here).out
+    ran = command("show", "first", "--originals", *here)
+    assert "originals: 1 to 34" in ran.out
+    assert DOG in ran.out
+    document = command("show", "first", "--originals", "--json", *here).document
+    assert [each["seq"] for each in document["originals"]] == list(range(1, 35))
+    assert "originals" not in command("show", "first", "--json", *here).document
+    redacted = command("show", "first", "--originals", "--redact", *here).out
+    assert "originals: 1 to 34" in redacted
+    assert DOG not in redacted

@@ -1,0 +1,48 @@
+"""replace.lua, raw: the block of originals that has a copy of what left the window. All else the model check plays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.raw_scripts import REPLACE, Scripts
+from support.stored import set_counters
+
+COPY: dict[str, Any] = REPLACE | {
+    "seq": 1,
+    "pinned_field": "pinned:1",
+    "new_field": "pinned:1",
+    "block": 0,
+    "old_block": b"with the old",
+    "new_block": b"with the new",
+}
+
+
+@pytest.fixture
+async def left(lua: Scripts) -> Scripts:
+    """A session whose first message is pinned and has left the window, with a copy among the originals."""
+    await lua.append("1", "2", "3")
+    await lua.raw.lpop(lua.key("messages"))
+    await set_counters(lua.raw, lua.key("state"), first_seq=2)
+    await lua.raw.hset(lua.key("state"), mapping={"pinned:1": "old", "with_originals": 1})
+    await lua.raw.hset(lua.key("originals"), "0", "with the old")
+    return lua
+
+
+async def test_the_copy_changes_with_it(left: Scripts) -> None:
+    for _ in range(2):
+        assert await left.run("replace", **COPY) != 0
+        assert await left.raw.hget(left.key("originals"), "0") == b"with the new"
+        assert (await left.fields())[b"pinned:1"] == b"new"
+
+
+async def test_a_block_that_has_changed_since_is_left(left: Scripts) -> None:
+    await left.raw.hset(left.key("originals"), "0", "longer by now")
+    before = await left.everything()
+    assert await left.run("replace", **COPY) == 0
+    assert await left.everything() == before
+
+
+async def test_without_a_copy_it_is_replaced_all_the_same(left: Scripts) -> None:
+    assert await left.run("replace", **COPY | {"block": "-"}) == 1
+    assert await left.raw.hget(left.key("originals"), "0") == b"with the old"

@@ -1,0 +1,35 @@
+"""The blocks of originals, as the machine's workers and editors read and write them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from redismem.blocks import number_of
+from redismem.messages import Message
+from redismem.protocol import layout, page_calls
+from redismem.protocol.call import Call
+from redismem.protocol.edit_calls import View
+from redismem.protocol.keys import SessionKeys
+from redismem.protocol.queue_calls import Job
+from redismem.values import Undecodable
+from redismem.workers.keeping import fields_of, is_begun
+
+Run = Callable[[Call[Any]], Any]
+
+
+def kept_of(run: Run, keys: SessionKeys, job: Job, covered: list[Message]) -> dict[bytes, bytes]:
+    """What a commit keeps. A block that others have taken away since, with its window, is none of this worker's."""
+    begun = run(page_calls.block(keys, number_of(job.context.first_seq - 1))) if is_begun(job) else None
+    try:
+        return fields_of(job, covered, begun)
+    except Undecodable:
+        return fields_of(job, covered, None)
+
+
+def beside(run: Run, keys: SessionKeys, view: View, seq: int) -> View:
+    """The view with the block of a message that has left the window."""
+    if seq >= view.context.first_seq or layout.WITH_ORIGINALS not in view.fields:
+        return view
+    return replace(view, block=run(page_calls.block(keys, number_of(seq))))

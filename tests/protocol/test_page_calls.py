@@ -1,0 +1,75 @@
+"""Pages: what page.lua answers into messages, and what of it cannot be read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from redismem.blocks import encode_block
+from redismem.errors import CorruptSession, UnsupportedFormat
+from redismem.messages import encode_message
+from redismem.protocol.page_calls import Block, page
+
+STAMP = b"\xcf" + (1_700_000_000_123).to_bytes(8, "big")
+ELEMENTS = [encode_message({"role": "user", "content": f"{seq}"})[0] + STAMP for seq in range(41)]
+
+
+def block(first: int, last: int) -> bytes:
+    return encode_block(first, ELEMENTS[first : last + 1])
+
+
+def read(*answer: Any) -> list[int]:
+    found = page("s", [b"1-ab", *answer])
+    assert found is not None
+    messages = found.messages()
+    assert [message.content for message in messages] == [str(message.seq) for message in messages]
+    assert {message.epoch for message in messages} <= {"1-ab"}
+    return [message.seq for message in messages]
+
+
+def test_a_page_has_its_epoch_and_its_messages() -> None:
+    assert page("s", []) is None
+    assert read(4, 4, 0, 0, *ELEMENTS[4:6]) == [4, 5]
+    assert read(6, 6, 0, 0) == []
+
+
+def test_of_blocks_only_what_was_asked_for() -> None:
+    assert read(5, 12, 0, 1, block(1, 16)) == list(range(5, 12))
+    assert read(14, 35, 0, 3, block(1, 16), block(17, 32), block(33, 40), *ELEMENTS[35:38]) == list(range(14, 38))
+    assert read(3, 20, 0, 2, block(7, 16), block(17, 19), *ELEMENTS[20:22]) == list(range(7, 22)), "nothing before 7"
+    assert read(1, 40, 0, 3, block(1, 16), None, block(33, 39), ELEMENTS[40]) == [*range(1, 17), *range(33, 41)]
+
+
+FOREIGN = {
+    "empty": b"",
+    "a text": b"foreign",
+    "another version": b"\x02" + block(17, 32)[1:],
+    "more than it has places": block(17, 32)[:1] + b"\x01" + block(17, 32)[2:],
+    "one element too few": block(17, 32)[:2] + b"\x11" + block(17, 32)[3:],
+    "cut": block(17, 32)[:-1],
+    "longer": block(17, 32) + b"x",
+    "a bit is another": block(17, 32)[:40] + bytes([block(17, 32)[40] ^ 1]) + block(17, 32)[41:],
+    "elements that are none": encode_block(17, [b"\x01"] * 16),
+}
+
+
+@pytest.mark.parametrize("foreign", FOREIGN.values(), ids=FOREIGN)
+def test_a_block_that_cannot_be_read_is_named_and_the_others_are_read(foreign: bytes) -> None:
+    found = page("s", [b"1-ab", 1, 35, 0, 3, block(1, 16), foreign, block(33, 34), *ELEMENTS[35:37]])
+    assert found is not None
+    assert [message.seq for message in found.messages()] == [*range(1, 17), *range(33, 37)]
+    assert found.unreadable == ([Block(1, foreign)] if foreign else [])
+
+
+def test_a_window_that_cannot_be_read_is_corrupt() -> None:
+    for answer in ([b"1-ab", 4, 4, 0, 0, b"foreign"], [b"\xff", 4, 4, 0, 0]):
+        with pytest.raises(CorruptSession):
+            _ = (found := page("s", answer)) and found.messages()
+
+
+def test_messages_of_a_newer_release_are_none_of_ours() -> None:
+    newer = encode_block(1, [b"\x95\x02" + ELEMENTS[1][2:]])
+    with pytest.raises(UnsupportedFormat) as refused:
+        read(1, 2, 0, 1, newer)
+    assert refused.value.session_id == "s"

@@ -1,0 +1,88 @@
+"""Blocks of originals: every element comes out as it went in, from the block that its seq belongs to."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redismem.blocks import (
+    BLOCK_COUNT,
+    blocks_of,
+    decode_block,
+    encode_block,
+    first_seq_of,
+    number_of,
+    packed,
+    unpacked,
+)
+from redismem.messages import encode_message
+from redismem.values import Undecodable
+
+STAMP = b"\xcf" + (1_700_000_000_123).to_bytes(8, "big")
+TEXTS = st.text(max_size=50)
+
+
+def element(text: str) -> bytes:
+    return encode_message({"role": "user", "content": text})[0] + STAMP
+
+
+@given(st.integers(1, 1 << 53), st.lists(TEXTS, max_size=70))
+def test_elements_part_into_blocks_and_come_back(first_seq: int, texts: list[str]) -> None:
+    elements = [element(text) for text in texts]
+    found: list[bytes] = []
+    for number, seq, taken in blocks_of(first_seq, elements):
+        assert seq == first_seq + len(found)
+        assert {number_of(seq + at) for at in range(len(taken))} == {number}
+        assert decode_block(number, encode_block(seq, taken)) == (seq, list(taken))
+        found += taken
+    assert found == elements
+
+
+def test_a_block_has_sixteen_places() -> None:
+    assert [number_of(seq) for seq in (1, 16, 17, 32, 33)] == [0, 0, 1, 1, 2]
+    assert [first_seq_of(number) for number in (0, 1, 2)] == [1, 17, 33]
+    with pytest.raises(AssertionError):
+        encode_block(2, [b"x"] * BLOCK_COUNT)
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=16), st.integers(0, 10_000), st.integers(0, 255))
+def test_bytes_that_have_changed_are_found_out(texts: list[str], at: int, other: int) -> None:
+    block = encode_block(1, [element(text) for text in texts])
+    changed = bytearray(block)
+    changed[at % len(block)] = other
+    try:
+        assert decode_block(0, bytes(changed)) == decode_block(0, block)
+    except Undecodable:
+        assert bytes(changed) != block
+    except AssertionError:
+        # The place of the first stands outside of what is checked: no seq beyond the block comes of it.
+        assert at % len(block) == 1
+        assert number_of(decode_block(0, bytes(changed))[0]) == 0
+
+
+@given(st.binary(max_size=200))
+def test_foreign_bytes_are_no_block(foreign: bytes) -> None:
+    for bytes_given in (foreign, b"\x01\x00\x01" + foreign, b"\x01\x00\x01\x28\xb5\x2f\xfd" + foreign):
+        with pytest.raises(Undecodable):
+            decode_block(0, bytes_given)
+
+
+def test_a_frame_that_claims_to_hold_too_much_is_not_unpacked() -> None:
+    with pytest.raises(Undecodable):
+        unpacked(packed(b"x" * 1_000), most_bytes=999)
+    assert unpacked(packed(b"x" * 1_000), most_bytes=1_000) == b"x" * 1_000
+    claims = b"\x28\xb5\x2f\xfd\xe0" + (1 << 60).to_bytes(8, "little") + b"\x01\x00\x00"
+    with pytest.raises(Undecodable):
+        unpacked(claims)
+
+
+def test_the_form_is_what_it_was() -> None:
+    """What zstd may refer back to is a part of it: with another text nothing that is stored could be read."""
+    stored = bytes.fromhex(
+        "01020328b52ffd24affd0200240495010db14d79206f72646572206973204f2d31372e8bcfe5687b950110bd2c20496e6f74"
+        "6564bee6b3a8e69687e795aae58fb7e381af3820e381a7e38199e38082c0090042547247b0411860a22cf4403986f08a5b35"
+        "39835d619418374dd6c76d"
+    )
+    texts = ["My order is O-17.", "Thank you, I have noted that.", "注文番号は O-18 です。"]
+    assert decode_block(1, stored) == (19, [element(text) for text in texts])
