@@ -23,8 +23,9 @@ ASYNC_ONLY: dict[str, set[str]] = {}
 
 
 def surface(kind: type) -> dict[str, Any]:
-    own = {name: value for name, value in vars(kind).items() if not name.startswith("_") or name in RENAMED}
-    own |= {name: vars(kind)[name] for name in ("__enter__", "__exit__") if name in vars(kind)}
+    every = {name: value for each in reversed(kind.__mro__[:-1]) for name, value in vars(each).items()}
+    own = {name: value for name, value in every.items() if not name.startswith("_") or name in RENAMED}
+    own |= {name: every[name] for name in ("__enter__", "__exit__") if name in every}
     return {RENAMED.get(name, name): value for name, value in own.items() if name not in INTERNAL}
 
 

@@ -88,7 +88,7 @@ REFUSED_ON_THE_WAY = [*DATA, "evalsha", "multi", "ping", "time"]
 # it looks.
 ELSEWHERE = {"hlen", "hkeys", "zscore", "zcard", "zrange", "zscan", "get", "type", "rename", "pexpire", "pttl"}
 ELSEWHERE |= {"zrangebyscore", "pexpiretime", "hsetnx", "incr", "del", "exists", "zrem", "hdel", "ltrim"}
-ELSEWHERE |= {"hscan", "zrevrank"}
+ELSEWHERE |= {"hscan", "zrevrank", "persist"}
 
 
 @pytest.mark.parametrize("command", REFUSED_ON_THE_WAY)

@@ -28,7 +28,8 @@ for at = first_add, first_remove - 1, 3 do
   local place, score, member = unpack(ARGV, at, at + 2)
   run[#run + 1], run[#run + 2] = score, member -- [scores]
   if ARGV[at + 3] ~= place or at + 3 == first_remove or #run == 1000 then -- those of one index in one command
-    redis.call('ZADD', KEYS[tonumber(place)], unpack(run)) -- [places taken]
+    local index = KEYS[tonumber(place)]
+    redis.call('ZADD', index, unpack(run)) -- [places taken]
     run = {}
   end
 end

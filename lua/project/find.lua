@@ -5,8 +5,7 @@
 --   items
 --   order   every item by its place in the order, which is its score in all groups without bounds; then the groups
 -- ARGV
---   request      limit examine_limit lookup_limit sort_limit: one argument; how many may be found, looked at, looked up
---                in indexes, and put in order here
+--   request      limit examine_limit lookup_limit sort_limit: most to find, look at, look up in indexes, put in order
 --   after_score  of the last item of the page before, or more than any score
 --   after_id     - on the first page; then, for each group: how many indexes, least and greatest score, - - for none
 -- FIELDS

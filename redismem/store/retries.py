@@ -77,11 +77,8 @@ class Retries:
                 raise self._unavailable(text, reason)
         pause_s = _random.uniform(0, min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**self._sent_count))
         if self._clock() + pause_s >= self._deadline:
-            raise StoreUnavailable(
-                f"{self._redis} did not take the call in time, tried {self._sent_count} times: {_explained(failure)}",
-                self._session_id,
-                reason,
-            )
+            text = f"{self._redis} did not take the call in time, tried {self._sent_count} times: "
+            raise self._unavailable(text + _explained(failure), reason)
         self._sent_count += 1
         return pause_s
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -216,7 +217,7 @@ async def test_what_was_said_since_is_read_as_well(apollo: Project, model: ChatM
     await apollo.conversations.end(talk.id, extract=True)
     assert [each.outcome for each in await apollo.extract_due(model)] == [Outcome.DONE]
     shown = told(server.asked[-1])[-1][1]
-    assert shown.index("[1] user:\n  Let us use Redis.\n[2] user:\n  And Ada tests it.") > 0
+    assert re.search(r"\[1, .*\] user:\n  Let us use Redis\.\n\[2, .*\] user:\n  And Ada tests it\.", shown)
     assert {task.title for task in await apollo.tasks.list()} == {"Move the data", "Test it"}
     assert (await apollo.conversations.get(talk.id)).extraction == "done"
 
@@ -234,7 +235,7 @@ async def test_what_a_summary_stands_for_is_read_too(
     shown = told(server.asked[-1])[-1][1]
     assert "<previous_summary>" in shown
     assert "Fact 0" in shown.partition("<transcript>")[0]
-    assert "[6] user:" in shown.partition("<transcript>")[2]
+    assert "\n[6, " in shown.partition("<transcript>")[2]
 
 
 def test_without_an_event_loop_it_is_the_same(redis_server: RedisServer, namespace: str, server: Any) -> None:

@@ -33,8 +33,8 @@ def test_a_change_gives_each_part_in_the_place_that_the_head_says() -> None:
     script = scripts.load("change")
     assert (word, sha, call.script) == ("EVALSHA", script.sha, script)
     keys, arguments = rest[: int(count)], rest[int(count) :]
-    assert keys[:2] == [KEYS.items, KEYS.names]
-    assert header(script.source.decode()).keys == ["items", "names"]
+    assert keys[:4] == [KEYS.items, KEYS.names, KEYS.journal, KEYS.changes]
+    assert header(script.source.decode()).keys == ["items", "names", "journal", "changes"]
 
     def place(key: bytes) -> int:
         return keys.index(key) + 1
@@ -58,7 +58,7 @@ def test_a_query_gives_each_part_in_the_place_that_the_head_says() -> None:
     assert sha == scripts.load("find").sha
     assert header(scripts.load("find").source.decode()).arguments == ["request", "after_score", "after_id"]
     assert rest[: int(count)] == [KEYS.items, b"order", b"a", b"b", b"c"]
-    assert rest[int(count) :] == ["50 250 400", "77", "d-1", 2, "-", "-", 1, 5, 9]
+    assert rest[int(count) :] == ["50 250 1500 400", "77", "d-1", 2, "-", "-", 1, 5, 9]
 
 
 def test_the_keys_of_a_project_are_no_keys_of_sessions() -> None:

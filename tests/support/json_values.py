@@ -40,10 +40,20 @@ _known = {
         max_size=3,
     ),
 }
+
+
+def _said(payload: dict[str, Any], role: str) -> dict[str, Any]:
+    """A message must have a role, or be an item with a type."""
+    if any(type(payload.get(key)) is str and payload[key] for key in ("role", "type")):
+        return payload
+    return payload | {"role": role}
+
+
 messages = st.builds(
-    lambda unknown, known: unknown | known,
+    lambda unknown, known, role: _said(unknown | known, role),
     st.dictionaries(texts, values, max_size=3),
     st.fixed_dictionaries({}, optional=_known),
+    st.sampled_from(["user", "assistant", "a role of their own"]),
 )
 
 

@@ -151,7 +151,11 @@ VALUES = st.recursive(
     SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
 )
 MESSAGES = st.lists(
-    st.dictionaries(st.sampled_from(["role", "content", "tool_calls", "name", "x"]), VALUES, max_size=4)
+    st.builds(
+        lambda payload, role: payload | {"role": role},
+        st.dictionaries(st.sampled_from(["role", "content", "tool_calls", "name", "x"]), VALUES, max_size=4),
+        st.sampled_from(["user", "assistant", "whoever"]),
+    )
     | st.builds(lambda role, content: {"role": role, "content": content}, st.sampled_from(["user", "tool"]), SCALARS),
     min_size=1,
     max_size=6,
