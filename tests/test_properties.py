@@ -137,7 +137,8 @@ async def test_a_cleared_session_leaves_nothing_and_behaves_as_a_new_one(
 @given(sizes=st.lists(st.integers(1, 12), min_size=1, max_size=24), asked=st.integers(0, 30))
 async def test_the_last_sixteen_appends_are_known(memory: Memory, sizes: list[int], asked: int) -> None:
     session = memory.session(new_id())
-    receipts = [await session.append(*[{"role": "user", "n": n}] * size, id=f"turn-{n}") for n, size in enumerate(sizes)]
+    said = [{"role": "user", "n": n} for n in range(len(sizes))]
+    receipts = [await session.append(*[said[n]] * size, id=f"turn-{n}") for n, size in enumerate(sizes)]
     asked %= len(sizes)
     again = await session.append({"role": "user", "content": "other"}, id=f"turn-{asked}")
     if asked >= len(sizes) - 16:

@@ -71,9 +71,9 @@ def resent_append(commands: tuple[Command, ...]) -> tuple[Command, ...]:
 def appended_sizes(call: Call[Any]) -> tuple[int, int, int]:
     """Messages, their bytes and their tokens in an append: read out of its command by those who want to know."""
     command = call.commands[0]
-    _, count, _, tokens, *_ = map(str, str(command[REQUEST_PLACE]).split())
+    _, count, _, tokens, _ = str(command[REQUEST_PLACE]).split(" ", 4)
     elements = command[REQUEST_PLACE + 2 : REQUEST_PLACE + 2 + int(count)]
-    return int(count), sum(len(element) for element in elements if isinstance(element, bytes)), int(tokens)
+    return int(count), sum(map(len, elements)), int(tokens)  # type: ignore[arg-type]
 
 
 class Append(NamedTuple):

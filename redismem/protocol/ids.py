@@ -7,6 +7,7 @@ import os
 import time
 import uuid
 from collections import deque
+from functools import lru_cache
 
 from redismem.errors import InvalidMessage
 
@@ -32,6 +33,7 @@ def new_session_id() -> str:
     return str(uuid.UUID(int=number))
 
 
+@lru_cache(maxsize=4_096)
 def session_hash(session_id: str) -> str:
     """What a log says of a session: enough to find it by, nothing to read from it."""
     return hashlib.blake2b(session_id.encode(), digest_size=6).hexdigest()

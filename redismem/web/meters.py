@@ -114,6 +114,7 @@ class Meters:
         self._appended = Histogram("redismem_append_tokens", "What an append adds", buckets=_TOKENS, registry=registry)
         self._evictions = Counter("redismem_evictions", "Sessions evicted", ["outcome"], registry=registry)
         self._degraded = Gauge("redismem_degraded", "1 while the store does not answer", registry=registry)
+        self._is_degraded = False  # setting a gauge takes a lock
         self._queues = Gauge("redismem_queue_sessions", "Sessions of a queue", ["queue"], registry=registry)
         self._lag = Gauge("redismem_queue_lag_seconds", "Since when its first one is due", ["queue"], registry=registry)
         self._sessions = Gauge("redismem_sessions", "Sessions that are listed", registry=registry)
@@ -136,8 +137,9 @@ class Meters:
         self._operation(event.op, event.outcome)(event.duration_ms / 1000)
         if event.sent_count > 1:
             self._resent.inc(event.sent_count - 1)
-        if event.sent_count:
-            self._degraded.set(event.outcome == StoreUnavailable.__name__)
+        if event.sent_count and (event.outcome == StoreUnavailable.__name__) is not self._is_degraded:
+            self._is_degraded = not self._is_degraded
+            self._degraded.set(self._is_degraded)
         if event.window_count is not None:
             self._window.observe(event.window_count)
         if event.op == "commit" and event.outcome == "ok":
@@ -168,7 +170,8 @@ class Meters:
         """All of it as text, with what was looked up just now; without depths the store did not answer."""
         self._calls.set(calls_count)
         self._streams.set(streams_count)
-        self._degraded.set(depths is None)
+        self._is_degraded = depths is None
+        self._degraded.set(self._is_degraded)
         if depths is not None:
             self._sessions.set(depths.sessions_count)
             self._limit.set(depths.max_sessions)
