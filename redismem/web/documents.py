@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from dataclasses import asdict
+from datetime import datetime
 from typing import Any, NoReturn
 
 import msgspec
@@ -39,6 +40,17 @@ def decoded(text: bytes) -> Any:
         return json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):
         raise Problem("bad_request", "the body is not JSON") from None
+
+
+def zoned(text: str, wanted: str) -> datetime:
+    """The moment of a text. Raises Problem: invalid, with what is wanted, for one that is none or has no zone."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise Problem("invalid", wanted)
+    return moment
 
 
 def _refuse(constant: str) -> NoReturn:

@@ -12,7 +12,7 @@ from redismem.inspection.projects import project_names
 from redismem.project.project import Project
 from redismem.project.records import Item, Page
 from redismem.web import project_schemas, schemas
-from redismem.web.documents import Json
+from redismem.web.documents import Json, zoned
 from redismem.web.problems import Problem
 from redismem.web.sessions import TheMemory, memory_of
 
@@ -36,15 +36,7 @@ def project_of(request: Request, name: Annotated[schemas.ProjectName, Path()]) -
 
 def moment_of(at: Annotated[str | None, Query(max_length=64, description="A time (RFC 3339).")] = None) -> Any:
     """As of when; None: now. Raises Problem."""
-    if at is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(at)
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise Problem("invalid", "at is a time with its zone (RFC 3339)")
-    return moment
+    return None if at is None else zoned(at, "at is a time with its zone (RFC 3339)")
 
 
 At = Annotated[datetime | None, Depends(moment_of)]

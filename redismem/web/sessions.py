@@ -15,7 +15,7 @@ from redismem.session import Session
 from redismem.web import listing, schemas
 from redismem.web.access import Caller
 from redismem.web.appends import append_id, session_id_of
-from redismem.web.documents import FORMATS, Json, context_document, message_document, state_document
+from redismem.web.documents import FORMATS, Json, context_document, message_document, state_document, zoned
 from redismem.web.problems import Problem
 from redismem.web.service import CALLER, Service
 from redismem.web.streams import STREAM, EventStream
@@ -114,13 +114,7 @@ def _moment(before: str | None) -> int | datetime | None:
         return None
     if before.isascii() and before.isdigit() and 0 < int(before[:20]) < 1 << 53:
         return int(before)
-    try:
-        moment = datetime.fromisoformat(before)
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise Problem("invalid", "before is a seq, or a time with its zone (RFC 3339)")
-    return moment
+    return zoned(before, "before is a seq, or a time with its zone (RFC 3339)")
 
 
 @router.get("/sessions/{session_id}/context", response_model=schemas.ContextDocument)
