@@ -62,11 +62,16 @@ class _Ids:
 
     def __init__(self) -> None:
         self._uses: Counter[str] = Counter()
-        self._current: dict[str, str] = {}
+        self._current: dict[str, list[str]] = {}
 
     def begin(self, turn: Turn) -> None:
         if turn.role == ASSISTANT:
-            self._current = {part.call.key[1]: self._new(part.call.key[1]) for part in turn.parts if type(part) is Call}
+            self._current = {}
+
+    def of_call(self, call_id: str) -> str:
+        """A new one: while they wait for results, a turn may hold several calls of one name that have no ids."""
+        self._current.setdefault(call_id, []).append(self._new(call_id))
+        return self._current[call_id][-1]
 
     def _new(self, call_id: str) -> str:
         self._uses[call_id] += 1
@@ -75,8 +80,8 @@ class _Ids:
         name = f"{call_id} {self._uses[call_id]}".encode("utf-8", "surrogatepass")
         return f"call_{hashlib.blake2b(name, digest_size=12).hexdigest()}"
 
-    def __getitem__(self, call_id: str) -> str:
-        return self._current[call_id]
+    def of_result(self, call_id: str) -> str:
+        return self._current[call_id][0]
 
 
 def _text(part: Text) -> Payload:
@@ -89,10 +94,10 @@ def _block(part: Part, role: str, ids: _Ids) -> Payload:
         case Text():
             return _text(part)
         case Call(call, stored):
-            arguments = {"type": "tool_use", "id": ids[call.key[1]], "name": _name(call.name)}
+            arguments = {"type": "tool_use", "id": ids.of_call(call.key[1]), "name": _name(call.name)}
             return {**arguments, "input": object_of(call.arguments), **_cached(stored)}
         case Result(result, parts, stored):
-            answer: Payload = {"type": "tool_result", "tool_use_id": ids[result.key[1]], **_cached(stored)}
+            answer: Payload = {"type": "tool_result", "tool_use_id": ids.of_result(result.key[1]), **_cached(stored)}
             content = [_block(each, role, ids) for each in parts if not isinstance(each, Text) or each.text.strip()]
             marked = {"is_error": True} if stored.get("is_error") is True else {}
             return answer | marked | ({"content": content} if content else {})

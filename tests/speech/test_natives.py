@@ -60,3 +60,10 @@ def test_a_result_with_an_image() -> None:
     content = anthropic(*told)["messages"][2]["content"][0]["content"]
     assert content == [text("there"), {"type": "image", "source": {"type": "url", "url": URL}}]
     assert gemini(*told)["contents"][3]["parts"][0]["file_data"]["file_uri"] == URL
+
+
+def test_calls_of_one_name_without_ids_may_wait_together() -> None:
+    asked: Payload = {"role": "model", "parts": [{"functionCall": {"name": "look", "args": {"n": n}}} for n in (1, 2)]}
+    first, second = anthropic(user("a"), asked)["messages"][1]["content"]
+    assert (first["input"], second["input"]) == ({"n": 1}, {"n": 2})
+    assert first["id"] != second["id"]
