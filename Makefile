@@ -7,7 +7,7 @@ LOCK := requirements.lock
 UV := uv==0.13.9
 ARGS ?=
 # Most tests wait for something, so a few more processes than two cores.
-TEST_PROCESSES ?= 3
+TEST_PROCESSES ?= 4
 
 # Stamps. Another PYTHON, or a changed lock, builds the environment anew.
 LOCKED := $(VENV)/.locked-$(notdir $(PYTHON))
