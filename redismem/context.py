@@ -146,6 +146,11 @@ class Context:
         self._messages = messages
 
     @property
+    def window_count(self) -> int:
+        """How many `messages` there are. They are not made to be counted."""
+        return len(self.messages if self.is_mixed else self._messages)
+
+    @property
     def pinned(self) -> list[Message]:
         """The messages that no summary ever covers: system prompts, and what was appended with `pin=True`."""
         self._tell_apart()

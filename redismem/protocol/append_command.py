@@ -73,7 +73,7 @@ def appended_sizes(call: Call[Any]) -> tuple[int, int, int]:
     command = call.commands[0]
     _, count, _, tokens, _ = str(command[REQUEST_PLACE]).split(" ", 4)
     elements = command[REQUEST_PLACE + 2 : REQUEST_PLACE + 2 + int(count)]
-    return int(count), sum(map(len, elements)), int(tokens)  # type: ignore[arg-type]
+    return int(count), sum(len(element) for element in elements if isinstance(element, bytes)), int(tokens)
 
 
 class Append(NamedTuple):

@@ -205,10 +205,6 @@ def _sizes(op: str, call: _Watched[Any] | None, value: Any) -> tuple[int, int, i
 
 def _window_count(value: Any) -> int | None:
     match value:
-        case Context(is_mixed=False):
-            return len(value._messages)  # counted as they are stored: no object is made of them for this
-        case Context():
-            return len(value.messages)
-        case Receipt(duplicate=False) | SessionInfo():
+        case Context() | Receipt(duplicate=False) | SessionInfo():
             return value.window_count
     return None

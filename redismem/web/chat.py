@@ -151,7 +151,7 @@ class Chat:
 
     async def _look_at_summaries(self, turn: Turn, session: Session, context: Context) -> None:
         """Whether they have failed for good: asked only where a window is longer than it ever is in good health."""
-        if len(context.messages) < 3 * context.recent_limit:
+        if context.window_count < 3 * context.recent_limit:
             return
         with contextlib.suppress(SessionNotFound):
             if (await session.info()).queued == "dead":

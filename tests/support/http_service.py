@@ -17,6 +17,19 @@ from redismem.web.meters import Meters
 from redismem.web.service import Limits, Service
 from redismem.web.serving import listen, serve
 
+SLOTS = """
+[[intents]]
+name = "pay"
+words = ["pay"]
+[[intents.slots]]
+name = "card"
+prompt = "Which card?"
+pattern = '\\d{8}'
+example = "12345678"
+sensitive = true
+asks_limit = 2
+"""
+"""An intent with one slot, whose value nobody is shown."""
 # A busy machine is no reason to give up.
 PATIENT = Limits(request_s=60)
 

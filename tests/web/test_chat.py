@@ -14,19 +14,6 @@ from support.streaming_provider import StreamingProvider as Provider
 
 from redismem import Memory
 
-SLOTS = """
-[[intents]]
-name = "pay"
-words = ["pay"]
-[[intents.slots]]
-name = "card"
-prompt = "Which card?"
-pattern = '\\d{8}'
-example = "12345678"
-sensitive = true
-asks_limit = 2
-"""
-
 
 @pytest.fixture
 async def provider() -> AsyncIterator[Provider]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.chats import ASKED, chatting, stored
-from support.http_service import until
+from support.http_service import SLOTS, until
 from support.proxy import Proxy
 from support.sse import heard, listening, notices_of, text_of
 from support.streaming_provider import TEXT
@@ -19,19 +19,6 @@ from redismem.errors import ModelFailed
 from redismem.web.slots import Slots
 from redismem.web.turns import place
 from redismem.workers.scheduler import Scheduler
-
-SLOTS = """
-[[intents]]
-name = "pay"
-words = ["pay"]
-[[intents.slots]]
-name = "card"
-prompt = "Which card?"
-pattern = '\\d{8}'
-example = "12345678"
-sensitive = true
-asks_limit = 2
-"""
 
 
 async def test_a_server_that_stops_keeps_what_was_said(memory: Memory, provider: Provider) -> None:
