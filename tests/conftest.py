@@ -10,6 +10,7 @@ from typing import Any
 import fakeredis
 import pytest
 import redis.asyncio
+from hypothesis import HealthCheck, settings
 from support.clock import Clock
 from support.proxy import Proxy
 from support.redis_server import RedisServer
@@ -17,6 +18,11 @@ from support.stores import Store
 
 from redismem import Memory, Session, Settings
 from redismem.protocol.keys import Keys, SessionKeys
+
+# No property depends on the machine's pace, nor on a fixture that is the same for all of its examples.
+ANY_MACHINE = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+settings.register_profile("any machine", deadline=None, suppress_health_check=ANY_MACHINE)
+settings.load_profile("any machine")
 
 _numbers = itertools.count(1)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import redis
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.conversations import Conversation, closed, conversations, said
 from support.edited import ANSWER, SMALL, payloads, sound, summarised
@@ -136,7 +136,7 @@ async def test_an_edit_makes_a_session_active_and_takes_it_off_the_eviction_queu
             assert await sound(memory)
 
 
-PROPERTY = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+PROPERTY = settings(max_examples=100)
 
 
 @PROPERTY

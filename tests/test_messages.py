@@ -74,7 +74,7 @@ def stored(message: Any, **options: Any) -> Message:
     return decode_messages([element + STAMP], 7, "1-ab")[0]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(payload=messages)
 @example(payload={})
 @example(payload={"content": None})
@@ -84,13 +84,13 @@ def test_a_dict_comes_back_as_it_was_put_in(payload: dict[str, Any]) -> None:
     assert (message.seq, message.epoch, message.stored_ms) == (7, "1-ab", 1_700_000_000_123)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(value=values)
 def test_a_state_value_comes_back_as_it_was_put_in(value: Any) -> None:
     assert same(decode_value(encode_value(value)), value)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(payload=messages, metadata=values, id=texts)
 def test_what_is_known_beside_a_message_comes_back_and_goes_to_no_model(payload: Any, metadata: Any, id: str) -> None:
     at = datetime(2026, 3, 1, 12, 0, 0, 123456, timezone(timedelta(hours=2)))

@@ -245,7 +245,6 @@ def test_sessions_behave_as_the_model(redis_server: RedisServer) -> None:
             settings=settings(
                 max_examples=100,
                 stateful_step_count=30,
-                deadline=None,
                 suppress_health_check=list(HealthCheck),
             ),
         )

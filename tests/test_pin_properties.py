@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.call_rules import complaints
 from support.conversations import Conversation, conversations
@@ -20,7 +20,7 @@ from redismem.workers.strategies import Summarize, Trim
 from redismem.workers.summaries import Worker
 
 _numbers = itertools.count(1)
-PROPERTY = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+PROPERTY = settings(max_examples=100)
 steps = st.lists(
     st.tuples(
         st.sampled_from(["append", "append", "pin", "system", "drain", "prune", "pop", "undo", "replace", "unpin"]),

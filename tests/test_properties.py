@@ -7,7 +7,7 @@ import itertools
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.clock import Clock
 from support.conversations import Conversation, closed, conversations
@@ -17,7 +17,7 @@ from support.stores import Store
 
 from redismem import UNSET, InvalidMessage, InvalidState, Memory, Settings
 
-PROPERTY = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+PROPERTY = settings(max_examples=100)
 _numbers = itertools.count(1)
 
 names = st.text(st.characters(codec=None, categories=None), min_size=1, max_size=12)

@@ -27,7 +27,7 @@ def context_of(told: Conversation, summary_tokens: int = 0, newest: int | None =
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     told=conversations(orphans=False),
     limit=limits,
@@ -63,7 +63,7 @@ def test_a_part_is_the_longest_that_is_whole(
     assert len(seqs) == (max(ends) - min(better) if better else 0)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(told=conversations())
 def test_without_limits_everything_stays(told: Conversation) -> None:
     assert [message.seq for message in narrowed(context_of(told), None, None, None).messages] == list(

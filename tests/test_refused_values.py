@@ -60,7 +60,7 @@ def test_a_refusal_says_where(payload: Any, where: str) -> None:
     assert where in str(refused.value)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(value=values, key=texts, at=st.integers(0, 3), number=st.sampled_from(NOT_FINITE))
 def test_wherever_it_stands(value: Any, key: str, at: int, number: float) -> None:
     encode_value([value])
@@ -85,7 +85,7 @@ def test_a_time_that_could_not_be_read_is_refused(at: datetime) -> None:
         Message("user", "hello", timestamp=at)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(at=st.datetimes(timezones=st.timezones() | st.just(UTC)))
 def test_any_other_time_comes_back(at: datetime) -> None:
     try:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from support.clock import Clock
 from support.conversations import said
 from support.session_ids import session_ids
@@ -25,10 +25,9 @@ from redismem.workers.strategies import Trim
 from redismem.workers.summaries import Worker
 
 _numbers = itertools.count()
-FUNCTION_SCOPED = [HealthCheck.function_scoped_fixture]
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=FUNCTION_SCOPED)
+@settings(max_examples=100)
 @given(session_id=session_ids)
 @example("{a}")
 @example("a:5:messages")

@@ -7,7 +7,7 @@ from typing import Any
 
 import annotated_types
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redismem import InvalidSettings, Memory, Settings
@@ -79,7 +79,7 @@ def test_an_unusable_number_in_the_environment_is_its_default_and_one_warning(
     assert repr(instead_of(name).model_dump()[name]).removesuffix(".0") in warning
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200)
 @given(
     name=st.sampled_from(sorted(NUMBERS)),
     text=st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=8)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redismem import InvalidSettings, Settings
@@ -66,7 +66,7 @@ def test_a_recent_limit_at_the_threshold_is_warned_of(caplog: pytest.LogCaptureF
     assert caplog.records == []
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200)
 @given(given_texts=st.dictionaries(st.sampled_from(VARIABLES), st.sampled_from(TEXTS), max_size=5))
 def test_a_look_names_what_settings_warn_of_and_logs_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, given_texts: dict[str, str]

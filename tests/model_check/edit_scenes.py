@@ -145,13 +145,15 @@ def replaced_behind_a_reader(machine: WorkMachine, name: str, how: str) -> None:
         machine.replace_as_seen(0, 0, False)
 
 
-def left_the_window_before_the_pop(machine: WorkMachine, name: str, how: str) -> None:
-    """A prune and a commit change neither the last seq nor the version."""
+def moved_on_before_the_pop(machine: WorkMachine, name: str, how: str) -> None:
+    """A prune and a commit change neither the last seq nor the version; an append changes the last seq alone."""
     afresh(machine, name, 1, 5)
     machine.look(name)
     seen = machine.views[-1]
     if how == "prune":
         machine.prune(name, 1, False)
+    elif how == "append":
+        machine.append(name)
     else:
         machine.works(name, False, 0)
     machine.views.append(seen)
@@ -177,6 +179,60 @@ def edited_between_transcript_and_eviction(machine: WorkMachine, name: str, how:
     machine.evict(0)
 
 
+def renewed_with_originals(machine: WorkMachine, name: str, how: str) -> None:
+    """Whatever puts off the end of a session puts off that of its originals."""
+    machine.make_overdue(name)
+    machine.works(name, True, 0)
+    machine.pass_time(2_000_000)
+    if how == "append":
+        machine.append(name)
+    elif how == "touch":
+        machine.touch(name)
+    else:
+        edit(machine, name, how, 0)
+    machine.agrees()
+
+
+def pruned_behind_a_prune(machine: WorkMachine, name: str) -> None:
+    """What another has pruned since moves the window and nothing else."""
+    afresh(machine, name, 0, 6)
+    machine.look(name)
+    seen = machine.views[-1]
+    machine.prune(name, 4, False)
+    machine.views.append(seen)
+    machine.prune_as_seen(0, 4, False)
+    machine.agrees()
+
+
+def changed_while_chosen(machine: WorkMachine, name: str, how: str) -> None:
+    """Neither a prune nor a commit is a user's doing: the session stays chosen."""
+    afresh(machine, name, 0, 5)
+    machine.observe()
+    machine.queue_eviction(3, "limit")
+    if how == "prune":
+        machine.prune(name, 4, False)
+    else:
+        machine.works(name, False, 0)
+    machine.agrees()
+
+
+def replaced_after_the_end(machine: WorkMachine, name: str) -> None:
+    """The session is gone when the change arrives."""
+    afresh(machine, name, 0, 2)
+    machine.look(name)
+    machine.vanish(name)
+    machine.replace_as_seen(0, 0, False)
+    machine.agrees()
+
+
+def pinned_behind_what_is_summarised(machine: WorkMachine, name: str) -> None:
+    """What stays in the window and is not counted makes nothing overdue again."""
+    afresh(machine, name, 0, 5)
+    machine.append_pinned(name, 3)
+    machine.works(name, False, 0)
+    machine.agrees()
+
+
 EDITS: tuple[Scene, ...] = (
     *each(edited_while_leased, how=("pop", "undo", "replace", "unpin")),
     *each(pinned_leave_the_window, keep=BOTH, how=("commit",)),
@@ -184,7 +240,10 @@ EDITS: tuple[Scene, ...] = (
     *each(moved_between_reading_and_changing, how=("unpin", "replace")),
     *(no_more_than_allowed, unpinned_until_overdue, unpinned_into_a_full_window, popped_again_and_again),
     *each(popped_behind_a_writer, again=BOTH),
-    *each(left_the_window_before_the_pop, how=("commit", "prune")),
+    *each(moved_on_before_the_pop, how=("commit", "prune", "append")),
     *each(replaced_behind_a_reader, how=("pop", "prune", "replace")),
+    *each(renewed_with_originals, how=("append", "touch", "pop", "replace")),
+    *each(changed_while_chosen, how=("prune", "commit")),
+    *(pruned_behind_a_prune, replaced_after_the_end, pinned_behind_what_is_summarised),
     *each(edited_between_transcript_and_eviction, how=("pop", "replace", "unpin")),
 )

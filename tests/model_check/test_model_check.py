@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 from support.redis_server import RedisServer
 
-from model_check.scene_machine import SceneMachine, play_each
+from model_check.scene_machine import EVERY_SCENE, SceneMachine, play_one
 from model_check.steps import volume
 
 SECONDS = float(os.environ.get("MODEL_SECONDS", "0"))
@@ -49,7 +49,6 @@ def play(examples: int, steps: int, number: int) -> None:
         settings=settings(
             max_examples=examples,
             stateful_step_count=steps,
-            deadline=None,
             database=None,
             phases=[Phase.generate, Phase.shrink],
             suppress_health_check=list(HealthCheck),
@@ -62,7 +61,8 @@ def test_no_order_of_events_breaks_the_protocol(server: RedisServer, capsys: pyt
     SceneMachine.server = server
     volume.clear()
     started = time.monotonic()
-    play_each(SceneMachine)
+    for scene in EVERY_SCENE:
+        play_one(SceneMachine, scene)
     number = SEED
     while True:
         play(100 if SECONDS else 120, 50 if SECONDS else 25, number)

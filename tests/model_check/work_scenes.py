@@ -204,6 +204,17 @@ def expired_with_originals(machine: WorkMachine, name: str, keep: bool) -> None:
     machine.works(name, keep, 0)
 
 
+def expired_with_more_originals(machine: WorkMachine, name: str) -> None:
+    """The next session has fewer originals than the one before had: those left over must not be taken for its own."""
+    for _ in range(5):
+        machine.append_batch(name, 5)
+        machine.works(name, True, 0)
+    machine.vanish(name)
+    machine.make_overdue(name)
+    machine.works(name, True, 0)
+    machine.agrees()
+
+
 def works_with_originals(machine: WorkMachine, name: str, then: str) -> None:
     machine.make_overdue(name)
     machine.look(name)
@@ -265,7 +276,7 @@ DEAD = (
 )
 ORIGINALS = (
     *each(one_summary, keep=BOTH),
-    *each(expired_with_originals, keep=BOTH),
+    *(*each(expired_with_originals, keep=BOTH), expired_with_more_originals),
     *each(works_with_originals, then=("evict", "prune", "prune as seen before")),
     *each(summarised_again_and_again, kept=((True, False, True, False), (False, True, False, True))),
     *each(summarised_again_and_again, kept=((True,) * 3, (False,) * 3, (True, False, False, True, True))),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from redismem.messages import Message
 from redismem.models import Draft, open_extractive
 
-EXAMPLES = settings(max_examples=150, deadline=None)
+EXAMPLES = settings(max_examples=150)
 
 
 def summarized(messages: Any, previous: Any = None, max_tokens: Any = 400) -> Draft:

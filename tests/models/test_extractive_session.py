@@ -147,7 +147,7 @@ speakers = st.sampled_from(["Ada", "Mel", "王", "مريم"])
 texts = st.text(max_size=120) | st.sampled_from(PHRASES)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(speakers, texts, st.integers(1, 28)), min_size=1, max_size=25), st.integers(20, 150))
 def test_property_folded_again_and_again_it_stays_within_its_room_and_is_the_same(told: Any, total: int) -> None:
     messages = [said(*each) for each in sorted(told, key=lambda each: each[2])]

@@ -57,7 +57,7 @@ async def test_retry_after_as_a_date(server: Any, model: Any) -> None:
     assert isinstance(failed, ProviderUnavailable)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     text=st.text(max_size=40)
     | st.floats().map(str)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from redismem.messages import Message
 from redismem.models.sketch import Sketch, hash_of, learned, words_of
 
-EXAMPLES = settings(max_examples=100, deadline=None)
+EXAMPLES = settings(max_examples=100)
 hashes = st.integers(0, 0xFFFF)
 MOST_BYTES = 4_096
 

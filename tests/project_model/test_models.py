@@ -20,7 +20,6 @@ MACHINES: list[type[ProjectMachine]] = [DecisionsMachine, TasksMachine, Entities
 MANY = settings(
     max_examples=100,
     stateful_step_count=30,
-    deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
 )

@@ -1,37 +1,33 @@
 """The scripts of a project broken on purpose, one line at a time: each of these faults must be noticed.
 
-A fault is pinned to a mark, as in model_check/test_mutants.py. The scenes are played first, then histories at random.
+How a fault is pinned to its line: support/mutants.py. The scenes are played first, then histories at random.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
+import itertools
 from typing import Any
 
 import pytest
 import redis
 import redis.asyncio
 from hypothesis import HealthCheck, Phase, Verbosity, settings
-from hypothesis.errors import Flaky
 from hypothesis.stateful import run_state_machine_as_test
-from model_check.test_mutants import Mutant, seeded
-from support import import_scenes
+from support import import_scenes, project_scenes
+from support.mutants import Mutant, keen_first, noticed, seed
 from support.project_clock import ProjectClock
-from support.project_scenes import SCENES
+from support.project_scenes import Scene
 
 from project_model.decisions_machine import DecisionsMachine
 from project_model.entities_machine import EntitiesMachine
 from project_model.machine import ProjectMachine
 from project_model.tasks_machine import TasksMachine
-from redismem import Memory, RedismemError
-from redismem.errors import ScriptFailed
-from redismem.protocol import scripts
+from redismem import Memory
 
 UNTIL_CAUGHT = settings(
     max_examples=150,
     stateful_step_count=25,
-    deadline=None,
     derandomize=True,
     database=None,
     phases=[Phase.generate],
@@ -39,11 +35,9 @@ UNTIL_CAUGHT = settings(
     verbosity=Verbosity.quiet,
     suppress_health_check=list(HealthCheck),
 )
-MACHINES: dict[str, type[ProjectMachine]] = {
-    "decisions": DecisionsMachine,
-    "tasks": TasksMachine,
-    "entities": EntitiesMachine,
-}
+MACHINES: list[type[ProjectMachine]] = [DecisionsMachine, TasksMachine, EntitiesMachine]
+SCENES = [*project_scenes.SCENES, *import_scenes.SCENES]
+_numbers = itertools.count(1)
 
 MISSES = ("another writer's version is overwritten", "version", r"not made and found_version ~= .*? then", "false then")
 SEVERAL = ("version", r"stale or id .. ' ' .. found_version", "at > first_write and stale or nil")
@@ -103,32 +97,26 @@ MUTANTS = [
 ]
 
 
-def play(port: int, mutant: Mutant, number: int) -> None:
-    async def scenes() -> None:
-        for scene in [*SCENES, *import_scenes.SCENES]:
-            namespace = f"mutant-{number}-{scene.__name__.replace('_', '-')}"
-            async with redis.asyncio.Redis(port=port) as raw, Memory.connect(client=raw, namespace=namespace) as memory:
-                clock = ProjectClock()
-                await scene(clock.of(memory).project("apollo"), clock, raw)
+async def play_scene(scene: Scene, port: int) -> None:
+    namespace = f"mutant-{next(_numbers)}"
+    async with redis.asyncio.Redis(port=port) as raw, Memory.connect(client=raw, namespace=namespace) as memory:
+        clock = ProjectClock()
+        await scene(clock.of(memory).project("apollo"), clock, raw)
 
-    asyncio.run(scenes())
-    for machine in MACHINES.values():
-        connect = staticmethod(lambda: redis.Redis(port=port))
-        run_state_machine_as_test(type(machine.__name__, (machine,), {"connect": connect}), settings=UNTIL_CAUGHT)
+
+def play_machine(machine: type[ProjectMachine], port: int) -> None:
+    connect = staticmethod(lambda: redis.Redis(port=port))
+    run_state_machine_as_test(type(machine.__name__, (machine,), {"connect": connect}), settings=UNTIL_CAUGHT)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=[f"{mutant.script}: {mutant.fault}" for mutant in MUTANTS])
 def test_a_broken_script_is_noticed(mutant: Mutant, redis_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    sound = {name: scripts.load(name) for name in scripts.names()}
-    broken = seeded(sound[mutant.script].source.decode(), mutant).encode()
-    sha = hashlib.sha1(broken).hexdigest().encode()
-    faulty = sound | {mutant.script: scripts.Script(mutant.script, broken, sha)}
-    monkeypatch.setattr(scripts, "load", faulty.__getitem__)
-    with redis.Redis(port=redis_server.port) as client:
-        assert client.script_load(broken) == sha.decode(), "a script it must be all the same"
-    with pytest.raises((AssertionError, RedismemError, Flaky, pytest.fail.Exception)) as noticed:
-        play(redis_server.port, mutant, MUTANTS.index(mutant))
-    assert not isinstance(noticed.value, ScriptFailed), "a script that cannot run is no fault of the protocol"
+    port = redis_server.port
+    with redis.Redis(port=port) as client:
+        seed(mutant, client, monkeypatch)
+    with noticed():
+        keen_first(SCENES, lambda scene: asyncio.run(play_scene(scene, port)))
+        keen_first(MACHINES, lambda machine: play_machine(machine, port))
 
 
 def test_there_are_faults_enough() -> None:

@@ -272,7 +272,7 @@ class History:
                 assert (await self._place.near.session(name).params())["n"] == self.merged[name]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(steps=st.lists(STEPS, max_size=25))
 def test_whatever_is_lost_everything_is_there_once_and_in_order(steps: list[Step]) -> None:
     async def play() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from redismem import Memory, Session
@@ -18,8 +18,6 @@ from support.writers import said
 
 HUNDRED = settings(
     max_examples=100,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 Opened = Callable[..., AbstractAsyncContextManager[Memory]]
 texts = st.text(max_size=12)

@@ -53,7 +53,7 @@ def url() -> Iterator[str]:
 
 
 @schema.exclude(path=list(STREAMS)).parametrize()
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 def test_every_route_does_as_the_document_says(case: Any, url: str) -> None:
     response = case.call(base_url=url, timeout=60)
     case.validate_response(response, checks=CHECKS)

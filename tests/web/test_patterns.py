@@ -26,7 +26,7 @@ PIECES = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(PIECES, st.text("ab1.x \n", max_size=8))
 def test_it_says_what_re_says(pattern: str, text: str) -> None:
     assert Pattern(pattern).fullmatch(text) is (re.fullmatch(pattern, text) is not None)

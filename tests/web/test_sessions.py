@@ -73,7 +73,7 @@ async def test_any_id_works_in_a_path(http: Served, session_id: str) -> None:
 async def test_every_id_that_is_one_comes_back(memory: Memory) -> None:
     async with served(memory) as http:
 
-        @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=100, suppress_health_check=list(HealthCheck))
         @given(session_ids)
         def each(session_id: str) -> None:
             found.append(session_id)

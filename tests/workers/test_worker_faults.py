@@ -94,7 +94,7 @@ async def test_attempts_at_a_broken_model_end_and_can_be_begun_again(
     provider.mode, provider.raw = mode, body
     name = PROVIDERS[[mode for mode, _ in BROKEN].index(mode) % 3]
     async with (
-        asking(name, provider.base_url, timeout_s=PATIENCE_S) as strategy,
+        asking(name, provider.base_url) as strategy,
         Memory.connect(
             redis_server.url,
             namespace=namespace,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import redis
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.transcripts import CHAT, chat, namespace_keys, write
 
@@ -163,7 +163,7 @@ MESSAGES = st.lists(
 
 
 @given(chats=st.lists(MESSAGES, min_size=1, max_size=4))
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100)
 def test_whatever_json_is_in_a_transcript_comes_back_identical(
     command: Any, where: Any, tmp_path: Path, chats: Any
 ) -> None:

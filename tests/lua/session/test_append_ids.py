@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.raw_scripts import NOW_MS, Scripts, counters
 
@@ -61,7 +61,7 @@ async def test_a_token_may_hold_any_bytes(lua: Scripts) -> None:
         assert (await lua.append("a", token=token))[1:] == [number, number, int(number == 1), 1]
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100)
 @given(sizes=st.lists(st.integers(1, 300), min_size=21, max_size=45), turn=st.integers(0, 5))
 async def test_the_last_sixteen_are_known_however_often_the_fields_have_gone_round(
     lua: Scripts, sizes: list[int], turn: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from redis.exceptions import ResponseError
 from support.raw_scripts import Scripts
@@ -30,7 +30,7 @@ async def make(lua: Scripts, originals: int, window: int, session_id: str = "s")
         await lua.raw.rpush(messages, *range(originals + 1, total + 1))
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100)
 @given(
     originals=st.integers(0, 8),
     window=st.integers(0, 8),

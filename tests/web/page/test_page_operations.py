@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import redis
 from playwright.async_api import BrowserContext, expect
 from support.browser import faults_of, opened, picture, say
 from support.page_service import serving
@@ -34,6 +35,14 @@ def url(here: list[Any]) -> Iterator[str]:
     """A service without workers: what waits stays where it is."""
     with serving("--no-workers", *here) as address:
         yield address
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(here: list[Any], redis_server: RedisServer) -> Iterator[None]:
+    """Each test counts the sessions of its own alone, whichever comes first."""
+    yield
+    with redis.Redis(port=redis_server.port) as client:
+        client.delete(*client.scan_iter(f"rm:{{{here[3]}:*"))
 
 
 async def kill_sessions(redis_server: RedisServer, namespace: str, *names: str) -> None:
