@@ -33,6 +33,8 @@ log = logging.getLogger("redismem")
 
 T = TypeVar("T")
 
+_APPENDS = frozenset(["append", "append_and_read", "replay"])
+_MAY_FIND_NOTHING = frozenset(["read", "prune"])
 _in_hook: ContextVar[bool] = ContextVar("redismem_in_hook", default=False)
 
 
@@ -170,6 +172,12 @@ def _watched(call: Call[T]) -> _Watched[T]:
 
 
 def _outcome(op: str, value: Any) -> str:
+    if isinstance(value, Context):  # the way of a turn comes first
+        if value.degraded:
+            return "degraded"
+        if value.receipt is not None:
+            return "duplicate" if value.receipt.duplicate else "ok"
+        return "ok" if value.epoch or op not in _MAY_FIND_NOTHING else "nothing"
     match value:
         case None | False:
             return "nothing"
@@ -177,34 +185,30 @@ def _outcome(op: str, value: Any) -> str:
             return value.value
         case Job():
             return "job"
-        case Receipt(degraded=True) | Context(degraded=True) | State(degraded=True) | SessionInfo(degraded=True):
+        case Receipt(degraded=True) | State(degraded=True) | SessionInfo(degraded=True):
             return "degraded"
         case Receipt():
             return "duplicate" if value.duplicate else "ok"
-        case Context(receipt=Receipt(duplicate=True)):
-            return "duplicate"
-        case Context(epoch="") | 0 if op in ("read", "prune"):
+        case 0 if op in _MAY_FIND_NOTHING:
             return "nothing"
     return "ok"
 
 
 def _sizes(op: str, call: _Watched[Any] | None, value: Any) -> tuple[int, int, int, int | None]:
     """Messages, their bytes, their tokens, and the window's messages."""
-    match op, value:
-        case (("append" | "append_and_read" | "replay"), _) if call is not None:
-            return *appended_sizes(call), _window_count(value)
-        case "commit", _ if call is not None:
-            count, tokens = covered_sizes(call)
-            return count, 0, tokens, None
-        case "messages", Page():
-            return value.count, 0, 0, None
-        case "prune", int():
-            return value, 0, 0, None
+    if op in _APPENDS and call is not None:
+        return *appended_sizes(call), _window_count(value)
+    if op == "commit" and call is not None:
+        count, tokens = covered_sizes(call)
+        return count, 0, tokens, None
+    if op == "messages" and isinstance(value, Page):
+        return value.count, 0, 0, None
+    if op == "prune" and isinstance(value, int):
+        return value, 0, 0, None
     return 0, 0, 0, _window_count(value)
 
 
 def _window_count(value: Any) -> int | None:
-    match value:
-        case Context() | Receipt(duplicate=False) | SessionInfo():
-            return value.window_count
+    if isinstance(value, Context | SessionInfo) or (isinstance(value, Receipt) and not value.duplicate):
+        return value.window_count
     return None

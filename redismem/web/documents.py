@@ -25,7 +25,7 @@ def encoded(document: Any) -> bytes:
     try:
         return _encode(document)
     except UnicodeEncodeError:
-        return json.dumps(document, separators=(",", ":")).encode()
+        return json.dumps(document, separators=(",", ":"), default=asdict).encode()
 
 
 def decoded(text: bytes) -> Any:
@@ -90,7 +90,7 @@ def context_document(context: Context, form: str = "openai", hidden: Collection[
         "total_messages": context.total_messages,
         "recent_limit": context.recent_limit,
         "summary_version": context.summary_version,
-        "summaries": [asdict(summary) for summary in context.summaries],
+        "summaries": context.summaries,
         "state": state_document(context.state, hidden),
         "format": form,
         "request": _request(context, form),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
 from functools import lru_cache
@@ -13,6 +12,7 @@ from urllib.parse import urlsplit
 from redismem.events import facts
 from redismem.web.access import needed_scope
 from redismem.web.appends import append_messages, is_append
+from redismem.web.deadlines import Deadlines
 from redismem.web.meters import route_of
 from redismem.web.page import HEADERS as PAGE_HEADERS
 from redismem.web.page import answer_of, is_page
@@ -48,6 +48,7 @@ class Edge:
     def __init__(self, service: Service, routes: App, openapi: Callable[[], dict[str, Any]]) -> None:
         """`openapi`: gives the document of what is inside."""
         self._service = service
+        self._deadlines = Deadlines(service.limits.request_s)
         self._routes = routes
         self.openapi = openapi
 
@@ -61,7 +62,7 @@ class Edge:
         path = scope["path"] = scope["raw_path"].decode("latin-1")
         begun_s = monotonic()
         try:
-            await self._answered(scope, path, headers, receive, answer)
+            await self._answered(scope, path, headers, receive, answer, begun_s)
         except Gone:
             return
         except Exception as error:
@@ -71,7 +72,7 @@ class Edge:
             self._service.meters.request(route_of(path), scope["method"], answer.status, ended_s - begun_s)
 
     async def _answered(
-        self, scope: Scope, path: str, headers: dict[bytes, bytes], receive: Receive, answer: _Answer
+        self, scope: Scope, path: str, headers: dict[bytes, bytes], receive: Receive, answer: _Answer, begun_s: float
     ) -> None:
         service, method = self._service, scope["method"]
         if method == "OPTIONS" and b"access-control-request-method" in headers:
@@ -91,14 +92,14 @@ class Edge:
         if service.stopping.is_set() and path != "/metrics":
             raise Problem("stopping")
         scope[CALLER] = caller
-        async with asyncio.timeout(service.limits.request_s) as limit:
+        with self._deadlines.begin(begun_s) as deadline:
             if service.limits.rate_per_s is not None:
                 await service.take_rate(caller)
             body = b""
             if method not in ("GET", "HEAD"):
                 body = await _body(headers, receive, service.limits.body_bytes)
             if is_stream(path):
-                limit.reschedule(None)
+                deadline.lift()
             if method == "POST" and is_append(path):
                 await append_messages(service, caller, path, scope["query_string"], headers, body, answer.send)
             else:

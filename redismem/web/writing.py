@@ -16,6 +16,7 @@ class Gathered:
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
         self._loop = loop
+        self.is_closing = transport.is_closing  # asked after each answer
         self._held: list[bytes] = []
         self._held_bytes = 0
 
