@@ -141,13 +141,15 @@ def _composed(before: str, messages: Sequence[Message], limit_bytes: int, sketch
     room = _Room(limit_bytes, listed)
     weigher = Weigher(lines, sketch, older)
     left = [at for at, line in enumerate(lines) if line.text]
-    chosen: list[int] = []
+    text, chosen = "", list[int]()
     # A line whose speaker and day stand above it already takes less than it was counted for: what is left is for more.
     for _ in range(3):
-        chosen += yield from weigher.chosen(left, room)
-        taken = set(chosen)
-        left = [at for at in left if at not in taken]
-        text = _written([lines[at] for at in sorted(chosen)], list(reversed(room.listed)))
+        more = yield from weigher.chosen(left, room)
+        longer = _written([lines[at] for at in sorted(chosen + more)], list(reversed(room.listed)))
+        if len(longer.encode()) > limit_bytes:  # one that comes between two of a speaker's: the second names him again
+            break
+        text, chosen = longer, chosen + more
+        left = sorted({*left}.difference(more))
         room.left = limit_bytes - len(text.encode())
         if not left:
             break

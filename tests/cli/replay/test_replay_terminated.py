@@ -27,12 +27,12 @@ def test_told_to_end_it_leaves_nothing_behind(
         redismem.blocking.Memory.connect(redis_server.url, namespace=namespace) as memory,
     ):
         until_s = time.monotonic() + 60
-        while memory.count() < 20:
+        while (count := memory.count()) < 20:
             assert time.monotonic() < until_s
             assert running.poll() is None
         running.send_signal(told)
         ran = finished(running)
-        assert ran.code == code
+        assert ran.code == code, f"told when it had stored {count} sessions"
         assert ran.out == ""
         assert memory.count() == 0
         left = namespace_keys(redis_server.url, namespace)
