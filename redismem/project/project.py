@@ -23,7 +23,7 @@ from redismem.project.extraction import Ask, Extraction, Extractions, Outcome, w
 from redismem.project.items import Items
 from redismem.project.portability import FILES, Imported, export_files, import_files
 from redismem.project.querying import page_limit
-from redismem.project.statistics import Statistics, statistics_of
+from redismem.project.statistics import Life, Statistics, life_of, statistics_of
 from redismem.project.tasks import Tasks
 from redismem.protocol.project_keys import ProjectKeys
 from redismem.quoting import PROJECT_TOKENS
@@ -107,6 +107,13 @@ class Project:
     async def statistics(self) -> Statistics:
         """The project in numbers. It goes through the completed tasks one by one. Raises StoreUnavailable."""
         return await statistics_of(self._items)
+
+    async def life(self) -> Life | None:
+        """When the first of its decisions, tasks and entities was true, and when one was changed last; None: none is.
+
+        One round trip. Raises StoreUnavailable.
+        """
+        return await life_of(self._items)
 
     async def consolidate(self, *, older_than_days: float = 90, dry_run: bool = True) -> Consolidation:
         """Archives what was superseded or cancelled so long ago, merges entities whose names differ in signs alone.

@@ -1,0 +1,142 @@
+"""The project view: a board to drag on and to move over with keys, chains, mentions, and the past of all that."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, BrowserContext, Locator, Page, expect
+from support.browser import PHONE, faults_of, opened, person, picture, violations
+from support.page_service import serving
+from support.redis_server import RedisServer
+
+from redismem import Memory, Settings
+from redismem.project.project import Project
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+expect.set_options(timeout=60_000)
+TOLD = (
+    "window.told = []; new MutationObserver(() => told.push(announcer.textContent))"
+    ".observe(announcer, {childList: true, characterData: true, subtree: true})"
+)
+
+
+@pytest.fixture(scope="module")
+def url(here: list[Any]) -> Iterator[str]:
+    """A service whose chat knows a project."""
+    with serving("--no-workers", "--project", "apollo", *here) as address:
+        yield address
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def apollo(here: list[Any], redis_server: RedisServer) -> AsyncIterator[Project]:
+    """Three weeks of a project, which end now."""
+    settings = Settings(deadline_s=60, reply_timeout_s=20)
+    async with Memory.connect(redis_server.url, namespace=here[3], settings=settings) as memory:
+        project = memory.project("apollo")
+        await three_weeks(project)
+        yield project
+
+
+async def three_weeks(apollo: Project) -> None:
+    begin = datetime.now(UTC) - timedelta(days=21)
+
+    def day(number: float) -> datetime:
+        return begin + timedelta(days=number)
+
+    old = await apollo.decisions.create(
+        "Use Postgres", rationale="Everybody knows it.", tags=["db"], status="accepted", at=day(0)
+    )
+    for title, why, when in (
+        ("Use Redis", "One round trip a turn.", 9),
+        ("Use Redis Cluster", "One node is full in spring.", 16),
+    ):
+        fields: Any = {"title": title, "rationale": why, "reason": "too slow", "tags": ["db"]}
+        old = await apollo.decisions.supersede(old.id, at=day(when), **fields)
+    await apollo.decisions.create("Answer in the customer's language", status="accepted", at=day(4))
+    await apollo.decisions.create("Keep transcripts for 30 days", description="Lawyers have a word.", at=day(18))
+    ada = await apollo.entities.create(
+        "Ada Okafor", "person", "Leads the move.", properties={"card": "4111", "desk": 12}, at=day(0)
+    )
+    await apollo.entities.add_mention(ada.id, "moves the data over Easter", "planning", at=day(6))
+    await apollo.entities.add_mention(ada.id, "is away until Monday", "standup", at=day(17))
+    redis = await apollo.entities.create("Redis", "technology", "Where sessions live.", at=day(1))
+    await apollo.entities.link(ada.id, "knows", redis.id, at=day(2))
+    move = await apollo.tasks.create(
+        "Move the data", priority="high", assignee="Ada Okafor", at=day(5), due_date=day(20)
+    )
+    await apollo.decisions.link_task(old.id, move.id)
+    await apollo.tasks.start(move.id, at=day(10))
+    await apollo.tasks.block(move.id, "a review", at=day(12))
+    for title, priority, status in (
+        ("Write the runbook", "medium", "backlog"),
+        ("Name an owner for backups", "critical", "backlog"),
+        ("Load test with last year's traffic", "high", "planned"),
+        ("Translate the notices", "low", "in_progress"),
+        ("Try two replicas", "medium", "in_progress"),
+    ):
+        details: Any = {"priority": priority, "status": status, "assignee": "Jun" if status == "in_progress" else None}
+        await apollo.tasks.create(title, at=day(11), **details)
+    done = await apollo.tasks.create("Choose a provider", status="in_progress", at=day(3))
+    await apollo.tasks.complete(done.id, "the contract is signed", at=day(8))
+
+
+def card(page: Page, title: str) -> Locator:
+    return page.locator(".task", has_text=title)
+
+
+def column(page: Page, status: str) -> Locator:
+    return page.locator(f".column[data-status={status}]")
+
+
+async def drag(page: Page, title: str, status: str) -> None:
+    """With the mouse, as a person does it."""
+    task, place = await card(page, title).bounding_box(), await column(page, status).bounding_box()
+    assert task and place
+    await page.mouse.move(task["x"] + task["width"] / 2, task["y"] + 12)
+    await page.mouse.down()
+    await page.mouse.move(place["x"] + place["width"] / 2, place["y"] + 80, steps=4)
+    await page.mouse.up()
+
+
+async def board_of(somebody: BrowserContext, url: str) -> Page:
+    page = await opened(somebody, f"{url}/#/p/apollo/tasks")
+    await expect(page.locator(".task")).to_have_count(8)
+    return page
+
+
+async def test_a_task_is_dragged_over_the_board(somebody: BrowserContext, url: str, apollo: Project) -> None:
+    page = await opened(somebody, url)
+    # From the chat to what it knows of.
+    await page.locator("#chat-project-link").click()
+    await expect(page.get_by_role("heading", name="apollo")).to_be_visible()
+    await expect(page.locator(".task")).to_have_count(7)
+    await expect(column(page, "blocked").locator(".task")).to_contain_text("Waits for a review")
+    await picture(page, "project-tasks")
+    await drag(page, "Write the runbook", "planned")
+    await expect(column(page, "planned").locator(".task", has_text="Write the runbook")).to_be_visible()
+    await expect(page.locator(".going")).to_have_count(0)
+    (planned,) = await apollo.tasks.list(text="runbook")
+    assert planned.status == "planned"
+    # What a column needs to be told is asked for; who does not say it leaves the task where it was.
+    await drag(page, "Write the runbook", "blocked")
+    await page.get_by_role("button", name="Put it back").click()
+    await expect(column(page, "planned").locator(".task", has_text="Write the runbook")).to_be_visible()
+    await drag(page, "Write the runbook", "blocked")
+    await page.get_by_label("Waits for", exact=True).fill("the owner")
+    await page.keyboard.press("Enter")
+    await expect(column(page, "blocked").locator(".task", has_text="Waits for the owner")).to_be_visible()
+    await expect(page.locator(".going")).to_have_count(0)
+    # A way that there is not is told with both of its ends.
+    await drag(page, "Write the runbook", "completed")
+    await expect(page.locator("#project-fault")).to_contain_text(
+        "is blocked, and what is blocked cannot become completed"
+    )
+    await expect(column(page, "blocked").locator(".task", has_text="Write the runbook")).to_be_visible()
+    blocked = await apollo.tasks.get(planned.id)
+    assert (blocked.status, blocked.blocked_by, blocked.version) == ("blocked", ("the owner",), 3)
+    assert faults_of(page) == []
