@@ -7,6 +7,7 @@ import { day, plainWord, titled } from "./words.js";
 export function drawBoard(columns, { placed, mayMove, hrefOfItem, currentId, nowMs }) {
   const board = byId("board");
   board.classList.toggle("still", !mayMove);
+  const titles = new Map(columns.flatMap((column) => column.items).map((task) => [task.id, task.title]));
   keyed(board, arranged(columns, placed), (column) => column.status, makeColumn, (node, column) => {
     const [heading, list, none] = node.children;
     setText(heading.firstElementChild, titled(column.status));
@@ -14,7 +15,7 @@ export function drawBoard(columns, { placed, mayMove, hrefOfItem, currentId, now
     show(none, column.items.length === 0);
     keyed(list, column.items, (task) => task.id, makeTask, (card, task) => {
       card.className = placed?.id === task.id ? (placed.isHeld ? "card-place held" : "card-place going") : "card-place";
-      updateTask(card.firstElementChild, task, nowMs);
+      updateTask(card.firstElementChild, task, titles, nowMs);
       const link = card.firstElementChild;
       link.href = hrefOfItem(task.id);
       if (mayMove) link.setAttribute("aria-describedby", "board-hint");
@@ -58,11 +59,11 @@ const makeTask = () =>
     ),
   );
 
-function updateTask(link, task, nowMs) {
+function updateTask(link, task, titles, nowMs) {
   const [title, waits, more] = link.children;
   const [priority, who, due] = more.children;
   setText(title, task.title);
-  setText(waits, task.blocked_by.length ? `Waits for ${task.blocked_by.join(", ")}` : "");
+  setText(waits, task.blocked_by.length ? `Waits for ${task.blocked_by.map((each) => titles.get(each) ?? each).join(", ")}` : "");
   show(waits, task.blocked_by.length > 0);
   setText(priority, task.priority);
   priority.className = `chip priority-${task.priority}`;

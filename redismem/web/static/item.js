@@ -103,7 +103,7 @@ function entityParts(item, links, hrefOfItem) {
 
 // As of then, later changes were not made; what was entered late says so.
 function versionsPart(versions, atMs) {
-  const seen = versions.filter(({ at }) => atMs === null || Date.parse(at) <= atMs).toReversed();
+  const seen = versions.filter(({ at }) => atMs === null || Date.parse(at) <= atMs).sort((a, b) => Date.parse(b.at) - Date.parse(a.at) || b.version - a.version);
   const rows = seen.map(({ version, at, known_at: knownAt, fields, reason }) => {
     const isLate = Date.parse(knownAt) - Date.parse(at) > 60_000;
     const when = `${moment(Date.parse(at))}${isLate ? `, written ${moment(Date.parse(knownAt))}` : ""}`;

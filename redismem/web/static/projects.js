@@ -11,7 +11,7 @@ import { beginMoving, isDragging } from "./moving.js";
 import { PARTS, goTo, hrefOfProject } from "./place.js";
 import { drawDecisions, drawEntities } from "./rows.js";
 import { beginTimeline, drawTimeline } from "./timeline.js";
-import { plainWord, wordsOf } from "./words.js";
+import { titled, wordsOf } from "./words.js";
 
 const LOOK_MS = 5_000;
 const MORE_COUNT = 100;
@@ -134,9 +134,9 @@ export class Projects {
     const task = this._task(id);
     const from = this._placed?.id === id ? this._placed.to : task.status;
     const to = statuses[statuses.indexOf(from) + by];
-    if (to === undefined) return announce(`${plainWord(from)} is the ${by < 0 ? "first" : "last"} column.`);
+    if (to === undefined) return announce(`${titled(from)} is the ${by < 0 ? "first" : "last"} column.`);
     this._place({ id, to, isHeld: true });
-    const where = to === task.status ? "where it was" : `over ${plainWord(to)}`;
+    const where = to === task.status ? "where it was" : `under ${titled(to)}`;
     return announce(`“${task.title}” is held ${where}. Enter puts it down, Escape puts it back.`);
   }
 
@@ -147,7 +147,7 @@ export class Projects {
     this._placed = null;
     this._draw();
     if (hadFocus) linkOfTask(task.id)?.focus();
-    announce(`“${task.title}” is back in ${plainWord(task.status)}.`);
+    announce(`“${task.title}” is back under ${titled(task.status)}.`);
   }
 
   _place(placed) {
@@ -177,13 +177,13 @@ export class Projects {
     const body = { status: to, expect: task.version };
     if (question) {
       body[question.member] = await asked(`“${task.title}”: ${question.title}`, question.label, question.yes, question.maxLength);
-      if (body[question.member] === null) return { text: `“${task.title}” stays in ${plainWord(task.status)}.` };
+      if (body[question.member] === null) return { text: `“${task.title}” stays under ${titled(task.status)}.` };
     }
     this._turn += 1;
     try {
       const path = `/v1/projects/${encodeURIComponent(this._at.name)}/tasks/${encodeURIComponent(task.id)}/status`;
       const changed = await ask("POST", path, { body });
-      return { text: `“${task.title}” is in ${plainWord(changed.status)} now.` };
+      return { text: `“${task.title}” is under ${titled(changed.status)} now.` };
     } catch (error) {
       const isConflict = error.code === "conflict";
       if (error.problem?.before) return { isRefused: true, text: wordsOfRefusal(task, error) };
@@ -194,7 +194,7 @@ export class Projects {
 
   _wordOfNewest(id) {
     const newest = this._task(id);
-    return newest ? `It is in ${plainWord(newest.status)}, as you see it now.` : "You see it as it is now.";
+    return newest ? `It is under ${titled(newest.status)}, as you see it now.` : "You see it as it is now.";
   }
 
   _draw() {

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, BrowserContext, Locator, Page, expect
+from playwright.async_api import Browser, BrowserContext, Locator, Page, Route, expect
 from support.browser import PHONE, faults_of, opened, person, picture, violations
 from support.page_service import serving
 from support.redis_server import RedisServer
@@ -96,17 +96,24 @@ def column(page: Page, status: str) -> Locator:
 async def drag(page: Page, title: str, status: str) -> None:
     """With the mouse, as a person does it."""
     task, place = await card(page, title).bounding_box(), await column(page, status).bounding_box()
-    assert task and place
+    assert task
+    assert place
     await page.mouse.move(task["x"] + task["width"] / 2, task["y"] + 12)
     await page.mouse.down()
     await page.mouse.move(place["x"] + place["width"] / 2, place["y"] + 80, steps=4)
     await page.mouse.up()
 
 
-async def board_of(somebody: BrowserContext, url: str) -> Page:
-    page = await opened(somebody, f"{url}/#/p/apollo/tasks")
-    await expect(page.locator(".task")).to_have_count(8)
+async def view_of(somebody: BrowserContext, url: str, part: str = "tasks") -> Page:
+    page = await opened(somebody, f"{url}/#/p/apollo/{part}")
+    await expect(page.locator(".task, .row").first).to_be_visible()
+    await page.evaluate(TOLD)
     return page
+
+
+async def was_told(page: Page, text: str) -> None:
+    """Sees that those who listen instead of looking have heard it."""
+    await page.wait_for_function("(text) => told.some((each) => each.includes(text))", arg=text)
 
 
 async def test_a_task_is_dragged_over_the_board(somebody: BrowserContext, url: str, apollo: Project) -> None:
@@ -140,3 +147,121 @@ async def test_a_task_is_dragged_over_the_board(somebody: BrowserContext, url: s
     blocked = await apollo.tasks.get(planned.id)
     assert (blocked.status, blocked.blocked_by, blocked.version) == ("blocked", ("the owner",), 3)
     assert faults_of(page) == []
+
+
+async def test_arrow_keys_move_a_task_and_say_so(somebody: BrowserContext, url: str, apollo: Project) -> None:
+    page = await view_of(somebody, url)
+    task = card(page, "Translate the notices")
+    await task.focus()
+    await page.keyboard.press("ArrowLeft")
+    await was_told(page, "“Translate the notices” is held under Planned. Enter puts it down, Escape puts it back.")
+    await expect(column(page, "planned").locator(".held")).to_have_count(1)
+    await page.keyboard.press("Escape")
+    await was_told(page, "“Translate the notices” is back under In progress.")
+    await expect(task).to_be_focused()
+    await page.keyboard.press("ArrowUp")
+    await expect(card(page, "Try two replicas")).to_be_focused()
+    await page.keyboard.press("ArrowRight")
+    await page.keyboard.press("ArrowRight")
+    await expect(column(page, "completed").locator(".held")).to_have_count(1)
+    await page.keyboard.press("Enter")
+    await was_told(page, "“Try two replicas” is under Completed now.")
+    await expect(card(page, "Try two replicas")).to_be_focused()
+    # Cancelled is asked why, and the answer stands in its history.
+    await task.focus()
+    for _ in range(3):
+        await page.keyboard.press("ArrowRight")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_label("Reason")).to_be_focused()
+    await page.keyboard.type("the notices are gone")
+    await page.keyboard.press("Enter")
+    await was_told(page, "“Translate the notices” is under Cancelled now.")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#item h2")).to_be_focused()
+    await expect(page.locator("#item")).to_contain_text("the notices are gone")
+    (cancelled,) = await apollo.tasks.list(status="cancelled")
+    assert (cancelled.title, cancelled.history[-1].reason) == ("Translate the notices", "the notices are gone")
+    await page.keyboard.press("Escape")
+    await expect(task).to_be_focused()
+    assert faults_of(page) == []
+
+
+async def test_who_is_late_is_told_and_sees_the_newest(somebody: BrowserContext, url: str, apollo: Project) -> None:
+    page = await view_of(somebody, url)
+    (task,) = await apollo.tasks.list(text="load test")
+
+    async def overtaken(route: Route) -> None:
+        await apollo.tasks.start(task.id)
+        await route.continue_()
+
+    await page.route("**/status", overtaken)
+    await card(page, "Load test").click()
+    await page.get_by_role("group", name="Move to").get_by_role("button", name="Backlog").click()
+    fault = "Somebody else has changed “Load test with last year's traffic” meanwhile. It is under In progress"
+    await expect(page.locator("#project-fault")).to_contain_text(fault)
+    await expect(column(page, "in_progress").locator(".task", has_text="Load test")).to_be_visible()
+    await picture(page, "project-conflict")
+    assert (await apollo.tasks.get(task.id)).version == 2
+    assert faults_of(page) == []
+
+
+async def test_the_slider_shows_the_project_as_of_then(somebody: BrowserContext, url: str, apollo: Project) -> None:
+    page = await view_of(somebody, url, "decisions")
+    heads = page.locator("#rows > li > .row strong")
+    now = ["Keep transcripts for 30 days", "Answer in the customer's language", "Use Redis Cluster"]
+    assert await heads.all_inner_texts() == now
+    assert await page.locator(".chain strong").all_inner_texts() == ["Use Redis", "Use Postgres"]
+    await page.get_by_role("link", name="Use Redis", exact=False).filter(has_text="superseded").first.click()
+    await expect(page.locator(".item-chain li")).to_have_text(
+        [re.compile("^Use Postgres"), re.compile("^Use Redissup"), re.compile("^Use Redis Cluster")]
+    )
+    await picture(page, "project-decisions")
+    # A third of its life: Postgres, and nobody knows better yet.
+    await page.get_by_label("As of").fill("333")
+    await expect(page.locator("#timeline-word")).to_have_text("This is the past: it can be read and not changed.")
+    await expect(heads).to_have_text(["Answer in the customer's language", "Use Postgres"])
+    await expect(page.locator("#item")).to_contain_text("It is not there, or was not there then.")
+    await was_told(page, "The past cannot be changed.")
+    await page.get_by_role("link", name="Tasks").click()
+    await expect(column(page, "backlog").locator(".task")).to_have_text([re.compile("Move the data")])
+    await page.reload()
+    await expect(column(page, "backlog").locator(".task")).to_have_text([re.compile("Move the data")])
+    await page.evaluate(TOLD)
+    await picture(page, "project-past")
+    await drag(page, "Move the data", "planned")
+    await card(page, "Move the data").focus()
+    await page.keyboard.press("ArrowRight")
+    await was_told(page, "The past cannot be changed. Escape leads back to now.")
+    assert await page.locator(".held, .going, .ghost").count() == 0
+    await page.keyboard.press("Escape")
+    await expect(page.locator("#moment-word")).to_have_text("now")
+    await expect(column(page, "blocked").locator(".task", has_text="Move the data")).to_be_visible()
+    assert "at=" not in page.url
+    (move,) = await apollo.tasks.list(text="move")
+    assert move.status == "blocked"
+    assert faults_of(page) == []
+
+
+async def test_on_a_phone_in_the_dark_for_everybody(browser: Browser, url: str, apollo: Project) -> None:
+    context = await person(browser, viewport=PHONE, has_touch=True, is_mobile=True, color_scheme="dark")
+    page = await view_of(context, url, "entities")
+    await expect(page.locator(".row", has_text="Ada")).to_contain_text("2 mentions")
+    await picture(page, "project-phone-entities")
+    await page.locator(".row", has_text="Ada").tap()
+    item = page.locator("#item")
+    await expect(item).to_contain_text("is away until Mondayin standup")
+    # What the chat hides of a person is hidden here.
+    await expect(item.locator(".item-properties")).to_have_text("cardhiddendesk12")
+    assert "4111" not in await page.content()
+    await picture(page, "project-phone-entity")
+    assert await violations(page) == []
+    await page.get_by_role("link", name="Close").tap()
+    await page.get_by_role("link", name="Tasks").tap()
+    await expect(page.locator(".task").first).to_be_visible()
+    await picture(page, "project-phone-tasks")
+    assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    assert await violations(page) == []
+    await page.emulate_media(color_scheme="light")
+    assert await violations(page, "color-contrast") == []
+    assert faults_of(page) == []
+    await context.close()
