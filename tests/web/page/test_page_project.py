@@ -82,7 +82,7 @@ async def three_weeks(apollo: Project) -> None:
         details: Any = {"priority": priority, "status": status, "assignee": "Jun" if status == "in_progress" else None}
         await apollo.tasks.create(title, at=day(11), **details)
     done = await apollo.tasks.create("Choose a provider", status="in_progress", at=day(3))
-    await apollo.tasks.complete(done.id, "the contract is signed", at=day(8))
+    await apollo.tasks.complete(done.id, at=day(8))
 
 
 def card(page: Page, title: str) -> Locator:
@@ -216,6 +216,7 @@ async def test_the_slider_shows_the_project_as_of_then(somebody: BrowserContext,
         [re.compile("^Use Postgres"), re.compile("^Use Redissup"), re.compile("^Use Redis Cluster")]
     )
     await picture(page, "project-decisions")
+    assert await violations(page) == []
     # A third of its life: Postgres, and nobody knows better yet.
     await page.get_by_label("As of").fill("333")
     await expect(page.locator("#timeline-word")).to_have_text("This is the past: it can be read and not changed.")
@@ -239,6 +240,9 @@ async def test_the_slider_shows_the_project_as_of_then(somebody: BrowserContext,
     assert "at=" not in page.url
     (move,) = await apollo.tasks.list(text="move")
     assert move.status == "blocked"
+    await page.goto(f"{url}/#/p")
+    await page.locator("#project-list").get_by_role("link", name="apollo").click()
+    await expect(page.locator(".task").first).to_be_visible()
     assert faults_of(page) == []
 
 
@@ -261,6 +265,13 @@ async def test_on_a_phone_in_the_dark_for_everybody(browser: Browser, url: str, 
     await picture(page, "project-phone-tasks")
     assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
     assert await violations(page) == []
+    await page.locator("#moment").fill("700")
+    await expect(page.locator("#to-now")).to_be_visible()
+    await expect(column(page, "blocked").locator(".task")).to_have_count(1)
+    await picture(page, "project-phone-past")
+    assert await violations(page, "color-contrast") == []
+    await page.set_viewport_size({"width": 1280, "height": 800})
+    await picture(page, "project-dark")
     await page.emulate_media(color_scheme="light")
     assert await violations(page, "color-contrast") == []
     assert faults_of(page) == []
