@@ -93,7 +93,7 @@ def _time(ms: int) -> str:
 
 async def import_files(items: Items, conversations: Conversations, files: Mapping[str, str], replace: bool) -> Imported:
     """See `Project.import_files`."""
-    given, said = _parsed(files, items.store.settings.max_message_bytes)
+    given, said = await _parsed(items, files)
     seen = await items.run(import_calls.seen(items.keys))
     there = {stored.id: stored async for stored in _everything(items)}
     result = _replaced(there, given) if replace else _merged(there, given)
@@ -153,12 +153,14 @@ def _history(stored: Stored) -> list[tuple[Any, ...]]:
     return [(each.at_ms, each.known_ms, each.sets, each.adds, each.drops, each.reason) for each in deltas]
 
 
-def _parsed(files: Mapping[str, str], max_message_bytes: int) -> tuple[dict[str, Stored], dict[str, list[Message]]]:
+async def _parsed(items: Items, files: Mapping[str, str]) -> tuple[dict[str, Stored], dict[str, list[Message]]]:
     """The items, and what was said in conversations. Raises InvalidItem, TooLarge."""
+    max_message_bytes = items.store.settings.max_message_bytes
     given: dict[str, Stored] = {}
     said: dict[str, list[Message]] = {}
     for name, text in files.items():
         for place, entry in enumerate(_entries(name, text)):
+            await importing.breathe(items, place)
             try:
                 stored = _item(KINDS[FILES[name]], entry)
                 if given.setdefault(stored.id, stored) is not stored:
