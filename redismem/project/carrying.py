@@ -26,7 +26,8 @@ async def carry_out(store: Store, keys: ProjectKeys) -> int:
     numbers = _random.sample(numbers, len(numbers))
     for begin in range(0, len(numbers), _BATCH_COUNT):
         batch = numbers[begin : begin + _BATCH_COUNT]
-        for number, piece in zip(batch, await store.run(import_calls.some(keys, batch)), strict=True):
+        pieces = await store.run(import_calls.some(keys, batch))
+        for number, piece in zip(batch, pieces, strict=True):
             if piece is None:
                 continue
             try:

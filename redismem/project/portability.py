@@ -10,13 +10,13 @@ from datetime import datetime
 from typing import Any
 
 from redismem.errors import Conflict, InvalidItem, InvalidTransition, TooLarge
-from redismem.messages import Message
 from redismem.project import checks, importing, searching, transcripts
 from redismem.project.conversations import Conversations
 from redismem.project.folding import Delta, check_path, fold
 from redismem.project.items import Items, Stored
 from redismem.project.links import broken_links
 from redismem.project.schema import CONVERSATION, KINDS, Kind
+from redismem.project.transcripts import Transcript
 from redismem.protocol import import_calls
 from redismem.values import decode_value, pack
 
@@ -53,7 +53,7 @@ async def _file(items: Items, conversations: Conversations, name: str, kind: Kin
             if stored is not None:
                 entries.append(_entry(stored))
                 if kind is CONVERSATION and not stored.state["deleted"]:
-                    entries[-1]["messages"] = await transcripts.exported(conversations.session(stored.id))
+                    entries[-1] |= await transcripts.exported(conversations.session(stored.id))
     entries.sort(key=lambda entry: str(entry["id"]))
     document = {"format": FORMAT, "project": items.keys.name, name.removesuffix(".json"): entries}
     text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
@@ -103,7 +103,7 @@ async def import_files(items: Items, conversations: Conversations, files: Mappin
     for name, holder in importing.names_of(result):
         if holders.setdefault(name, holder) != holder:
             raise Conflict(f"{holders[name]} and {holder} would have the same name")
-    begun = await transcripts.written(conversations, said)
+    begun = await transcripts.written(items, conversations, said)
     try:
         await importing.write(items, seen, there, result)
     except (Conflict, TooLarge):
@@ -153,11 +153,11 @@ def _history(stored: Stored) -> list[tuple[Any, ...]]:
     return [(each.at_ms, each.known_ms, each.sets, each.adds, each.drops, each.reason) for each in deltas]
 
 
-async def _parsed(items: Items, files: Mapping[str, str]) -> tuple[dict[str, Stored], dict[str, list[Message]]]:
+async def _parsed(items: Items, files: Mapping[str, str]) -> tuple[dict[str, Stored], dict[str, Transcript]]:
     """The items, and what was said in conversations. Raises InvalidItem, TooLarge."""
     max_message_bytes = items.store.settings.max_message_bytes
     given: dict[str, Stored] = {}
-    said: dict[str, list[Message]] = {}
+    said: dict[str, Transcript] = {}
     for name, text in files.items():
         for place, entry in enumerate(_entries(name, text)):
             await importing.breathe(items, place)
@@ -166,7 +166,7 @@ async def _parsed(items: Items, files: Mapping[str, str]) -> tuple[dict[str, Sto
                 if given.setdefault(stored.id, stored) is not stored:
                     raise InvalidItem("its id stands twice in the import")
                 if "messages" in entry:
-                    said[stored.id] = transcripts.parsed(entry["messages"], max_message_bytes)
+                    said[stored.id] = transcripts.parsed(entry, max_message_bytes)
             except TooLarge:
                 raise
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as cause:

@@ -126,7 +126,7 @@ class Project:
     async def export_files(self) -> dict[str, str]:
         """decisions.json, tasks.json, entities.json and conversations.json: every item with all of its versions.
 
-        Of conversations also the messages that are there, those kept behind a summary too; no summaries. It is all as
+        Of conversations also the messages that are there, those kept behind a summary too, and summaries. It is all as
         of one moment. Raises Conflict if others kept writing, StoreUnavailable.
         """
         return await export_files(self._items, self.conversations)

@@ -109,7 +109,11 @@ def left(keys: ProjectKeys) -> Call[list[bytes]]:
 
 def some(keys: ProjectKeys, numbers: Sequence[bytes]) -> Call[list[bytes | None]]:
     """Some of them; None for what somebody has carried out."""
-    return Call(None, (("HMGET", keys.journal, *numbers),), list, op="project_read")
+
+    def decode(found: Iterable[bytes | None]) -> list[bytes | None]:
+        return list(found)
+
+    return Call(None, (("HMGET", keys.journal, *numbers),), decode, op="project_read")
 
 
 def carry_out(keys: ProjectKeys, number: bytes, piece: bytes) -> Call[bool]:
