@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from redismem.errors import Conflict, InvalidItem, InvalidTransition, TooLarge
@@ -93,7 +94,8 @@ def _time(ms: int) -> str:
 
 async def import_files(items: Items, conversations: Conversations, files: Mapping[str, str], replace: bool) -> Imported:
     """See `Project.import_files`."""
-    given, said = await _parsed(items, files)
+    max_message_bytes = items.store.settings.max_message_bytes
+    given, said = await _parsed(files, max_message_bytes, partial(importing.breathe, items))
     seen = await items.run(import_calls.seen(items.keys))
     there = {stored.id: stored async for stored in _everything(items)}
     result = _replaced(there, given) if replace else _merged(there, given)
@@ -153,14 +155,15 @@ def _history(stored: Stored) -> list[tuple[Any, ...]]:
     return [(each.at_ms, each.known_ms, each.sets, each.adds, each.drops, each.reason) for each in deltas]
 
 
-async def _parsed(items: Items, files: Mapping[str, str]) -> tuple[dict[str, Stored], dict[str, Transcript]]:
+async def _parsed(
+    files: Mapping[str, str], max_message_bytes: int, breathe: Callable[[int], Awaitable[None]]
+) -> tuple[dict[str, Stored], dict[str, Transcript]]:
     """The items, and what was said in conversations. Raises InvalidItem, TooLarge."""
-    max_message_bytes = items.store.settings.max_message_bytes
     given: dict[str, Stored] = {}
     said: dict[str, Transcript] = {}
     for name, text in files.items():
         for place, entry in enumerate(_entries(name, text)):
-            await importing.breathe(items, place)
+            await breathe(place)
             try:
                 stored = _item(KINDS[FILES[name]], entry)
                 if given.setdefault(stored.id, stored) is not stored:
