@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from support.clock import Clock
-from support.stores import Store
+from support.redis_server import RedisServer
+from support.stores import Store, patient
 from support.writers import Echo, said
 
-from redismem import InvalidItem, Memory, Settings
+from redismem import InvalidItem, Memory, NotInWindow, Settings
 from redismem.inspection.check import check_session
 from redismem.project.project import Project
 from redismem.session import Session
@@ -57,8 +61,8 @@ async def seen(session: Session) -> Any:
 
 @pytest.mark.parametrize("keeps", [True, False], ids=["with originals", "without originals"])
 async def test_summaries_come_back_as_they_were(store: Store, namespace: str, clock: Clock, keeps: bool) -> None:
-    settings = Settings(**SMALL, keep_originals=keeps)
-    async with store.memory(namespace, settings) as memory:
+    limits = Settings(**SMALL, keep_originals=keeps)
+    async with store.memory(namespace, limits) as memory:
         apollo, talk_id = await talked(memory)
         files = await apollo.export_files()
         (entry,) = conversations(files)
@@ -100,6 +104,52 @@ async def test_a_session_that_is_there_stays_as_it_is(store: Store, namespace: s
         assert not await session.exists()
         await apollo.import_files(files)
         assert conversations(await apollo.export_files()) == conversations(files)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("say"), st.integers(1, 9)),
+        st.tuples(st.just("pin"), st.integers(1, 2)),
+        st.tuples(st.just("pop"), st.integers(1, 3)),
+        st.tuples(st.just("prune"), st.integers(2, 8)),
+        st.tuples(st.just("drain"), st.just(0)),
+    ),
+    min_size=3,
+    max_size=9,
+)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=STEPS, keeps=st.booleans())
+async def test_whatever_became_of_it_comes_back(
+    redis_server: RedisServer, namespace: str, steps: Any, keeps: bool
+) -> None:
+    limits = patient(Settings(**SMALL, keep_originals=keeps, shards=1))
+    async with Memory.connect(redis_server.url, namespace=namespace, settings=limits) as memory:
+        apollo, other = memory.project("apollo"), memory.project("other")
+        talk = await apollo.conversations.start()
+        session = apollo.conversations.session(talk.id)
+        await session.append(*(said(number) for number in range(12)))
+        worker = Worker(memory.store, Echo())
+        for what, count in [("drain", 0), *steps]:
+            if what == "say":
+                await session.append(*(said(number) for number in range(count)))
+            elif what == "pin":
+                await session.append(*({"role": "system", "content": f"rule {number}"} for number in range(count)))
+            elif what == "drain":
+                await worker.drain()
+            else:
+                # What a summary covers cannot be taken back.
+                with contextlib.suppress(NotInWindow):
+                    await getattr(session, what)(count)
+        files = await apollo.export_files()
+        await other.import_files(files)
+        copied = other.conversations.session(talk.id)
+        assert conversations(await other.export_files()) == conversations(files)
+        assert (await seen(session))[2:] == (await seen(copied))[2:]
+        assert await check_session(memory.store, copied.id) == []
+        for project in (apollo, other):
+            await project.conversations.clear()
 
 
 def wrong(path: str, value: Any) -> Any:
