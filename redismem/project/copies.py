@@ -13,7 +13,7 @@ from redismem.context import Context, Summary
 from redismem.elements import GAP, decode_messages
 from redismem.errors import InvalidItem
 from redismem.messages import Message, encode_message
-from redismem.protocol import copy_calls, layout, quarantine_calls
+from redismem.protocol import layout, quarantine_calls
 from redismem.protocol.restoring import Restoration
 from redismem.recall import kept_fields
 from redismem.store.store import Store
@@ -105,7 +105,7 @@ def _whole(value: Any) -> int:
 async def put(store: Store, session_id: str, copy: Copy) -> None:
     """Makes the session what the copy says. Raises SessionExists, StoreUnavailable."""
     keys = store.keys.session(session_id)
-    epoch = await store.run(copy_calls.new_epoch(keys))
+    epoch = await store.run(quarantine_calls.new_epoch(keys))
     put_ms = await store.server_time_ms()
     elements = {message.seq: _element(message) for message in copy.messages}
     gap = GAP + _stamp(put_ms)
@@ -119,7 +119,7 @@ async def put(store: Store, session_id: str, copy: Copy) -> None:
     state = _state(copy, epoch, elements, earlier, bool(originals))
     messages = decode_messages(window, copy.first_seq, epoch)
     restoration = Restoration((), epoch, copy.first_seq, messages, len(window), (), state, copy.summaries)
-    await store.run(copy_calls.put_aside(keys, put_ms, window, originals))
+    await store.run(quarantine_calls.put_aside(keys, put_ms, window, originals))
     try:
         await store.run(quarantine_calls.restore(keys, put_ms, restoration, store.settings, store.clock))
     finally:
