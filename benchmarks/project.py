@@ -184,9 +184,11 @@ class Import(NamedTuple):
 async def imported(server: Server, apollo: Project, other: Project, reader: Project) -> Import:
     files = {"decisions.json": (await apollo.export_files())["decisions.json"]}
     waited_ms: list[float] = []
+    is_over = asyncio.Event()
 
     async def read() -> None:
-        while True:
+        # The question that the end of the import meets is waited for too.
+        while not is_over.is_set():
             begun = time.perf_counter()
             await reader.context()
             waited_ms.append((time.perf_counter() - begun) * 1000)
@@ -196,7 +198,8 @@ async def imported(server: Server, apollo: Project, other: Project, reader: Proj
     begun = time.perf_counter()
     did = await other.import_files(files)
     seconds = time.perf_counter() - begun
-    reading.cancel()
+    is_over.set()
+    await reading
     piece = b"EVALSHA " + scripts.load("piece").sha
     log = server.client.slowlog_get(100_000)
     took_ms = [entry["duration"] / 1000 for entry in log if entry["command"].startswith(piece)]

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from redismem.blocks import BLOCK_COUNT, decode_block, first_seq_of, number_of
+from redismem.blocks import BLOCK_COUNT, blocks_of, decode_block, encode_block, first_seq_of, number_of
 from redismem.context import Context
-from redismem.elements import StoredMessages, is_gap
+from redismem.elements import StoredMessages, decode_messages, is_gap
 from redismem.errors import StoreUnavailable, UnsupportedFormat
 from redismem.events import facts
 from redismem.messages import Message
@@ -154,6 +154,16 @@ def texts_of(message: Message) -> list[str]:
     name = message.to_openai().get("name")
     said = [text for _, text in pieces(message, TEXT_CHARS)]
     return [name[:TEXT_CHARS], *said] if isinstance(name, str) else said
+
+
+def kept_fields(first_seq: int, elements: Sequence[bytes], epoch: str) -> dict[bytes, bytes]:
+    """The fields of the originals that keep these elements, which follow each other: blocks, and their signatures."""
+    fields: dict[bytes, bytes] = {}
+    for number, seq, taken in blocks_of(first_seq, elements):
+        texts = [texts_of(message) for message in decode_messages(taken, seq, epoch)]
+        fields[b"%d" % number] = encode_block(seq, taken)
+        fields[b"s%d" % number] = encode_signature(seq - first_seq_of(number), texts, sum(map(len, taken)))
+    return fields
 
 
 def said(messages: Sequence[Message | Shape]) -> str:

@@ -158,6 +158,7 @@ class Project:
     extract = blocking(project.Project.extract)
     extract_due = blocking(project.Project.extract_due)
     statistics = blocking(project.Project.statistics)
+    life = blocking(project.Project.life)
     consolidate = blocking(project.Project.consolidate)
     export_files = blocking(project.Project.export_files)
     import_files = blocking(project.Project.import_files)

@@ -125,14 +125,16 @@ class Decisions(Collection[Decision]):
         self._alter_status(change, stored, "superseded", moment_ms, reason, {"superseded_by": new_id})
         return self._made(await change.commit(), new_id)
 
-    async def history(self, id: str) -> Sequence[Decision]:
-        """The chain that a decision is a part of, from either end: the oldest first. A round trip a link."""
-        decision = await self.get(id)
-        chain = [decision]
-        while chain[0].supersedes is not None and await self.exists(chain[0].supersedes):
-            chain.insert(0, await self.get(chain[0].supersedes))
-        while chain[-1].superseded_by is not None and await self.exists(chain[-1].superseded_by):
-            chain.append(await self.get(chain[-1].superseded_by))
+    async def history(self, id: str, *, at: datetime | None = None) -> Sequence[Decision]:
+        """The chain that a decision is a part of, or was then, from either end: the oldest first.
+
+        A round trip a link. Raises ItemNotFound.
+        """
+        chain = [await self.get(id, at=at)]
+        while chain[0].supersedes is not None and await self.exists(chain[0].supersedes, at=at):
+            chain.insert(0, await self.get(chain[0].supersedes, at=at))
+        while chain[-1].superseded_by is not None and await self.exists(chain[-1].superseded_by, at=at):
+            chain.append(await self.get(chain[-1].superseded_by, at=at))
         return chain
 
     async def active(self, *, limit: int = 100, cursor: str | None = None) -> Page[Decision]:

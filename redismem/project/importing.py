@@ -8,16 +8,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from redismem.project.carrying import carry_out
 from redismem.project.folding import encode_body
-from redismem.project.indexes import places
+from redismem.project.indexes import Place, places
 from redismem.project.items import Items, Stored, check_size
 from redismem.project.links import entity_names
 from redismem.protocol import import_calls
-from redismem.protocol.call import Command
 from redismem.protocol.import_calls import Pieces
 from redismem.protocol.project_calls import Unfinished
+
+Write = tuple[Any, ...]
+"""The word of a command, its key, its arguments."""
+Words = set[tuple[str, str, str]]
+"""Words and tags: the letter of the kind, the vocabulary, the word."""
+_ITEMS_AT_ONCE = 16
 
 
 async def write(items: Items, seen: bytes, there: Mapping[str, Stored], result: Mapping[str, Stored]) -> None:
@@ -26,8 +32,9 @@ async def write(items: Items, seen: bytes, there: Mapping[str, Stored], result: 
     `seen`: how many changes there were when `there` was read. Raises Conflict if there were more since, TooLarge.
     """
     nonce = os.urandom(8).hex()
+    gathered = await _gathered(items, there, result)
     number = 0
-    for number, piece in enumerate(_pieces(items, there, result), 1):
+    for number, piece in enumerate(gathered.cut(), 1):
         await items.store.run(import_calls.stage(items.keys, nonce, number, piece))
     if number == 0:
         return
@@ -41,39 +48,62 @@ async def write(items: Items, seen: bytes, there: Mapping[str, Stored], result: 
     await carry_out(items.store, items.keys)
 
 
-def _pieces(items: Items, there: Mapping[str, Stored], result: Mapping[str, Stored]) -> Iterator[bytes]:
+async def _gathered(items: Items, there: Mapping[str, Stored], result: Mapping[str, Stored]) -> Pieces:
     gathered = Pieces()
-    for write in _all_writes(items, there, result):
-        gathered.add(*write)
-        if gathered.is_full:
-            yield gathered.taken()
-    if rest := gathered.taken():
-        yield rest
-
-
-def _all_writes(items: Items, there: Mapping[str, Stored], result: Mapping[str, Stored]) -> Iterator[Command]:
-    for item_id in dict.fromkeys([*there, *result]):
+    gone: Words = set()
+    come: Words = set()
+    for at, item_id in enumerate(dict.fromkeys([*there, *result])):
+        await breathe(items, at)
         before, after = there.get(item_id), result.get(item_id)
         if before is not after:
-            yield from _writes(items, before, after)
+            old, new = _places(before), _places(after)
+            for write in _writes(items, before, after, old, new):
+                gathered.add(*write)
+            gone |= _words(item_id, old)
+            come |= _words(item_id, new)
     for name, holder in _names_changed(there, result):
-        yield ("HSET", items.keys.names, name, holder) if holder else ("HDEL", items.keys.names, name)
-    for letter, vocabulary, word in _words_gone(there, result):
-        yield "ZREM", items.keys.index(letter, vocabulary), word
+        if holder:
+            gathered.add("HSET", items.keys.names, name, holder)
+        else:
+            gathered.add("HDEL", items.keys.names, name)
+    gone -= come
+    for at, stored in enumerate(result.values() if gone else ()):
+        await breathe(items, at)
+        if there.get(stored.id) is stored:
+            gone -= _words(stored.id, _places(stored))
+    # A word that many items have is written once.
+    for letter, vocabulary, word in gone:
+        gathered.add("ZREM", items.keys.index(letter, vocabulary), word)
+    for letter, vocabulary, word in come:
+        gathered.add("ZADD", items.keys.index(letter, vocabulary), 0, word)
+    return gathered
 
 
-def _writes(items: Items, before: Stored | None, after: Stored | None) -> Iterator[Command]:
-    """What makes one item of another: writes, none of which depends on one before it."""
+async def breathe(items: Items, at: int) -> None:
+    """Lets others have their turn, once in so many items: thousands of them take seconds."""
+    if at % _ITEMS_AT_ONCE == 0:
+        await items.store.transport.sleep(0)
+
+
+def _places(stored: Stored | None) -> dict[str, Place]:
+    return {} if stored is None else places(stored.kind, stored.state)
+
+
+def _words(item_id: str, found: Mapping[str, Place]) -> Words:
+    """Of an item's places, those that a vocabulary has a word for."""
+    return {(item_id[0], place.vocabulary, place.word) for place in found.values() if place.vocabulary}
+
+
+def _writes(
+    items: Items, before: Stored | None, after: Stored | None, old: Mapping[str, Place], new: Mapping[str, Place]
+) -> Iterator[Write]:
+    """What makes one item of another but for its words: writes, none of which depends on one before it."""
     keys, stored = items.keys, after or before
     assert stored is not None
     kind, item_id = stored.kind, stored.id
-    old = {} if before is None else places(kind, before.state)
-    new = {} if after is None else places(kind, after.state)
     for name, place in new.items():
         if name not in old or old[name].score != place.score:
             yield "ZADD", keys.index(kind.letter, name), place.score, item_id
-        if place.vocabulary and name not in old:
-            yield "ZADD", keys.index(kind.letter, place.vocabulary), 0, place.word
     for name in old.keys() - new.keys():
         yield "ZREM", keys.index(kind.letter, name), item_id
     yield from _versions(items, before, after)
@@ -86,7 +116,7 @@ def _writes(items: Items, before: Stored | None, after: Stored | None) -> Iterat
     yield "HSET", keys.items, item_id, body
 
 
-def _versions(items: Items, before: Stored | None, after: Stored | None) -> Iterator[Command]:
+def _versions(items: Items, before: Stored | None, after: Stored | None) -> Iterator[Write]:
     """A first version stands in the item itself as long as it has no other."""
     old_count = 0 if before is None else before.state["version"]
     new_count = 0 if after is None else after.state["version"]
@@ -113,19 +143,3 @@ def _names_changed(there: Mapping[str, Stored], result: Mapping[str, Stored]) ->
     for name in before.keys() | after.keys():
         if before.get(name) != after.get(name):
             yield name, after.get(name, "")
-
-
-def _words_gone(there: Mapping[str, Stored], result: Mapping[str, Stored]) -> set[tuple[str, str, str]]:
-    """(letter, vocabulary, word) of each word and tag that no item has any more."""
-    lost: set[tuple[str, str, str]] = set()
-    for stored in there.values():
-        if result.get(stored.id) is not stored:
-            lost |= _words(stored)
-    for stored in result.values() if lost else ():
-        lost -= _words(stored)
-    return lost
-
-
-def _words(stored: Stored) -> set[tuple[str, str, str]]:
-    found = places(stored.kind, stored.state).values()
-    return {(stored.kind.letter, place.vocabulary, place.word) for place in found if place.vocabulary}

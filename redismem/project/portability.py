@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from redismem.errors import Conflict, InvalidItem, InvalidTransition, TooLarge
-from redismem.messages import Message
 from redismem.project import checks, importing, searching, transcripts
 from redismem.project.conversations import Conversations
 from redismem.project.folding import Delta, check_path, fold
 from redismem.project.items import Items, Stored
 from redismem.project.links import broken_links
 from redismem.project.schema import CONVERSATION, KINDS, Kind
+from redismem.project.transcripts import Transcript
 from redismem.protocol import import_calls
 from redismem.values import decode_value, pack
 
@@ -53,7 +54,7 @@ async def _file(items: Items, conversations: Conversations, name: str, kind: Kin
             if stored is not None:
                 entries.append(_entry(stored))
                 if kind is CONVERSATION and not stored.state["deleted"]:
-                    entries[-1]["messages"] = await transcripts.exported(conversations.session(stored.id))
+                    entries[-1] |= await transcripts.exported(conversations.session(stored.id))
     entries.sort(key=lambda entry: str(entry["id"]))
     document = {"format": FORMAT, "project": items.keys.name, name.removesuffix(".json"): entries}
     text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
@@ -93,7 +94,8 @@ def _time(ms: int) -> str:
 
 async def import_files(items: Items, conversations: Conversations, files: Mapping[str, str], replace: bool) -> Imported:
     """See `Project.import_files`."""
-    given, said = _parsed(files, items.store.settings.max_message_bytes)
+    max_message_bytes = items.store.settings.max_message_bytes
+    given, said = await _parsed(files, max_message_bytes, partial(importing.breathe, items))
     seen = await items.run(import_calls.seen(items.keys))
     there = {stored.id: stored async for stored in _everything(items)}
     result = _replaced(there, given) if replace else _merged(there, given)
@@ -103,7 +105,7 @@ async def import_files(items: Items, conversations: Conversations, files: Mappin
     for name, holder in importing.names_of(result):
         if holders.setdefault(name, holder) != holder:
             raise Conflict(f"{holders[name]} and {holder} would have the same name")
-    begun = await transcripts.written(conversations, said)
+    begun = await transcripts.written(items, conversations, said)
     try:
         await importing.write(items, seen, there, result)
     except (Conflict, TooLarge):
@@ -153,18 +155,21 @@ def _history(stored: Stored) -> list[tuple[Any, ...]]:
     return [(each.at_ms, each.known_ms, each.sets, each.adds, each.drops, each.reason) for each in deltas]
 
 
-def _parsed(files: Mapping[str, str], max_message_bytes: int) -> tuple[dict[str, Stored], dict[str, list[Message]]]:
+async def _parsed(
+    files: Mapping[str, str], max_message_bytes: int, breathe: Callable[[int], Awaitable[None]]
+) -> tuple[dict[str, Stored], dict[str, Transcript]]:
     """The items, and what was said in conversations. Raises InvalidItem, TooLarge."""
     given: dict[str, Stored] = {}
-    said: dict[str, list[Message]] = {}
+    said: dict[str, Transcript] = {}
     for name, text in files.items():
         for place, entry in enumerate(_entries(name, text)):
+            await breathe(place)
             try:
                 stored = _item(KINDS[FILES[name]], entry)
                 if given.setdefault(stored.id, stored) is not stored:
                     raise InvalidItem("its id stands twice in the import")
                 if "messages" in entry:
-                    said[stored.id] = transcripts.parsed(entry["messages"], max_message_bytes)
+                    said[stored.id] = transcripts.parsed(entry, max_message_bytes)
             except TooLarge:
                 raise
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as cause:

@@ -23,7 +23,7 @@ from redismem.project.extraction import Ask, Extraction, Extractions, Outcome, w
 from redismem.project.items import Items
 from redismem.project.portability import FILES, Imported, export_files, import_files
 from redismem.project.querying import page_limit
-from redismem.project.statistics import Statistics, statistics_of
+from redismem.project.statistics import Life, Statistics, life_of, statistics_of
 from redismem.project.tasks import Tasks
 from redismem.protocol.project_keys import ProjectKeys
 from redismem.quoting import PROJECT_TOKENS
@@ -108,6 +108,13 @@ class Project:
         """The project in numbers. It goes through the completed tasks one by one. Raises StoreUnavailable."""
         return await statistics_of(self._items)
 
+    async def life(self) -> Life | None:
+        """When the first of its decisions, tasks and entities was true, and when one was changed last; None: none is.
+
+        One round trip. Raises StoreUnavailable.
+        """
+        return await life_of(self._items)
+
     async def consolidate(self, *, older_than_days: float = 90, dry_run: bool = True) -> Consolidation:
         """Archives what was superseded or cancelled so long ago, merges entities whose names differ in signs alone.
 
@@ -119,7 +126,7 @@ class Project:
     async def export_files(self) -> dict[str, str]:
         """decisions.json, tasks.json, entities.json and conversations.json: every item with all of its versions.
 
-        Of conversations also the messages that are there, those kept behind a summary too; no summaries. It is all as
+        Of conversations also the messages that are there, those kept behind a summary too, and summaries. It is all as
         of one moment. Raises Conflict if others kept writing, StoreUnavailable.
         """
         return await export_files(self._items, self.conversations)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from redismem.project import searching
-from redismem.project.indexes import ALL, OPEN, TAGS
+from redismem.project.checks import as_datetime
+from redismem.project.indexes import ALL, CHANGED, HISTORY, OPEN, TAGS
 from redismem.project.items import Items
 from redismem.project.querying import Query
 from redismem.project.schema import DECISION, ENTITY_TYPES, KINDS, PRIORITIES, TASK
@@ -35,6 +37,20 @@ class Statistics:
     """names of entities, and how often they were mentioned"""
     tags: dict[str, int]
     """the tags of all kinds, the most used first"""
+
+
+class Life(NamedTuple):
+    """From when to when something of a project changed: its first item was true, its last change was made."""
+
+    first: datetime
+    last: datetime
+
+
+async def life_of(items: Items) -> Life | None:
+    """The life of the decisions, tasks and entities, deleted ones too; None if there are none. One round trip."""
+    indexes = [items.keys.index(letter, name) for letter in "dte" for name in (HISTORY, CHANGED)]
+    found = await items.run(items.calls.ends(indexes))
+    return Life(as_datetime(min(found)), as_datetime(max(found))) if found else None
 
 
 async def statistics_of(items: Items) -> Statistics:

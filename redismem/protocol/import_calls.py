@@ -6,7 +6,7 @@ not carried out, nobody reads the project or changes it but for the pieces, so n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from redismem.protocol import scripts
@@ -17,39 +17,64 @@ from redismem.values import decode_value, packed_unchecked
 
 STAGED_MS = 3_600_000
 """What is staged and does not come to count goes after this time."""
-# So few that a piece keeps others waiting for a millisecond or two: members and fields, and texts' bytes.
+# So few that a piece keeps others waiting for a millisecond or two: commands with their members and fields, bytes.
 PIECE_COUNT = 1_200
 PIECE_BYTES = 256 * 1024
-_ENTRY_COUNT = 500
+_ENTRY_COUNT = 250
+_PAIRED = ("HSET", "ZADD")
 
 
 class Pieces:
-    """Gathers writes, and gives them in pieces of a bounded size. Writes of one kind to one key become one."""
+    """Gathers the writes of an import, and cuts them into pieces of a bounded size.
+
+    Writes of one kind to one key stand together, whichever item they are for: commands cost more than what they take.
+    """
 
     def __init__(self) -> None:
-        self._writes: dict[tuple[str, bytes], list[bytes | str | int]] = {}
-        self._count = self._bytes = 0
+        self._writes: dict[tuple[str, bytes], list[Any]] = {}
 
-    def add(self, command: Any, key: Any, *arguments: bytes | str | int) -> None:
-        """One more write: HSET and ZADD of pairs, HDEL and ZREM, or DEL."""
+    def add(self, command: str, key: bytes, *arguments: bytes | str | int) -> None:
+        """One more write: HSET and ZADD of pairs, HDEL and ZREM, or DEL. None depends on one that was added before."""
         self._writes.setdefault((command, key), []).extend(arguments)
-        self._count += 1 + len(arguments) // 2
-        self._bytes += sum(len(each) for each in arguments if isinstance(each, bytes | str))
 
-    @property
-    def is_full(self) -> bool:
-        """Whether what is gathered is as much as a piece may be."""
-        return self._count >= PIECE_COUNT or self._bytes >= PIECE_BYTES
+    def cut(self) -> Iterator[bytes]:
+        """The pieces."""
+        piece: list[Any] = []
+        count = size = 0
+        for (command, key), arguments in self._writes.items():
+            for part in _parts(command, arguments):
+                part_count = 1 + len(part) // (2 if command in _PAIRED else 1)
+                part_size = _size(part) if command == "HSET" else 0
+                if piece and (count + part_count > PIECE_COUNT or size + part_size > PIECE_BYTES):
+                    yield packed_unchecked(piece)
+                    piece, count, size = [], 0, 0
+                piece.append([command, key, part])
+                count, size = count + part_count, size + part_size
+        if piece:
+            yield packed_unchecked(piece)
 
-    def taken(self) -> bytes:
-        """What is gathered, as one piece; empty for nothing."""
-        writes = [
-            [command, key, arguments[at : at + _ENTRY_COUNT]]
-            for (command, key), arguments in self._writes.items()
-            for at in range(0, max(len(arguments), 1), _ENTRY_COUNT)
-        ]
-        self._writes, self._count, self._bytes = {}, 0, 0
-        return packed_unchecked(writes) if writes else b""
+
+def _parts(command: str, arguments: list[Any]) -> Iterator[list[Any]]:
+    """The arguments of one command after the other. Bodies of items and versions have a length of their own."""
+    width = 2 if command in _PAIRED else 1
+    step = width * min(_ENTRY_COUNT, PIECE_COUNT)
+    begin = 0
+    while begin < max(len(arguments), 1):
+        end = begin + step
+        if command == "HSET":
+            end = begin + width
+            size = _size(arguments[begin:end])
+            while end < min(begin + step, len(arguments)):
+                size += _size(arguments[end : end + width])
+                if size > PIECE_BYTES:
+                    break
+                end += width
+        yield arguments[begin:end]
+        begin = end
+
+
+def _size(arguments: list[Any]) -> int:
+    return sum(len(each) for each in arguments if isinstance(each, bytes | str))
 
 
 def seen(keys: ProjectKeys) -> Call[bytes]:
@@ -82,9 +107,13 @@ def left(keys: ProjectKeys) -> Call[list[bytes]]:
     return Call(None, (("HKEYS", keys.journal),), list, op="project_read")
 
 
-def piece(keys: ProjectKeys, number: bytes) -> Call[bytes | None]:
-    """One of them; None if somebody has carried it out."""
-    return Call(None, (("HGET", keys.journal, number),), lambda answer: answer, op="project_read")
+def some(keys: ProjectKeys, numbers: Sequence[bytes]) -> Call[list[bytes | None]]:
+    """Some of them; None for what somebody has carried out."""
+
+    def decode(found: Iterable[bytes | None]) -> list[bytes | None]:
+        return list(found)
+
+    return Call(None, (("HMGET", keys.journal, *numbers),), decode, op="project_read")
 
 
 def carry_out(keys: ProjectKeys, number: bytes, piece: bytes) -> Call[bool]:

@@ -195,13 +195,16 @@ class ProjectCalls:
     def scored(self, index: bytes, least: int, offset: int, limit: int) -> Call[list[tuple[str, int]]]:
         """Items of an index from a score on, the least first: each with its score."""
         command = ("ZRANGE", index, least, "+inf", "BYSCORE", "LIMIT", offset, limit, "WITHSCORES")
+        return Call(None, (command,), _scored, op="project_find")
 
-        def decode(found: Any) -> list[tuple[str, int]]:
-            flat = found and not isinstance(found[0], list | tuple)
-            pairs = zip(found[::2], found[1::2], strict=True) if flat else found
-            return [(member.decode(), int(float(score))) for member, score in pairs]
+    def ends(self, indexes: Sequence[bytes]) -> Call[list[int]]:
+        """The least and the greatest score of each index that is not empty."""
+        commands = tuple(("ZRANGE", index, at, at, "WITHSCORES") for index in indexes for at in (0, -1))
 
-        return Call(None, (command,), decode, op="project_find")
+        def decode(*found: Any) -> list[int]:
+            return [score for each in found for _, score in _scored(each)]
+
+        return Call(None, commands, decode, op="project_find")
 
     def members(self, index: bytes, least: int, greatest: int, offset: int, limit: int) -> Call[list[str]]:
         """The items of an index between two scores, the least first: a part of them."""
@@ -261,3 +264,10 @@ def _page(reply: list[Any]) -> Page:
     found = [(pairs[at].decode(), pairs[at + 1]) for at in range(0, len(pairs), 2)]
     after = (score.decode(), item_id.decode()) if item_id else None
     return Page([(each, body) for each, body in found if body], after)
+
+
+def _scored(found: Any) -> list[tuple[str, int]]:
+    """Items with their scores, in either of the forms that a reply has."""
+    flat = found and not isinstance(found[0], list | tuple)
+    pairs = zip(found[::2], found[1::2], strict=True) if flat else found
+    return [(member.decode(), int(float(score))) for member, score in pairs]

@@ -1,9 +1,12 @@
-"""Calls about sessions in quarantine: finding their keys, reading them, bringing one back, dropping it. No I/O."""
+"""Calls about sessions in quarantine: finding their keys, reading them, bringing one back, dropping it. No I/O.
+
+What comes from elsewhere goes the same way: it is put aside, where nobody looks, and restored in one step.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from redismem.protocol import layout, replies, scripts
@@ -17,6 +20,9 @@ from redismem.settings import Settings
 NAMES = (b"messages", b"state", b"originals")
 _TYPES = {"messages": "list", "state": "hash", "originals": "hash"}
 _COUNTS = {"list": "LLEN", "hash": "HLEN"}
+ASIDE_MS = 3_600_000
+"""What is put aside and not restored goes after this time."""
+_PART_COUNT = 500
 _KEY = re.compile(rb"rm:\{[^{}]+:\d+\}:quarantine:(.+):(\d{1,19}):(messages|state|originals)", re.DOTALL)
 _RECORD = re.compile(rb"rm:\{([^{}:]+)\}:namespace")
 
@@ -149,6 +155,30 @@ def restore(
     names = (keys.messages, keys.state, keys.originals, *aside(keys, put_ms), *shard.indexes, shard.fences)
     command = evalsha(script, names, (*arguments, *fields, *restoration.left_out))
     return Call(keys.session_id, (command,), bool, script, op="restore")
+
+
+def new_epoch(keys: SessionKeys) -> Call[str]:
+    """The epoch of a life that begins."""
+
+    def decode(number: int) -> str:
+        return f"{number}-{nonce().decode()}"
+
+    return Call(keys.session_id, (("INCR", keys.shard.fences),), decode, op="project_change")
+
+
+def put_aside(keys: SessionKeys, put_ms: int, elements: Sequence[bytes], originals: Mapping[bytes, bytes]) -> Call[Any]:
+    """Puts a session where `quarantine_calls.restore` finds it. Sent again, it puts the same there."""
+    messages, state, kept = names = aside(keys, put_ms)
+    fields = [part for pair in originals.items() for part in pair]
+    commands: list[Command] = [("DEL", *names), ("HSET", state, "imported", 1)]
+    commands += [("RPUSH", messages, *part) for part in _parts(elements)]
+    commands += [("HSET", kept, *part) for part in _parts(fields)]
+    commands += [("PEXPIRE", name, ASIDE_MS) for name in names]
+    return Call(keys.session_id, tuple(commands), lambda *answers: answers, op="project_change")
+
+
+def _parts(arguments: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    return (arguments[begin : begin + _PART_COUNT] for begin in range(0, len(arguments), _PART_COUNT))
 
 
 def drop(keys: SessionKeys, put_ms: int) -> Call[int]:

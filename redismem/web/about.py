@@ -25,6 +25,7 @@ async def about(memory: TheMemory, service: TheService, caller: TheCaller) -> Re
             "scopes": sorted(caller.scopes),
             "has_keys": not service.access.is_open,
             "model": None if model is None else {"provider": model.provider, "name": model.name},
+            "project": service.chat.project,
             "sensitive_params": sorted(service.hidden_params - {ASKED}),
             "threshold": settings.threshold,
             "threshold_tokens": settings.threshold_tokens,

@@ -111,8 +111,16 @@ def problem_of(error: Exception) -> Problem:
         if isinstance(error, kind):
             # The text without the id; what is wrong with the store or the server is not the caller's business.
             detail = "" if isinstance(error, StoreUnavailable | NotAllowed | InvalidTime) else error.text
-            more: Mapping[str, Any] = {"last_seq": error.last_seq} if isinstance(error, Conflict) else {}
-            return Problem(code, detail, **more)
+            return Problem(code, detail, **_more(error))
     if isinstance(error, TimeoutError):
         return Problem("too_late")
     return Problem("internal")
+
+
+def _more(error: RedismemError) -> Mapping[str, Any]:
+    """What a program may want to know beside the words."""
+    if isinstance(error, Conflict):
+        return {"last_seq": error.last_seq}
+    if isinstance(error, InvalidTransition):
+        return {"before": error.before, "after": error.after}
+    return {}

@@ -14,7 +14,10 @@ class ProjectList(BaseModel):
 
 
 class ItemDocument(BaseModel):
-    """A decision, task or entity, with the fields of its kind. `version` is what `expect` is compared with."""
+    """A decision, task or entity, with the fields of its kind. `version` is what `expect` is compared with.
+
+    An entity's `hidden_properties` have the name of a param that is sensitive: their values are shown as null.
+    """
 
     model_config = ConfigDict(extra="allow")
     id: str
@@ -34,15 +37,57 @@ class ItemList(BaseModel):
     cursor: str | None
 
 
+class ProjectLife(BaseModel):
+    """From when to when its decisions, tasks and entities changed; null: it has none."""
+
+    name: str
+    first_at: str | None
+    last_at: str | None
+
+
+class BoardColumn(BaseModel):
+    """`more`: whether there are more tasks of this status than were asked for."""
+
+    status: str
+    items: list[ItemDocument]
+    more: bool
+
+
+class Board(BaseModel):
+    columns: list[BoardColumn]
+
+
+class VersionDocument(BaseModel):
+    """One change: since when it is true, when it was written, which fields it changed, and why."""
+
+    version: int
+    at: str
+    known_at: str
+    fields: list[str]
+    reason: str
+
+
+class VersionList(BaseModel):
+    versions: list[VersionDocument]
+
+
+class LinkList(BaseModel):
+    """The title or name of each item that an item names, by its id."""
+
+    links: dict[str, str]
+
+
 class ProjectContextDocument(BaseModel):
     text: str
     summary: dict[str, int]
 
 
 class StatusChange(Taken):
-    """`blocked_by`: what a task that becomes blocked waits for. `expect`: the version that the caller has seen."""
+    """`unblocked`: the status that it had before it was blocked. `blocked_by`: what a task that becomes blocked waits
+    for. `expect`: the version that the caller has seen.
+    """
 
-    status: Literal["backlog", "planned", "in_progress", "blocked", "completed", "cancelled"]
+    status: Literal["backlog", "planned", "in_progress", "blocked", "unblocked", "completed", "cancelled"]
     reason: Annotated[str, Field(max_length=1_000)] = ""
     blocked_by: Annotated[str, Field(max_length=300)] = ""
     expect: Annotated[int, Field(ge=1, le=1 << 53)] | None = None

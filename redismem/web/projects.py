@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
+from redismem.errors import ItemNotFound
 from redismem.inspection.projects import project_names
+from redismem.project.checks import is_item_id
 from redismem.project.project import Project
-from redismem.project.records import Item, Page
+from redismem.project.records import Entity, Item, Page
+from redismem.project.schema import TASK
 from redismem.web import project_schemas, schemas
 from redismem.web.documents import Json, zoned
 from redismem.web.problems import Problem
-from redismem.web.sessions import TheMemory, memory_of
+from redismem.web.sessions import TheMemory, TheService, memory_of
 
 router = APIRouter(prefix="/v1/projects", tags=["projects"])
 Store = Literal["decisions", "tasks", "entities"]
 # What a query may ask of which store.
-_ASKED = {"assignee": ("tasks",), "priority": ("tasks",), "type": ("entities",), "status": ("decisions", "tasks")}
+_ASKED = {
+    "assignee": ("tasks",),
+    "priority": ("tasks",),
+    "type": ("entities",),
+    "status": ("decisions", "tasks"),
+    "include_superseded": ("decisions",),
+}
+_STORES = {"d": "decisions", "t": "tasks", "e": "entities"}
 _VERBS = {
     "backlog": "reopen",
     "planned": "plan",
     "in_progress": "start",
+    "unblocked": "unblock",
     "completed": "complete",
     "cancelled": "cancel",
 }
@@ -52,9 +65,11 @@ def criteria_of(
     assignee: Word = None,
     priority: Word = None,
     type: Word = None,
+    include_superseded: bool | None = None,
 ) -> dict[str, Any]:
     """What a list is asked for. Raises Problem for what this store does not know."""
-    own = {"status": status, "assignee": assignee, "priority": priority, "type": type}
+    own: dict[str, Any] = {"status": status, "assignee": assignee, "priority": priority, "type": type}
+    own["include_superseded"] = include_superseded
     wrong = sorted(name for name, value in own.items() if value is not None and store not in _ASKED[name])
     if wrong:
         raise Problem("invalid", f"{store} cannot be asked for by {', '.join(wrong)}")
@@ -67,10 +82,38 @@ Criteria = Annotated[dict[str, Any], Depends(criteria_of)]
 ItemId = Annotated[str, Path(min_length=1, max_length=64)]
 
 
+class _Documents:
+    """Items as JSON: times in RFC 3339. Of an entity's properties those named as a sensitive param have no value."""
+
+    def __init__(self, service: TheService) -> None:
+        self._hidden: Collection[str] = service.hidden_params
+
+    def one(self, item: Item) -> dict[str, Any]:
+        found = {field.name: _plain(getattr(item, field.name)) for field in dataclasses.fields(item)}
+        if isinstance(item, Entity):
+            hidden = [name for name in item.properties if name in self._hidden]
+            found["properties"] = item.properties | dict.fromkeys(hidden)
+            found["hidden_properties"] = hidden
+        return found
+
+    def all(self, items: Iterable[Item]) -> list[dict[str, Any]]:
+        return [self.one(each) for each in items]
+
+
+Documents = Annotated[_Documents, Depends(_Documents)]
+
+
 @router.get("", response_model=project_schemas.ProjectList)
 async def list_projects(memory: TheMemory) -> Response:
     """The names of the projects, sorted."""
     return Json({"projects": await project_names(memory.store)})
+
+
+@router.get("/{name}", response_model=project_schemas.ProjectLife)
+async def read_project(project: TheProject) -> Response:
+    """From when to when something of it changed: the moments that it can be asked for."""
+    first, last = await project.life() or (None, None)
+    return Json({"name": project.name, "first_at": _plain(first), "last_at": _plain(last)})
 
 
 @router.get("/{name}/context", response_model=project_schemas.ProjectContextDocument)
@@ -84,49 +127,90 @@ async def read_project_context(
     return Json({"text": found.format(max_tokens), "summary": dataclasses.asdict(found.summary)})
 
 
+@router.get("/{name}/board", response_model=project_schemas.Board)
+async def read_board(
+    project: TheProject, documents: Documents, at: At, limit: Annotated[int, Query(ge=1, le=1_000)] = 50
+) -> Response:
+    """The tasks as they are, or were then: a column a status, in each the first by priority, then the newest."""
+    statuses = list(TASK.transitions or ())
+    then: Any = {} if at is None else {"at": at}
+    found = await asyncio.gather(*(project.tasks.list(limit=limit, status=each, **then) for each in statuses))
+    columns = [
+        {"status": status, "items": documents.all(page), "more": page.cursor is not None}
+        for status, page in zip(statuses, found, strict=True)
+    ]
+    return Json({"columns": columns})
+
+
 @router.get("/{name}/decisions/{item_id}/chain", response_model=project_schemas.ItemList)
-async def read_chain(project: TheProject, item_id: ItemId) -> Response:
-    """The decisions each of which came in the place of the one before, the oldest first."""
-    return _listed(await project.decisions.history(item_id))
+async def read_chain(project: TheProject, documents: Documents, item_id: ItemId, at: At) -> Response:
+    """The decisions each of which came in the place of the one before, the oldest first; as it is, or was then."""
+    return Json({"items": documents.all(await project.decisions.history(item_id, at=at)), "cursor": None})
 
 
 @router.get("/{name}/{store}", response_model=project_schemas.ItemList)
 async def list_items(
     project: TheProject,
+    documents: Documents,
     store: Store,
     criteria: Criteria,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
     cursor: Annotated[str | None, Query(max_length=500)] = None,
 ) -> Response:
     """The items that are so, or were so then, in the order of their kind; what is over only by its status."""
-    return _listed(await getattr(project, store).list(limit=limit, cursor=cursor, **criteria))
+    found: Page[Item] = await getattr(project, store).list(limit=limit, cursor=cursor, **criteria)
+    return Json({"items": documents.all(found), "cursor": found.cursor})
 
 
 @router.get("/{name}/{store}/{item_id}", response_model=project_schemas.ItemDocument)
-async def read_item(project: TheProject, store: Store, item_id: ItemId, at: At) -> Response:
+async def read_item(project: TheProject, documents: Documents, store: Store, item_id: ItemId, at: At) -> Response:
     """An item, or what it was then."""
-    return Json(item_document(await getattr(project, store).get(item_id, at=at)))
+    return Json(documents.one(await getattr(project, store).get(item_id, at=at)))
+
+
+@router.get("/{name}/{store}/{item_id}/versions", response_model=project_schemas.VersionList)
+async def read_versions(project: TheProject, store: Store, item_id: ItemId) -> Response:
+    """What changed an item, the first change first; of a deleted one too."""
+    found = await getattr(project, store).versions(item_id)
+    return Json({"versions": [_plain(each) for each in found]})
+
+
+@router.get("/{name}/{store}/{item_id}/links", response_model=project_schemas.LinkList)
+async def read_links(project: TheProject, store: Store, item_id: ItemId, at: At) -> Response:
+    """What the items that an item names are called, or were then; what is deleted is left out."""
+    item = await getattr(project, store).get(item_id, at=at)
+    found = await asyncio.gather(*(_title(project, each, at) for each in sorted(_named(item))))
+    return Json({"links": {item_id: title for item_id, title in found if title is not None}})
 
 
 @router.post("/{name}/tasks/{item_id}/status", response_model=project_schemas.ItemDocument)
-async def change_status(project: TheProject, item_id: ItemId, change: project_schemas.StatusChange) -> Response:
+async def change_status(
+    project: TheProject, documents: Documents, item_id: ItemId, change: project_schemas.StatusChange
+) -> Response:
     """Leads a task to another status: as on a board."""
     tasks = project.tasks
     if change.status == "blocked":
         task = await tasks.block(item_id, change.blocked_by, change.reason, expect=change.expect)
     else:
         task = await getattr(tasks, _VERBS[change.status])(item_id, change.reason, expect=change.expect)
-    return Json(item_document(task))
+    return Json(documents.one(task))
 
 
-def _listed(found: Any) -> Response:
-    cursor = found.cursor if isinstance(found, Page) else None
-    return Json({"items": [item_document(each) for each in found], "cursor": cursor})
+def _named(item: Any) -> set[str]:
+    """The ids that an item names."""
+    fields = ("related_decisions", "related_tasks", "dependencies", "blocked_by")
+    found = {each for name in fields for each in getattr(item, name, ())}
+    found |= {getattr(item, name, None) or "" for name in ("supersedes", "superseded_by", "merged_into")}
+    found |= {each.entity_id for each in getattr(item, "relations", ())}
+    return {each for each in found if is_item_id(each[:1], each) and each[:1] in _STORES}
 
 
-def item_document(item: Item) -> dict[str, Any]:
-    """An item as JSON: times in RFC 3339."""
-    return {field.name: _plain(getattr(item, field.name)) for field in dataclasses.fields(item)}
+async def _title(project: Project, item_id: str, at: datetime | None) -> tuple[str, str | None]:
+    try:
+        found = await getattr(project, _STORES[item_id[0]]).get(item_id, at=at)
+    except ItemNotFound:
+        return item_id, None
+    return item_id, found.name if isinstance(found, Entity) else found.title
 
 
 def _plain(value: Any) -> Any:

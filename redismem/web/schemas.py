@@ -17,7 +17,7 @@ class Taken(BaseModel):
 
 
 class ProblemDocument(BaseModel):
-    """RFC 9457. `code` is stable; a conflict has `last_seq` as well."""
+    """RFC 9457. `code` is stable. A conflict has `last_seq` as well; a refused status `before` and `after`."""
 
     model_config = ConfigDict(extra="allow")
     type: str
@@ -222,7 +222,8 @@ class ModelName(BaseModel):
 class About(BaseModel):
     """What a page must know: who asks and may do what, what answers, and when messages become a summary.
 
-    `model` null: answers come from the memory alone. `sensitive_params`: what is typed for them is not shown.
+    `model` null: answers come from the memory alone. `project`: what the chat knows about if a message names none, or
+    null. `sensitive_params`: what is typed for them is not shown.
     """
 
     version: str
@@ -230,6 +231,7 @@ class About(BaseModel):
     scopes: list[str]
     has_keys: bool
     model: ModelName | None
+    project: str | None
     sensitive_params: list[str]
     threshold: int
     threshold_tokens: int

@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from redismem.blocks import BLOCK_COUNT, blocks_of, decode_block, encode_block, first_seq_of
-from redismem.elements import decode_messages
+from redismem.blocks import BLOCK_COUNT, decode_block
 from redismem.messages import Message
 from redismem.originals import Originals
 from redismem.protocol.edit_calls import leaving
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.page_calls import Block
 from redismem.protocol.queue_calls import Job
-from redismem.recall import texts_of
-from redismem.signatures import encode_signature
+from redismem.recall import kept_fields
 from redismem.store.store import Store
 from redismem.values import Undecodable
 
@@ -53,7 +51,7 @@ def fields_of(job: Job, covered: Sequence[Message], begun: Block | None) -> dict
     if begun is not None:
         before = _before(begun, first_seq)
         elements, first_seq = [*before, *elements], first_seq - len(before)
-    return _fields(first_seq, elements, job.context.epoch)
+    return kept_fields(first_seq, elements, job.context.epoch)
 
 
 def _before(block: Block, first_seq: int) -> list[bytes]:
@@ -63,12 +61,3 @@ def _before(block: Block, first_seq: int) -> list[bytes]:
     if block_first + len(before) != first_seq:
         raise Undecodable("a block of originals does not reach up to the window")
     return before
-
-
-def _fields(first_seq: int, elements: Sequence[bytes], epoch: str) -> dict[bytes, bytes]:
-    fields: dict[bytes, bytes] = {}
-    for number, seq, taken in blocks_of(first_seq, elements):
-        texts = [texts_of(message) for message in decode_messages(taken, seq, epoch)]
-        fields[b"%d" % number] = encode_block(seq, taken)
-        fields[b"s%d" % number] = encode_signature(seq - first_seq_of(number), texts, sum(map(len, taken)))
-    return fields

@@ -146,7 +146,8 @@ async def test_an_import_that_is_not_carried_out_is_told_and_left_alone(memory: 
     seen = await memory.store.run(import_calls.seen(items.keys))
     gathered = Pieces()
     gathered.add("HSET", items.keys.names, "a", "1")
-    await memory.store.run(import_calls.stage(items.keys, "n", 1, gathered.taken()))
+    (piece,) = gathered.cut()
+    await memory.store.run(import_calls.stage(items.keys, "n", 1, piece))
     await memory.store.run(import_calls.count(items.keys, "n", seen))
     assert [rule for rule, _ in await found(memory)] == ["P5"]
     assert await memory.store.run(import_calls.left(items.keys)) == [b"1"], "looking writes nothing"

@@ -158,6 +158,9 @@ async def test_the_chain_is_found_from_either_end(apollo: Project, clock: Projec
     assert (await apollo.decisions.supersede(second.id, third.id)).id == third.id
     for end in (first, second, third):
         assert [each.title for each in await apollo.decisions.history(end.id)] == ["1", "2", "3"]
+    then = await apollo.decisions.history(second.id, at=third.created_at - timedelta(milliseconds=1))
+    assert [(each.title, each.status) for each in then] == [("1", "superseded"), ("2", "accepted")]
+    assert await apollo.life() == (first.created_at, third.created_at)
     assert [each.title for each in await apollo.decisions.active()] == []
     await apollo.decisions.accept(third.id)
     assert [each.title for each in await apollo.decisions.active()] == ["3"]

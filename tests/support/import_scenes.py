@@ -23,7 +23,8 @@ def piece(items: Items, *writes: tuple[Any, ...]) -> bytes:
     gathered = Pieces()
     for command, key, *arguments in writes:
         gathered.add(command, key, *arguments)
-    return gathered.taken()
+    (made,) = gathered.cut()
+    return made
 
 
 async def staged(items: Items, nonce: str, *pieces: bytes) -> bytes:

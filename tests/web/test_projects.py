@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from support.http_service import Served, served
+from support.http_service import SLOTS, Served, served
 from support.project_clock import ProjectClock
 
 from redismem import Memory
 from redismem.project.project import Project
 from redismem.web.access import Access, new_key
+from redismem.web.chat import Chat
+from redismem.web.slots import Slots
 
 
 @pytest.fixture
@@ -21,6 +24,10 @@ def clock() -> ProjectClock:
 @pytest.fixture
 def apollo(memory: Memory) -> Project:
     return memory.project("apollo")
+
+
+def moment(at: datetime) -> str:
+    return at.isoformat(timespec="milliseconds")
 
 
 async def ids(http: Served, path: str, **params: Any) -> list[str]:
@@ -79,11 +86,83 @@ async def test_a_task_is_led_over_the_board(http: Served, apollo: Project) -> No
     refused = await to("completed")
     assert (refused.status_code, refused.json()["code"]) == (422, "invalid")
     assert "blocked cannot become completed" in refused.json()["detail"]
+    assert (refused.json()["before"], refused.json()["after"]) == ("blocked", "completed")
     stale = await to("in_progress", expect=1)
     assert (stale.status_code, stale.json()["code"]) == (409, "conflict")
     assert (await to("in_progress", expect=4)).status_code == 200
     for status in ("completed", "backlog", "cancelled"):
         assert (await to(status)).json()["status"] == status
+    assert (await to("blocked", blocked_by="a review")).json()["before"] == "cancelled"
+    await to("backlog")
+    await to("planned")
+    assert (await to("blocked")).json()["code"] == "invalid"
+    await to("blocked", blocked_by="a review")
+    free = (await to("unblocked", reason="reviewed")).json()
+    assert (free["status"], free["blocked_by"], free["history"][-1]["reason"]) == ("planned", [], "reviewed")
+    assert (await to("unblocked")).json()["before"] == "planned"
+
+
+async def test_a_board_has_a_column_a_status_now_and_then(http: Served, apollo: Project, clock: ProjectClock) -> None:
+    ids = [(await apollo.tasks.create(f"t{number}", status="in_progress")).id for number in range(3)]
+    then = clock.now.isoformat()
+    clock.tick()
+    await apollo.tasks.complete(ids[0])
+    await apollo.tasks.cancel(ids[1])
+
+    async def board(**params: Any) -> dict[str, tuple[list[str], bool]]:
+        answer = await http.ask("GET", "/v1/projects/apollo/board", params=params)
+        columns = answer.json()["columns"]
+        return {each["status"]: ([task["id"] for task in each["items"]], each["more"]) for each in columns}
+
+    empty: tuple[list[str], bool] = ([], False)
+    now = await board()
+    assert list(now) == ["backlog", "planned", "in_progress", "blocked", "completed", "cancelled"]
+    assert (now["completed"], now["cancelled"], now["planned"]) == (([ids[0]], False), ([ids[1]], False), empty)
+    past = await board(at=then, limit=2)
+    assert (len(past["in_progress"][0]), past["in_progress"][1], past["completed"]) == (2, True, empty)
+
+
+async def test_a_project_says_when_it_lived_and_an_item_what_changed_it(
+    http: Served, apollo: Project, clock: ProjectClock
+) -> None:
+    assert (await http.ask("GET", "/v1/projects/apollo")).json() == {
+        "name": "apollo",
+        "first_at": None,
+        "last_at": None,
+    }
+    clock.tick(100)
+    begun = clock.now
+    old = await apollo.decisions.create("Use Postgres", at=begun - timedelta(seconds=60))
+    clock.tick()
+    task = await apollo.tasks.create("Move", related_decisions=[old.id])
+    clock.tick()
+    new = await apollo.decisions.supersede(old.id, title="Use Redis", reason="too slow")
+    life = (await http.ask("GET", "/v1/projects/apollo")).json()
+    assert (life["first_at"], life["last_at"]) == (moment(begun - timedelta(seconds=60)), moment(clock.now))
+    path = f"/v1/projects/apollo/decisions/{old.id}"
+    first, linked, last = (await http.ask("GET", f"{path}/versions")).json()["versions"]
+    assert (first["at"], first["known_at"], linked["fields"]) == (life["first_at"], moment(begun), ["related_tasks"])
+    assert (last["version"], last["reason"], last["at"]) == (3, "too slow", life["last_at"])
+    assert (await http.ask("GET", f"{path}/links")).json() == {"links": {new.id: "Use Redis", task.id: "Move"}}
+    then = {"at": moment(begun)}
+    assert (await http.ask("GET", f"{path}/links", params=then)).json() == {"links": {}}
+    chain = (await http.ask("GET", f"{path}/chain", params=then)).json()["items"]
+    assert [(each["id"], each["status"]) for each in chain] == [(old.id, "proposed")]
+    both = (await http.ask("GET", "/v1/projects/apollo/decisions", params={"include_superseded": "true"})).json()
+    assert {each["id"] for each in both["items"]} == {old.id, new.id}
+    await apollo.tasks.delete(task.id)
+    assert (await http.ask("GET", f"{path}/links")).json() == {"links": {new.id: "Use Redis"}}
+    assert (await http.ask("GET", f"/v1/projects/apollo/tasks/{task.id}/versions")).status_code == 200
+
+
+async def test_what_the_chat_hides_is_hidden_in_a_project(memory: Memory, apollo: Project) -> None:
+    ada = await apollo.entities.create("Ada", "person", properties={"card": "4111", "desk": 12})
+    async with served(memory, chat=Chat(slots=Slots.from_toml(SLOTS))) as http:
+        for path in (f"entities/{ada.id}", "entities"):
+            answer = await http.ask("GET", f"/v1/projects/apollo/{path}")
+            found = answer.json().get("items", [answer.json()])[0]
+            assert (found["properties"], found["hidden_properties"]) == ({"card": None, "desk": 12}, ["card"])
+            assert "4111" not in answer.text
 
 
 WRONG = {
@@ -95,7 +174,11 @@ WRONG = {
     "tasks?at=2026-01-01": 422,
     "tasks?type=person": 422,
     "tasks?status=odd": 422,
+    "tasks?include_superseded=true": 422,
     "tasks?cursor=x": 422,
+    "board?limit=0": 422,
+    "tasks/t-000000000000000000/versions": 404,
+    "tasks/t-000000000000000000/links": 404,
     "context?max_tokens=49": 422,
 }
 

@@ -9,6 +9,7 @@ export class Refused extends Error {
     this.code = problem.code ?? "internal";
     this.title = problem.title ?? "The server refused this";
     this.detail = problem.detail ?? "";
+    this.problem = problem;
     this.retryAfterS = retryAfterS;
   }
 }

@@ -12,7 +12,8 @@ import { Given } from "./given.js";
 import { tellHealth } from "./health.js";
 import { Operations } from "./operations.js";
 import { beginPanes, showPane } from "./panes.js";
-import { go, hrefOf, place } from "./place.js";
+import { go, hrefOf, hrefOfProject, place } from "./place.js";
+import { Projects } from "./projects.js";
 import { beginTheme } from "./theme.js";
 import { beginThread, copy, draw, toEnd } from "./thread.js";
 import { beginTokens } from "./tokens.js";
@@ -24,6 +25,7 @@ const list = new Conversations();
 const given = new Given();
 const operations = new Operations();
 const turns = new Turns(turned);
+const projects = new Projects(() => mayWrite());
 let about = null;
 let conversation = null;
 let drawing = 0;
@@ -171,17 +173,19 @@ function openConversation(sessionId) {
 }
 
 async function moved() {
-  const { view, sessionId } = place();
+  const { view, sessionId, project } = place();
   document.body.dataset.view = view;
   show(byId("chat-view"), view === "chat");
+  show(byId("project-view"), view === "project");
   show(byId("operations-view"), view === "operations");
-  for (const name of ["chat", "operations"]) {
+  for (const name of ["chat", "project", "operations"]) {
     if (name === view) byId(`to-${name}`).setAttribute("aria-current", "page");
     else byId(`to-${name}`).removeAttribute("aria-current");
   }
   operations.setOpen(view === "operations");
   document.title = view === "operations" ? "Operations · redismem" : "redismem";
-  if (view === "operations") return;
+  projects.show(view === "project" ? project : null);
+  if (view !== "chat") return;
   if (sessionId === null) {
     const id = mayWrite() ? await begin() : null;
     if (id !== null) go(id, { replace: true });
@@ -190,6 +194,14 @@ async function moved() {
   }
   if (conversation?.sessionId !== sessionId) openConversation(sessionId);
   showPane("chat");
+}
+
+// What the chat knows of is one click away.
+function linkProject(name) {
+  show(byId("chat-project"), name !== null);
+  if (name === null) return;
+  setText(byId("chat-project-link"), name);
+  for (const id of ["chat-project-link", "to-project"]) byId(id).href = hrefOfProject({ name, part: "tasks" });
 }
 
 // Whose key may not even read sees nothing but why.
@@ -233,6 +245,8 @@ async function start() {
     }
   }
   setText(byId("identity"), `${about.namespace} · ${about.model ? about.model.name : "no model"}`);
+  linkProject(about.project);
+  projects.begin();
   list.begin();
   await moved();
 }

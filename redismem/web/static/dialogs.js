@@ -1,4 +1,4 @@
-// Two questions: whether to clear, and for the key. The element that had the focus gets it back.
+// Questions: whether to clear, for a reason, and for the key. The element that had the focus gets it back.
 
 import { forgetKey, keepKey } from "./api.js";
 import { byId, el } from "./dom.js";
@@ -20,6 +20,31 @@ export function confirmed(title, lines, yes) {
     dialog.oncancel = () => resolve(false);
     dialog.showModal();
     byId("confirm-no").focus();
+  });
+}
+
+// What somebody writes; null if they would rather not.
+export function asked(title, label, yes, maxLength) {
+  const dialog = byId("ask");
+  const field = byId("ask-text");
+  byId("ask-title").textContent = title;
+  byId("ask-label").textContent = label;
+  byId("ask-yes").textContent = yes;
+  field.value = "";
+  field.maxLength = maxLength;
+  return new Promise((resolve) => {
+    const answer = (text) => {
+      dialog.close();
+      resolve(text);
+    };
+    byId("ask-form").onsubmit = (event) => {
+      event.preventDefault();
+      if (field.value.trim()) answer(field.value.trim());
+    };
+    byId("ask-no").onclick = () => answer(null);
+    dialog.oncancel = () => resolve(null);
+    dialog.showModal();
+    field.focus();
   });
 }
 

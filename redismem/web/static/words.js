@@ -13,6 +13,8 @@ const PROBLEMS = {
   overloaded: "This server has more to do than it can. Try again in a moment.",
   stopping: "This server is about to stop. Another one will take over.",
   too_late: "That took too long, so the server gave it up.",
+  conflict: "Somebody else was faster.",
+  not_found: "It is not there, or was not there then.",
   internal: "Something went wrong in the server.",
 };
 
@@ -31,6 +33,19 @@ export const many = (count, one, more = `${one}s`) => `${counted(count)} ${count
 
 export function clock(ms) {
   return new Date(ms).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+}
+
+export function moment(ms) {
+  return new Date(ms).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+}
+
+export const day = (ms) => new Date(ms).toLocaleDateString([], { dateStyle: "medium" });
+
+// in_progress is said as "in progress".
+export const plainWord = (word) => word.replaceAll("_", " ");
+
+export function titled(word) {
+  return word[0].toUpperCase() + plainWord(word.slice(1));
 }
 
 export function ago(ms, nowMs = Date.now()) {

@@ -1,0 +1,154 @@
+"""A session with summaries, written down and put back as it was: each message at its seq, each summary in its place.
+
+Ids that begin with the epoch are written without it: the copy is a life of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any, NamedTuple
+
+from redismem.context import Context, Summary
+from redismem.elements import GAP, decode_messages
+from redismem.errors import InvalidItem
+from redismem.messages import Message, encode_message
+from redismem.protocol import layout, quarantine_calls
+from redismem.protocol.restoring import Restoration
+from redismem.recall import kept_fields
+from redismem.store.store import Store
+
+PLACES_LIMIT = 100_000
+"""Seqs that a copy may go over: more are no conversation."""
+_NUMBERS = ("first_seq", "last_seq", "start_ms", "end_ms", "tokens", "created_ms")
+_MOST = 1 << 53
+
+
+class Copy(NamedTuple):
+    """A session with summaries. The window begins at `first_seq`; `last_seq` is the last seq that was ever given."""
+
+    messages: Sequence[Message]
+    summaries: Sequence[Summary]
+    first_seq: int
+    last_seq: int
+
+
+def described(context: Context, messages: Sequence[Message]) -> dict[str, Any]:
+    """The parts of an entry that say where everything stands."""
+    return {
+        "window": {"first_seq": context.first_seq, "last_seq": context.last_seq},
+        "summaries": [_described(summary, context.epoch) for summary in context.summaries],
+        "places": [[message.seq, message.stored_ms, message.tokens] for message in messages],
+    }
+
+
+def _described(summary: Summary, epoch: str) -> dict[str, Any]:
+    found = {field.name: getattr(summary, field.name) for field in fields(summary)}
+    ids = [_loose(each, epoch) for each in summary.message_ids]
+    return found | {"id": _loose(summary.id, epoch), "message_ids": ids}
+
+
+def _loose(id: str, epoch: str) -> str:
+    return id.removeprefix(epoch) if id.startswith(f"{epoch}:") else f"={id}"
+
+
+def _bound(id: str, epoch: str) -> str:
+    return f"{epoch}{id}" if id.startswith(":") else id[1:]
+
+
+def parsed(entry: Mapping[str, Any], messages: Sequence[Message]) -> Copy:
+    """What `described` said, checked. Raises InvalidItem, and what reading a foreign form raises."""
+    window, places = entry["window"], entry["places"]
+    first_seq, last_seq = (_whole(window[name]) for name in ("first_seq", "last_seq"))
+    if (
+        type(entry["summaries"]) is not list
+        or len(window) != 2
+        or len(places) != len(messages)
+        or not 0 < first_seq <= last_seq + 1 <= PLACES_LIMIT
+    ):
+        raise InvalidItem("the places of a conversation's messages are none")
+    placed, before = [], 0
+    for message, (seq, stored_ms, tokens) in zip(messages, places, strict=True):
+        if not before < _whole(seq) <= last_seq:
+            raise InvalidItem("the messages of a conversation do not follow each other")
+        before = seq
+        payload, beside = message.to_openai(), message.beside
+        placed.append(Message.restored(payload, beside, seq, _whole(tokens), _whole(stored_ms), ""))
+    summaries = [_summary(each) for each in entry["summaries"]]
+    covered = 0
+    for summary in summaries:
+        if not covered < summary.first_seq <= summary.last_seq < first_seq:
+            raise InvalidItem("the summaries of a conversation do not follow each other")
+        covered = summary.last_seq
+    return Copy(placed, summaries, first_seq, last_seq)
+
+
+def _summary(given: Mapping[str, Any]) -> Summary:
+    texts = (given["id"], given["text"], given["model"], *given["message_ids"])
+    if any(type(text) is not str for text in texts) or any(not _is_id(each) for each in (texts[0], *texts[3:])):
+        raise InvalidItem("a summary is of texts")
+    for name in _NUMBERS:
+        _whole(given[name])
+    return Summary(**{**given, "message_ids": tuple(given["message_ids"])})
+
+
+def _is_id(text: str) -> bool:
+    return text[:1] in (":", "=")
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < _MOST:
+        raise InvalidItem("a number of a conversation is none")
+    return value
+
+
+async def put(store: Store, session_id: str, copy: Copy) -> None:
+    """Makes the session what the copy says. Raises SessionExists, StoreUnavailable."""
+    keys = store.keys.session(session_id)
+    epoch = await store.run(quarantine_calls.new_epoch(keys))
+    put_ms = await store.server_time_ms()
+    elements = {message.seq: _element(message) for message in copy.messages}
+    gap = GAP + _stamp(put_ms)
+    window = [elements.get(seq, gap) for seq in range(copy.first_seq, copy.last_seq + 1)]
+    earlier = [message for message in copy.messages if message.seq < copy.first_seq]
+    originals: dict[bytes, bytes] = {}
+    # Pinned ones are there without them.
+    if not all(message.pinned for message in earlier):
+        kept = [elements.get(seq, gap) for seq in range(earlier[0].seq, copy.first_seq)]
+        originals = kept_fields(earlier[0].seq, kept, epoch)
+    state = _state(copy, epoch, elements, earlier, bool(originals))
+    messages = decode_messages(window, copy.first_seq, epoch)
+    restoration = Restoration((), epoch, copy.first_seq, messages, len(window), (), state, copy.summaries)
+    await store.run(quarantine_calls.put_aside(keys, put_ms, window, originals))
+    try:
+        await store.run(quarantine_calls.restore(keys, put_ms, restoration, store.settings, store.clock))
+    finally:
+        await store.run(quarantine_calls.drop(keys, put_ms))
+
+
+def _state(
+    copy: Copy, epoch: str, elements: Mapping[int, bytes], earlier: Sequence[Message], with_originals: bool
+) -> dict[bytes, bytes]:
+    """The fields beside the counters: summaries, and what is pinned."""
+    found = {}
+    for summary in copy.summaries:
+        ids = tuple(_bound(each, epoch) for each in summary.message_ids)
+        bound = replace(summary, id=_bound(summary.id, epoch), message_ids=ids)
+        found[layout.SUMMARY + b"%d" % summary.first_seq] = bound.encode()
+    found[layout.SUMMARIES_COUNT] = b"%d" % len(copy.summaries)
+    if with_originals:
+        found[layout.WITH_ORIGINALS] = b"1"
+    if moved := [message.seq for message in earlier if message.pinned]:
+        found[layout.pinned_field(moved)] = b"".join(elements[seq] for seq in moved)
+    if pinned := [elements[message.seq] for message in copy.messages if message.pinned]:
+        found[layout.PINS] = b"%d %d" % (len(pinned), sum(map(len, pinned)))
+    return found
+
+
+def _element(message: Message) -> bytes:
+    return encode_message(message, lambda _: message.tokens)[0] + _stamp(message.stored_ms)
+
+
+def _stamp(ms: int) -> bytes:
+    """The end of an element, as `lua/include/stamp.lua` makes it."""
+    return b"\xcf" + ms.to_bytes(8, "big")

@@ -1,0 +1,114 @@
+// Tasks are taken over the board: dragged with a pointer, or with the arrow keys. With a finger they are taken by their
+// grip, as the rest of a card scrolls the board.
+
+import { byId } from "./dom.js";
+
+const FAR_PX = 6;
+const EDGE_PX = 40;
+const SCROLL_PX = 14;
+
+let drag = null;
+
+export const isDragging = () => drag !== null && drag.ghost !== null;
+
+// `mayMove()`; `step(id, by)`: takes a task so many columns along; `isHeld(id)`; `put(id)`: down where it is held;
+// `back()`: to where it was; `drop(id, status)`: a pointer has put it into a column.
+export function beginMoving({ mayMove, step, isHeld, put, back, drop }) {
+  const board = byId("board");
+  board.addEventListener("keydown", (event) => {
+    const link = event.target.closest(".task");
+    if (!link || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    const id = link.parentElement.dataset.key;
+    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    const beside = { ArrowUp: "previousElementSibling", ArrowDown: "nextElementSibling" }[event.key];
+    if (by) step(id, by);
+    else if (beside) link.parentElement[beside]?.firstElementChild.focus();
+    else if (isHeld(id) && (event.key === "Enter" || event.key === " ")) put(id);
+    else if (isHeld(id) && event.key === "Escape") back();
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  });
+  // Who looks elsewhere holds nothing any more.
+  document.addEventListener("focusin", (event) => {
+    const id = event.target.closest?.(".task")?.parentElement.dataset.key;
+    if (!event.target.closest?.("dialog") && !(id && isHeld(id))) back();
+  });
+
+  board.addEventListener("pointerdown", (event) => {
+    const link = event.target.closest(".task");
+    const isByHand = event.pointerType !== "touch" || event.target.closest(".grip");
+    if (!link || event.button !== 0 || !isByHand || !mayMove()) return;
+    const { left, top } = link.getBoundingClientRect();
+    drag = { id: link.parentElement.dataset.key, link, x: event.clientX, y: event.clientY, left, top, ghost: null, column: null };
+  });
+  window.addEventListener("pointermove", (event) => {
+    if (drag) follow(event, board);
+  });
+  window.addEventListener("pointerup", () => {
+    const { id, ghost, column } = end() ?? {};
+    if (!ghost) return;
+    swallowClick();
+    if (column) drop(id, column.dataset.status);
+  });
+  window.addEventListener("pointercancel", end);
+  window.addEventListener(
+    "keydown",
+    (event) => {
+      if (event.key !== "Escape" || !isDragging()) return;
+      event.stopPropagation();
+      end();
+      window.addEventListener("pointerup", swallowClick, { once: true });
+    },
+    { capture: true },
+  );
+}
+
+function follow(event, board) {
+  const [dx, dy] = [event.clientX - drag.x, event.clientY - drag.y];
+  if (!drag.ghost) {
+    if (Math.hypot(dx, dy) < FAR_PX) return;
+    lift();
+  }
+  drag.ghost.style.left = `${drag.left + dx}px`;
+  drag.ghost.style.top = `${drag.top + dy}px`;
+  const { left, right } = board.getBoundingClientRect();
+  if (event.clientX < left + EDGE_PX) board.scrollLeft -= SCROLL_PX;
+  if (event.clientX > right - EDGE_PX) board.scrollLeft += SCROLL_PX;
+  const column = document.elementFromPoint(event.clientX, event.clientY)?.closest(".column") ?? null;
+  if (column === drag.column) return;
+  drag.column?.classList.remove("over");
+  column?.classList.add("over");
+  drag.column = column;
+}
+
+function lift() {
+  drag.ghost = drag.link.cloneNode(true);
+  drag.ghost.classList.add("ghost");
+  drag.ghost.setAttribute("aria-hidden", "true");
+  drag.ghost.removeAttribute("href");
+  drag.ghost.style.width = `${drag.link.offsetWidth}px`;
+  document.body.append(drag.ghost);
+  drag.link.parentElement.classList.add("lifted");
+  document.body.classList.add("dragging");
+}
+
+function end() {
+  const ended = drag;
+  drag = null;
+  ended?.ghost?.remove();
+  ended?.column?.classList.remove("over");
+  ended?.link.parentElement?.classList.remove("lifted");
+  document.body.classList.remove("dragging");
+  return ended;
+}
+
+// What was dragged is not clicked as well.
+function swallowClick() {
+  const swallow = (event) => {
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  window.addEventListener("click", swallow, { capture: true });
+  setTimeout(() => window.removeEventListener("click", swallow, { capture: true }), 0);
+}

@@ -1,0 +1,276 @@
+"""The project view: a board to drag on and to move over with keys, chains, mentions, and the past of all that."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, BrowserContext, Locator, Page, Route, expect
+from support.browser import PHONE, faults_of, opened, person, picture, violations
+from support.page_service import serving
+from support.redis_server import RedisServer
+
+from redismem import Memory, Settings
+from redismem.project.project import Project
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+expect.set_options(timeout=60_000)
+TOLD = (
+    "window.told = []; new MutationObserver(() => told.push(announcer.textContent))"
+    ".observe(announcer, {childList: true, characterData: true, subtree: true})"
+)
+
+
+@pytest.fixture(scope="module")
+def url(here: list[Any]) -> Iterator[str]:
+    """A service whose chat knows a project."""
+    with serving("--no-workers", "--project", "apollo", *here) as address:
+        yield address
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def apollo(here: list[Any], redis_server: RedisServer) -> AsyncIterator[Project]:
+    """Three weeks of a project, which end now."""
+    settings = Settings(deadline_s=60, reply_timeout_s=20)
+    async with Memory.connect(redis_server.url, namespace=here[3], settings=settings) as memory:
+        project = memory.project("apollo")
+        await three_weeks(project)
+        yield project
+
+
+async def three_weeks(apollo: Project) -> None:
+    begin = datetime.now(UTC) - timedelta(days=21)
+
+    def day(number: float) -> datetime:
+        return begin + timedelta(days=number)
+
+    old = await apollo.decisions.create(
+        "Use Postgres", rationale="Everybody knows it.", tags=["db"], status="accepted", at=day(0)
+    )
+    for title, why, when in (
+        ("Use Redis", "One round trip a turn.", 9),
+        ("Use Redis Cluster", "One node is full in spring.", 16),
+    ):
+        fields: Any = {"title": title, "rationale": why, "reason": "too slow", "tags": ["db"]}
+        old = await apollo.decisions.supersede(old.id, at=day(when), **fields)
+    await apollo.decisions.create("Answer in the customer's language", status="accepted", at=day(4))
+    await apollo.decisions.create("Keep transcripts for 30 days", description="Lawyers have a word.", at=day(18))
+    ada = await apollo.entities.create(
+        "Ada Okafor", "person", "Leads the move.", properties={"card": "4111", "desk": 12}, at=day(0)
+    )
+    await apollo.entities.add_mention(ada.id, "moves the data over Easter", "planning", at=day(6))
+    await apollo.entities.add_mention(ada.id, "is away until Monday", "standup", at=day(17))
+    redis = await apollo.entities.create("Redis", "technology", "Where sessions live.", at=day(1))
+    await apollo.entities.link(ada.id, "knows", redis.id, at=day(2))
+    move = await apollo.tasks.create("Move the data", priority="high", assignee="Ada", at=day(5), due_date=day(20))
+    await apollo.decisions.link_task(old.id, move.id)
+    await apollo.tasks.start(move.id, at=day(10))
+    await apollo.tasks.block(move.id, "a review", at=day(12))
+    for title, priority, status in (
+        ("Write the runbook", "medium", "backlog"),
+        ("Name an owner for backups", "critical", "backlog"),
+        ("Load test with last year's traffic", "high", "planned"),
+        ("Translate the notices", "low", "in_progress"),
+        ("Try two replicas", "medium", "in_progress"),
+    ):
+        details: Any = {"priority": priority, "status": status, "assignee": "Jun" if status == "in_progress" else None}
+        await apollo.tasks.create(title, at=day(11), **details)
+    done = await apollo.tasks.create("Choose a provider", status="in_progress", at=day(3))
+    await apollo.tasks.complete(done.id, at=day(8))
+
+
+def card(page: Page, title: str) -> Locator:
+    return page.locator(".task", has_text=title)
+
+
+def column(page: Page, status: str) -> Locator:
+    return page.locator(f".column[data-status={status}]")
+
+
+async def drag(page: Page, title: str, status: str) -> None:
+    """With the mouse, as a person does it."""
+    task, place = await card(page, title).bounding_box(), await column(page, status).bounding_box()
+    assert task
+    assert place
+    await page.mouse.move(task["x"] + task["width"] / 2, task["y"] + 12)
+    await page.mouse.down()
+    await page.mouse.move(place["x"] + place["width"] / 2, place["y"] + 80, steps=4)
+    await page.mouse.up()
+
+
+async def view_of(somebody: BrowserContext, url: str, part: str = "tasks") -> Page:
+    page = await opened(somebody, f"{url}/#/p/apollo/{part}")
+    await expect(page.locator(".task, .row").first).to_be_visible()
+    await page.evaluate(TOLD)
+    return page
+
+
+async def was_told(page: Page, text: str) -> None:
+    """Sees that those who listen instead of looking have heard it."""
+    await page.wait_for_function("(text) => told.some((each) => each.includes(text))", arg=text)
+
+
+async def test_a_task_is_dragged_over_the_board(somebody: BrowserContext, url: str, apollo: Project) -> None:
+    page = await opened(somebody, url)
+    # From the chat to what it knows of.
+    await page.locator("#chat-project-link").click()
+    await expect(page.get_by_role("heading", name="apollo")).to_be_visible()
+    await expect(page.locator(".task")).to_have_count(7)
+    await expect(column(page, "blocked").locator(".task")).to_contain_text("Waits for a review")
+    await picture(page, "project-tasks")
+    await drag(page, "Write the runbook", "planned")
+    await expect(column(page, "planned").locator(".task", has_text="Write the runbook")).to_be_visible()
+    await expect(page.locator(".going")).to_have_count(0)
+    (planned,) = await apollo.tasks.list(text="runbook")
+    assert planned.status == "planned"
+    # What a column needs to be told is asked for; who does not say it leaves the task where it was.
+    await drag(page, "Write the runbook", "blocked")
+    await page.get_by_role("button", name="Put it back").click()
+    await expect(column(page, "planned").locator(".task", has_text="Write the runbook")).to_be_visible()
+    await drag(page, "Write the runbook", "blocked")
+    await page.get_by_label("Waits for", exact=True).fill("the owner")
+    await page.keyboard.press("Enter")
+    await expect(column(page, "blocked").locator(".task", has_text="Waits for the owner")).to_be_visible()
+    await expect(page.locator(".going")).to_have_count(0)
+    # A way that there is not is told with both of its ends.
+    await drag(page, "Write the runbook", "completed")
+    await expect(page.locator("#project-fault")).to_contain_text(
+        "is blocked, and what is blocked cannot become completed"
+    )
+    await expect(column(page, "blocked").locator(".task", has_text="Write the runbook")).to_be_visible()
+    blocked = await apollo.tasks.get(planned.id)
+    assert (blocked.status, blocked.blocked_by, blocked.version) == ("blocked", ("the owner",), 3)
+    assert faults_of(page) == []
+
+
+async def test_arrow_keys_move_a_task_and_say_so(somebody: BrowserContext, url: str, apollo: Project) -> None:
+    page = await view_of(somebody, url)
+    task = card(page, "Translate the notices")
+    await task.focus()
+    await page.keyboard.press("ArrowLeft")
+    await was_told(page, "“Translate the notices” is held under Planned. Enter puts it down, Escape puts it back.")
+    await expect(column(page, "planned").locator(".held")).to_have_count(1)
+    await page.keyboard.press("Escape")
+    await was_told(page, "“Translate the notices” is back under In progress.")
+    await expect(task).to_be_focused()
+    await page.keyboard.press("ArrowUp")
+    await expect(card(page, "Try two replicas")).to_be_focused()
+    await page.keyboard.press("ArrowRight")
+    await page.keyboard.press("ArrowRight")
+    await expect(column(page, "completed").locator(".held")).to_have_count(1)
+    await page.keyboard.press("Enter")
+    await was_told(page, "“Try two replicas” is under Completed now.")
+    await expect(card(page, "Try two replicas")).to_be_focused()
+    # Cancelled is asked why, and the answer stands in its history.
+    await task.focus()
+    for _ in range(3):
+        await page.keyboard.press("ArrowRight")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_label("Reason")).to_be_focused()
+    await page.keyboard.type("the notices are gone")
+    await page.keyboard.press("Enter")
+    await was_told(page, "“Translate the notices” is under Cancelled now.")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#item h2")).to_be_focused()
+    await expect(page.locator("#item")).to_contain_text("the notices are gone")
+    (cancelled,) = await apollo.tasks.list(status="cancelled")
+    assert (cancelled.title, cancelled.history[-1].reason) == ("Translate the notices", "the notices are gone")
+    await page.keyboard.press("Escape")
+    await expect(task).to_be_focused()
+    assert faults_of(page) == []
+
+
+async def test_who_is_late_is_told_and_sees_the_newest(somebody: BrowserContext, url: str, apollo: Project) -> None:
+    page = await view_of(somebody, url)
+    (task,) = await apollo.tasks.list(text="load test")
+
+    async def overtaken(route: Route) -> None:
+        await apollo.tasks.start(task.id)
+        await route.continue_()
+
+    await page.route("**/status", overtaken)
+    await card(page, "Load test").click()
+    await page.get_by_role("group", name="Move to").get_by_role("button", name="Backlog").click()
+    fault = "Somebody else has changed “Load test with last year's traffic” meanwhile. It is under In progress"
+    await expect(page.locator("#project-fault")).to_contain_text(fault)
+    await expect(column(page, "in_progress").locator(".task", has_text="Load test")).to_be_visible()
+    await picture(page, "project-conflict")
+    assert (await apollo.tasks.get(task.id)).version == 2
+    assert faults_of(page) == []
+
+
+async def test_the_slider_shows_the_project_as_of_then(somebody: BrowserContext, url: str, apollo: Project) -> None:
+    page = await view_of(somebody, url, "decisions")
+    heads = page.locator("#rows > li > .row strong")
+    now = ["Keep transcripts for 30 days", "Answer in the customer's language", "Use Redis Cluster"]
+    assert await heads.all_inner_texts() == now
+    assert await page.locator(".chain strong").all_inner_texts() == ["Use Redis", "Use Postgres"]
+    await page.get_by_role("link", name="Use Redis", exact=False).filter(has_text="superseded").first.click()
+    await expect(page.locator(".item-chain li")).to_have_text(
+        [re.compile("^Use Postgres"), re.compile("^Use Redissup"), re.compile("^Use Redis Cluster")]
+    )
+    await picture(page, "project-decisions")
+    assert await violations(page) == []
+    # A third of its life: Postgres, and nobody knows better yet.
+    await page.get_by_label("As of").fill("333")
+    await expect(page.locator("#timeline-word")).to_have_text("This is the past: it can be read and not changed.")
+    await expect(heads).to_have_text(["Answer in the customer's language", "Use Postgres"])
+    await expect(page.locator("#item")).to_contain_text("It is not there, or was not there then.")
+    await was_told(page, "The past cannot be changed.")
+    await page.get_by_role("link", name="Tasks").click()
+    await expect(column(page, "backlog").locator(".task")).to_have_text([re.compile("Move the data")])
+    await page.reload()
+    await expect(column(page, "backlog").locator(".task")).to_have_text([re.compile("Move the data")])
+    await page.evaluate(TOLD)
+    await picture(page, "project-past")
+    await drag(page, "Move the data", "planned")
+    await card(page, "Move the data").focus()
+    await page.keyboard.press("ArrowRight")
+    await was_told(page, "The past cannot be changed. Escape leads back to now.")
+    assert await page.locator(".held, .going, .ghost").count() == 0
+    await page.keyboard.press("Escape")
+    await expect(page.locator("#moment-word")).to_have_text("now")
+    await expect(column(page, "blocked").locator(".task", has_text="Move the data")).to_be_visible()
+    assert "at=" not in page.url
+    (move,) = await apollo.tasks.list(text="move")
+    assert move.status == "blocked"
+    await page.goto(f"{url}/#/p")
+    await page.locator("#project-list").get_by_role("link", name="apollo").click()
+    await expect(page.locator(".task").first).to_be_visible()
+    assert faults_of(page) == []
+
+
+async def test_on_a_phone_in_the_dark_for_everybody(browser: Browser, url: str, apollo: Project) -> None:
+    context = await person(browser, viewport=PHONE, has_touch=True, is_mobile=True, color_scheme="dark")
+    page = await view_of(context, url, "entities")
+    await expect(page.locator(".row", has_text="Ada")).to_contain_text("2 mentions")
+    await picture(page, "project-phone-entities")
+    await page.locator(".row", has_text="Ada").tap()
+    item = page.locator("#item")
+    await expect(item).to_contain_text("is away until Mondayin standup")
+    # What the chat hides of a person is hidden here.
+    await expect(item.locator(".item-properties")).to_have_text("cardhiddendesk12")
+    assert "4111" not in await page.content()
+    await picture(page, "project-phone-entity")
+    assert await violations(page) == []
+    await page.get_by_role("link", name="Close").tap()
+    await page.get_by_role("link", name="Tasks").tap()
+    await expect(page.locator(".task").first).to_be_visible()
+    await picture(page, "project-phone-tasks")
+    assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    assert await violations(page) == []
+    await page.locator("#moment").fill("700")
+    await expect(page.locator("#to-now")).to_be_visible()
+    await expect(column(page, "blocked").locator(".task")).to_have_count(1)
+    await picture(page, "project-phone-past")
+    assert await violations(page, "color-contrast") == []
+    await page.set_viewport_size({"width": 1280, "height": 800})
+    await picture(page, "project-dark")
+    await page.emulate_media(color_scheme="light")
+    assert await violations(page, "color-contrast") == []
+    assert faults_of(page) == []
+    await context.close()
