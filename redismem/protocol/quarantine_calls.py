@@ -17,7 +17,7 @@ from redismem.settings import Settings
 NAMES = (b"messages", b"state", b"originals")
 _TYPES = {"messages": "list", "state": "hash", "originals": "hash"}
 _COUNTS = {"list": "LLEN", "hash": "HLEN"}
-_KEY = re.compile(rb"rm:\{[^{}]+:\d+\}:quarantine:(.+):(\d{1,19}):(messages|state|originals)", re.DOTALL)
+_KEY = re.compile(rb"rm:\{[^{}]+:\d+[a-z]+\}:quarantine:(.+):(\d{1,19}):(messages|state|originals)", re.DOTALL)
 _RECORD = re.compile(rb"rm:\{([^{}:]+)\}:namespace")
 
 

@@ -185,7 +185,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
 
 def name_of(key: bytes) -> str:
     """What a key is, by what stands behind its tag."""
-    match = re.fullmatch(rb"rm:\{shop:\d\d\}:(\w+)(?::user-42)?(?::\d+:(\w+))?", key)
+    match = re.fullmatch(rb"rm:\{shop:\d\d[a-z]{4}\}:(\w+)(?::user-42)?(?::\d+:(\w+))?", key)
     assert match, key
     return "_".join(part.decode() for part in match.groups() if part)
 
