@@ -45,8 +45,8 @@ async def doctor(*, url: Url = None, namespace: Namespace = "default", as_json: 
 
     Looks at version, persistence, memory, replication, clock, latency, the user's ACL, whether scripts may run, and in
     the namespace at the recorded shards, the room that the session limit leaves, the expiry of the 200 sessions active
-    last, the providers that are paused, the sessions that wait for a summary for long, those that are dead, and those
-    in quarantine; and at the variables that cannot be used, by their names. Writes nothing.
+    last, which pods tick for all, the providers that are paused, the sessions that wait for a summary for long, those
+    that are dead, and those in quarantine; and at the variables that cannot be used, by their names. Writes nothing.
 
     Each line is ok, warn or fail. Exit code: 1 if one failed, else 0.
     """
@@ -206,6 +206,7 @@ _WORDS: dict[str, Callable[[Finding], tuple[str, str]]] = {
     "shards": _shards,
     "room": _room,
     "expiry": _expiry,
+    "ticks": doctor_words.ticks,
     "providers": doctor_words.providers,
     "summaries": doctor_words.summaries,
     "dead": doctor_words.dead,

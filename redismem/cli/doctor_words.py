@@ -7,6 +7,16 @@ from redismem.environment import PREFIX, Complaint
 from redismem.inspection.rules import Finding
 
 
+def ticks(finding: Finding) -> tuple[str, str]:
+    if finding.case == "nobody":
+        return "no pod looks after this namespace now", ""
+    holders: dict[str, list[str]] = {}
+    for work, holder in finding.seen["holders"].items():
+        holders.setdefault(holder, []).append(work)
+    told = "; ".join(f"{printable(holder)}: {printable(', '.join(works))}" for holder, works in holders.items())
+    return f"{told}{' (all pods help)' if finding.seen['crowded'] else ''}", ""
+
+
 def providers(finding: Finding) -> tuple[str, str]:
     if finding.case == "answer":
         return "nobody is paused who writes summaries", ""

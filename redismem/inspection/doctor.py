@@ -14,7 +14,7 @@ from redismem.inspection.dead import list_dead
 from redismem.inspection.depths import depths_of, sessions_count
 from redismem.inspection.quarantine import list_quarantined
 from redismem.inspection.rules import FAIL, NOT_HERE, OK, WARN, DeadFacts, Facts, Finding, Sampled
-from redismem.protocol import ids, layout, namespace_calls, permissions, provider_calls, replies, scripts
+from redismem.protocol import ids, layout, namespace_calls, permissions, provider_calls, replies, scripts, tick_calls
 from redismem.protocol.call import Call
 from redismem.store.store import Store
 from redismem.values import Undecodable
@@ -143,6 +143,11 @@ async def _providers(store: Store) -> Finding:
     return rules.providers(paused, waiting, await store.server_time_ms())
 
 
+async def _ticks(store: Store) -> Finding:
+    holds = await store.run(tick_calls.holds(store.keys))
+    return rules.ticks(holds, await store.server_time_ms())
+
+
 async def _summaries(store: Store) -> Finding:
     depths = await depths_of(store)
     paused = await store.run(provider_calls.paused(store.keys))
@@ -194,6 +199,7 @@ _LOOKS: dict[str, Callable[[Store], Awaitable[Finding]]] = {
     "shards": _shards,
     "room": _room,
     "expiry": _expiry,
+    "ticks": _ticks,
     "providers": _providers,
     "summaries": _summaries,
     "dead": _dead,
