@@ -10,7 +10,7 @@ from redismem.protocol.call import Call
 from redismem.protocol.keys import SessionKeys
 
 # `script|load`: when a server does not know a script yet. The rest lets a connection in.
-_WITHOUT_A_KEY = "evalsha script|load multi exec ping time auth hello select client|setname"
+_WITHOUT_A_KEY = "evalsha script|load multi exec ping time auth hello select wait client|setname"
 # What follows the key when it is asked whether a command is allowed: enough to be one.
 _WITH_A_KEY = """
 hgetall / hget f / hmget f / hset f v / hsetnx f v / hdel f / hlen / hkeys / hscan 0 / hexists f / lrange 0 0 /
