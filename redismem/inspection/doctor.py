@@ -9,7 +9,7 @@ from typing import Any
 
 from redismem.context import SessionInfo
 from redismem.errors import NotAllowed, RedismemError, StoreUnavailable
-from redismem.inspection import rules
+from redismem.inspection import nodes, rules
 from redismem.inspection.dead import list_dead
 from redismem.inspection.depths import depths_of, sessions_count
 from redismem.inspection.quarantine import list_quarantined
@@ -17,6 +17,7 @@ from redismem.inspection.rules import FAIL, NOT_HERE, OK, WARN, DeadFacts, Facts
 from redismem.protocol import ids, layout, namespace_calls, permissions, provider_calls, replies, scripts, tick_calls
 from redismem.protocol.call import Call
 from redismem.store.store import Store
+from redismem.transport.base import place_of
 from redismem.values import Undecodable
 
 SAMPLE_COUNT = 200
@@ -24,7 +25,10 @@ PINGS_COUNT = 50
 # What is in quarantine has no index, and a doctor is soon done.
 LOOKED_AT_COUNT = 200_000
 QUARANTINED_COUNT = 1_000
-_CONFIG = ("appendfsync", "min-replicas-to-write")
+_CONFIG = (
+    *("appendfsync", "min-replicas-to-write", "min-replicas-max-lag"),
+    *("client-output-buffer-limit", "busy-reply-threshold"),
+)
 
 
 async def examine(store: Store, *, embedded: bool) -> list[Finding]:
@@ -76,7 +80,13 @@ async def _server(store: Store) -> list[Finding]:
         rules.persistence(info, config),
         rules.memory(info),
         rules.replication(info, config),
+        nodes.config(config),
+        await _looked_at(store, "nodes", _nodes(store, info)),
     ]
+
+
+async def _nodes(store: Store, info: Facts) -> Finding:
+    return nodes.spread(await nodes.nodes_of(store, {place_of(store.transport): info}))
 
 
 async def _facts(store: Store, command: tuple[str, ...]) -> Facts:
