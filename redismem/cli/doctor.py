@@ -190,6 +190,11 @@ def _commands(finding: Finding) -> tuple[str, str]:
 
 
 def _scripts(finding: Finding) -> tuple[str, str]:
+    if finding.case == "not_loaded":
+        advice = "Let `redismem deploy --watch` run, as a user that may load them."
+        return "the server does not know them, and this user may not load them", advice
+    if finding.case == "run_only":
+        return "one run; this user may load none, as an application should", ""
     return f"{plural(finding.seen['scripts_count'], 'script')} loaded, one run", ""
 
 

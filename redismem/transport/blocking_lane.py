@@ -150,7 +150,8 @@ class BlockingLane:
         refusal = wire.refusal(outcome)
         if refusal is not None and refusal.word == "NOSCRIPT" and script is not None:
             loaded = self._call(wire.loading(script), 1, wire.answers, until)
-            outcome = wire.refusal(loaded) or sent()
+            refused = wire.refusal(loaded)
+            outcome = sent() if refused is None else wire.unloadable(refused)
         elif refusal is not None and refusal.word == "READONLY":
             # What was the primary is a replica now. Connected anew, the address may lead to its successor.
             self._close_idle()

@@ -181,7 +181,7 @@ class Confirming:
             for script in {call.script for call in again if call.script is not None}:
                 (refused,) = await self._line.send(wire.loading(script), 1, left_s)
                 if isinstance(refused, ServerError):
-                    raise refused
+                    raise wire.unloadable(refused)
         except (ServerError, ConnectionLost) as failure:
             for call in again:
                 call.end(failure)

@@ -24,6 +24,7 @@ from redismem.transport.redis_py_replies import (
     with_wait,
     word_of,
 )
+from redismem.transport.wire import unloadable
 
 
 def _loading(script: Script) -> Command:
@@ -96,7 +97,7 @@ class RedisPy:
             async with asyncio.timeout(timeout_s):
                 answers = await self._sent(commands)
                 if script is not None and word_of(answers) == "NOSCRIPT":
-                    await self._client.execute_command(*_loading(script))
+                    await self._load(script)
                     answers = await self._sent(commands)
         except _LOST as error:
             raise await self._failure(error) from None
@@ -135,13 +136,19 @@ class RedisPy:
         try:
             answers = taken_apart(commands, await self._pipeline(together, transaction=False))
             if script is not None and word_of(answers) == "NOSCRIPT":
-                await self._client.execute_command(*_loading(script))
+                await self._load(script)
                 answers = taken_apart(commands, await self._pipeline(together, transaction=False))
         except _LOST as error:
             raise await self._failure(error) from None
         if word_of(answers) == "READONLY":
             await self._disconnect()
         return answers
+
+    async def _load(self, script: Script) -> None:
+        try:
+            await self._client.execute_command(*_loading(script))
+        except redis.exceptions.NoPermissionError:
+            raise unloadable(ServerError("NOPERM", "NOPERM")) from None
 
     async def _failure(self, error: Exception) -> ServerError | ConnectionLost:
         failure = server_error(error)
@@ -194,7 +201,7 @@ class BlockingRedisPy:
         try:
             answers = self._sent(commands)
             if script is not None and word_of(answers) == "NOSCRIPT":
-                self._client.execute_command(*_loading(script))
+                self._load(script)
                 answers = self._sent(commands)
         except _LOST as error:
             raise self._failure(error) from None
@@ -233,13 +240,19 @@ class BlockingRedisPy:
         try:
             answers = taken_apart(commands, self._pipeline(together, transaction=False))
             if script is not None and word_of(answers) == "NOSCRIPT":
-                self._client.execute_command(*_loading(script))
+                self._load(script)
                 answers = taken_apart(commands, self._pipeline(together, transaction=False))
         except _LOST as error:
             raise self._failure(error) from None
         if word_of(answers) == "READONLY":
             self._disconnect()
         return answers
+
+    def _load(self, script: Script) -> None:
+        try:
+            self._client.execute_command(*_loading(script))
+        except redis.exceptions.NoPermissionError:
+            raise unloadable(ServerError("NOPERM", "NOPERM")) from None
 
     def _failure(self, error: Exception) -> ServerError | ConnectionLost:
         failure = server_error(error)
