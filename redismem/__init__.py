@@ -28,6 +28,7 @@ from redismem.errors import (
     SessionNotFound,
     StoreUnavailable,
     TooLarge,
+    Unconfirmed,
     UnsupportedFormat,
     WrongShards,
 )
@@ -70,6 +71,7 @@ __all__ = [
     "StoreUnavailable",
     "Summary",
     "TooLarge",
+    "Unconfirmed",
     "UnsupportedFormat",
     "WrongShards",
 ]

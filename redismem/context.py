@@ -33,6 +33,8 @@ class Receipt:
     """Messages in the window after it; -1 for a duplicate."""
     degraded: bool = field(default=False, repr=False)
     """Redis was away, and this process has accepted the append: the seqs are provisional, and `created` is False."""
+    replicas: int | None = field(default=None, compare=False, repr=False)
+    """How many replicas have it; None if it was not to be confirmed."""
 
     def __repr__(self) -> str:
         shown = (f"{each.name}={getattr(self, each.name)!r}" for each in fields(self) if each.repr)

@@ -19,6 +19,7 @@ RedismemError
 ├── UnsupportedFormat   a session or namespace in a layout that this release does not know
 ├── StoreUnavailable    Redis did not take the call before the deadline; with append's id it is safe to try again
 │   └── FallbackFull     Redis is away, and this process has accepted all it may until then
+├── Unconfirmed         an append was made, and too few replicas had it in time; with its id it is safe to try again
 ├── NotAllowed          the Redis user may not run a command or use a key: its ACL lacks it
 ├── ModelFailed         a model gave no usable text; the messages stay as they are
 │   └── ProviderUnavailable  nobody gets an answer from the provider now: it is paused, and no attempt is counted
@@ -143,6 +144,19 @@ class StoreUnavailable(RedismemError):
 
 class FallbackFull(StoreUnavailable):
     """Redis is away, and this process has accepted as much as it may until it is back. This append was not accepted."""
+
+
+class Unconfirmed(RedismemError):
+    """The append stands in Redis, but too few replicas said in time that they have it: a failover may lose it.
+
+    `replicas`: how many have said so; `wanted`: how many were to. With the same id it may be sent again: it is made
+    once, and waited for anew. Without an id it would be another append.
+    """
+
+    def __init__(self, text: str, session_id: str | None = None, replicas: int = 0, wanted: int = 0) -> None:
+        super().__init__(text, session_id)
+        self.replicas = replicas
+        self.wanted = wanted
 
 
 class NotAllowed(RedismemError):

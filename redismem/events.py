@@ -24,11 +24,12 @@ class Event(NamedTuple):
     By a session: append, append_and_read, read, messages, state, info, exists, touch, update, read_epoch, clear,
     read_window, prune, pop, replace, pinned, recall, block, set_block_aside, quarantine. By a memory: ping, count,
     sessions, server_time, take, recorded, record.
-    By workers, a call each: provider, pause (whether somebody may be asked); due, claim, extend, commit, release;
-    counts, oldest, queue_eviction, due_evictions, claim_eviction, evict; scan, sweep. By workers, all of it together,
-    with what a strategy or an `on_evict` takes: summary and eviction (of one session), drain (the overdue queue),
-    enforce (the session limit and the timeout), sweep_round. By a store: breaker (it has changed: its state is the
-    outcome), replay (an append that was accepted while Redis was away).
+    By workers, a call each: hold (whose turn it is); provider, pause (whether somebody may be asked); due, claim,
+    extend, commit, release; counts, oldest, queue_eviction, due_evictions, claim_eviction, evict; scan, sweep.
+    By workers, all of it together, with what a strategy or an `on_evict` takes: summary and eviction (of one session),
+    drain (the overdue queue), enforce (the session limit and the timeout), sweep_round.
+    By a store: breaker (it has changed: its state is the outcome), replay (an append that was accepted while Redis was
+    away).
     By a project: project_read, project_change, project_find, project_words, project_count, project_record.
     By commands for operators: look, depths, members, requeue, recorded_shards, restore, drop.
     """
@@ -66,7 +67,8 @@ class Facts(TypedDict, total=False):
 
     op: str
     """What was being done: the word of an event, else `settings`, `connect`, `on_event`, `provider` (it is paused, or
-    answers again), or `worker` (of a process: it began or ended)."""
+    answers again), `tick` (this process looks after something for all pods, or no more), or `worker` (of a process: it
+    began or ended)."""
     session: str
     """The session's hash."""
     namespace: str

@@ -24,6 +24,8 @@ class Health:
     backlog_bytes: int = 0
     refused_session_count: int = 0
     """Sessions whose replay Redis refuses for now, such as a window that may not grow; tried again and again."""
+    holds: tuple[str, ...] = ()
+    """What the workers of this process look after for all pods, such as "summaries/openai"."""
 
     @property
     def is_away(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache, partial
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -167,8 +168,11 @@ class Memory:
         return await self.store.run(namespace_calls.page(self.store.keys, limit, cursor, since_ms))
 
     def health(self) -> Health:
-        """Whether Redis counts as away, since when and why, and what is to be replayed. Without I/O."""
-        return self.store.health()
+        """Whether Redis counts as away, since when and why, and what is to be replayed. Without I/O.
+
+        With workers: also what they look after for all pods of the namespace.
+        """
+        return replace(self.store.health(), holds=getattr(self.workers, "holds", ()))
 
     async def take(self, name: str, per_s: float, burst_count: int = 1) -> int:
         """Takes one of what `name` may do, together with all others of the namespace who take under this name.

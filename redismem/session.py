@@ -55,9 +55,11 @@ class Session(SessionState):
         A message is a dict, a `Message`, or an object with a message's fields: of an SDK, of pydantic, a dataclass.
         `id` names this append: given again, nothing is written and the first receipt comes back with `duplicate=True`,
         for the session's last 16 appends and changes of state. `expect`: the last seq the caller has seen (0: no
-        session). `pin`: True to keep these messages as they are, before all others and never summarised, False not to;
-        by default those in the role system or developer are. `merge`, `waiting`, `last_intent`, `last_result`, `plan`:
-        as `merge()`, `set_waiting()` and the other setters. Raises InvalidMessage, InvalidState, TooLarge, Conflict.
+        session). `confirm`: how many replicas must have it; None: as many as the settings say. `pin`: True to keep
+        these messages as they are, before all others and never summarised, False not to; by default those in the role
+        system or developer are. `merge`, `waiting`, `last_intent`, `last_result`, `plan`: as `merge()`,
+        `set_waiting()` and the other setters. Raises InvalidMessage, InvalidState, TooLarge, Conflict,
+        Unconfirmed, and InvalidSettings where there are no replicas to confirm it.
         """
         receipt = await self._run(self._calls.append(messages, options))
         if self._on_append is not None:

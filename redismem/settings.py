@@ -123,6 +123,10 @@ class Settings(BaseSettings):
     reply_timeout_s: Annotated[float, Field(ge=0.01, le=120)] = Field(
         1, description="seconds to wait for a reply before a call is sent again"
     )
+    confirm: Annotated[int, Field(ge=0, le=64)] = Field(
+        0, description="replicas that must have an append before it is acknowledged; 0: none is asked"
+    )
+    confirm_timeout_s: Annotated[float, Field(ge=0.001, le=60)] = Field(1, description="seconds they may take for it")
     fallback: bool = Field(False, description="whether this process serves turns while Redis is away, and replays them")
     fallback_after_s: Annotated[float, Field(ge=0.01, le=600)] = Field(
         1, description="with the fallback: seconds without an answer after which Redis counts as away"

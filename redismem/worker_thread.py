@@ -38,6 +38,11 @@ class WorkerThread:
         self._thread.start()
         begun.result()
 
+    @property
+    def holds(self) -> tuple[str, ...]:
+        """What these workers look after for all pods of the namespace."""
+        return self._inside.holds
+
     async def stop(self) -> None:
         """Ends what is in hand, or gives it back."""
         if self._thread is None or self._pid != os.getpid():
@@ -75,6 +80,10 @@ class _Inside:
             begun.set_result(None)
             await self._ended.wait()
             self._loop = None
+
+    @property
+    def holds(self) -> tuple[str, ...]:
+        return self._memory.health().holds
 
     def end(self) -> None:
         loop = self._loop

@@ -16,7 +16,7 @@ from redismem.cli import main
 from redismem.protocol import permissions, scripts
 
 PAGE = Path(__file__).parents[1] / "docs" / "operations.md"
-(LINE,) = re.findall(r"^ACL SETUSER shop-app .*", PAGE.read_text(), re.MULTILINE)
+LINE, *_ = re.findall(r"^ACL SETUSER shop-app .*", PAGE.read_text(), re.MULTILINE)
 SETTINGS = {"threshold": "3", "recent_limit": "1", "keep_originals": "1", "max_attempts": "1"}
 MODEL = {
     "model_provider": "openai",

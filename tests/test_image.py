@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from support.redis_server import RedisServer
 
 from redismem.cli.app import app
 
@@ -46,9 +47,64 @@ def test_it_starts_what_there_is() -> None:
         app.parse_args(words, exit_on_error=False, print_error=False)
 
 
+def in_profile(name: str | None) -> set[str]:
+    wanted = [] if name is None else [name]
+    return {service for service, said in COMPOSE["services"].items() if said.get("profiles", []) == wanted}
+
+
+def options_of(service: str) -> dict[str, str]:
+    _, *words = COMPOSE["services"][service]["command"]
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def test_compose_has_a_cluster_of_three_primaries_and_three_replicas() -> None:
+    nodes = {f"cluster-{number}" for number in range(1, 7)}
+    assert in_profile("cluster") == nodes | {"cluster"}
+    addresses = {COMPOSE["services"][node]["networks"]["cluster"]["ipv4_address"] for node in nodes}
+    maker = COMPOSE["services"]["cluster"]
+    assert set(maker["depends_on"]) == nodes
+    assert set(re.findall(r"(172[.\d]+):6379", maker["command"][-1])) == addresses
+    assert "--cluster-replicas 1" in maker["command"][-1]
+    assert COMPOSE["networks"]["cluster"]["ipam"]["config"] == [{"subnet": "172.30.28.0/24"}]
+    assert len(addresses) == 6
+    for node in nodes:
+        assert options_of(node)["--cluster-enabled"] == "yes"
+        check_options(options_of(node))
+
+
+def test_compose_has_a_primary_two_replicas_and_three_sentinels() -> None:
+    replicas = {f"sentinel-replica-{number}" for number in (1, 2)}
+    sentinels = {f"sentinel-{number}" for number in (1, 2, 3)}
+    assert in_profile("sentinel") == {"sentinel-primary"} | replicas | sentinels
+    for replica in replicas:
+        assert options_of(replica)["--replicaof"] == "sentinel-primary 6379"
+        check_options(options_of(replica))
+    check_options(options_of("sentinel-primary"))
+    for sentinel in sentinels:
+        assert "monitor redismem sentinel-primary 6379 2\n" in COMPOSE["services"][sentinel]["command"][-1]
+
+
+def check_options(options: dict[str, str]) -> None:
+    """What the doctor asks for: what is acknowledged lasts, and who is cut off takes no writes for long."""
+    assert options["--appendonly"] == "yes"
+    assert options["--maxmemory-policy"] == "noeviction"
+    assert (options["--min-replicas-to-write"], options["--min-replicas-max-lag"]) == ("1", "2")
+
+
+def test_a_real_server_takes_the_options(tmp_path: Path) -> None:
+    """Of each node that compose starts: a misspelt one would end it."""
+    for service in ("redis", "cluster-1", "sentinel-primary"):
+        said = {name: word for name, word in options_of(service).items() if "replica-announce" not in name}
+        server = RedisServer(tmp_path / service, options=tuple(part for each in said.items() for part in each))
+        try:
+            server.start()
+        finally:
+            server.stop()
+
+
 def test_compose_runs_redis_the_server_and_two_workers() -> None:
     services = COMPOSE["services"]
-    assert set(services) == {"redis", "server", "worker"}
+    assert in_profile(None) == {"redis", "server", "worker"}
     assert services["worker"]["deploy"]["replicas"] == 2
     assert services["server"]["depends_on"]["redis"]["condition"] == "service_healthy"
     assert services["server"]["read_only"] is True

@@ -111,10 +111,10 @@ def late(text: str) -> Context:
 def shown(text: str) -> None:
     info = SessionInfo("s", "1-a", 1, 1, 1, 1, 0, (), None, 0, 1, None)
     made = context(Message("user", text), summaries=[summary(text)])
-    session_view.document(made, info, "n", redact=False)
+    session_view.document(made, info, "n", "k", redact=False)
     # How long a terminal's text takes is up to rich.
     made.summaries = [summary(text[:500])]
-    session_view.show(Console(file=io.StringIO(), width=80), made, info, 5, "here", False, False)
+    session_view.show(Console(file=io.StringIO(), width=80), made, info, 5, "here", "k", False, False)
 
 
 def everything(text: str) -> Context:

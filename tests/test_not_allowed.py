@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,12 +11,12 @@ import pytest
 import redis
 from test_acl import TURNS, user
 
-from redismem import NotAllowed, RedismemError, Settings, StoreUnavailable, blocking
+from redismem import NotAllowed, RedismemError, Settings, StoreUnavailable, Unconfirmed, blocking
 from redismem.cli import main
 from redismem.errors import ServerError
 from redismem.protocol import permissions, replies, scripts
 
-SETTINGS = Settings(threshold=3, recent_limit=1, keep_originals=True)
+SETTINGS = Settings(threshold=3, recent_limit=1, keep_originals=True, confirm_timeout_s=0.001)
 DATA = permissions.COMMANDS[permissions.COMMANDS.index("client|setname") + 1 :]
 """Those that are about keys."""
 
@@ -49,6 +50,11 @@ def open_memory(request: pytest.FixtureRequest, redis_server: Any, namespace: st
         client.close()
 
 
+def confirmed(session: blocking.Session) -> None:
+    with contextlib.suppress(Unconfirmed):  # there are no replicas; but they were asked for
+        session.append(user(4), confirm=1)
+
+
 def refusals(memory: blocking.Memory) -> list[NotAllowed]:
     """What a user meets who does everything once; anything else than being let do it, or NotAllowed, is raised."""
     session = memory.session("a")
@@ -60,6 +66,7 @@ def refusals(memory: blocking.Memory) -> list[NotAllowed]:
         lambda: session.append(*map(user, range(4)), merge={"a": 1}, id="first"),
         lambda: session.append_and_read(user(3), merge={"b": 2}, waiting="size", id="second"),
         lambda: session.append(user(3), waiting=None, id="second"),
+        lambda: confirmed(memory.session("confirmed")),
         *(lambda turn=turn: turn(session) for turn, _ in TURNS),
     ]
     found = []
@@ -83,7 +90,7 @@ def test_with_the_line_nothing_is_refused(open_memory: Open, admin: Any) -> None
     assert [entry for entry in admin.execute_command("ACL", "LOG") if "app" in str(entry)] == []
 
 
-REFUSED_ON_THE_WAY = [*DATA, "evalsha", "multi", "ping", "time"]
+REFUSED_ON_THE_WAY = [*DATA, "evalsha", "multi", "ping", "time", "wait"]
 # Only workers, projects, `check`, the doctor and a session that cannot be read need them, or a server answers before
 # it looks.
 ELSEWHERE = {"hlen", "hkeys", "zscore", "zcard", "zrange", "zscan", "get", "type", "rename", "pexpire", "pttl"}

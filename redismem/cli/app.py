@@ -59,6 +59,7 @@ _COMMANDS: dict[str, Any] = {
     },
     "check": "check:check",
     "doctor": "doctor:doctor",
+    "deploy": "deploy:deploy",
     "settings": "settings:settings",
 }
 _HELP_OF = {

@@ -43,10 +43,11 @@ _EMBEDDED = {
 async def doctor(*, url: Url = None, namespace: Namespace = "default", as_json: AsJson = False) -> int:
     """Check the Redis server: what to change, and why.
 
-    Looks at version, persistence, memory, replication, clock, latency, the user's ACL, whether scripts may run, and in
-    the namespace at the recorded shards, the room that the session limit leaves, the expiry of the 200 sessions active
-    last, the providers that are paused, the sessions that wait for a summary for long, those that are dead, and those
-    in quarantine; and at the variables that cannot be used, by their names. Writes nothing.
+    Looks at version, persistence, memory, replication, redis.conf, what lies on each node, clock, latency, the user's
+    ACL, whether scripts may run, and in the namespace at the recorded shards, the room that the session limit leaves,
+    the expiry of the 200 sessions active last, which pods tick for all, the providers that are paused, the sessions
+    that wait for a summary for long, those that are dead, and those in quarantine; and at the variables that cannot be
+    used, by their names. Writes nothing.
 
     Each line is ok, warn or fail. Exit code: 1 if one failed, else 0.
     """
@@ -189,6 +190,11 @@ def _commands(finding: Finding) -> tuple[str, str]:
 
 
 def _scripts(finding: Finding) -> tuple[str, str]:
+    if finding.case == "not_loaded":
+        advice = "Let `redismem deploy --watch` run, as a user that may load them."
+        return "the server does not know them, and this user may not load them", advice
+    if finding.case == "run_only":
+        return "one run; this user may load none, as an application should", ""
     return f"{plural(finding.seen['scripts_count'], 'script')} loaded, one run", ""
 
 
@@ -199,6 +205,8 @@ _WORDS: dict[str, Callable[[Finding], tuple[str, str]]] = {
     "persistence": _persistence,
     "memory": _memory,
     "replication": _replication,
+    "config": doctor_words.config,
+    "nodes": doctor_words.nodes,
     "clock": _clock,
     "latency": _latency,
     "commands": _commands,
@@ -206,6 +214,7 @@ _WORDS: dict[str, Callable[[Finding], tuple[str, str]]] = {
     "shards": _shards,
     "room": _room,
     "expiry": _expiry,
+    "ticks": doctor_words.ticks,
     "providers": doctor_words.providers,
     "summaries": doctor_words.summaries,
     "dead": doctor_words.dead,

@@ -2,9 +2,44 @@
 
 from __future__ import annotations
 
-from redismem.cli.terminal import duration, plural, printable
+from redismem.cli.terminal import duration, plural, printable, size
 from redismem.environment import PREFIX, Complaint
 from redismem.inspection.rules import Finding
+
+_CONFIG = {
+    "client-output-buffer-limit": (
+        "A client that asks and does not read fills the memory: set `client-output-buffer-limit normal 64mb 16mb 10`."
+    ),
+    "busy-reply-threshold": "A script that hangs blocks all others for long: set `busy-reply-threshold 5000`.",
+    "min-replicas-max-lag": "A primary that is cut off takes writes for that long: set `min-replicas-max-lag 2`.",
+}
+
+
+def config(finding: Finding) -> tuple[str, str]:
+    if finding.case == "not_told":
+        return "CONFIG GET is not allowed", "What redis.conf says was not looked at."
+    wrong = finding.seen["wrong"]
+    return ", ".join(wrong) or "as it should be", " ".join(_CONFIG[name] for name in wrong)
+
+
+def nodes(finding: Finding) -> tuple[str, str]:
+    told = []
+    for node in finding.seen["nodes"]:
+        used = "" if node["used_bytes"] is None else f", {size(node['used_bytes'])} used"
+        shards, sessions = plural(node["shards_count"], "shard"), plural(node["sessions_count"], "session")
+        told.append(f"{node['place'] or 'one node'}: {shards}, {sessions}{used}")
+    advice = "One node has much more than its share: give the nodes equal ranges of slots, one after the other."
+    return "; ".join(told), advice if finding.case == "uneven" else ""
+
+
+def ticks(finding: Finding) -> tuple[str, str]:
+    if finding.case == "nobody":
+        return "no pod looks after this namespace now", ""
+    holders: dict[str, list[str]] = {}
+    for work, holder in finding.seen["holders"].items():
+        holders.setdefault(holder, []).append(work)
+    told = "; ".join(f"{printable(holder)}: {printable(', '.join(works))}" for holder, works in holders.items())
+    return f"{told}{' (all pods help)' if finding.seen['crowded'] else ''}", ""
 
 
 def providers(finding: Finding) -> tuple[str, str]:

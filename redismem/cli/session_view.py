@@ -27,7 +27,7 @@ def role_style(role: object) -> str:
 
 
 def document(
-    context: Context, info: SessionInfo, namespace: str, *, redact: bool, originals: Sequence[Message] = ()
+    context: Context, info: SessionInfo, namespace: str, key: str, *, redact: bool, originals: Sequence[Message] = ()
 ) -> dict[str, Any]:
     """All of a session but the values of its state."""
 
@@ -46,6 +46,7 @@ def document(
     return {
         "namespace": namespace,
         "hash": hash_of(info.session_id),
+        "key": key,
         **asdict(info),
         "state": {"params": sorted(context.state.params), "set": state_names(context)},
         "summaries": summaries,
@@ -69,6 +70,7 @@ def show(
     info: SessionInfo,
     now_ms: int,
     where: str,
+    key: str,
     full: bool,
     redact: bool,
     originals: Sequence[Message] = (),
@@ -77,7 +79,7 @@ def show(
     from rich.text import Text
 
     out.print(Text.assemble((info.session_id, "bold"), f"  {where}"))
-    for line in _numbers(context, info, now_ms):
+    for line in _numbers(context, info, now_ms, key):
         out.print(Text(f"  {line}"))
     _show_messages(out, "pinned", context.pinned, full, redact)
     _show_messages(out, "originals", originals, full, redact)
@@ -115,7 +117,7 @@ def _provenance(summary: Summary) -> str:
     return f"{of} · {summary.tokens:,} tokens · by {printable(summary.model)}"
 
 
-def _numbers(context: Context, info: SessionInfo, now_ms: int) -> list[str]:
+def _numbers(context: Context, info: SessionInfo, now_ms: int, key: str) -> list[str]:
     queue = f" · queue: {info.queued}" if info.queued else ""
     lines = [
         f"{plural(info.total_messages, 'message')} ever · window {info.window_count} ({info.window_tokens:,} tokens) · "
@@ -123,6 +125,7 @@ def _numbers(context: Context, info: SessionInfo, now_ms: int) -> list[str]:
         f"active {duration(now_ms - info.active_ms)} ago · expires in {duration(info.expires_ms - now_ms)} · "
         f"epoch {info.epoch}",
         f"in logs: {hash_of(info.session_id)}",
+        f"in Redis: {printable(key)}",
     ]
     names = [*sorted(context.state.params), *(f"({name})" for name in state_names(context))]
     if names:

@@ -22,7 +22,7 @@ from redismem.cli.terminal import (
     printable,
 )
 from redismem.errors import SessionNotFound
-from redismem.inspection.sessions import Listing, hash_of, list_sessions, look, numbers_of, originals_of
+from redismem.inspection.sessions import Listing, hash_of, key_of, list_sessions, look, numbers_of, originals_of
 
 Session = Annotated[str, Parameter(help="The session's id.")]
 Full = Annotated[bool, Parameter(negative=(), show_default=False, help="Whole messages, not their first lines.")]
@@ -109,12 +109,12 @@ async def show(
     async with looking(url, namespace) as (memory, place):
         info, context = await look(memory.store, session, limit)
         kept = await originals_of(memory.store, context) if originals else []
-        now_ms = await memory.server_time_ms()
+        now_ms, key = await memory.server_time_ms(), key_of(memory.store, session)
     if as_json:
-        print_json(session_view.document(context, info, namespace, redact=redact, originals=kept))
+        print_json(session_view.document(context, info, namespace, key, redact=redact, originals=kept))
     else:
         where = f"namespace {namespace} on {place.name}"
-        session_view.show(console(), context, info, now_ms, where, full, redact, kept)
+        session_view.show(console(), context, info, now_ms, where, key, full, redact, kept)
     return 0
 
 

@@ -9,14 +9,15 @@ from typing import Any
 
 from redismem.context import SessionInfo
 from redismem.errors import NotAllowed, RedismemError, StoreUnavailable
-from redismem.inspection import rules
+from redismem.inspection import nodes, rules
 from redismem.inspection.dead import list_dead
 from redismem.inspection.depths import depths_of, sessions_count
 from redismem.inspection.quarantine import list_quarantined
 from redismem.inspection.rules import FAIL, NOT_HERE, OK, WARN, DeadFacts, Facts, Finding, Sampled
-from redismem.protocol import ids, layout, namespace_calls, permissions, provider_calls, replies, scripts
+from redismem.protocol import ids, layout, namespace_calls, permissions, provider_calls, replies, scripts, tick_calls
 from redismem.protocol.call import Call
 from redismem.store.store import Store
+from redismem.transport.base import place_of
 from redismem.values import Undecodable
 
 SAMPLE_COUNT = 200
@@ -24,7 +25,10 @@ PINGS_COUNT = 50
 # What is in quarantine has no index, and a doctor is soon done.
 LOOKED_AT_COUNT = 200_000
 QUARANTINED_COUNT = 1_000
-_CONFIG = ("appendfsync", "min-replicas-to-write")
+_CONFIG = (
+    *("appendfsync", "min-replicas-to-write", "min-replicas-max-lag"),
+    *("client-output-buffer-limit", "busy-reply-threshold"),
+)
 
 
 async def examine(store: Store, *, embedded: bool) -> list[Finding]:
@@ -76,7 +80,13 @@ async def _server(store: Store) -> list[Finding]:
         rules.persistence(info, config),
         rules.memory(info),
         rules.replication(info, config),
+        nodes.config(config),
+        await _looked_at(store, "nodes", _nodes(store, info)),
     ]
+
+
+async def _nodes(store: Store, info: Facts) -> Finding:
+    return nodes.spread(await nodes.nodes_of(store, {place_of(store.transport): info}))
 
 
 async def _facts(store: Store, command: tuple[str, ...]) -> Facts:
@@ -120,13 +130,21 @@ async def _commands(store: Store) -> Finding:
 
 
 async def _scripts(store: Store) -> Finding:
-    """Loads all of them, and runs one on a session that is not there, which changes nothing."""
-    names = scripts.names()
-    for name in names:
-        await store.run(Call(None, (("SCRIPT", "LOAD", scripts.load(name).source),), bool))
+    """Loads all of them, if it may, and runs one on a session that is not there, which changes nothing."""
+    names, case = scripts.names(), "run"
+    try:
+        for name in names:
+            await store.run(Call(None, (("SCRIPT", "LOAD", scripts.load(name).source),), bool))
+    except NotAllowed:
+        case = "run_only"
     nobody = store.session_calls(ids.new_session_id())
-    await store.run(replace(nobody.touch(), session_id=None))
-    return Finding("scripts", OK, "run", {"scripts_count": len(names)})
+    try:
+        await store.run(replace(nobody.touch(), session_id=None))
+    except StoreUnavailable as refused:
+        if refused.reason != "NOSCRIPT":
+            raise
+        return Finding("scripts", FAIL, "not_loaded")
+    return Finding("scripts", OK, case, {"scripts_count": len(names)})
 
 
 async def _shards(store: Store) -> Finding:
@@ -141,6 +159,11 @@ async def _providers(store: Store) -> Finding:
     paused = await store.run(provider_calls.paused(store.keys))
     waiting = (await depths_of(store)).total("overdue").count if paused else 0
     return rules.providers(paused, waiting, await store.server_time_ms())
+
+
+async def _ticks(store: Store) -> Finding:
+    holds = await store.run(tick_calls.holds(store.keys))
+    return rules.ticks(holds, await store.server_time_ms())
 
 
 async def _summaries(store: Store) -> Finding:
@@ -194,6 +217,7 @@ _LOOKS: dict[str, Callable[[Store], Awaitable[Finding]]] = {
     "shards": _shards,
     "room": _room,
     "expiry": _expiry,
+    "ticks": _ticks,
     "providers": _providers,
     "summaries": _summaries,
     "dead": _dead,

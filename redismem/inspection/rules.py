@@ -11,6 +11,7 @@ from typing import Any
 from redismem.environment import Complaint
 from redismem.protocol.depth_calls import Depth
 from redismem.protocol.provider_calls import Pause
+from redismem.protocol.tick_calls import Hold
 from redismem.settings import Settings
 
 
@@ -166,6 +167,16 @@ def room(sessions_count: int, max_sessions: int) -> Finding:
     if sessions_count >= 0.9 * max_sessions:
         return Finding("room", WARN, "nearly_full", seen)
     return Finding("room", OK, "left", seen)
+
+
+def ticks(holds: Mapping[str, Hold], now_ms: int) -> Finding:
+    """Which pod looks after what for all of them."""
+    living = {work: hold for work, hold in sorted(holds.items()) if hold.until_ms > now_ms}
+    if not living:
+        return Finding("ticks", OK, "nobody")
+    seen = {"holders": {work: hold.holder for work, hold in living.items()}}
+    crowded = sorted(work for work, hold in living.items() if hold.is_crowded)
+    return Finding("ticks", OK, "held", seen | {"crowded": tuple(crowded)})
 
 
 def providers(paused: Mapping[str, Pause], waiting_count: int, now_ms: int) -> Finding:

@@ -74,6 +74,11 @@ def hash_of(session_id: str) -> str:
     return session_hash(session_id)
 
 
+def key_of(store: Store, session_id: str) -> str:
+    """The key of its state, as `redis-cli` wants it."""
+    return store.keys.session(session_id).state.decode()
+
+
 def numbers_of(info: Info) -> dict[str, Any]:
     """The numbers of a session as JSON values, beside its id and its activity."""
     if isinstance(info, str):

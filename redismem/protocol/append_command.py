@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from redismem.context import Receipt
 from redismem.errors import InvalidMessage
 from redismem.messages import Message, TokenCounter, encode_message
 from redismem.protocol import append_ids, layout, replies
 from redismem.protocol.call import Call, Command
+from redismem.protocol.ids import append_token
 from redismem.protocol.state_changes import StateChanges
 from redismem.settings import Settings
 from redismem.shapes import Shape, check_is_said
 
+T = TypeVar("T")
+
+_REPLICAS_LIMIT = 64
 REQUEST_PLACE = 14
 """The place of the argument `request` in the command."""
 
@@ -23,15 +27,32 @@ class AppendOptions(StateChanges, total=False):
 
     `id` names the append: given again, nothing is written and the first receipt comes back with `duplicate=True`, for
     the session's last 16 appends and changes of state. `expect`: the last seq the caller has seen (0: no session).
-    `pin`: whether these messages are pinned; None: by their role.
+    `pin`: whether these messages are pinned; None: by their role. `confirm`: how many replicas must have them; None: as
+    the settings say.
     """
 
     id: str | None
     expect: int | None
     pin: bool | None
+    confirm: int | None
 
 
 NO_OPTIONS: AppendOptions = {}
+
+
+def to_confirm(call: Call[T], options: AppendOptions, by_default: int) -> Call[T]:
+    """The call, with as many replicas to confirm it as the caller says.
+
+    Raises InvalidMessage for a number that is none.
+    """
+    confirm = options.get("confirm")
+    if confirm is None:
+        confirm = by_default
+    elif type(confirm) is not int or not 0 <= confirm <= _REPLICAS_LIMIT:
+        why = f"confirm is a number of replicas: an integer, 0 to {_REPLICAS_LIMIT}"
+        raise InvalidMessage(why, call.session_id)
+    call.confirm = confirm
+    return call
 
 
 def append_limits(settings: Settings) -> bytes:
@@ -53,6 +74,14 @@ def encode_as(message: Message | Shape, pin: bool | None, count_tokens: TokenCou
     element, tokens = encode_message(message, count_tokens)
     check_is_said(message.to_openai())
     return element, tokens, message.pinned
+
+
+def token_of(id: str | None, session_id: str) -> bytes:
+    """What an append is remembered by. Raises InvalidMessage for an id that cannot be one."""
+    try:
+        return append_token(id)
+    except InvalidMessage as refused:
+        raise InvalidMessage(str(refused), session_id) from None
 
 
 def more_pins(settings: Settings, more_count: int, more_bytes: int) -> str:

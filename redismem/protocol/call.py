@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
+from redismem.context import Receipt
+from redismem.errors import Unconfirmed
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.scripts import Script
 
@@ -31,6 +33,8 @@ class Call(Generic[T]):
     """Its name in an event. What commands for operators look at has no name of its own."""
     is_independent: bool = False
     """The commands have nothing to do with each other: no transaction, and each goes to the node of its key."""
+    confirm: int = 0
+    """How many replicas must have what it writes; their number comes behind the replies. 0: none is asked."""
 
     def again(self) -> Call[T]:
         """The same call, for a server that may have run it already."""
@@ -39,11 +43,27 @@ class Call(Generic[T]):
         return replace(self, commands=self.resent(self.commands), resent=None)
 
     def finish(self, answers: Sequence[Any]) -> T:
-        """The value. Raises the first ServerError or ConnectionLost among the answers, and what the decoding raises."""
+        """The value. Raises the first ServerError or ConnectionLost among the answers, and what the decoding raises.
+
+        Raises Unconfirmed if too few replicas have it.
+        """
         for answer in answers:
             if isinstance(answer, Exception):
                 raise answer
+        if self.confirm:
+            return self._confirmed(*answers)
         return self.decode(*answers)
+
+    def _confirmed(self, *answers: Any) -> T:
+        *answered, replicas = answers
+        value = self.decode(*answered)
+        if replicas < self.confirm:
+            text = f"{replicas} of {self.confirm} replicas had it in time; it may be sent again with the same id"
+            raise Unconfirmed(text, self.session_id, replicas, self.confirm)
+        receipt = value if isinstance(value, Receipt) else getattr(value, "receipt", None)
+        if receipt is not None:
+            receipt.replicas = replicas
+        return value
 
 
 def evalsha(script: Script, keys: Sequence[bytes], arguments: Sequence[bytes | str | int]) -> Command:

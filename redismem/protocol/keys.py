@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from redismem.errors import InvalidSessionId
 from redismem.protocol.layout import INDEXES
+from redismem.protocol.placement import shard_tags
 
 # Controls, separators of lines and paragraphs, and half characters, which UTF-8 has no bytes for.
 _NOT_IN_A_SESSION_ID = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029\\ud800-\\udfff]")
@@ -70,10 +71,11 @@ class Keys:
     """Where the sessions of a namespace live.
 
     A session's shard is CRC-16/XMODEM (Redis Cluster's own hash) of its id, modulo the number of shards. The tag
-    `{namespace:shard}` stands in front of the session id, so that nothing in an id can move it to another slot.
+    `{namespace:shard}` stands in front of the session id, so that nothing in an id can move it to another slot. Four
+    letters behind the number bring it to its place among the slots: see `placement`.
     """
 
-    __slots__ = ("_shards", "namespace", "providers", "record", "shard_count")
+    __slots__ = ("_shards", "_tags", "namespace", "providers", "record", "shard_count", "ticks")
 
     def __init__(self, namespace: str, shard_count: int) -> None:
         if not _matches(NAMESPACE, namespace):
@@ -83,12 +85,9 @@ class Keys:
         self.shard_count = shard_count
         self.record = f"rm:{{{namespace}}}:namespace".encode()
         self.providers = f"rm:{{{namespace}}}:providers".encode()
-        self._shards = tuple(
-            ShardKeys(*(f"{self._tag(shard)}:{name}".encode() for name in SHARD_KEYS)) for shard in range(shard_count)
-        )
-
-    def _tag(self, shard: int) -> str:
-        return f"rm:{{{self.namespace}:{shard:02d}}}"
+        self.ticks = f"rm:{{{namespace}}}:ticks".encode()
+        self._tags = tuple(f"rm:{{{tag}}}" for tag in shard_tags(namespace, shard_count))
+        self._shards = tuple(ShardKeys(*(f"{tag}:{name}".encode() for name in SHARD_KEYS)) for tag in self._tags)
 
     def shard_of(self, session_id: str) -> int:
         """The number of the shard that a session lives under."""
@@ -111,7 +110,7 @@ class Keys:
             )
         session_id = plain(session_id)
         number = self.shard_of(session_id)
-        tag, shard = self._tag(number), self._shards[number]
+        tag, shard = self._tags[number], self._shards[number]
         messages, state = f"{tag}:messages:{session_id}".encode(), f"{tag}:state:{session_id}".encode()
         originals = f"{tag}:originals:{session_id}".encode()
         return SessionKeys(

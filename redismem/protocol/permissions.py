@@ -10,7 +10,9 @@ from redismem.protocol.call import Call
 from redismem.protocol.keys import SessionKeys
 
 # `script|load`: when a server does not know a script yet. The rest lets a connection in.
-_WITHOUT_A_KEY = "evalsha script|load multi exec ping time auth hello select client|setname"
+_LOAD = "script|load"
+_LETTING_IN = "ping auth hello select client|setname"
+_WITHOUT_A_KEY = f"evalsha {_LOAD} multi exec time wait {_LETTING_IN}"
 # What follows the key when it is asked whether a command is allowed: enough to be one.
 _WITH_A_KEY = """
 hgetall / hget f / hmget f / hset f v / hsetnx f v / hdel f / hlen / hkeys / hscan 0 / hexists f / lrange 0 0 /
@@ -27,9 +29,18 @@ _STOPPED = re.compile(r"script: ([0-9a-f]{40}), on @user_script:([0-9]{1,6})\b")
 _IN_SCRIPT = "The user executing the script can't "
 
 
-def acl(namespace: str) -> str:
-    """What to say behind `ACL SETUSER <user>`, so that pods and workers of this namespace are let do their work."""
-    return " ".join((f"~rm:{{{namespace}:*", f"~rm:{{{namespace}}}:*", *(f"+{command}" for command in COMMANDS)))
+def acl(namespace: str, *, loads: bool = True) -> str:
+    """What to say behind `ACL SETUSER <user>`, so that pods and workers of this namespace are let do their work.
+
+    Without `loads` they run the scripts that `redismem deploy` has loaded, and no other.
+    """
+    commands = (command for command in COMMANDS if loads or command != _LOAD)
+    return " ".join((f"~rm:{{{namespace}:*", f"~rm:{{{namespace}}}:*", *(f"+{command}" for command in commands)))
+
+
+def deploy_acl() -> str:
+    """The same for the user of `redismem deploy`: it sees no key, and runs nothing."""
+    return " ".join(f"+{command}" for command in (_LOAD, "script|exists", *_LETTING_IN.split()))
 
 
 def permitted(keys: SessionKeys) -> Call[bool]:

@@ -23,7 +23,7 @@ _COUNTS = {"list": "LLEN", "hash": "HLEN"}
 ASIDE_MS = 3_600_000
 """What is put aside and not restored goes after this time."""
 _PART_COUNT = 500
-_KEY = re.compile(rb"rm:\{[^{}]+:\d+\}:quarantine:(.+):(\d{1,19}):(messages|state|originals)", re.DOTALL)
+_KEY = re.compile(rb"rm:\{[^{}]+:\d+[a-z]+\}:quarantine:(.+):(\d{1,19}):(messages|state|originals)", re.DOTALL)
 _RECORD = re.compile(rb"rm:\{([^{}:]+)\}:namespace")
 
 

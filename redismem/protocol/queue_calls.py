@@ -56,12 +56,12 @@ class Job:
         return replace(self, context=view.context, sketch=sketch, elements=view.elements, with_originals=with_originals)
 
 
-def due(shards: Sequence[ShardKeys], now_ms: int, limit: int) -> Call[list[str]]:
-    """Sessions overdue now, and those whose lease ran out; `limit` of each a shard."""
+def due(shards: Sequence[ShardKeys], now_ms: int, limit: int, *, leases: bool = True) -> Call[list[str]]:
+    """Sessions overdue now, and with `leases` those whose lease ran out; `limit` of each a shard."""
     commands = tuple(
         ("ZRANGEBYSCORE", queue, "-inf", now_ms, "LIMIT", 0, limit)
         for shard in shards
-        for queue in (shard.overdue, shard.leased)
+        for queue in ((shard.overdue, shard.leased) if leases else (shard.overdue,))
     )
     return independent(commands, _session_ids, "due")
 

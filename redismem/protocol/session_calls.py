@@ -21,6 +21,8 @@ from redismem.protocol.append_command import (
     encode_as,
     more_pins,
     resent_append,
+    to_confirm,
+    token_of,
 )
 from redismem.protocol.call import Call, Command, context_reads, evalsha
 from redismem.protocol.clock import Clock, clock_ms, time_argument
@@ -38,7 +40,7 @@ _MOST = 1 << 53
 class SessionCalls:
     """The calls of one session. What is the same in each of them is put together once."""
 
-    __slots__ = ("_append_head", "_reads", "clock", "count_tokens", "keys", "settings")
+    __slots__ = ("_append_head", "_confirm", "_reads", "clock", "count_tokens", "keys", "settings")
 
     def __init__(
         self,
@@ -61,12 +63,14 @@ class SessionCalls:
         sha = scripts.load("append").sha
         self._append_head: Command = ("EVALSHA", sha, len(appends), *appends, keys.session, limits)
         self._reads = context_reads(keys)
+        self._confirm = settings.confirm
 
     def append(self, messages: Sequence[Message | Shape], options: AppendOptions = NO_OPTIONS) -> Call[Receipt]:
         """Raises InvalidMessage, InvalidState, TooLarge, InvalidTime."""
         command, session_id = self._append(messages, options), self.keys.session_id
         decode = partial(replies.receipt, session_id, len(messages))  # below by place: names make every turn slower
-        return Call(session_id, (command,), decode, scripts.load("append"), resent_append, "append")
+        call = Call(session_id, (command,), decode, scripts.load("append"), resent_append, "append")
+        return to_confirm(call, options, self._confirm) if options or self._confirm else call
 
     def append_and_read(
         self, messages: Sequence[Message | Shape], options: AppendOptions = NO_OPTIONS
@@ -74,12 +78,14 @@ class SessionCalls:
         """The append, and the reads of a context behind it in one transaction. Raises as `append` does."""
         commands, session_id = (self._append(messages, options), *self._reads), self.keys.session_id
         decode = partial(replies.appended, session_id, len(messages), self.settings.recent_limit)
-        return Call(session_id, commands, decode, scripts.load("append"), resent_append, "append_and_read")
+        call = Call(session_id, commands, decode, scripts.load("append"), resent_append, "append_and_read")
+        return to_confirm(call, options, self._confirm) if options or self._confirm else call
 
     def update(self, id: str | None = None, **changes: Unpack[StateChanges]) -> Call[bool]:
         """The state alone: an append of no messages. Raises InvalidState, InvalidMessage for the id, TooLarge."""
         command, session_id = self._command((), 0, self.change(**changes), id, layout.NONE), self.keys.session_id
-        return Call(session_id, (command,), lambda _: True, scripts.load("append"), resent_append, "update")
+        call = Call(session_id, (command,), lambda _: True, scripts.load("append"), resent_append, "update")
+        return to_confirm(call, NO_OPTIONS, self._confirm)
 
     def _append(self, messages: Sequence[Message | Shape], options: AppendOptions) -> Command:
         if not messages:
@@ -103,6 +109,7 @@ class SessionCalls:
         id: str | None = None,
         expect: int | None = None,
         pin: bool | None = None,
+        confirm: int | None = None,  # noqa: ARG002 (it is nothing that the script is told)
         **changes: Unpack[StateChanges],
     ) -> Command:
         if expect is not None and (type(expect) is not int or expect < 0):
@@ -125,7 +132,7 @@ class SessionCalls:
         return (
             *self._append_head,
             f"{fresh} {len(elements)} {len(change.sets) // 2} {tokens} {expect} {now} {pins}",
-            self._token(id),
+            token_of(id, self.keys.session_id),
             *elements,
             *change.sets,
             *change.drops,
@@ -172,12 +179,6 @@ class SessionCalls:
             else:
                 tokens += count
         return elements, tokens, more_pins(settings, pinned_count, pinned_bytes) if pinned_count else layout.NONE
-
-    def _token(self, id: str | None) -> bytes:
-        try:
-            return append_token(id)
-        except InvalidMessage as refused:
-            raise InvalidMessage(str(refused), self.keys.session_id) from None
 
     def read(self, limit: int | None = None, *, by_script: bool = False) -> Call[Context]:
         """The state, and the window or its newest `limit` messages; without regard for tool calls.

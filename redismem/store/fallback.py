@@ -110,6 +110,8 @@ class FallbackStore(Store):
     async def run(self, call: Call[T], *, quarantine: bool = False, begun_s: float | None = None) -> T:
         """The same; while Redis is away, what this process can say. Raises FallbackFull as well."""
         session_id = call.session_id
+        if call.confirm:
+            return await self._run_confirmed(call, quarantine=quarantine, begun_s=begun_s)
         if session_id is None or call.op not in _SERVED:
             return await self._run_beside(call, quarantine=quarantine, begun_s=begun_s)
         known_seq, decode, was_sent = self._seen.last_seq(session_id), call.decode, False
@@ -123,6 +125,17 @@ class FallbackStore(Store):
         await self.transport.sleep(0)  # whoever goes on at once must not keep the replay from its turn
         with self._lock:
             return self._served(replace(call, decode=decode), session_id, known_seq, was_sent=was_sent)
+
+    async def _run_confirmed(self, call: Call[T], *, quarantine: bool, begun_s: float | None) -> T:
+        """What replicas are to confirm: nobody else can say that it is safe."""
+        assert call.session_id is not None
+        if not self.breaker.is_closed:
+            await self.transport.sleep(0)
+            raise self._refusal(call, "what replicas are to confirm cannot be accepted without it")
+        if self._backlog.held and not await self._may_overtake(call.session_id):
+            raise self._refusal(call, "what this process has accepted before is still to be replayed")
+        call.decode = partial(self._noted, call, call.decode)
+        return await super().run(call, quarantine=quarantine, begun_s=begun_s)
 
     async def _run_beside(self, call: Call[T], *, quarantine: bool, begun_s: float | None) -> T:
         """What cannot be served without Redis."""

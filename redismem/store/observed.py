@@ -168,7 +168,8 @@ def open_store(
 
 
 def _watched(call: Call[T]) -> _Watched[T]:
-    return _Watched(call.session_id, call.commands, call.decode, call.script, call.resent, call.op, call.is_independent)
+    known = (call.session_id, call.commands, call.decode, call.script, call.resent, call.op)
+    return _Watched(*known, call.is_independent, call.confirm)
 
 
 def _outcome(op: str, value: Any) -> str:

@@ -25,6 +25,7 @@ _MEANINGS = (
     ("ERR", "DB index is out of range", "it has no database of the number that the URL names"),
     ("ERR", "SELECT is not allowed in cluster mode", "a cluster has only database 0, the URL names another"),
     ("OOM", "", "its memory is full: raise maxmemory, or let workers make room"),
+    ("NOSCRIPT", "deploy", "it does not know the scripts, and this user may load none: run `redismem deploy`"),
     ("gaierror", "", "nothing is known by that host name"),
 )
 

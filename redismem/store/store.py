@@ -7,7 +7,14 @@ from collections.abc import Awaitable, Callable, Coroutine
 from time import monotonic
 from typing import Any, TypeVar
 
-from redismem.errors import NOT_READY_WORDS, ConnectionLost, CorruptSession, ServerError, StoreUnavailable
+from redismem.errors import (
+    NOT_READY_WORDS,
+    ConnectionLost,
+    CorruptSession,
+    InvalidSettings,
+    ServerError,
+    StoreUnavailable,
+)
 from redismem.events import facts
 from redismem.health import Health
 from redismem.protocol import namespace_calls
@@ -21,6 +28,7 @@ from redismem.settings import Settings
 from redismem.store.breaker import Breaker, BreakerState
 from redismem.store.retries import Retries, explained, perhaps, redis_at
 from redismem.transport.base import CLOSED, Transport, place_of
+from redismem.transport.confirming import Wanted
 
 log = logging.getLogger("redismem")
 
@@ -216,7 +224,17 @@ class Store:
     def _sent(self, call: Call[T], timeout_s: float) -> Awaitable[list[Any]]:
         if call.is_independent:
             return self.transport.run_independent(call.commands, timeout_s)
+        if call.confirm:
+            return self._sent_to_confirm(call, timeout_s)
         return self.transport.run(call.commands, timeout_s, call.script)
+
+    def _sent_to_confirm(self, call: Call[T], timeout_s: float) -> Awaitable[list[Any]]:
+        run: Any = getattr(self.transport, "run_confirmed", None)
+        if run is None:
+            raise InvalidSettings("confirm asks for replicas, and this transport knows of none")
+        wait_s = min(self.settings.confirm_timeout_s, self.settings.deadline_s)
+        confirmed: Awaitable[list[Any]] = run(call.commands, timeout_s, call.script, Wanted(call.confirm, wait_s))
+        return confirmed
 
     async def _sent_again(
         self, call: Call[T], failure: ServerError | ConnectionLost, retries: Retries, begun_s: float

@@ -8,6 +8,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import hiredis
@@ -17,6 +18,7 @@ from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
 from redismem.transport import wire
 from redismem.transport.address import Address
+from redismem.transport.confirming import Content, Wanted, confirmed, waiting
 from redismem.transport.connection import untrusted
 
 _READ_BYTES = 64 * 1024
@@ -125,11 +127,31 @@ class BlockingLane:
 
     async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:
         until = time.monotonic() + timeout_s
-        outcome = self._sent(commands, until)
+        return self._settled(partial(self._sent, commands, until), script, until)
+
+    async def run_confirmed(
+        self, commands: Sequence[Command], timeout_s: float, script: Script | None, wanted: Wanted
+    ) -> list[Any]:
+        """As `run`, and behind the replies how many replicas have what was written."""
+        until = time.monotonic() + timeout_s + wanted.wait_s
+        call = Content.of(commands)
+
+        def read(replies: list[Any]) -> wire.Outcome:
+            return confirmed(call.read(replies[:-1]), replies[-1])
+
+        def sent() -> wire.Outcome:
+            return self._call(call.content + waiting(wanted), call.reply_count + 1, read, until)
+
+        return self._settled(sent, script, until)
+
+    def _settled(self, sent: Callable[[], wire.Outcome], script: Script | None, until: float) -> list[Any]:
+        """The replies; loads the script, or gives up connections to what is a replica now."""
+        outcome = sent()
         refusal = wire.refusal(outcome)
         if refusal is not None and refusal.word == "NOSCRIPT" and script is not None:
             loaded = self._call(wire.loading(script), 1, wire.answers, until)
-            outcome = wire.refusal(loaded) or self._sent(commands, until)
+            refused = wire.refusal(loaded)
+            outcome = sent() if refused is None else wire.unloadable(refused)
         elif refusal is not None and refusal.word == "READONLY":
             # What was the primary is a replica now. Connected anew, the address may lead to its successor.
             self._close_idle()

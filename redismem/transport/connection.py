@@ -181,7 +181,9 @@ class Connection(asyncio.Protocol):
 
     def _send_again(self, call: Waiting, loaded: asyncio.Future[list[Any]]) -> None:
         failure = loaded.exception() or wire.refusal(loaded.result())
-        if isinstance(failure, ServerError | ConnectionLost):
+        if isinstance(failure, ServerError):
+            call.end(wire.unloadable(failure))
+        elif isinstance(failure, ConnectionLost):
             call.end(failure)
         elif self.lost_reason:
             call.end(ConnectionLost(self.lost_reason, sent=False))

@@ -23,6 +23,7 @@ from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
 from redismem.transport import wire
 from redismem.transport.address import Address
+from redismem.transport.confirming import Confirming, Wanted
 from redismem.transport.connection import RECONNECTING, Connection, Waiting, connect, untrusted
 
 _FIRST_PAUSE_S = 0.01
@@ -56,6 +57,7 @@ class Lane:
         self._max_bytes = max_bytes
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
+        self._confirming: tuple[Lane, Confirming] | None = None
         self._start_over()
 
     def _start_over(self) -> None:
@@ -78,6 +80,24 @@ class Lane:
             return self._start(wire.independent(commands), 1, False, script, timeout_s)
         return self._start(wire.transaction(commands), len(commands) + 2, True, script, timeout_s)
 
+    def run_confirmed(
+        self, commands: Sequence[Command], timeout_s: float, script: Script | None, wanted: Wanted
+    ) -> Awaitable[list[Any]]:
+        """As `run`, on a connection of its own, and behind the replies how many replicas have what was written."""
+        if self._confirming is None:
+            line = Lane(self._address, stall_s=self._stall_s + wanted.wait_s)
+            self._confirming = line, Confirming(line)
+        return self._confirming[1].run(commands, timeout_s, script, wanted)
+
+    def send(self, content: bytes, reply_count: int, timeout_s: float) -> Awaitable[list[Any]]:
+        """The replies to commands that are bytes already."""
+        return self._start(content, reply_count, False, None, timeout_s)
+
+    def reconnect(self) -> None:
+        """Gives the connection up: the address may lead to another node by now."""
+        if self._connection is not None:
+            self._connection.lose(RECONNECTING)
+
     def run_independent(self, commands: Sequence[Command], timeout_s: float) -> Awaitable[list[Any]]:
         if not commands:
             return _nothing()
@@ -94,6 +114,10 @@ class Lane:
     async def aclose(self) -> None:
         """Gives up what is on its way. Nothing can be called afterwards."""
         self._is_closed = True
+        confirming, self._confirming = self._confirming, None
+        if confirming is not None:
+            confirming[1].close()
+            await confirming[0].aclose()
         loop, self._loop = self._loop, None
         if loop is not asyncio.get_running_loop():
             self._leave(loop)
@@ -112,6 +136,8 @@ class Lane:
 
     def drop(self) -> None:
         """Closes what is open, if nobody is left who could, and warns of it."""
+        if self._confirming is not None:
+            self._confirming[0].drop()
         if self._connection is not None and self._loop is not None and not self._loop.is_closed():
             warnings.warn("a memory was not closed: use `async with`, or `aclose()`", ResourceWarning, stacklevel=2)
             self._is_closed = True

@@ -15,61 +15,16 @@ from redis.retry import Retry
 from redismem.errors import ConnectionLost, InvalidSettings, ServerError
 from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
-
-# redis-py turns these replies into classes and drops their first word.
-_WORDS: tuple[tuple[type[Exception], str], ...] = (
-    (redis.exceptions.NoScriptError, "NOSCRIPT"),
-    (redis.exceptions.BusyLoadingError, "LOADING"),
-    (redis.exceptions.ReadOnlyError, "READONLY"),
-    (redis.exceptions.OutOfMemoryError, "OOM"),
-    (redis.exceptions.MasterDownError, "MASTERDOWN"),
-    (redis.exceptions.ClusterDownError, "CLUSTERDOWN"),
-    (redis.exceptions.TryAgainError, "TRYAGAIN"),
-    (redis.exceptions.AskError, "ASK"),
-    (redis.exceptions.MovedError, "MOVED"),
-    (redis.exceptions.ExecAbortError, "EXECABORT"),
-    (redis.exceptions.NoPermissionError, "NOPERM"),
-    (redis.exceptions.ClusterCrossSlotError, "CROSSSLOT"),
-    (redis.exceptions.AuthenticationWrongNumberOfArgsError, "WRONGPASS"),
-    (redis.exceptions.AuthenticationError, "NOAUTH"),
+from redismem.transport.confirming import Wanted
+from redismem.transport.redis_py_replies import (
+    check_replicas,
+    server_error,
+    taken_apart,
+    translated,
+    with_wait,
+    word_of,
 )
-
-
-def _server_error(error: Exception) -> ServerError | ConnectionLost:
-    """The reply behind a redis-py exception. Drops the text of errors that redis-py annotates with the arguments."""
-    for kind, word in _WORDS:
-        if isinstance(error, kind):
-            if word == "NOAUTH" and "username-password" in str(error):
-                word = "WRONGPASS"  # the same class
-            return ServerError(word, f"{word} {_reason(error)}" if word == "NOPERM" else word)
-    if isinstance(error, redis.exceptions.DataError):
-        raise error
-    if isinstance(error, redis.exceptions.ResponseError):
-        text = _reason(error)
-        if text == "EXEC without MULTI":
-            # Nobody refuses MULTI but the ACL, and redis-py raises what came of it.
-            return ServerError("NOPERM", "NOPERM no permissions to run the 'multi' command")
-        word = text.partition(" ")[0]
-        return ServerError(word if word.isupper() else "ERR", text)  # redis-py drops ERR
-    return ConnectionLost(type(error).__name__)
-
-
-def _reason(error: Exception) -> str:
-    """What the server said, without the arguments that a pipeline puts before it."""
-    text = str(error)
-    if text.startswith("Command #"):
-        # redis.asyncio writes the repr of a tuple there.
-        text = text.rpartition("caused error: ")[2].lstrip("('\"")
-    return text
-
-
-def _answers(answers: Sequence[Any]) -> list[Any]:
-    return [_server_error(answer) if isinstance(answer, Exception) else answer for answer in answers]
-
-
-def _word(answers: Sequence[Any]) -> str:
-    """The word of the error that the first command was answered with; "" for any other answer."""
-    return answers[0].word if isinstance(answers[0], ServerError) else ""
+from redismem.transport.wire import unloadable
 
 
 def _loading(script: Script) -> Command:
@@ -141,12 +96,12 @@ class RedisPy:
         try:
             async with asyncio.timeout(timeout_s):
                 answers = await self._sent(commands)
-                if script is not None and _word(answers) == "NOSCRIPT":
-                    await self._client.execute_command(*_loading(script))
+                if script is not None and word_of(answers) == "NOSCRIPT":
+                    await self._load(script)
                     answers = await self._sent(commands)
         except _LOST as error:
             raise await self._failure(error) from None
-        if _word(answers) == "READONLY":
+        if word_of(answers) == "READONLY":
             await self._disconnect()
         return answers
 
@@ -163,17 +118,41 @@ class RedisPy:
         try:
             return [await self._client.execute_command(*commands[0])]
         except redis.exceptions.NoScriptError as unknown:
-            return [_server_error(unknown)]
+            return [server_error(unknown)]
 
     async def _pipeline(self, commands: Sequence[Command], *, transaction: bool) -> list[Any]:
         pipeline = self._client.pipeline(transaction=transaction)
         for command in commands:
             pipeline.execute_command(*command)
-        return _answers(await pipeline.execute(raise_on_error=False))
+        return translated(await pipeline.execute(raise_on_error=False))
+
+    async def run_confirmed(
+        self, commands: Sequence[Command], timeout_s: float, script: Script | None, wanted: Wanted
+    ) -> list[Any]:
+        """As `run`, and behind the replies how many replicas have what was written."""
+        del timeout_s  # the socket's own timeout must leave time for the WAIT
+        check_replicas(self._client)
+        together = with_wait(commands, wanted)
+        try:
+            answers = taken_apart(commands, await self._pipeline(together, transaction=False))
+            if script is not None and word_of(answers) == "NOSCRIPT":
+                await self._load(script)
+                answers = taken_apart(commands, await self._pipeline(together, transaction=False))
+        except _LOST as error:
+            raise await self._failure(error) from None
+        if word_of(answers) == "READONLY":
+            await self._disconnect()
+        return answers
+
+    async def _load(self, script: Script) -> None:
+        try:
+            await self._client.execute_command(*_loading(script))
+        except redis.exceptions.NoPermissionError:
+            raise unloadable(ServerError("NOPERM", "NOPERM")) from None
 
     async def _failure(self, error: Exception) -> ServerError | ConnectionLost:
-        failure = _server_error(error)
-        if _word([failure]) == "READONLY":
+        failure = server_error(error)
+        if word_of([failure]) == "READONLY":
             await self._disconnect()
         return failure
 
@@ -221,12 +200,12 @@ class BlockingRedisPy:
         del timeout_s  # the socket's own timeout, reply_timeout_s, bounds each read
         try:
             answers = self._sent(commands)
-            if script is not None and _word(answers) == "NOSCRIPT":
-                self._client.execute_command(*_loading(script))
+            if script is not None and word_of(answers) == "NOSCRIPT":
+                self._load(script)
                 answers = self._sent(commands)
         except _LOST as error:
             raise self._failure(error) from None
-        if _word(answers) == "READONLY":
+        if word_of(answers) == "READONLY":
             self._disconnect()
         return answers
 
@@ -243,17 +222,41 @@ class BlockingRedisPy:
         try:
             return [self._client.execute_command(*commands[0])]
         except redis.exceptions.NoScriptError as unknown:
-            return [_server_error(unknown)]
+            return [server_error(unknown)]
 
     def _pipeline(self, commands: Sequence[Command], *, transaction: bool) -> list[Any]:
         pipeline = self._client.pipeline(transaction=transaction)
         for command in commands:
             pipeline.execute_command(*command)
-        return _answers(pipeline.execute(raise_on_error=False))
+        return translated(pipeline.execute(raise_on_error=False))
+
+    async def run_confirmed(
+        self, commands: Sequence[Command], timeout_s: float, script: Script | None, wanted: Wanted
+    ) -> list[Any]:
+        """The same as RedisPy does."""
+        del timeout_s
+        check_replicas(self._client)
+        together = with_wait(commands, wanted)
+        try:
+            answers = taken_apart(commands, self._pipeline(together, transaction=False))
+            if script is not None and word_of(answers) == "NOSCRIPT":
+                self._load(script)
+                answers = taken_apart(commands, self._pipeline(together, transaction=False))
+        except _LOST as error:
+            raise self._failure(error) from None
+        if word_of(answers) == "READONLY":
+            self._disconnect()
+        return answers
+
+    def _load(self, script: Script) -> None:
+        try:
+            self._client.execute_command(*_loading(script))
+        except redis.exceptions.NoPermissionError:
+            raise unloadable(ServerError("NOPERM", "NOPERM")) from None
 
     def _failure(self, error: Exception) -> ServerError | ConnectionLost:
-        failure = _server_error(error)
-        if _word([failure]) == "READONLY":
+        failure = server_error(error)
+        if word_of([failure]) == "READONLY":
             self._disconnect()
         return failure
 

@@ -133,6 +133,14 @@ def loading(script: Script) -> bytes:
     return _pack_words(("SCRIPT", "LOAD", script.source))
 
 
+def unloadable(refused: ServerError) -> ServerError:
+    """What a call is answered with whose script could not be loaded. Who may not load any waits for those who may."""
+    if refused.word != "NOPERM":
+        return refused
+    why = "the server does not know the scripts, and this user may not load them: run `redismem deploy`"
+    return ServerError("NOSCRIPT", f"NOSCRIPT {why}")
+
+
 def let_in(outcome: Outcome) -> None:
     """Raises the error that a greeting was answered with: NOAUTH, WRONGPASS, NOPERM …, or that none came."""
     for reply in outcome if isinstance(outcome, list) else [outcome]:

@@ -23,7 +23,7 @@ def _words(text: str) -> frozenset[str]:
 OPERATIONS = _words(
     """
     append append_and_read read messages state info exists touch update read_epoch clear read_window prune
-    pop replace pinned quarantine ping count sessions server_time take recorded record provider pause due
+    pop replace pinned quarantine hold ping count sessions server_time take recorded record provider pause due
     claim extend commit release counts oldest queue_eviction due_evictions claim_eviction evict scan sweep
     recall block set_block_aside project_read project_change project_find project_words project_count project_record
     summary eviction drain enforce sweep_round look depths members requeue recorded_shards restore drop
@@ -32,7 +32,7 @@ OPERATIONS = _words(
 OUTCOMES = _words(
     """
     ok duplicate conflict nothing job none notdue leased gone noop dead already fenced stale waiting failed paused
-    busy stopping unavailable StoreUnavailable NotAllowed TooLarge InvalidState InvalidTime NotInWindow
+    busy stopping unavailable StoreUnavailable Unconfirmed NotAllowed TooLarge InvalidState InvalidTime NotInWindow
     SessionExists CorruptSession UnsupportedFormat WrongShards ScriptFailed CancelledError
     """
 )

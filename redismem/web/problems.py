@@ -24,6 +24,7 @@ from redismem.errors import (
     SessionNotFound,
     StoreUnavailable,
     TooLarge,
+    Unconfirmed,
     UnsupportedFormat,
     WrongShards,
 )
@@ -46,6 +47,7 @@ CODES: dict[str, tuple[int, str]] = {
     "too_many_requests": (429, "Too many requests"),
     "internal": (500, "A defect of the service"),
     "store_unavailable": (503, "The store does not answer"),
+    "unconfirmed": (503, "Too few replicas have it yet"),
     "store_not_allowed": (503, "The store does not let this server do it"),
     "other_layout": (503, "Another release has written this"),
     "overloaded": (503, "Too many at once"),
@@ -68,6 +70,7 @@ _ERRORS: tuple[tuple[type[RedismemError], str], ...] = (
     (InvalidState, "invalid"),
     (InvalidTime, "internal"),
     (StoreUnavailable, "store_unavailable"),
+    (Unconfirmed, "unconfirmed"),
     (NotAllowed, "store_not_allowed"),
     (UnsupportedFormat, "other_layout"),
     (WrongShards, "other_layout"),

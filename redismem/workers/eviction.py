@@ -31,10 +31,17 @@ class Eviction:
     def __init__(self, store: Store, on_evict: OnEvict | None = None, *, concurrency: int = 32) -> None:
         self._store = store
         self._on_evict = on_evict
+        self._concurrency = concurrency
+        self._due_count = 0
         self._slots = asyncio.Semaphore(concurrency)
         self._cursors: dict[int, int] = {}
         self._stopping = False
         self._warned_ms = -_WARN_EVERY_MS
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether more sessions wait to be evicted here than are in hand at a time."""
+        return self._due_count > self._concurrency
 
     def stop(self) -> None:
         """Takes nothing more in hand."""
@@ -46,6 +53,10 @@ class Eviction:
         Raises StoreUnavailable.
         """
         return await self._store.told("enforce", self._enforce())
+
+    async def enforce_limit(self) -> int:
+        """`enforce`, if there are more sessions than the namespace may hold: costs a command a shard to find out."""
+        return await self.enforce() if await self._excess() > 0 else 0
 
     async def _enforce(self) -> int:
         evicted = 0
@@ -124,7 +135,11 @@ class Eviction:
             now_ms = await self._store.server_time_ms()
             call = queue_calls.due_evictions(self._store.keys.shards(), now_ms, _CHUNK_COUNT)
             due = await self._store.run(call)
-            outcomes = await asyncio.gather(*(self._attended(session_id) for session_id in due))
+            self._due_count = len(due)
+            try:
+                outcomes = await asyncio.gather(*(self._attended(session_id) for session_id in due))
+            finally:
+                self._due_count = 0
             evicted += sum(outcomes)
             if not any(outcomes):
                 break

@@ -41,12 +41,18 @@ class ExtractionWorker:
     def __init__(self, store: Store, model: ChatModel, *, concurrency: int = 4) -> None:
         self.outcomes: Counter[Outcome] = Counter()
         """How often each outcome was seen."""
+        self.concurrency = concurrency
         self._store = store
         self._ask = within(model, store.settings)
         self._provider = Provider(store, getattr(model, "provider", model.name))
         self._slots = asyncio.Semaphore(concurrency)
         self._in_hand: set[str] = set()
         self._stopping = False
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether more conversations wait here than are in hand at a time."""
+        return len(self._in_hand) > self.concurrency
 
     def stop(self) -> None:
         """No further claims; what is claimed goes on."""

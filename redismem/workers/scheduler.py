@@ -1,6 +1,7 @@
 """When the queues are looked at: APScheduler ticks, and an append that overflows has its session taken up at once.
 
-All state is in Redis: a missed or doubled tick changes nothing, and any number of processes may tick.
+All state is in Redis: a missed or doubled tick changes nothing, and any number of processes may tick. So that fifty do
+not look at the same queues all the time, they take turns: see `turns`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from redismem.context import Receipt
+from redismem.errors import RedismemError
 from redismem.events import facts
 from redismem.models import ChatModel
 from redismem.store.store import Store
@@ -23,11 +25,13 @@ from redismem.workers.archive import OnEvict
 from redismem.workers.eviction import Eviction
 from redismem.workers.extraction import ExtractionWorker
 from redismem.workers.failures import log_failure
-from redismem.workers.strategies import Strategy
+from redismem.workers.strategies import Strategy, provider_of
 from redismem.workers.summaries import Worker
+from redismem.workers.turns import Turns
 
 Drain = Callable[[], Coroutine[Any, Any, Any]]
 
+_IDLE_TICKS = 10
 _SWEEP_TICKS = 60
 _EXTRACTION_TICKS = 10
 
@@ -60,7 +64,15 @@ class Scheduler:
         self._closes: list[Drain] = []
         self._stopping = False
         self._running: set[asyncio.Task[None]] = set()
+        self._last: dict[str, asyncio.Task[None]] = {}
+        self._tick_count = 0
         self._ticker: AsyncIOScheduler | None = None
+        # Pods that are set up differently do not stand in for each other.
+        limits = f"{store.settings.max_sessions}/{store.settings.idle_timeout_ms}"
+        self._evictions = f"evictions/{limits}"
+        self._summaries = "" if strategy is None else f"summaries/{provider_of(strategy) or type(strategy).__name__}"
+        self._extractions = "" if extraction is None else f"extraction/{extraction.name}"
+        self._turns = Turns(store, self._works())
 
     @classmethod
     def from_settings(
@@ -82,40 +94,68 @@ class Scheduler:
         if (ticks := logging.getLogger("apscheduler")).level == logging.NOTSET:
             ticks.setLevel(logging.WARNING)  # it logs two lines a tick
         tick_s = self._settings.tick_s
-        self._every(ticker, tick_s, self.eviction.enforce)
-        self._every(ticker, tick_s * _SWEEP_TICKS, self.eviction.sweep)
-        if self.worker is not None:
-            # A drain that waits for a slow model must not keep the next one from looking at the other sessions.
-            self._every(ticker, tick_s, self.worker.drain, overlapping=True)
-        if self.extraction is not None:
-            self._every(ticker, tick_s * _EXTRACTION_TICKS, self.extraction.drain)
-        ticker.start()
-        self._ticker = ticker
-
-    def _every(self, ticker: AsyncIOScheduler, seconds: float, drain: Drain, *, overlapping: bool = False) -> None:
-        last: asyncio.Task[None] | None = None
 
         async def tick() -> None:
             # In a task of ours: APScheduler cancels its own when it shuts down.
-            nonlocal last
-            if overlapping or last is None or last.done():
-                last = self._begin(drain)
+            self._begin_alone("tick", self.tick)
 
-        ticker.add_job(tick, "interval", seconds=seconds, jitter=seconds / 10, next_run_time=datetime.now(UTC))
+        ticker.add_job(tick, "interval", seconds=tick_s, jitter=tick_s / 10, next_run_time=datetime.now(UTC))
+        ticker.start()
+        self._ticker = ticker
 
-    def _begin(self, drain: Drain) -> asyncio.Task[None]:
-        task = asyncio.create_task(self._logged(drain))
+    @property
+    def holds(self) -> tuple[str, ...]:
+        """What this process looks after for all pods of the namespace, as of its last tick."""
+        return tuple(sorted(self._turns.held))
+
+    def _works(self) -> dict[str, Callable[[], bool]]:
+        works: dict[str, Callable[[], bool]] = {self._evictions: lambda: self.eviction.is_crowded}
+        if (worker := self.worker) is not None:
+            works[self._summaries] = lambda: worker.is_crowded
+        if (extraction := self.extraction) is not None:
+            works[self._extractions] = lambda: extraction.is_crowded
+        return works
+
+    async def tick(self) -> None:
+        """Begins what this process is to do on this tick, one of every `tick_s`. Raises StoreUnavailable."""
+        count, self._tick_count = self._tick_count, self._tick_count + 1
+        mine = await self._turns.take()
+        if self._evictions in mine:
+            # Sessions beyond the limit are looked for on each tick; nobody waits for the idle ones to go.
+            look = self.eviction.enforce if count % _IDLE_TICKS == 0 else self.eviction.enforce_limit
+            self._begin_alone("evictions", look, self._evictions)
+            if count % _SWEEP_TICKS == 0:
+                self._begin_alone("sweep", self.eviction.sweep)
+        if self.worker is not None:
+            # A drain that waits for a slow model must not keep the next one from looking at the other sessions.
+            is_mine = self._summaries in mine
+            self._begin(self.worker.drain if is_mine else self.worker.stand_by, self._summaries)
+        if self.extraction is not None and self._extractions in mine and count % _EXTRACTION_TICKS == 0:
+            self._begin_alone("extraction", self.extraction.drain, self._extractions)
+
+    def _begin_alone(self, name: str, drain: Drain, work: str | None = None) -> None:
+        """Begins it, unless the last one of this name has not ended."""
+        if name not in self._last or self._last[name].done():
+            self._last[name] = self._begin(drain, work)
+
+    def _begin(self, drain: Drain, work: str | None = None) -> asyncio.Task[None]:
+        return self._run(self._logged(drain, work))
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return task
 
-    async def _logged(self, drain: Drain) -> None:
+    async def _logged(self, drain: Drain, work: str | None) -> None:
         if self._stopping or self._store.is_away:  # a look at Redis now and then finds out when it is back
             return
         try:
             await drain()
         except Exception as error:  # the state is in Redis: the next tick goes on from there
             log_failure("a drain stopped early", error, facts(op="drain"))
+            if work is not None:
+                self._turns.stand_back(work)
 
     async def stop(self) -> None:
         """Claims nothing more, lets what is in hand end for `stop_s`, then gives it back."""
@@ -130,6 +170,8 @@ class Scheduler:
             self.worker.stop()
         if self.extraction is not None:
             self.extraction.stop()
+        if ticker is not None and not self._store.is_away:
+            self._run(self._given_up())
         if self._running:
             _, late = await asyncio.wait(self._running, timeout=self._stop_s)
             for task in late:
@@ -137,6 +179,12 @@ class Scheduler:
             await asyncio.gather(*late, return_exceptions=True)
         for close in self._closes:
             await close()
+
+    async def _given_up(self) -> None:
+        try:
+            await self._turns.give_up()
+        except RedismemError as error:  # others miss this process soon enough
+            log_failure("another pod takes over only when it misses this one", error, facts(op="tick"))
 
     def appended(self, session_id: str, receipt: Receipt) -> None:
         """Takes up a session whose window this append has made too long, without waiting for a tick."""

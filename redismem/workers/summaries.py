@@ -9,74 +9,33 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import random
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
-from dataclasses import dataclass
 
-from redismem.context import Context, Summary
 from redismem.errors import ModelFailed, ProviderUnavailable, RedismemError, StoreUnavailable
 from redismem.events import facts
-from redismem.messages import Message
 from redismem.protocol import edit_calls, queue_calls
 from redismem.protocol.ids import session_hash
 from redismem.protocol.layout import CommitOutcome, ReleaseOutcome
 from redismem.protocol.queue_calls import Job, QueueCalls
-from redismem.settings import Settings
 from redismem.store.store import Store
-from redismem.window import cut_before, open_calls
 from redismem.workers.failures import OtherLayouts, log_failure, reason_of
 from redismem.workers.keeping import kept
 from redismem.workers.outcomes import WORKED_OFF, SummaryOutcome
+from redismem.workers.planning import plan
 from redismem.workers.provider import Answering, Provider
 from redismem.workers.strategies import Strategy, noted, provider_of, sketched, writes_one
 from redismem.workers.writers import URGENT_MS, Writers
 
 log = logging.getLogger("redismem.worker")
 
-# Messages that one summary may cover: it bounds what a commit moves in one script.
-COVER_COUNT = 500
 _DUE_COUNT = 20
 _IN_VAIN_COUNT = 64
 _FIRST_BACKOFF_S = 1.0
 _LONGEST_BACKOFF_S = 86_400.0
-# What a session waits for may come with any message: it is looked at again this soon.
-_WAIT_MS = 5_000
 _random = random.SystemRandom()
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What to do with a claimed session: cover messages, or fold summaries, or both, or wait for an open tool call."""
-
-    covered: Sequence[Message] = ()
-    folded: Sequence[Summary] = ()
-    wait_ms: int = 0
-
-
-def plan(context: Context, now_ms: int, settings: Settings, *, is_one: bool = False) -> Plan:
-    """Everything but the newest `recent_limit` messages, more of these only to keep a tool call with its result.
-
-    A call without a result is waited for until it is `open_call_s` old; then it counts as closed. `is_one`: there is
-    one summary, and what it covers is weighed anew with the messages.
-    """
-    messages = context.messages
-    wanted = max(0, len(messages) - settings.recent_limit)
-    # A single group may be longer than what one summary should cover.
-    cut = cut_before(messages, min(COVER_COUNT, wanted)) or cut_before(messages, wanted)
-    closed_ms = now_ms - int(settings.open_call_s * 1000)
-    waiting = next((at for at in open_calls(messages[:cut], messages) if messages[at].stored_ms > closed_ms), None)
-    if waiting is not None:
-        cut = cut_before(messages, waiting)
-    # Covering goes first, for what is pending costs more to read; but not so long that summaries pile up.
-    piled_up = len(context.summaries) > 2 * settings.summaries_limit
-    if cut and not piled_up and settings.is_overdue(len(messages), sum(message.tokens for message in messages)):
-        return Plan(covered=messages[:cut], folded=context.summaries if is_one else ())
-    if len(context.summaries) > settings.summaries_limit:
-        return Plan(folded=context.summaries[: len(context.summaries) - settings.summaries_limit // 2])
-    closes_in_ms = _WAIT_MS if waiting is None else messages[waiting].stored_ms - closed_ms
-    return Plan(wait_ms=min(_WAIT_MS, closes_in_ms))
 
 
 class Worker:
@@ -94,12 +53,24 @@ class Worker:
         self._in_hand: set[str] = set()
         self._in_vain: deque[str] = deque(maxlen=_IN_VAIN_COUNT)
         """Sessions that the provider did not answer for, as far as they are remembered."""
+        self._looked_ms = -math.inf
+        """When the leases were looked at last."""
         self._stopping = False
         self._other_layouts = OtherLayouts()
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether more sessions wait for a summary here than are in hand at a time."""
+        return len(self._in_hand) > self.concurrency
 
     def stop(self) -> None:
         """No further claims; what is claimed goes on."""
         self._stopping = True
+
+    async def stand_by(self) -> None:
+        """What is left to do where another pod drains: to notice that a provider answers again."""
+        if self._provider.is_paused:
+            await self._provider.look(await self._store.server_time_ms())
 
     async def drain(self) -> int:
         """Works off every session that is due and not in hand already. Gives how many summaries were committed.
@@ -109,30 +80,43 @@ class Worker:
         return await self._store.told("drain", self._drain())
 
     async def _drain(self) -> int:
-        committed = 0
+        committed, leases = 0, None
         while not self._stopping:
-            outcomes = await self._round(await self._store.server_time_ms())
+            now_ms = await self._store.server_time_ms()
+            leases = self._looks_at_leases(now_ms) if leases is None else leases
+            outcomes = await self._round(now_ms, leases)
             committed += outcomes.count(SummaryOutcome.OK)
             if WORKED_OFF.isdisjoint(outcomes):
                 break
         return committed
 
-    async def _round(self, now_ms: int) -> list[SummaryOutcome]:
+    def _looks_at_leases(self, now_ms: int) -> bool:
+        """Leases run out after `lease_s`, and seldom do: they are looked at four times in that."""
+        every_ms = self._store.settings.lease_s * 250
+        if self._looked_ms <= now_ms < self._looked_ms + every_ms:
+            return False
+        self._looked_ms = now_ms
+        return True
+
+    async def _round(self, now_ms: int, leases: bool) -> list[SummaryOutcome]:
         """Works off what is due, as far as the provider may be asked; what has waited for too long without it."""
         answering = await self._provider.look(now_ms)
         if answering is Answering.NO:
             if self._writers.instead is None:
                 return []
-            due = await self._due(self._waiting_since_ms(now_ms))
+            due = await self._due(self._waiting_since_ms(now_ms), leases)
             rounds = await asyncio.gather(*(self._written_instead(session_id) for session_id in due))
             return [outcome for outcomes in rounds for outcome in outcomes]
-        due = await self._due(now_ms)
+        due = await self._due(now_ms, leases)
         if answering is Answering.PERHAPS:
             return await self._probed(due, now_ms)
         return await asyncio.gather(*(self.attend(session_id) for session_id in due))
 
-    async def _due(self, before_ms: int) -> list[str]:
-        return await self._store.run(queue_calls.due(self._store.keys.shards(), before_ms, _DUE_COUNT))
+    async def _due(self, before_ms: int, leases: bool) -> list[str]:
+        call = queue_calls.due(self._store.keys.shards(), before_ms, _DUE_COUNT, leases=leases)
+        found = await self._store.run(call)
+        # Others may be at the same ones: who begins elsewhere claims few of them in vain.
+        return found if len(found) <= self.concurrency else _random.sample(found, len(found))
 
     def _waiting_since_ms(self, now_ms: int) -> int:
         """A session that was due before that has waited for too long, or its window is half full."""

@@ -14,7 +14,7 @@ from redismem.cli.place import safe_url
 
 COMMANDS = (
     *("demo", "replay", "sessions", "show", "clear", "worker", "queues", "watch", "dead"),
-    *("quarantine", "namespaces", "check", "doctor"),
+    *("quarantine", "namespaces", "check", "doctor", "deploy"),
 )
 GROUPS = {"dead": ("list", "retry", "drop"), "quarantine": ("list", "show", "restore", "drop")}
 WITH_OPTIONS = [[name] for name in COMMANDS if name not in GROUPS]
@@ -42,7 +42,7 @@ def test_every_command_has_a_help_with_the_common_options(command: Any, words: A
     ran = command(*words, "--help")
     assert (ran.code, ran.err) == (0, "")
     assert all(option in ran.out for option in ("--url", "--json"))
-    assert "--namespace" in ran.out or words == ["namespaces"]
+    assert "--namespace" in ran.out or words in (["namespaces"], ["deploy"])
     assert max(map(len, ran.out.splitlines())) <= 80
 
 
@@ -131,6 +131,7 @@ NEEDS_REDIS = [
     ["quarantine", "list"],
     ["quarantine", "restore", "a"],
     ["namespaces"],
+    ["deploy"],
 ]
 
 

@@ -8,14 +8,16 @@ from support.redis_server import RedisServer, free_port
 
 import redismem.blocking
 from redismem.cli.doctor import words_of
-from redismem.inspection import rules
+from redismem.inspection import nodes, rules
 from redismem.inspection.rules import Sampled
+
+OPTIONS = ("--maxmemory", "100mb", "--client-output-buffer-limit", "normal 64mb 16mb 10")
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: Any) -> Any:
     """A server that a test may spoil; it puts back what it changed."""
-    server = RedisServer(tmp_path_factory.mktemp("doctor"), aof=True, options=("--maxmemory", "100mb")).start()
+    server = RedisServer(tmp_path_factory.mktemp("doctor"), aof=True, options=OPTIONS).start()
     yield server
     server.stop()
 
@@ -28,6 +30,9 @@ def raw(server: Any) -> Any:
         raw.config_set("maxmemory-policy", "noeviction")
         raw.config_set("appendonly", "yes")
         raw.config_set("appendfsync", "everysec")
+        raw.config_set("client-output-buffer-limit", "normal 64mb 16mb 10")
+        raw.config_set("busy-reply-threshold", "5000")
+        raw.config_set("min-replicas-max-lag", "10")
         raw.replicaof("NO", "ONE")
         raw.acl_setuser("default", enabled=True, nopass=True, categories=["+@all"])
 
@@ -76,6 +81,9 @@ def test_the_embedded_store(command: Any) -> None:
         ({"maxmemory": "1"}, "memory", "fail", "appends are refused"),
         ({"appendonly": "no"}, "persistence", "warn", "appendonly yes"),
         ({"appendfsync": "no"}, "persistence", "warn", "power cut"),
+        ({"client-output-buffer-limit": "normal 0 0 0"}, "config", "warn", "does not read"),
+        ({"busy-reply-threshold": "0"}, "config", "warn", "script that hangs"),
+        ({"min-replicas-to-write": "0", "min-replicas-max-lag": "60"}, "config", "ok", ""),
     ],
 )
 def test_a_server_with_a_fault(examined: Any, raw: Any, changes: Any, name: Any, verdict: Any, said: Any) -> None:
@@ -85,6 +93,29 @@ def test_a_server_with_a_fault(examined: Any, raw: Any, changes: Any, name: Any,
     assert found[name]["verdict"] == verdict
     assert said in found[name]["advice"]
     assert code == (1 if verdict == "fail" else 0)
+
+
+def test_what_lies_on_a_node(examined: Any, server: Any, namespace: str) -> None:
+    with redismem.blocking.Memory.connect(server.url, namespace=namespace) as memory:
+        for number in range(3):
+            memory.session(f"s-{number}").append({"role": "user", "content": "x"})
+    found, _ = examined()
+    assert found["nodes"]["seen"].startswith(f"127.0.0.1:{server.port}: 64 shards, 3 sessions, ")
+    assert found["nodes"]["seen"].endswith(" used")
+
+
+def test_what_is_said_of_many_nodes() -> None:
+    even = [nodes.Node("a:1", 22, 400, 1000), nodes.Node("b:1", 21, 420, None), nodes.Node("c:1", 21, 430, 1000)]
+    assert nodes.spread(even).verdict == "ok"
+    assert words_of(nodes.spread(even))[0] == (
+        "a:1: 22 shards, 400 sessions, 1,000 B used; b:1: 21 shards, 420 sessions; "
+        "c:1: 21 shards, 430 sessions, 1,000 B used"
+    )
+    assert nodes.spread([nodes.Node("a:1", 60, 1800, 1), nodes.Node("b:1", 4, 200, 1)]).verdict == "warn"
+    assert nodes.spread([nodes.Node("a:1", 60, 90, 1), nodes.Node("b:1", 4, 10, 1)]).verdict == "ok", "too few to say"
+    lag = {"min-replicas-to-write": "1", "min-replicas-max-lag": "60"}
+    assert "cut off" in words_of(nodes.config(lag))[1]
+    assert nodes.config({}).case == "not_told"
 
 
 def test_a_replica(examined: Any, raw: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """The doctor on who writes summaries: a provider that is paused, sessions that are dead, each with its reason."""
 
+import os
 import time
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,7 @@ from redismem.cli.doctor import words_of
 from redismem.inspection import rules
 from redismem.protocol.depth_calls import Depth
 from redismem.protocol.provider_calls import Pause
+from redismem.protocol.tick_calls import Hold
 
 
 @pytest.fixture
@@ -158,3 +160,20 @@ def test_what_is_said_of_paused_providers() -> None:
     )
     unknown = rules.dead(4, rules.DeadFacts(1_000, 0, None), 2_000)
     assert words_of(unknown)[0] == "4 sessions; the longest dead since 1.0 s, after 0 attempts: the reason is not noted"
+
+
+def test_who_ticks_for_all(examined: Any, redis_server: Any, namespace: str) -> None:
+    assert examined()["ticks"]["seen"] == "no pod looks after this namespace now"
+    settings = Settings(tick_s=60)
+    connected = redismem.blocking.Memory.connect(redis_server.url, namespace=namespace, settings=settings, workers=True)
+    with connected as memory:
+        until_s = time.monotonic() + 60
+        while not memory.health().holds and time.monotonic() < until_s:
+            memory.ping()
+        seen = examined()["ticks"]["seen"]
+        assert f"/{os.getpid()}/" in seen
+        assert seen.endswith(": evictions/1000/86400000, summaries/Summarize")
+    assert examined()["ticks"]["verdict"] == "ok"
+    held = rules.ticks({"summaries/x": Hold("pod/1/a", 9, True)}, 5)
+    assert words_of(held) == ("pod/1/a: summaries/x (all pods help)", "")
+    assert rules.ticks({"summaries/x": Hold("pod/1/a", 9, True)}, 9).case == "nobody"

@@ -122,7 +122,7 @@ def test_show_for_people(command: Any, talk: Any, here: Any) -> None:
     assert "hidden" not in ran.out
 
 
-def test_show_as_a_document(command: Any, talk: Any, here: Any) -> None:
+def test_show_as_a_document(command: Any, memory: Any, talk: Any, here: Any) -> None:
     document = command("show", "talk", "--json", *here).document
     assert [row["seq"] for row in document["pinned"] + document["pending"]] == [1, 2, 3, 4, 5, 6]
     shown = [row["message"] for row in document["pinned"] + document["pending"] + document["recent"]]
@@ -131,7 +131,11 @@ def test_show_as_a_document(command: Any, talk: Any, here: Any) -> None:
     assert (document["waiting_for_param"], document["queued"]) == ("order_id", "overdue")
     assert "hidden" not in json.dumps(document)
     assert document["hash"] == session_hash("talk")
-    assert f"in logs: {session_hash('talk')}" in command("show", "talk", *here).out
+    key = memory.store.keys.session("talk").state.decode()
+    assert document["key"] == key
+    shown = command("show", "talk", *here).out
+    assert f"in logs: {session_hash('talk')}" in shown
+    assert f"in Redis: {key}" in shown
     (row,) = command("sessions", "--json", *here).document["sessions"]
     assert (row["session_id"], row["hash"]) == ("talk", session_hash("talk"))
     newest = command("show", "talk", "--json", "--limit", 2, *here).document

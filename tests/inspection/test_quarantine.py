@@ -135,8 +135,8 @@ async def test_a_list_names_each_once_and_no_other_namespaces(memory: Memory, ra
     for name in names:
         await memory.session(name).append(user("x"))
         await put_aside(memory, name)
-    await raw.rpush(f"rm:{{{namespace}2:00}}:quarantine:other:5:messages", "x")
-    await raw.rpush(f"rm:{{{namespace}:00}}:quarantine:none:of:ours", "x")
+    await raw.rpush(f"rm:{{{namespace}2:00hijk}}:quarantine:other:5:messages", "x")
+    await raw.rpush(f"rm:{{{namespace}:00hijk}}:quarantine:none:of:ours", "x")
     steps: list[int] = []
     found = await quarantine.list_quarantined(memory.store, 100, on_step=steps.append)
     assert sorted(each.session_id for each in found.sessions) == sorted(names)

@@ -123,7 +123,7 @@ def keys_in_readme(said: Said) -> Iterator[str]:
     name = next(f"session-{number}" for number in range(10_000) if keys.shard_of(f"session-{number}") == 7)
     session = keys.session(name)
     stored = [session.state, session.messages, session.originals, session.quarantine + b":<ms>:<key>", keys.record]
-    stored += [keys.providers, keys.rate("<name>")]
+    stored += [keys.providers, keys.ticks, keys.rate("<name>")]
     stored += [*session.shard.indexes, session.shard.fences]
     expected = {key.decode().replace(name, "<session>") for key in stored}
     rows = {cells[0].strip("`") for cells in said.table("key")}
@@ -225,8 +225,8 @@ WRONG: list[tuple[Rule, Callable[[Said], Said], str]] = [
     (words_in_readme, script("touch", "'CORRUPT", "'BROKEN"), "README says of BROKEN None"),
     (words_in_readme, readme("| `FULL` |", "| `FILLED` |"), "README says of FILLED"),
     (words_in_readme, readme("| UnsupportedFormat |", "| CorruptSession |"), "replies UnsupportedFormat"),
-    (keys_in_readme, readme(":fences`", ":numbers`"), "rm:{ns:07}:numbers is in README only"),
-    (keys_in_readme, readme(":fences`", ":numbers`"), "rm:{ns:07}:fences is not in README"),
+    (keys_in_readme, readme(":fences`", ":numbers`"), "rm:{ns:07tovh}:numbers is in README only"),
+    (keys_in_readme, readme(":fences`", ":numbers`"), "rm:{ns:07tovh}:fences is not in README"),
     (version, script("touch", "format('v1 ", "format('v2 "), "touch.lua knows layout versions {1, 2}"),
     (version, script("page", "version ~= '1'", "version ~= '3'"), "page.lua knows layout versions {1, 3}"),
     (version, lambda said: replace(said, version=2), "README says layout version 1, layout.py 2"),

@@ -17,7 +17,7 @@ from redismem.blocks import number_of
 from redismem.protocol import edit_calls, page_calls, provider_calls, queue_calls
 from redismem.protocol.call import Call
 from redismem.protocol.layout import EvictionReason
-from redismem.workers.summaries import plan
+from redismem.workers.planning import plan
 
 
 class WorkMachine(EditMachine):

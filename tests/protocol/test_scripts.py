@@ -78,7 +78,7 @@ def test_what_stands_in_one_argument_has_the_names_of_the_header(name: str) -> N
 
 
 CHANGES: StateChanges = {"merge": {"order": "O-1"}, "waiting": "size", "plan": None}
-OPTIONS: AppendOptions = {"id": "my-id", "expect": 17, "pin": True, **CHANGES}
+OPTIONS: AppendOptions = {"id": "my-id", "expect": 17, "pin": True, "confirm": None, **CHANGES}
 ELEMENTS = [encode_message(Message.from_openai(message).with_pin(True))[0] for message in MESSAGES]
 CONTEXT = VIEW.context
 PINS = f"3,{sum(map(len, ELEMENTS)) + 3 * STAMP_BYTES},{SETTINGS.max_pinned_count},{SETTINGS.max_pinned_bytes}"
@@ -185,7 +185,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
 
 def name_of(key: bytes) -> str:
     """What a key is, by what stands behind its tag."""
-    match = re.fullmatch(rb"rm:\{shop:\d\d\}:(\w+)(?::user-42)?(?::\d+:(\w+))?", key)
+    match = re.fullmatch(rb"rm:\{shop:\d\d[a-z]{4}\}:(\w+)(?::user-42)?(?::\d+:(\w+))?", key)
     assert match, key
     return "_".join(part.decode() for part in match.groups() if part)
 

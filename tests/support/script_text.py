@@ -26,7 +26,7 @@ _INDEXES_MEANT = {
     ("release", "queue"): {"overdue", "dead"},
     ("sweep", "queue"): {"overdue", "leased", "dead"},
 }
-_NO_STATE = (["providers"], ["originals"], ["quarantine_originals"])
+_NO_STATE = (["providers"], ["ticks"], ["originals"], ["quarantine_originals"])
 """Other hashes: their fields are no fields of a state."""
 
 

@@ -129,13 +129,13 @@ def test_show_as_json_is_complete_and_is_json() -> None:
     at = datetime(2026, 3, 1, tzinfo=UTC)
     rows = [({"n": math.nan}, Message("user", metadata={"m": [math.inf]}, timestamp=at, id="m-1").beside, 3, 9)]
     info = SessionInfo("s", "1-a", 5, 5, 1, 3, 0, (), None, 0, 1, None)
-    shown = document(context_of(rows, State(), []), info, "n", redact=False)
+    shown = document(context_of(rows, State(), []), info, "n", "k", redact=False)
     (message,) = json.loads(json.dumps(shown, allow_nan=False))["recent"]
     assert message == {
         "seq": 5, "tokens": 3, "stored_ms": 9, "metadata": {"m": [None]}, "id": "m-1",
         "timestamp": "2026-03-01T00:00:00+00:00", "message": {"n": None},
     }  # fmt: skip
-    hidden = document(context_of(rows, State(), []), info, "n", redact=True)
+    hidden = document(context_of(rows, State(), []), info, "n", "k", redact=True)
     assert set(hidden["recent"][0]) == {"seq", "tokens", "stored_ms", "role"}
 
 

@@ -8,7 +8,8 @@ from support.worked import Worked, open_with, ranges
 from support.writers import Echo, fill
 
 from redismem.context import Summary
-from redismem.workers.summaries import Worker, plan
+from redismem.workers.planning import plan
+from redismem.workers.summaries import Worker
 
 
 async def test_too_many_summaries_become_one(worked: Worked) -> None:

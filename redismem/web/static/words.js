@@ -8,6 +8,7 @@ const PROBLEMS = {
   too_large: "That is too much for one message.",
   too_many_requests: "That was too fast. It goes on in a moment.",
   store_unavailable: "The memory cannot be reached just now.",
+  unconfirmed: "It is stored, but not safely yet. Send it again.",
   store_not_allowed: "The memory does not let this server do that. Its operators must look at the rights of its user.",
   other_layout: "Another release has written this. Look at the versions of your servers.",
   overloaded: "This server has more to do than it can. Try again in a moment.",

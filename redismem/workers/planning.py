@@ -1,0 +1,49 @@
+"""Which messages of a claimed session a summary is to cover, and which summaries it is to replace. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from redismem.context import Context, Summary
+from redismem.messages import Message
+from redismem.settings import Settings
+from redismem.window import cut_before, open_calls
+
+# Messages that one summary may cover: it bounds what a commit moves in one script.
+COVER_COUNT = 500
+# What a session waits for may come with any message: it is looked at again this soon.
+_WAIT_MS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to do with a claimed session: cover messages, or fold summaries, or both, or wait for an open tool call."""
+
+    covered: Sequence[Message] = ()
+    folded: Sequence[Summary] = ()
+    wait_ms: int = 0
+
+
+def plan(context: Context, now_ms: int, settings: Settings, *, is_one: bool = False) -> Plan:
+    """Everything but the newest `recent_limit` messages, more of these only to keep a tool call with its result.
+
+    A call without a result is waited for until it is `open_call_s` old; then it counts as closed. `is_one`: there is
+    one summary, and what it covers is weighed anew with the messages.
+    """
+    messages = context.messages
+    wanted = max(0, len(messages) - settings.recent_limit)
+    # A single group may be longer than what one summary should cover.
+    cut = cut_before(messages, min(COVER_COUNT, wanted)) or cut_before(messages, wanted)
+    closed_ms = now_ms - int(settings.open_call_s * 1000)
+    waiting = next((at for at in open_calls(messages[:cut], messages) if messages[at].stored_ms > closed_ms), None)
+    if waiting is not None:
+        cut = cut_before(messages, waiting)
+    # Covering goes first, for what is pending costs more to read; but not so long that summaries pile up.
+    piled_up = len(context.summaries) > 2 * settings.summaries_limit
+    if cut and not piled_up and settings.is_overdue(len(messages), sum(message.tokens for message in messages)):
+        return Plan(covered=messages[:cut], folded=context.summaries if is_one else ())
+    if len(context.summaries) > settings.summaries_limit:
+        return Plan(folded=context.summaries[: len(context.summaries) - settings.summaries_limit // 2])
+    closes_in_ms = _WAIT_MS if waiting is None else messages[waiting].stored_ms - closed_ms
+    return Plan(wait_ms=min(_WAIT_MS, closes_in_ms))

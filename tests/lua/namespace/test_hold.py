@@ -1,0 +1,90 @@
+"""hold.lua: of each work one pod looks for all, as long as it says so in time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.clock import T0, Clock
+from support.script_header import header
+
+from redismem import Memory
+from redismem.protocol import scripts, tick_calls
+from redismem.protocol.keys import Keys
+from redismem.protocol.tick_calls import Hold
+
+HOLD_MS = 1_750
+
+
+@pytest.fixture
+def hold(memory: Memory, clock: Clock) -> Any:
+    async def held(holder: str, hold_ms: int = HOLD_MS, **works: bool) -> dict[str, tuple[str, int, bool]]:
+        call = tick_calls.hold(memory.store.keys, clock, holder, hold_ms, works)
+        first = await memory.store.run(call)
+        assert await memory.store.run(call.again()) == first, "sent again it answers the same"
+        return {work: (each.holder, each.until_ms - clock.now_ms, each.is_crowded) for work, each in first.items()}
+
+    return held
+
+
+def test_the_caller_gives_what_the_header_says() -> None:
+    call = tick_calls.hold(Keys("shop", 64), lambda: T0, "pod/1/a", 7, {"sweep": True, "nap": False})
+    head = header(scripts.load("hold").source.decode())
+    (word, sha, count, key, *arguments) = call.commands[0]
+    assert (word, sha, count, key) == ("EVALSHA", scripts.load("hold").sha, 1, b"rm:{shop}:ticks")
+    assert (head.keys, head.arguments) == (["ticks"], ["now_ms", "holder", "hold_ms", "keep_ms"])
+    assert arguments == [T0, "pod/1/a", 7, 86_400_000, "sweep", "crowded", "nap", "quiet"]
+
+
+async def test_one_holds_it_until_it_says_nothing_more(hold: Any, clock: Clock) -> None:
+    assert await hold("a", sweep=False) == {"sweep": ("a", HOLD_MS, False)}
+    clock.now_ms += 1_000
+    assert await hold("b", sweep=False) == {"sweep": ("a", 750, False)}
+    assert await hold("a", sweep=False) == {"sweep": ("a", HOLD_MS, False)}
+    clock.now_ms += HOLD_MS - 1
+    assert await hold("b", sweep=False) == {"sweep": ("a", 1, False)}
+    clock.now_ms += 1
+    assert await hold("b", sweep=False) == {"sweep": ("b", HOLD_MS, False)}
+    assert await hold("a", sweep=False) == {"sweep": ("b", HOLD_MS, False)}
+
+
+async def test_each_work_has_a_holder_of_its_own(hold: Any) -> None:
+    assert set(await hold("a", sweep=False)) == {"sweep"}
+    found = await hold("b", sweep=True, nap=True)
+    assert found == {"sweep": ("a", HOLD_MS, False), "nap": ("b", HOLD_MS, True)}, (
+        "what it says of another's counts not"
+    )
+    assert await hold("a", sweep=True, nap=False) == {"sweep": ("a", HOLD_MS, True), "nap": ("b", HOLD_MS, True)}
+
+
+async def test_who_gives_up_gives_up_its_own(hold: Any) -> None:
+    await hold("a", sweep=False)
+    assert await hold("b", 0, sweep=False) == {"sweep": ("a", HOLD_MS, False)}
+    await hold("a", 0, sweep=False)
+    assert await hold("b", sweep=False) == {"sweep": ("b", HOLD_MS, False)}
+
+
+async def test_nobody_waits_for_a_pod_that_looks_more_seldom_or_for_a_clock_that_was_set_back(
+    hold: Any, clock: Clock
+) -> None:
+    await hold("slow", 60_000, sweep=False)
+    assert (await hold("quick", sweep=False))["sweep"][0] == "quick"
+    assert (await hold("slow", 60_000, sweep=False))["sweep"][0] == "quick"
+    clock.now_ms -= 3_600_000
+    assert (await hold("other", sweep=False))["sweep"][0] == "other"
+
+
+@pytest.mark.parametrize(
+    "stored", ["", "x", "12", "9 crowded ", "1800000000000 Crowded a", "\xff", "9" * 400 + " quiet a"]
+)
+async def test_a_hold_that_none_wrote_holds_nothing(hold: Any, raw: Any, memory: Memory, stored: str) -> None:
+    await raw.hset(memory.store.keys.ticks, "sweep", stored.encode("latin-1"))
+    found = await memory.store.run(tick_calls.holds(memory.store.keys))
+    assert found.keys() <= {"sweep"}
+    assert (await hold("a", sweep=False))["sweep"][0] == "a"
+
+
+async def test_it_goes_when_nobody_ticks_any_more(hold: Any, raw: Any, memory: Memory) -> None:
+    await hold("a", sweep=True)
+    assert 0 < await raw.pttl(memory.store.keys.ticks) <= 86_400_000
+    assert await memory.store.run(tick_calls.holds(memory.store.keys)) == {"sweep": Hold("a", T0 + HOLD_MS, True)}

@@ -1,0 +1,100 @@
+"""Where shards lie among the slots of a cluster."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from fractions import Fraction
+from math import ceil, floor
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from redis.crc import key_slot
+
+from redismem.protocol.keys import Keys
+from redismem.protocol.placement import SLOT_COUNT, shard_tags
+
+ALNUM = "ABCXYZabcxyz0189"
+namespaces = st.builds(str.__add__, st.sampled_from(ALNUM), st.text(alphabet=ALNUM + "._-", max_size=63))
+
+
+def slots_of(namespace: str, shard_count: int) -> list[int]:
+    """By redis-py's own hash, of the keys themselves."""
+    return [key_slot(shard.active) for shard in Keys(namespace, shard_count).shards()]
+
+
+def masters(count: int) -> list[range]:
+    """As `redis-cli --cluster create` gives them the slots."""
+    ends = [round(SLOT_COUNT / count * number) for number in range(count + 1)]
+    return [range(start, end) for start, end in itertools.pairwise(ends)]
+
+
+def on_each(slots: list[int], owners: list[range]) -> list[int]:
+    return [sum(slot in owned for slot in slots) for owned in owners]
+
+
+@settings(max_examples=100, deadline=None)
+@given(namespace=namespaces, shard_count=st.integers(1, 1024), master_count=st.integers(1, 64))
+def test_no_master_has_more_than_its_share(namespace: str, shard_count: int, master_count: int) -> None:
+    slots = slots_of(namespace, shard_count)
+    counts = on_each(slots, masters(master_count))
+    assert sum(counts) == shard_count
+    assert max(counts) <= ceil(Fraction(shard_count, master_count) + Fraction(shard_count, SLOT_COUNT))
+    assert len(set(slots)) == shard_count
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    namespace=namespaces,
+    shard_count=st.integers(1, 1024),
+    start=st.integers(0, SLOT_COUNT - 1),
+    slot_count=st.integers(0, SLOT_COUNT),
+)
+def test_slots_in_a_row_hold_the_shards_that_fall_to_them(
+    namespace: str, shard_count: int, start: int, slot_count: int
+) -> None:
+    """Wherever a row begins, and also if it goes on at slot 0."""
+    found = sum((slot - start) % SLOT_COUNT < slot_count for slot in slots_of(namespace, shard_count))
+    share = Fraction(slot_count * shard_count, SLOT_COUNT)
+    assert floor(share) <= found <= ceil(share)
+
+
+@pytest.mark.parametrize("master_count", [1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 24, 32, 64])
+def test_the_default_shards_are_dealt_out_to_masters(master_count: int) -> None:
+    for namespace in ("default", "shop", "shop.eu", "a-b_c"):
+        assert max(on_each(slots_of(namespace, 64), masters(master_count))) == ceil(64 / master_count)
+
+
+def test_plain_numbers_would_not_do() -> None:
+    """The measure above tells a bad placement from a good one."""
+    plain = [key_slot(f"rm:{{shop:{shard:02d}}}:active".encode()) for shard in range(64)]
+    assert max(on_each(plain, masters(12))) >= 8 > max(on_each(slots_of("shop", 64), masters(12))) == 6
+
+
+def test_small_namespaces_do_not_meet_at_one_master() -> None:
+    counts = on_each([slot for number in range(300) for slot in slots_of(f"tenant-{number}", 1)], masters(3))
+    assert min(counts) > 60
+
+
+@settings(max_examples=100, deadline=None)
+@given(namespace=st.text(max_size=70), shard_count=st.integers(1, 64))
+def test_tags_can_be_read_and_differ(namespace: str, shard_count: int) -> None:
+    """Also of what is no namespace yet, such as one with braces in it."""
+    namespace = namespace.encode("utf-8", "replace").decode()
+    tags = shard_tags(namespace, shard_count)
+    names = [f"{namespace}:{shard:02d}" for shard in range(shard_count)]
+    assert [tag[:-4] for tag in tags] == names
+    assert {letter for tag in tags for letter in tag[-4:]} <= set("hijklmnopqrstuvw")
+
+
+def test_every_process_finds_the_same_place() -> None:
+    # What is stored lies there: these change only with the layout's version.
+    assert shard_tags("shop", 64)[:3] == ("shop:00olol", "shop:01mwrh", "shop:02imhp")
+    assert shard_tags("default", 1) == shard_tags("default", 1)
+    program = "from redismem.protocol.placement import shard_tags; print(hash(''), *shard_tags('shop', 300))"
+    environment = {**os.environ, "PYTHONHASHSEED": "7"}
+    told = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert tuple(told.stdout.split()[1:]) == shard_tags("shop", 300)

@@ -1,0 +1,297 @@
+"""confirm=n: an append is acknowledged when n replicas have it, or not at all. A primary and two replicas of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+from support.checks import until, user
+from support.redis_server import RedisServer
+
+import redismem.blocking
+from redismem import Context, InvalidMessage, InvalidSettings, Memory, Settings, StoreUnavailable, Unconfirmed
+
+QUICK = Settings(shards=2, confirm_timeout_s=0.05)
+PATIENT = Settings(shards=2, confirm_timeout_s=30, deadline_s=60, reply_timeout_s=30)
+
+
+class Replicated:
+    """A primary, and replicas that have all of it."""
+
+    def __init__(self, folder: Path) -> None:
+        quick = ("--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
+        self.primary = RedisServer(folder / "primary", options=quick).start()
+        of = (*quick, "--replicaof", f"127.0.0.1 {self.primary.port}")
+        self.replicas = [RedisServer(folder / f"replica-{number}", options=of).start() for number in range(2)]
+        self.url = self.primary.url
+
+    async def ready(self) -> None:
+        async with redis.asyncio.Redis(port=self.primary.port) as client:
+            await client.config_set("repl-timeout", 3600)  # who is stopped for a while is not given up
+
+            async def both() -> bool:
+                await client.incr("written")
+                return int(await client.wait(2, 50)) == 2
+
+            await until(both)
+
+    @contextmanager
+    def stopped(self, *numbers: int) -> Iterator[None]:
+        for number in numbers:
+            os.kill(self.replicas[number].pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for number in numbers:
+                os.kill(self.replicas[number].pid, signal.SIGCONT)
+
+    def on_replica(self, number: int, key: bytes) -> int:
+        with redis.Redis(port=self.replicas[number].port) as client:
+            return int(client.llen(key))
+
+    def stop(self) -> None:
+        for server in (*self.replicas, self.primary):
+            server.stop()
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicated]:
+    servers = Replicated(tmp_path_factory.mktemp("replicated"))
+    yield servers
+    servers.stop()
+
+
+@pytest.fixture
+async def replicated(servers: Replicated) -> Replicated:
+    await servers.ready()
+    return servers
+
+
+@asynccontextmanager
+async def opened(make: str, url: str, namespace: str, settings: Settings) -> AsyncIterator[Memory]:
+    """A memory over each way to a server; a blocking one in a thread that it has to itself."""
+    if make == "lane":
+        async with Memory.connect(url, namespace=namespace, settings=settings) as memory:
+            yield memory
+    elif make == "redis-py":
+        async with (
+            redis.asyncio.Redis.from_url(url) as client,
+            Memory.connect(client=client, namespace=namespace, settings=settings) as memory,
+        ):
+            yield memory
+    elif make == "blocking lane":
+        with redismem.blocking.Memory.connect(url, namespace=namespace, settings=settings) as blocking:
+            yield blocking._twin
+    else:
+        with redis.Redis.from_url(url) as theirs:
+            connected = redismem.blocking.Memory.connect(client=theirs, namespace=namespace, settings=settings)
+            with connected as blocking:
+                yield blocking._twin
+
+
+def replicas_of(context: Context) -> int | None:
+    assert context.receipt is not None
+    return context.receipt.replicas
+
+
+EVERY_WAY = pytest.mark.parametrize("make", ["lane", "redis-py", "blocking lane", "blocking redis-py"])
+
+
+@EVERY_WAY
+async def test_what_is_acknowledged_is_on_the_replicas(replicated: Replicated, namespace: str, make: str) -> None:
+    async with opened(make, replicated.url, namespace, PATIENT) as memory:
+        session = memory.session("a")
+        assert (await session.append(user(1))).replicas is None
+        assert (await session.append(user(2), confirm=2)).replicas == 2
+        messages = memory.store.keys.session("a").messages
+        assert [replicated.on_replica(number, messages) for number in range(2)] == [2, 2]
+        context = await session.append_and_read(user(3), id="third", confirm=1)
+        assert replicas_of(context) in (1, 2)
+        assert [message.content for message in context.messages] == [user(n)["content"] for n in (1, 2, 3)]
+        recalled = await session.append_and_read(user(4), recall=100, confirm=2)
+        assert replicas_of(recalled) == 2
+        with redis.Redis(port=replicated.primary.port) as client:
+            client.script_flush()
+        assert (await session.append(user(5), confirm=2)).replicas == 2
+        assert (await session.append(user(6), confirm=0)).replicas is None
+
+
+@EVERY_WAY
+async def test_what_is_not_confirmed_in_time_is_no_silent_yes(
+    replicated: Replicated, namespace: str, make: str
+) -> None:
+    async with (
+        opened(make, replicated.url, namespace, QUICK) as quick,
+        opened(make, replicated.url, namespace, PATIENT) as patient,
+    ):
+        session = quick.session("a")
+        with replicated.stopped(1):
+            assert (await patient.session("a").append(user(1), id="one", confirm=1)).replicas == 1
+            with pytest.raises(Unconfirmed, match=r"session a: [01] of 2 replicas .* same id") as refused:
+                await session.append(user(2), id="two", confirm=2)
+            assert (refused.value.replicas < 2, refused.value.wanted) == (True, 2)
+            assert (await session.info()).total_messages == 2, "it stands in the primary"
+            with pytest.raises(Unconfirmed):  # known by now, and waited for all the same
+                await session.append_and_read(user(2), id="two", confirm=2)
+        receipt = await patient.session("a").append(user(2), id="two", confirm=2)
+        assert (receipt.duplicate, receipt.last_seq, receipt.replicas) == (True, 2, 2)
+
+
+async def test_the_setting_confirms_all_that_is_appended(replicated: Replicated, namespace: str) -> None:
+    quick, patient = (each.model_copy(update={"confirm": 2}) for each in (QUICK, PATIENT))
+    async with (
+        Memory.connect(replicated.url, namespace=namespace, settings=quick) as unlucky,
+        Memory.connect(replicated.url, namespace=namespace, settings=patient) as memory,
+    ):
+        session = memory.session("a")
+        assert (await session.append(user(1))).replicas == 2
+        await session.merge({"size": "M"})
+        assert replicas_of(await session.append_and_read(user(2))) == 2
+        with replicated.stopped(0, 1):
+            session = unlucky.session("a")
+            with pytest.raises(Unconfirmed):
+                await session.append(user(3))
+            with pytest.raises(Unconfirmed):
+                await session.merge({"size": "L"})
+            assert (await session.append(user(4), confirm=0)).replicas is None
+
+
+async def test_a_crowd_shares_a_wait(replicated: Replicated, namespace: str) -> None:
+    async with (
+        redis.asyncio.Redis(port=replicated.primary.port) as client,
+        Memory.connect(replicated.url, namespace=namespace, settings=PATIENT) as memory,
+    ):
+        await client.config_resetstat()
+        appends = [memory.session(f"s-{number}").append(user(number), confirm=2) for number in range(200)]
+        assert {receipt.replicas for receipt in await asyncio.gather(*appends)} == {2}
+        waits = (await client.info("commandstats"))["cmdstat_wait"]["calls"]
+        assert waits <= 3
+
+
+async def test_others_do_not_wait_for_it(replicated: Replicated, namespace: str) -> None:
+    """Redis answers nothing on a connection that waits: so what waits has one of its own."""
+    async with Memory.connect(replicated.url, namespace=namespace, settings=PATIENT) as memory:
+        with replicated.stopped(0, 1):
+            waiting = [asyncio.create_task(memory.session("a").append(user(n), confirm=1)) for n in range(3)]
+
+            async def written() -> bool:
+                return await memory.session("a").exists()
+
+            await until(written)
+            assert (await memory.session("b").append(user(1))).last_seq == 1
+            assert not any(task.done() for task in waiting)
+        assert [receipt.replicas in (1, 2) for receipt in await asyncio.gather(*waiting)] == [True] * 3
+
+
+async def test_a_connection_that_is_lost_in_a_wait_is_no_yes(replicated: Replicated, namespace: str) -> None:
+    """On another connection a WAIT would answer for nothing: what is known there is waited for as well."""
+    settings = PATIENT.model_copy(update={"confirm_timeout_s": 0.3})
+    async with (
+        redis.asyncio.Redis(port=replicated.primary.port) as client,
+        Memory.connect(replicated.url, namespace=namespace, settings=settings) as memory,
+    ):
+        with replicated.stopped(0, 1):
+            waiting = asyncio.create_task(memory.session("a").append(user(1), confirm=1))
+
+            async def blocked() -> bool:
+                return int((await client.info("clients"))["blocked_clients"]) > 0
+
+            await until(blocked)
+            await client.client_kill_filter(_type="normal", skipme=True)
+            with pytest.raises(Unconfirmed) as refused:
+                await waiting
+            assert refused.value.replicas == 0
+            assert (await memory.session("a").info()).total_messages == 1, "sent again, and made once"
+
+
+async def test_who_gives_up_waiting_leaves_the_others(replicated: Replicated, namespace: str) -> None:
+    async with Memory.connect(replicated.url, namespace=namespace, settings=PATIENT) as memory:
+        with replicated.stopped(0, 1):
+            tasks = [asyncio.create_task(memory.session("a").append(user(n), confirm=1)) for n in range(4)]
+            await until(memory.session("a").exists)
+            late = [asyncio.create_task(memory.session("b").append(user(n), confirm=1)) for n in range(4)]
+            await asyncio.sleep(0)
+            for task in (tasks[0], late[0]):
+                task.cancel()
+        done = await asyncio.gather(*tasks, *late, return_exceptions=True)
+        assert [type(each).__name__ for each in done] == ["CancelledError", *["Receipt"] * 3] * 2
+
+
+async def test_without_replicas_nothing_is_confirmed(redis_server: RedisServer, namespace: str) -> None:
+    async with Memory.connect(redis_server.url, namespace=namespace, settings=QUICK) as memory:
+        with pytest.raises(Unconfirmed) as refused:
+            await memory.session("a").append(user(1), confirm=1)
+        assert (refused.value.replicas, refused.value.wanted) == (0, 1)
+
+
+async def test_where_there_can_be_no_replicas_it_is_refused_before_anything_is_written(namespace: str) -> None:
+    async with Memory.connect("memory://", namespace=namespace) as memory:
+        with pytest.raises(InvalidSettings, match="embedded store has none"):
+            await memory.session("a").append(user(1), confirm=1)
+        assert not await memory.session("a").exists()
+    with redismem.blocking.Memory.connect("memory://", namespace=namespace) as blocking:
+        with pytest.raises(InvalidSettings, match="embedded store has none"):
+            blocking.session("a").append(user(1), confirm=1)
+        assert not blocking.session("a").exists()
+
+
+@pytest.mark.parametrize("confirm", [-1, 65, True, 1.0, "1"])
+async def test_a_number_of_replicas_that_is_none(memory: Memory, confirm: Any) -> None:
+    with pytest.raises(InvalidMessage, match="0 to 64"):
+        await memory.session("a").append(user(1), confirm=confirm)
+    assert not await memory.session("a").exists()
+
+
+async def test_the_fallback_confirms_nothing(tmp_path: Path, namespace: str) -> None:
+    server = RedisServer(tmp_path).start()
+    settings = Settings(shards=2, deadline_s=0.2, reply_timeout_s=0.1, fallback_after_s=0.1)
+    try:
+        async with Memory.connect(server.url, namespace=namespace, settings=settings, fallback=True) as memory:
+            await memory.session("a").append(user(1))
+            server.kill()
+            with pytest.raises(StoreUnavailable):
+                await memory.session("a").append(user(2), confirm=1)
+            assert (await memory.session("a").append(user(3))).degraded
+            with pytest.raises(StoreUnavailable, match="cannot be accepted without it"):
+                await memory.session("a").append(user(4), confirm=1)
+            server.start()
+    finally:
+        server.stop()
+
+
+async def test_acknowledged_is_not_lost_with_the_primary(tmp_path: Path, namespace: str) -> None:
+    """Killed under load, without a log: what was confirmed is on a replica."""
+    servers = Replicated(tmp_path)
+    try:
+        await servers.ready()
+        settings = Settings(shards=2, deadline_s=1, reply_timeout_s=0.5)
+        async with Memory.connect(servers.url, namespace=namespace, settings=settings) as memory:
+            acknowledged: list[str] = []
+
+            async def writes(name: str) -> None:
+                for number in range(10_000):
+                    try:
+                        await memory.session(name).append(user(number), id=str(number), confirm=1)
+                    except Unconfirmed:
+                        await memory.session(name).append(user(number), id=str(number), confirm=1)
+                    acknowledged.append(f"{name} {number}")
+
+            tasks = [asyncio.create_task(writes(f"s-{number}")) for number in range(8)]
+            await until(lambda: asyncio.sleep(0, len(acknowledged) > 200))
+            servers.primary.kill()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            keys = [memory.store.keys.session(f"s-{number}").messages for number in range(8)]
+        kept = [max(servers.on_replica(replica, key) for replica in range(2)) for key in keys]
+        for number, count in enumerate(kept):
+            known = sum(each.startswith(f"s-{number} ") for each in acknowledged)
+            assert known <= count <= known + 1
+    finally:
+        servers.stop()
