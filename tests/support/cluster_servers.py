@@ -1,0 +1,219 @@
+"""A Redis Cluster of the tests' own: three primaries with a replica each, on loopback, by real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from redismem.transport.topology import Topology
+from support.redis_server import RedisServer, free_port
+
+PRIMARIES_COUNT = 3
+SLOTS_COUNT = 16_384
+_STEP_S = 0.01
+
+
+def until(condition: Callable[[], object], what: str, deadline_s: float = 60) -> None:
+    """Until the condition holds; a node that does not answer is no answer."""
+    end = time.monotonic() + deadline_s
+    while True:
+        try:
+            if condition():
+                return
+        except (redis.RedisError, OSError):
+            pass
+        assert time.monotonic() < end, f"{what} did not come to be in time"
+        time.sleep(_STEP_S)  # between two looks at a condition that has a deadline
+
+
+def say(port: int, *words: Any) -> Any:
+    """The reply as it is. Raises redis.RedisError."""
+    with redis.Redis(port=port, socket_timeout=10, protocol=2) as client:
+        connection = client.connection_pool.get_connection()
+        connection.send_command(*words)
+        return connection.read_response()
+
+
+class ClusterNode(RedisServer):
+    """One of them. `say` asks it; it gives replies as they are."""
+
+    def __init__(self, folder: Path, *, node_timeout_ms: int = 5_000, more: tuple[str, ...] = ()) -> None:
+        options = {
+            "--cluster-enabled": "yes",
+            "--cluster-port": str(free_port()),
+            "--cluster-node-timeout": str(node_timeout_ms),
+            "--cluster-require-full-coverage": "no",
+            "--cluster-replica-validity-factor": "0",
+            "--repl-diskless-sync-delay": "0",
+        }
+        self._bus_port = options["--cluster-port"]
+        super().__init__(folder, aof=True, options=(*(word for pair in options.items() for word in pair), *more))
+        self.is_stopped = False
+
+    @property
+    def place(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def say(self, *words: Any) -> Any:
+        return say(self.port, *words)
+
+    def meet(self, other: ClusterNode) -> None:
+        self.say("CLUSTER", "MEET", "127.0.0.1", other.port, other._bus_port)
+
+    @property
+    def node_id(self) -> bytes:
+        found: bytes = self.say("CLUSTER", "MYID")
+        return found
+
+    def facts(self) -> dict[str, str]:
+        lines = self.say("CLUSTER", "INFO").decode().split()
+        return dict(line.split(":", 1) for line in lines)
+
+    @property
+    def is_primary(self) -> bool:
+        return bool(self.say("ROLE")[0] == b"master")
+
+    def stop_process(self) -> None:
+        """SIGSTOP: it is there, and says nothing."""
+        os.kill(self.pid, signal.SIGSTOP)
+        self.is_stopped = True
+
+    def go_on(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+        self.is_stopped = False
+
+    @property
+    def is_running(self) -> bool:
+        return self._running is not None and not self.is_stopped
+
+
+class ClusterServers:
+    """All of them. `nodes` begins with those that were primaries at the start, then their replicas in the same order."""
+
+    def __init__(self, folder: Path, *, node_timeout_ms: int = 5_000, replicas: bool = True) -> None:
+        count = PRIMARIES_COUNT * (2 if replicas else 1)
+        self._folder = folder
+        self._node_timeout_ms = node_timeout_ms
+        self.nodes = [ClusterNode(folder / f"node-{at}", node_timeout_ms=node_timeout_ms) for at in range(count)]
+
+    @property
+    def url(self) -> str:
+        return f"redis+cluster://{','.join(node.place for node in self.nodes[:PRIMARIES_COUNT])}"
+
+    def start(self) -> ClusterServers:
+        for number, node in enumerate(self.nodes):
+            node.start()
+            node.say("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+        share = SLOTS_COUNT // PRIMARIES_COUNT + 1
+        for number, node in enumerate(self.nodes[:PRIMARIES_COUNT]):
+            first = number * share
+            node.say("CLUSTER", "ADDSLOTSRANGE", first, min(first + share, SLOTS_COUNT) - 1)
+        for node in self.nodes[1:]:
+            self.nodes[0].meet(node)
+        self.until_known(self.nodes)
+        for primary, replica in zip(self.nodes, self.nodes[PRIMARIES_COUNT:], strict=False):
+            replica.say("CLUSTER", "REPLICATE", primary.node_id)
+        self.until_well()
+        return self
+
+    def until_known(self, nodes: Iterable[ClusterNode]) -> None:
+        count = str(len(self.nodes))
+        for node in nodes:
+            until(lambda node=node: node.facts()["cluster_known_nodes"] == count, "that each knows each")  # type: ignore[misc]
+
+    def until_well(self) -> None:
+        """Until all say so: every slot served, and every replica in step."""
+        for node in self.nodes:
+            until(lambda node=node: self._is_well(node), f"that {node.place} is well")  # type: ignore[misc]
+
+    def _is_well(self, node: ClusterNode) -> bool:
+        facts = node.facts()
+        role = node.say("ROLE")
+        in_step = role[0] == b"master" or role[3] == b"connected"
+        return in_step and facts["cluster_state"] == "ok" and facts["cluster_slots_ok"] == str(SLOTS_COUNT)
+
+    def topology(self) -> Topology:
+        """As the first node that answers sees it."""
+        node = next(node for node in self.nodes if node.is_running)
+        return Topology.read(node.say("CLUSTER", "SLOTS"), node.place)
+
+    def at(self, place: str) -> ClusterNode:
+        return next(node for node in self.nodes if node.place == place)
+
+    def owner(self, slot: int) -> ClusterNode:
+        return self.at(self.topology().owners[slot])
+
+    def primaries(self) -> list[ClusterNode]:
+        return [self.at(place) for place in self.topology().primaries]
+
+    def new_node(self) -> ClusterNode:
+        """One more, empty and without slots, which all have met."""
+        node = ClusterNode(self._folder / f"node-{len(self.nodes)}", node_timeout_ms=self._node_timeout_ms)
+        node.start()
+        well = next(node for node in self.nodes if node.is_running)
+        self.nodes.append(node)
+        well.meet(node)
+        self.until_known(self.nodes)
+        return node
+
+    def forget(self, node: ClusterNode) -> None:
+        """Takes one without slots out, and ends it."""
+        gone = node.node_id
+        self.nodes.remove(node)
+        for other in self.nodes:
+            other.say("CLUSTER", "FORGET", gone)
+        node.stop()
+
+    def begin_move(self, slot: int, source: ClusterNode, target: ClusterNode) -> None:
+        target.say("CLUSTER", "SETSLOT", slot, "IMPORTING", source.node_id)
+        source.say("CLUSTER", "SETSLOT", slot, "MIGRATING", target.node_id)
+
+    def move_keys(self, slot: int, source: ClusterNode, target: ClusterNode, count: int = 1_000_000) -> int:
+        """Moves so many keys of the slot, ten at a time as redis-cli does: how many it moved."""
+        moved = 0
+        while moved < count:
+            keys = source.say("CLUSTER", "GETKEYSINSLOT", slot, min(10, count - moved))
+            if not keys:
+                break
+            source.say("MIGRATE", "127.0.0.1", target.port, "", 0, 10_000, "KEYS", *keys)
+            moved += len(keys)
+        return moved
+
+    def end_move(self, slot: int, target: ClusterNode) -> None:
+        node_id = target.node_id
+        for node in (target, *(node for node in self.primaries() if node is not target)):
+            node.say("CLUSTER", "SETSLOT", slot, "NODE", node_id)
+
+    def move(self, slot: int, target: ClusterNode) -> None:
+        """All of it, at once."""
+        source = self.owner(slot)
+        self.begin_move(slot, source, target)
+        self.move_keys(slot, source, target)
+        self.end_move(slot, target)
+
+    def until_failed_over(self, lost: ClusterNode) -> None:
+        """Until others serve the slots of one that is away."""
+
+        def is_over() -> bool:
+            topology = self.topology()
+            return lost.place not in topology.primaries and "" not in topology.owners
+
+        until(is_over, "the failover")
+
+    def bring_back(self, node: ClusterNode) -> None:
+        """Starts, or wakes, one that was away, and waits till all are well."""
+        if node.is_stopped:
+            node.go_on()
+        else:
+            node.start()
+        self.until_well()
+
+    def stop(self) -> None:
+        for node in self.nodes:
+            node.stop()
