@@ -23,6 +23,7 @@ from redismem.transport.topology import Topology, cursor_behind, cursor_parts, k
 
 # So often a call is sent on; then it is its sender's to try again, a little later.
 _HOPS = 5
+_TROUBLED_SHARE = 0.25
 
 
 class Cluster:
@@ -81,8 +82,11 @@ class Cluster:
         """The replies to those of independent commands that one node is to answer."""
         if not place:
             raise self._unserved()
+        timeout_s = until - monotonic()
+        if self._nodes.is_troubled(place):  # the others must not wait long for what has just not answered
+            timeout_s *= _TROUBLED_SHARE
         try:
-            replies = await self._nodes.lane(place).run_independent(commands, until - monotonic())
+            replies = await self._nodes.lane(place).run_independent(commands, timeout_s)
         except ConnectionLost as lost:
             raise self._nodes.lost(lost, place) from None
         for at, reply in enumerate(replies):
@@ -153,6 +157,10 @@ class Cluster:
             reply = [b"%d" % cursor_behind(number, int(reply[0]), len(places)), reply[1]]
         return [reply]
 
+    async def run_at(self, place: str, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+        """The same as `run`, on the node at this place. Raises ServerError, ConnectionLost."""
+        return await self._run_at(place, commands, monotonic() + timeout_s)
+
     async def _run_at(self, place: str, commands: Sequence[Command], until: float) -> list[Any]:
         try:
             return await self._nodes.lane(place).run(commands, until - monotonic())
@@ -172,10 +180,10 @@ class Cluster:
         """The transport to each primary, by its place. Raises ServerError, ConnectionLost."""
         return {place: self._nodes.lane(place) for place in (await self._nodes.known(timeout_s)).primaries}
 
-    def at(self, place: str) -> Transport | None:
-        """The transport to one primary; None if the cluster has none there any more."""
-        topology = self._nodes.topology
-        return None if topology is None or place not in topology.primaries else self._nodes.lane(place)
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The places of all primaries, as far as they are known."""
+        return () if self._nodes.topology is None else self._nodes.topology.primaries
 
     @property
     def calls_count(self) -> int:

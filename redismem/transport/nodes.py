@@ -70,6 +70,10 @@ class Nodes:
         """The place of a primary that has answered everything of late, if there is one."""
         return next((place for place in topology.primaries if place not in self._troubled), topology.primaries[0])
 
+    def is_troubled(self, place: str) -> bool:
+        """Whether it has left a call without an answer of late."""
+        return place in self._troubled
+
     def lost(self, lost: ConnectionLost, place: str) -> ConnectionLost:
         """Notes that a node has not answered, and looks around."""
         lost.place = place
@@ -97,13 +101,17 @@ class Nodes:
             except (ServerError, ConnectionLost):
                 pass  # whoever calls is told what is wrong; the next look asks others
             except RuntimeError:
-                if not self._is_closed:
-                    raise
-                return
+                if self._was_closed():
+                    return
+                raise
             if monotonic() >= self._look_until:
                 self._troubled.clear()
                 return
             await self._side.sleep(random.uniform(*_PAUSE_S))
+
+    def _was_closed(self) -> bool:
+        """Meanwhile."""
+        return self._is_closed
 
     async def _refresh(self, timeout_s: float) -> None:
         """Asks some nodes; what the first one says counts. Raises ServerError, ConnectionLost."""

@@ -44,7 +44,7 @@ def cluster(url: str) -> Places:
     node = Address.from_url(f"{scheme}://{login}node/{path}{query}")
     if any(command[0] == "SELECT" for command in node.greeting):
         raise InvalidSettings("a cluster has only database 0: the Redis URL names another")
-    return Places(tuple(replace(node, **_where(host, 6379)) for host in hosts), node)
+    return Places(tuple(_at(node, host, 6379) for host in hosts), node)
 
 
 def sentinel(url: str) -> Places:
@@ -58,7 +58,7 @@ def sentinel(url: str) -> Places:
     others = [(name, value) for name, value in options if name not in _SENTINELS_OWN]
     node = Address.from_url(f"{scheme}://{login}node/{db}{'?' if others else ''}{urlencode(others)}")
     asked = Address.from_url(f"redis://node{'?' if own else ''}{urlencode(own)}")
-    seeds = tuple(replace(asked, tls=node.tls, **_where(host, _SENTINEL_PORT)) for host in hosts)
+    seeds = tuple(_at(replace(asked, tls=node.tls), host, _SENTINEL_PORT) for host in hosts)
     # What is let in there must still be the primary: sentinels may not have heard yet that it is none.
     return Places(seeds, replace(node, greeting=(*node.greeting, ("ROLE",))), unquote(service))
 
@@ -74,10 +74,10 @@ def _apart(url: str) -> tuple[str, str, list[str], str, str]:
     return scheme.lower().partition("+")[0], login + at, hosts.split(","), path, mark + query
 
 
-def _where(host: str, port: int) -> dict[str, str | int]:
-    """Raises InvalidSettings."""
+def _at(address: Address, host: str, port: int) -> Address:
+    """The same at another host, and at its port or else this one. Raises InvalidSettings."""
     if not host.strip():
         raise InvalidSettings("the Redis URL names no host where there should be one")
     found = Address.from_url(f"redis://{host}")
     is_port_named = host.rpartition("]")[2].count(":") == 1
-    return {"host": found.host, "port": found.port if is_port_named else port}
+    return replace(address, host=found.host, port=found.port if is_port_named else port)

@@ -29,6 +29,7 @@ from redismem.unawaited import finished
 _GRACE_S = 0.05
 # A deposed primary that is cut off from the sentinels goes on answering.
 _LOOK_EVERY_S = 1.0
+_ANSWER_S = 0.5
 
 
 class Sentinels:
@@ -55,7 +56,7 @@ class Sentinels:
             raise
         if isinstance(answer, ServerError):
             raise answer
-        state: dict[str, Any] = parse_sentinel_master(answer)
+        state: dict[str, Any] = parse_sentinel_master(answer)  # type: ignore[no-untyped-call]
         return state
 
     def is_time_to_look(self) -> bool:
@@ -95,14 +96,14 @@ class SentinelLane(Lane):
     async def _look(self) -> None:
         connection, place = self._connection, self.place
         try:
-            address = await self._sentinels.primary(self._stall_s)
+            address = await self._sentinels.primary(_ANSWER_S)
         except (ServerError, ConnectionLost):
             return  # the primary may be well all the same
         if connection is not None and address.place != place:
             connection.lose(RECONNECTING)
 
     async def _found(self) -> Address:
-        address = await self._sentinels.primary(self._stall_s)
+        address = await self._sentinels.primary(min(_ANSWER_S, self._stall_s))
         self.place = address.place
         return address
 
@@ -134,7 +135,7 @@ class BlockingSentinelLane(BlockingLane):
 
     async def _look(self) -> None:
         try:
-            self.place = (await self._sentinels.primary(_LOOK_EVERY_S)).place
+            self.place = (await self._sentinels.primary(_ANSWER_S)).place
         except (ServerError, ConnectionLost):
             return  # the primary may be well all the same
         except RuntimeError:
@@ -142,7 +143,7 @@ class BlockingSentinelLane(BlockingLane):
                 raise
 
     def _found(self, until: float) -> Address:
-        address = finished(self._sentinels.primary(max(0.001, until - monotonic())))
+        address = finished(self._sentinels.primary(max(0.001, min(_ANSWER_S, until - monotonic()))))
         self.place = address.place
         return address
 

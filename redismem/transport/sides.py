@@ -119,11 +119,13 @@ class LoopSide:
     async def shared(self, work: Work[None], timeout_s: float) -> None:
         """Does it for all who ask for it meanwhile; the work looks first whether it is done."""
         task = self._shared
+        limit_s: float | None = timeout_s
         if task is None or task.done() or task.get_loop() is not asyncio.get_running_loop():
             task = self._shared = asyncio.get_running_loop().create_task(work())
             task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # nobody may be left to see it
+            limit_s = None  # the work keeps to the time of who began it, and says why it has failed
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout(limit_s):
                 await asyncio.shield(task)
         except TimeoutError:
             raise ConnectionLost("TimeoutError", sent=False) from None

@@ -1,4 +1,4 @@
-"""Which node of a cluster has which slot, and where a redirection points. No I/O; what CLUSTER SLOTS says, redis-py reads.
+"""Which node of a cluster has which slot, and where a redirection points. No I/O; redis-py reads CLUSTER SLOTS.
 
 A node is named by its place: host and port, as in `127.0.0.1:7000` or `[::1]:7000`.
 """

@@ -94,7 +94,7 @@ class ClusterNode(RedisServer):
 
 
 class ClusterServers:
-    """All of them. `nodes` begins with those that were primaries at the start, then their replicas in the same order."""
+    """All of them. `nodes`: those that were primaries at the start, then their replicas in the same order."""
 
     def __init__(self, folder: Path, *, node_timeout_ms: int = 5_000, replicas: bool = True) -> None:
         count = PRIMARIES_COUNT * (2 if replicas else 1)
@@ -124,13 +124,11 @@ class ClusterServers:
 
     def until_known(self, nodes: Iterable[ClusterNode]) -> None:
         count = str(len(self.nodes))
-        for node in nodes:
-            until(lambda node=node: node.facts()["cluster_known_nodes"] == count, "that each knows each")  # type: ignore[misc]
+        until(lambda: all(node.facts()["cluster_known_nodes"] == count for node in nodes), "that each knows each")
 
     def until_well(self) -> None:
         """Until all say so: every slot served, and every replica in step."""
-        for node in self.nodes:
-            until(lambda node=node: self._is_well(node), f"that {node.place} is well")  # type: ignore[misc]
+        until(lambda: all(map(self._is_well, self.nodes)), "that all are well")
 
     def _is_well(self, node: ClusterNode) -> bool:
         facts = node.facts()

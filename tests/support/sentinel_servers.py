@@ -111,10 +111,10 @@ class SentinelServers:
     def until_known(self) -> None:
         """Until each sentinel knows the others and the replicas."""
         wanted = {b"num-slaves": b"2", b"num-other-sentinels": b"2", b"flags": b"master"}
-        for sentinel in self.sentinels:
-            until(
-                lambda sentinel=sentinel: wanted.items() <= self._seen_by(sentinel).items(), "that sentinels know all"
-            )  # type: ignore[misc]
+        until(
+            lambda: all(wanted.items() <= self._seen_by(sentinel).items() for sentinel in self.sentinels),
+            "that sentinels know all",
+        )
 
     @staticmethod
     def _seen_by(sentinel: Sentinel) -> dict[bytes, bytes]:
@@ -141,5 +141,7 @@ class SentinelServers:
         until(is_over, "the failover")
 
     def stop(self) -> None:
-        for each in (*self.sentinels, *self.nodes):
-            each.stop()
+        for sentinel in self.sentinels:
+            sentinel.stop()
+        for node in self.nodes:
+            node.stop()
