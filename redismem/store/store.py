@@ -92,9 +92,8 @@ class Store:
     def is_away(self) -> bool:
         """Whether a call would fail at once, because Redis is known to be away and it is too early for another look."""
         away = self.away_breakers()
-        if self.breakers is not None and not self.breakers.is_all_away():
-            return False
-        return bool(away) and min(breaker.probe_in_s() for breaker in away) > 0
+        is_all = self.breakers is None or self.breakers.is_all_away()
+        return is_all and bool(away) and min(breaker.probe_in_s() for breaker in away) > 0
 
     def breaker_of(self, call: Call[Any]) -> Breaker:
         """That of the node which a call goes to."""
