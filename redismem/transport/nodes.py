@@ -125,7 +125,7 @@ class Nodes:
             if place in found.primaries:
                 continue
             # A troubled one has lost its slots to another: who waits there waits in vain.
-            if await self._side.drop(lane, may_wait=place not in self._troubled):
+            if self._side.drop(lane, may_wait=place not in self._troubled):
                 self._lanes.pop(place, None)
 
     async def _seen_by(self, place: str, timeout_s: float) -> Topology:

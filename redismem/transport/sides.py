@@ -37,8 +37,8 @@ class Side(Protocol):
     def lane(self, address: Address) -> Transport:
         """A transport to one node, not connected yet."""
 
-    async def drop(self, lane: Transport, *, may_wait: bool) -> bool:
-        """Closes a lane that is not needed any more. False if calls are on their way there, and may be waited for."""
+    def drop(self, lane: Transport, *, may_wait: bool) -> bool:
+        """Begins to close a lane that nobody needs any more. False if calls are on their way, and may be waited for."""
 
     async def all(self, works: Sequence[Work[T]]) -> list[T | Failure]:
         """Does all at once: what each gave, or how it failed."""
@@ -68,17 +68,21 @@ class LoopSide:
         self._stall_s = stall_s
         self._task: asyncio.Task[None] | None = None
         self._shared: asyncio.Task[None] | None = None
+        self._closing: set[asyncio.Task[None]] = set()
 
     def lane(self, address: Address) -> Transport:
         """A transport to one node, not connected yet."""
         return Lane(address, stall_s=self._stall_s)
 
-    async def drop(self, lane: Transport, *, may_wait: bool) -> bool:
-        """Closes a lane that is not needed any more. False if calls are on their way there, and may be waited for."""
+    def drop(self, lane: Transport, *, may_wait: bool) -> bool:
+        """Begins to close a lane that nobody needs any more. False if calls are on their way, and may be waited for."""
         assert isinstance(lane, Lane)
         if may_wait and lane.calls_count:
             return False
-        await lane.aclose()
+        # Not in the task of whoever looks around: that may be given up in the middle of it.
+        closing = asyncio.get_running_loop().create_task(lane.aclose())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
         return True
 
     async def all(self, works: Sequence[Work[T]]) -> list[T | Failure]:
@@ -146,8 +150,8 @@ class LoopSide:
         tasks = [task for task in tasks if task.get_loop() is asyncio.get_running_loop()]
         for task in tasks:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        if tasks or self._closing:
+            await asyncio.wait([*tasks, *self._closing])
 
 
 class ThreadSide:
@@ -164,7 +168,7 @@ class ThreadSide:
         """A transport to one node, not connected yet."""
         return BlockingLane(address, max_connections=self._max_connections)
 
-    async def drop(self, lane: Transport, *, may_wait: bool) -> bool:
+    def drop(self, lane: Transport, *, may_wait: bool) -> bool:
         """Closes what is idle there, and the rest when its call is over: nobody has to wait for it."""
         del may_wait
         assert isinstance(lane, BlockingLane)

@@ -17,6 +17,7 @@ from support.redis_server import RedisServer, free_port
 PRIMARIES_COUNT = 3
 SLOTS_COUNT = 16_384
 _STEP_S = 0.01
+_MEETING_TIMEOUT_MS = 1_000
 
 
 def until(condition: Callable[[], object], what: str, deadline_s: float = 60) -> None:
@@ -32,25 +33,30 @@ def until(condition: Callable[[], object], what: str, deadline_s: float = 60) ->
         time.sleep(_STEP_S)  # between two looks at a condition that has a deadline
 
 
-def say(port: int, *words: Any) -> Any:
+def say(port: int, *words: Any, password: str = "") -> Any:
     """The reply as it is. Raises redis.RedisError."""
-    with redis.Redis(port=port, socket_timeout=10, protocol=2) as client:
+    with redis.Redis(port=port, socket_timeout=10, protocol=2, password=password or None) as client:
         connection = client.connection_pool.get_connection()
-        connection.send_command(*words)
-        return connection.read_response()
+        try:
+            connection.send_command(*words)
+            return connection.read_response()
+        finally:
+            connection.disconnect()
 
 
 class ClusterNode(RedisServer):
     """One of them. `say` asks it; it gives replies as they are."""
 
-    def __init__(self, folder: Path, *, node_timeout_ms: int = 5_000, more: tuple[str, ...] = ()) -> None:
+    def __init__(self, folder: Path, *, more: tuple[str, ...] = ()) -> None:
         options = {
             "--cluster-enabled": "yes",
             "--cluster-port": str(free_port()),
-            "--cluster-node-timeout": str(node_timeout_ms),
+            "--cluster-node-timeout": str(_MEETING_TIMEOUT_MS),
             "--cluster-require-full-coverage": "no",
             "--cluster-replica-validity-factor": "0",
+            "--cluster-allow-replica-migration": "no",
             "--repl-diskless-sync-delay": "0",
+            "--repl-ping-replica-period": "1",  # nobody is told of a replica that has received nothing yet
         }
         self._bus_port = options["--cluster-port"]
         super().__init__(folder, aof=True, options=(*(word for pair in options.items() for word in pair), *more))
@@ -99,8 +105,10 @@ class ClusterServers:
     def __init__(self, folder: Path, *, node_timeout_ms: int = 5_000, replicas: bool = True) -> None:
         count = PRIMARIES_COUNT * (2 if replicas else 1)
         self._folder = folder
+        self._made_count = 0
+        self._has_replicas = replicas
         self._node_timeout_ms = node_timeout_ms
-        self.nodes = [ClusterNode(folder / f"node-{at}", node_timeout_ms=node_timeout_ms) for at in range(count)]
+        self.nodes = [ClusterNode(folder / f"node-{at}") for at in range(count)]
 
     @property
     def url(self) -> str:
@@ -120,7 +128,13 @@ class ClusterServers:
         for primary, replica in zip(self.nodes, self.nodes[PRIMARIES_COUNT:], strict=False):
             replica.say("CLUSTER", "REPLICATE", primary.node_id)
         self.until_well()
+        self.set_timeout(self._node_timeout_ms)
         return self
+
+    def set_timeout(self, node_timeout_ms: int) -> None:
+        """After so long without a word a node counts as away; half of it is how fast they get to know each other."""
+        for node in self.nodes:
+            node.say("CONFIG", "SET", "cluster-node-timeout", node_timeout_ms)
 
     def until_known(self, nodes: Iterable[ClusterNode]) -> None:
         count = str(len(self.nodes))
@@ -134,6 +148,9 @@ class ClusterServers:
         facts = node.facts()
         role = node.say("ROLE")
         in_step = role[0] == b"master" or role[3] == b"connected"
+        seen = Topology.read(node.say("CLUSTER", "SLOTS"), node.place)
+        if self._has_replicas and len(seen.replicas) < PRIMARIES_COUNT:
+            return False
         return in_step and facts["cluster_state"] == "ok" and facts["cluster_slots_ok"] == str(SLOTS_COUNT)
 
     def topology(self) -> Topology:
@@ -152,12 +169,15 @@ class ClusterServers:
 
     def new_node(self) -> ClusterNode:
         """One more, empty and without slots, which all have met."""
-        node = ClusterNode(self._folder / f"node-{len(self.nodes)}", node_timeout_ms=self._node_timeout_ms)
+        self._made_count += 1  # a folder of its own: with the name of one that was forgotten nobody would know it
+        node = ClusterNode(self._folder / f"new-{self._made_count}")
         node.start()
         well = next(node for node in self.nodes if node.is_running)
         self.nodes.append(node)
         well.meet(node)
         self.until_known(self.nodes)
+        self.until_well()
+        self.set_timeout(self._node_timeout_ms)
         return node
 
     def forget(self, node: ClusterNode) -> None:
@@ -194,6 +214,20 @@ class ClusterServers:
         self.begin_move(slot, source, target)
         self.move_keys(slot, source, target)
         self.end_move(slot, target)
+
+    def fail_over(self, lost: ClusterNode) -> None:
+        """Has a replica of one that is away take its place; nobody has to find out, or to vote, in any time."""
+        replica = self.at(self._replica_of(lost))
+        replica.say("CLUSTER", "FAILOVER", "TAKEOVER")
+        self.until_failed_over(lost)
+
+    def _replica_of(self, lost: ClusterNode) -> str:
+        witness = next(node for node in self.nodes if node.is_running)
+        for shard in witness.say("CLUSTER", "SLOTS"):
+            places = [f"{node[0].decode()}:{node[1]}" for node in shard[2:]]
+            if places[0] == lost.place:
+                return places[1]
+        raise AssertionError(f"{lost.place} is no primary with a replica")
 
     def until_failed_over(self, lost: ClusterNode) -> None:
         """Until others serve the slots of one that is away."""

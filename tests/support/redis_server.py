@@ -27,6 +27,9 @@ def free_port() -> int:
 class RedisServer:
     """Started by `start()`, and again after `kill()`: with AOF it comes back with its data."""
 
+    password: str | None = None
+    """Of the default user, where the options ask for one."""
+
     def __init__(self, folder: Path, *, aof: bool = False, options: tuple[str, ...] = ()) -> None:
         self.folder = folder
         self.port = free_port()
@@ -52,7 +55,7 @@ class RedisServer:
     def wait(self, deadline_s: float = 60) -> None:
         """Until it answers and has loaded its data."""
         until = time.monotonic() + deadline_s
-        with redis.Redis(port=self.port) as client:
+        with redis.Redis(port=self.port, password=self.password) as client:
             while True:
                 try:
                     client.ping()

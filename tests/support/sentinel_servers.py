@@ -14,15 +14,20 @@ from support.redis_server import RedisServer, free_port
 
 SERVICE = "chats"
 _SENTINELS_COUNT = 3
-_NODES_COUNT = 3
 _QUORUM = 2
 
 
 class SentinelNode(RedisServer):
     """One with data."""
 
+    is_stopped = False
+
     def say(self, *words: Any) -> Any:
-        return say(self.port, *words)
+        return say(self.port, *words, password=self.password or "")
+
+    @property
+    def is_running(self) -> bool:
+        return self._running is not None and not self.is_stopped
 
     @property
     def is_primary(self) -> bool:
@@ -31,16 +36,19 @@ class SentinelNode(RedisServer):
     def stop_process(self) -> None:
         """SIGSTOP: it is there, and says nothing."""
         os.kill(self.pid, signal.SIGSTOP)
+        self.is_stopped = True
 
     def go_on(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
+        self.is_stopped = False
 
 
 class Sentinel:
     """One that watches."""
 
-    def __init__(self, folder: Path, primary: RedisServer, down_after_ms: int, password: str = "") -> None:
+    def __init__(self, folder: Path, primary: SentinelNode, down_after_ms: int, password: str = "") -> None:
         self.port = free_port()
+        self._password = password
         self._folder = folder
         folder.mkdir(parents=True)
         lines = [
@@ -53,6 +61,8 @@ class Sentinel:
         ]
         if password:
             lines += [f"requirepass {password}", f"sentinel sentinel-pass {password}"]
+        if primary.password:
+            lines.append(f"sentinel auth-pass {SERVICE} {primary.password}")
         (folder / "sentinel.conf").write_text("\n".join(lines) + "\n")
         self._running: subprocess.Popen[bytes] | None = None
 
@@ -68,7 +78,11 @@ class Sentinel:
             self._running = subprocess.Popen(command, stdout=log, stderr=log)
 
     def say(self, *words: Any) -> Any:
-        return say(self.port, *words)
+        return say(self.port, *words, password=self._password)
+
+    @property
+    def is_running(self) -> bool:
+        return self._running is not None
 
     def stop(self) -> None:
         if self._running is not None:
@@ -80,13 +94,23 @@ class Sentinel:
 class SentinelServers:
     """All of them."""
 
-    def __init__(self, folder: Path, *, down_after_ms: int = 5_000) -> None:
-        self.nodes = [
-            SentinelNode(folder / f"node-{at}", aof=True, options=("--repl-diskless-sync-delay", "0"))
-            for at in range(_NODES_COUNT)
-        ]
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        down_after_ms: int = 5_000,
+        nodes_count: int = 3,
+        options: tuple[str, ...] = (),
+        password: str = "",
+    ) -> None:
+        """`password`: of the sentinels; that of the nodes is what the options say."""
+        options = ("--repl-diskless-sync-delay", "0", *options)
+        self.nodes = [SentinelNode(folder / f"node-{at}", aof=True, options=options) for at in range(nodes_count)]
+        for node in self.nodes:
+            node.password = options[options.index("--requirepass") + 1] if "--requirepass" in options else None
         self.sentinels = [
-            Sentinel(folder / f"sentinel-{at}", self.nodes[0], down_after_ms) for at in range(_SENTINELS_COUNT)
+            Sentinel(folder / f"sentinel-{at}", self.nodes[0], down_after_ms, password)
+            for at in range(_SENTINELS_COUNT)
         ]
 
     @property
@@ -105,12 +129,17 @@ class SentinelServers:
         return self
 
     def until_in_step(self) -> None:
-        """Until there is one primary, and all others follow it."""
-        until(lambda: len(self.primary.say("ROLE")[2]) == _NODES_COUNT - 1, "that all replicas follow")
+        """Until there is one primary, and all others have all that it has."""
+
+        def is_in_step() -> bool:
+            _, offset, replicas = self.primary.say("ROLE")
+            return [int(replica[2]) for replica in replicas] == [offset] * (len(self.nodes) - 1)
+
+        until(is_in_step, "that all replicas have all")
 
     def until_known(self) -> None:
         """Until each sentinel knows the others and the replicas."""
-        wanted = {b"num-slaves": b"2", b"num-other-sentinels": b"2", b"flags": b"master"}
+        wanted = {b"num-slaves": b"%d" % (len(self.nodes) - 1), b"num-other-sentinels": b"2", b"flags": b"master"}
         until(
             lambda: all(wanted.items() <= self._seen_by(sentinel).items() for sentinel in self.sentinels),
             "that sentinels know all",
@@ -124,21 +153,47 @@ class SentinelServers:
     @property
     def primary(self) -> SentinelNode:
         """The one that the sentinels name."""
-        port = int(self._seen_by(self.sentinels[0])[b"port"]) if self._is_watched else self.nodes[0].port
+        watching = next((sentinel for sentinel in self.sentinels if sentinel.is_running), None)
+        port = self.nodes[0].port if watching is None else int(self._seen_by(watching)[b"port"])
         return next(node for node in self.nodes if node.port == port)
 
-    @property
-    def _is_watched(self) -> bool:
-        return self.sentinels[0]._running is not None
-
-    def until_failed_over(self, lost: SentinelNode) -> None:
-        """Until another is the primary, and all sentinels say so."""
+    def fail_over(self) -> None:
+        """Has a replica take the primary's place, whether that is well or not; until all sentinels say so."""
+        lost = self.primary
+        until(self._has_begun, "that a failover begins")
 
         def is_over() -> bool:
-            ports = {int(self._seen_by(sentinel)[b"port"]) for sentinel in self.sentinels}
+            ports = {int(self._seen_by(sentinel)[b"port"]) for sentinel in self.sentinels if sentinel.is_running}
             return len(ports) == 1 and lost.port not in ports and self.primary.is_primary
 
         until(is_over, "the failover")
+
+    def _has_begun(self) -> bool:
+        """One that is still in progress is waited for."""
+        return bool(self.sentinels[-1].say("SENTINEL", "FAILOVER", SERVICE) == b"OK")
+
+    def cut_off(self, node: SentinelNode) -> None:
+        """Lets nobody but clients in: it hears of no sentinel and of no failover."""
+        node.say("ACL", "SETUSER", "default", "-replicaof", "-client", "-config", "-slaveof", "-publish")
+
+    def join(self, node: SentinelNode) -> None:
+        """Undoes that."""
+        node.say("ACL", "SETUSER", "default", "+@all")
+
+    def mend(self) -> None:
+        """All are there again, and follow one primary."""
+        for sentinel in self.sentinels:
+            if not sentinel.is_running:
+                sentinel.start()
+        for node in self.nodes:
+            if node.is_stopped:
+                node.go_on()
+            elif not node.is_running:
+                node.start()
+        for node in self.nodes:  # as the sentinels would, a little later
+            if node is not self.primary:
+                until(lambda node=node: node.say("REPLICAOF", "127.0.0.1", self.primary.port), "a replica")  # type: ignore[misc]
+        self.until_in_step()
 
     def stop(self) -> None:
         for sentinel in self.sentinels:
