@@ -12,6 +12,7 @@ from support.checks import until
 from support.cluster_servers import ClusterNode, ClusterServers
 
 from redismem.errors import ServerError
+from redismem.inspection.check import check
 from redismem.protocol.scripts import Script
 from redismem.transport.cluster import Cluster
 from redismem.transport.places import cluster
@@ -239,3 +240,17 @@ async def test_all_keys_of_all_nodes_are_scanned_once(
         assert set(found) == wanted
     finally:
         await lanes.aclose()
+
+
+async def test_what_has_moved_agrees_with_itself(cluster_servers: ClusterServers, namespace: str) -> None:
+    """Its keys expire a little later than noted, one after the other, until the expiry is set anew."""
+    async with calling("asyncio", cluster_servers.url, namespace) as caller:
+        await caller.append("user-42", "a")
+        keys = caller.store.keys.session("user-42")
+        source = cluster_servers.owner(caller.slot("user-42"))
+        moment = source.say("PEXPIRETIME", keys.messages)
+        source.say("PEXPIREAT", keys.messages, moment + 64)
+        assert [violation async for violation in check(caller.store)] == []
+        for wrong in (moment - 1, moment + 3_600_000):
+            source.say("PEXPIREAT", keys.messages, wrong)
+            assert [violation.invariant async for violation in check(caller.store)] == ["I8"]

@@ -236,7 +236,7 @@ class ClusterServers:
             topology = self.topology()
             return lost.place not in topology.primaries and "" not in topology.owners
 
-        until(is_over, "the failover")
+        until(is_over, "the failover", 180)
 
     def bring_back(self, node: ClusterNode) -> None:
         """Starts, or wakes, one that was away, and waits till all are well."""

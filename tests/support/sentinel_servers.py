@@ -161,12 +161,16 @@ class SentinelServers:
         """Has a replica take the primary's place, whether that is well or not; until all sentinels say so."""
         lost = self.primary
         until(self._has_begun, "that a failover begins")
+        self.until_failed_over(lost)
+
+    def until_failed_over(self, lost: SentinelNode) -> None:
+        """Until another is the primary, and all sentinels say so."""
 
         def is_over() -> bool:
             ports = {int(self._seen_by(sentinel)[b"port"]) for sentinel in self.sentinels if sentinel.is_running}
             return len(ports) == 1 and lost.port not in ports and self.primary.is_primary
 
-        until(is_over, "the failover")
+        until(is_over, "the failover", 180)  # sentinels on a busy machine mistrust its clock for half a minute
 
     def _has_begun(self) -> bool:
         """One that is still in progress is waited for."""
@@ -193,7 +197,7 @@ class SentinelServers:
         for node in self.nodes:  # as the sentinels would, a little later
             if node is not self.primary:
                 until(lambda node=node: node.say("REPLICAOF", "127.0.0.1", self.primary.port), "a replica")  # type: ignore[misc]
-        self.until_in_step()
+        until(lambda: len(self.primary.say("ROLE")[2]) == len(self.nodes) - 1, "that all replicas follow")
 
     def stop(self) -> None:
         for sentinel in self.sentinels:
