@@ -19,22 +19,22 @@ class Breakers:
         self._by_place: dict[str, Breaker] = {}
 
     def at(self, place: str) -> Breaker:
-        """That of the node at a place; "" is the place of all together."""
+        """The breaker of the node at a place; "" is the place of all together."""
         if not place:
             return self._whole
         found = self._by_place.get(place)
         return self._by_place.setdefault(place, Breaker(place=place)) if found is None else found
 
     def of(self, call: Call[Any]) -> Breaker:
-        """That of the node which a call goes to."""
+        """The breaker of the node which a call goes to."""
         return self._whole if call.is_independent or not self._whole.is_closed else self.owning(call.commands)
 
     def owning(self, commands: Sequence[Command]) -> Breaker:
-        """That of the node which has the key of the first of these commands."""
+        """The breaker of the node which has the key of the first of these commands."""
         return self.at(self._transport.node_of(commands))
 
     def away(self) -> list[Breaker]:
-        """Those of what does not answer, without nodes that the cluster has no more."""
+        """The breakers of what does not answer, without nodes that the cluster has no more."""
         places = self._transport.places
         for place, breaker in list(self._by_place.items()):
             if not breaker.is_closed and place not in places:

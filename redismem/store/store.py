@@ -96,11 +96,11 @@ class Store:
         return is_all and bool(away) and min(breaker.probe_in_s() for breaker in away) > 0
 
     def breaker_of(self, call: Call[Any]) -> Breaker:
-        """That of the node which a call goes to."""
+        """The breaker of the node which a call goes to."""
         return self.breaker if self.breakers is None else self.breakers.of(call)
 
     def away_breakers(self) -> list[Breaker]:
-        """Those of the nodes that do not answer; that of all of them together among them."""
+        """The breakers of the nodes that do not answer, perhaps that of all of them together."""
         if self.breakers is None:
             return [] if self.breaker.is_closed else [self.breaker]
         return self.breakers.away()
