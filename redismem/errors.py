@@ -233,7 +233,8 @@ class ServerError(Exception):
 class ConnectionLost(Exception):
     """No reply: refused, reset, timed out. Unless `sent` is False, the call may have been carried out.
 
-    `text`: what there is to know beside the reason. `lasts`: it is of no use to try again.
+    `text`: what there is to know beside the reason. `lasts`: it is of no use to try again. `place`: host and port of
+    the node that did not answer, where there are several.
     """
 
     def __init__(self, reason: str, *, sent: bool = True, text: str = "", lasts: bool = False) -> None:
@@ -242,6 +243,7 @@ class ConnectionLost(Exception):
         self.sent = sent
         self.text = text
         self.lasts = lasts
+        self.place = ""
 
 
 # Not carried out, and likely to pass: tried again until the deadline.

@@ -22,6 +22,8 @@ class Health:
     backlog_message_count: int = 0
     """Messages of theirs; a change of the state alone counts as one."""
     backlog_bytes: int = 0
+    away_nodes: tuple[str, ...] = ()
+    """Nodes of a cluster that do not answer, by host and port; sessions on others are served all the same."""
     refused_session_count: int = 0
     """Sessions whose replay Redis refuses for now, such as a window that may not grow; tried again and again."""
     holds: tuple[str, ...] = ()

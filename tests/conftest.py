@@ -13,8 +13,10 @@ import pytest
 import redis.asyncio
 from hypothesis import HealthCheck, settings
 from support.clock import Clock
+from support.cluster_servers import ClusterServers
 from support.proxy import Proxy
 from support.redis_server import RedisServer
+from support.sentinel_servers import SentinelServers
 from support.stores import Store
 
 from redismem import Memory, Session, Settings
@@ -50,6 +52,26 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServ
     server = RedisServer(tmp_path_factory.mktemp("redis")).start()
     yield server
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterServers]:
+    """One Redis Cluster for all tests that only need one and leave it as it was."""
+    servers = ClusterServers(tmp_path_factory.mktemp("cluster"))
+    try:
+        yield servers.start()
+    finally:
+        servers.stop()
+
+
+@pytest.fixture(scope="session")
+def sentinel_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SentinelServers]:
+    """The same with sentinels."""
+    servers = SentinelServers(tmp_path_factory.mktemp("sentinel"))
+    try:
+        yield servers.start()
+    finally:
+        servers.stop()
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from redismem.store.store import Store
 from redismem.transport.connect import EMBEDDED
 from redismem.transport.connect import connect as connect_transport
 
+_OF_NODES = ("+cluster", "+sentinel")
 HOW_TO_NAME_REDIS = "--url redis://127.0.0.1:6379/0, or REDISMEM_URL"
 
 
@@ -29,9 +30,16 @@ class Place:
 
 
 def safe_url(url: str) -> str:
-    """Scheme, host, port and path of a URL; less where something in it may be a part of the password."""
+    """Scheme, host, port and path of a URL; less where something in it may be a part of the password.
+
+    Of a URL with several hosts, all of them.
+    """
     try:
         parts = urlsplit(url)
+        hosts = parts.netloc.rpartition("@")[2].split(",") if parts.scheme.endswith(_OF_NODES) else []
+        if len(hosts) > 1:
+            [urlsplit(f"redis://{host}").port for host in hosts]  # what is no port raises: it may be of a password
+            return safe_url(url.replace(parts.netloc, "host", 1)).replace("//host", f"//{','.join(hosts)}", 1)
         port = parts.port
     except ValueError:
         return "the given URL"
@@ -52,8 +60,9 @@ def connect(url: str | None, namespace: str, **given: Any) -> tuple[Memory, Plac
         transport = connect_transport(address, None, settings)
     except InvalidSettings as refused:
         raise Stop(
-            f"{refused}; a URL looks like redis://user:password@host:6379/0, rediss://…, unix://… or "
-            "memory://, with what is not a letter or digit in user and password percent-encoded",
+            f"{refused}; a URL looks like redis://user:password@host:6379/0, rediss://…, unix://…, "
+            "redis+cluster://host:port,host:port, redis+sentinel://host:port,host:port/service/0 or memory://, "
+            "with what is not a letter or digit in user and password percent-encoded",
             2,
         ) from None
     memory = Memory(Store(transport, namespace, settings))

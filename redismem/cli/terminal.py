@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 Url = Annotated[
     str | None,
-    Parameter(help="Where Redis is: `redis://[user:password@]host:port/db`, `rediss://…`, `valkey://…`, `unix://…`."),
+    Parameter(
+        help="Where Redis is: `redis://[user:password@]host:port/db`, `rediss://…`, `valkey://…`, `unix://…`, "
+        "`redis+cluster://host:port,host:port`, `redis+sentinel://host:port,host:port/service/db`."
+    ),
 ]
 Namespace = Annotated[str, Parameter(help="The tenant. Nothing crosses it.")]
 AsJson = Annotated[

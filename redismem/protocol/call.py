@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from redismem.context import Receipt
-from redismem.errors import Unconfirmed
+from redismem.errors import NOT_READY_WORDS, ConnectionLost, ServerError, Unconfirmed
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.scripts import Script
 
@@ -35,12 +35,20 @@ class Call(Generic[T]):
     """The commands have nothing to do with each other: no transaction, and each goes to the node of its key."""
     confirm: int = 0
     """How many replicas must have what it writes; their number comes behind the replies. 0: none is asked."""
+    absent: Any = None
+    """What counts as the reply of a node that does not answer, where others do; None: then there is no value."""
 
     def again(self) -> Call[T]:
         """The same call, for a server that may have run it already."""
         if self.resent is None:
             return self
         return replace(self, commands=self.resent(self.commands), resent=None)
+
+    def filled(self, answers: list[Any]) -> list[Any]:
+        """The answers, with `absent` instead of those of nodes that do not answer."""
+        if self.absent is None:
+            return answers
+        return [self.absent if is_away(answer) else answer for answer in answers]
 
     def finish(self, answers: Sequence[Any]) -> T:
         """The value. Raises the first ServerError or ConnectionLost among the answers, and what the decoding raises.
@@ -66,14 +74,21 @@ class Call(Generic[T]):
         return value
 
 
+def is_away(answer: Any) -> bool:
+    """Whether this is none: no reply came, or the node takes no calls for now."""
+    return isinstance(answer, ConnectionLost) or (isinstance(answer, ServerError) and answer.word in NOT_READY_WORDS)
+
+
 def evalsha(script: Script, keys: Sequence[bytes], arguments: Sequence[bytes | str | int]) -> Command:
     """The command that runs a script."""
     return ("EVALSHA", script.sha, len(keys), *keys, *arguments)
 
 
-def independent(commands: tuple[Command, ...], decode: Callable[..., T], op: str = "look") -> Call[T]:
+def independent(
+    commands: tuple[Command, ...], decode: Callable[..., T], op: str = "look", *, absent: Any = None
+) -> Call[T]:
     """A call of commands that have nothing to do with each other, such as the same one for each shard."""
-    return Call(None, commands, decode, is_independent=True, op=op)
+    return Call(None, commands, decode, is_independent=True, op=op, absent=absent)
 
 
 def context_reads(keys: SessionKeys) -> tuple[Command, Command]:

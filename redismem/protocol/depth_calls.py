@@ -52,6 +52,6 @@ def members(keys: Keys, queue: str, limit: int) -> Call[list[SessionEntry]]:
 
 
 def counts(keys: Keys) -> Call[list[int]]:
-    """Sessions of every shard."""
+    """Sessions of every shard; none in those of a node that does not answer."""
     commands = tuple(("ZCARD", shard.active) for shard in keys.shards())
-    return independent(commands, lambda *answers: list(answers), "counts")
+    return independent(commands, lambda *answers: list(answers), "counts", absent=0)

@@ -63,7 +63,7 @@ def due(shards: Sequence[ShardKeys], now_ms: int, limit: int, *, leases: bool = 
         for shard in shards
         for queue in ((shard.overdue, shard.leased) if leases else (shard.overdue,))
     )
-    return independent(commands, _session_ids, "due")
+    return independent(commands, _session_ids, "due", absent=())
 
 
 def _session_ids(*answers: Any) -> list[str]:
@@ -73,7 +73,7 @@ def _session_ids(*answers: Any) -> list[str]:
 def due_evictions(shards: Sequence[ShardKeys], now_ms: int, limit: int) -> Call[list[str]]:
     """Sessions to evict now, `limit` a shard."""
     commands = tuple(("ZRANGEBYSCORE", shard.evictions, "-inf", now_ms, "LIMIT", 0, limit) for shard in shards)
-    return independent(commands, _session_ids, "due_evictions")
+    return independent(commands, _session_ids, "due_evictions", absent=())
 
 
 def oldest(keys: Keys, limit: int, below_ms: int | None = None) -> Call[list[list[SessionEntry]]]:
@@ -82,7 +82,7 @@ def oldest(keys: Keys, limit: int, below_ms: int | None = None) -> Call[list[lis
     commands = tuple(
         ("ZRANGEBYSCORE", shard.active, "-inf", stop, "WITHSCORES", "LIMIT", 0, limit) for shard in keys.shards()
     )
-    return independent(commands, lambda *answers: [list(entries(answer)) for answer in answers], "oldest")
+    return independent(commands, lambda *answers: [list(entries(answer)) for answer in answers], "oldest", absent=())
 
 
 def queue_eviction(

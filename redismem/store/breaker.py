@@ -29,10 +29,15 @@ class BreakerState(StrEnum):
 class Breaker:
     """Fit for any number of threads."""
 
-    __slots__ = ("_clock", "_lock", "_pause_s", "_probe_at", "answered_s", "is_closed", "reason", "since_s", "state")
+    __slots__ = (
+        *("_clock", "_lock", "_pause_s", "_probe_at"),
+        *("answered_s", "is_closed", "place", "reason", "since_s", "state"),
+    )
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, place: str = "") -> None:
         self._clock = clock
+        self.place = place
+        """Host and port of the node, where there are several."""
         self._lock = threading.Lock()
         self.is_closed = True
         """The same as `state`, for the path of a turn."""

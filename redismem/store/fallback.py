@@ -26,7 +26,7 @@ from redismem.protocol.ids import now_ms
 from redismem.settings import Settings
 from redismem.store.background import Background
 from redismem.store.backlog import Backlog, Entry, Held
-from redismem.store.breaker import BreakerState
+from redismem.store.breaker import Breaker, BreakerState
 from redismem.store.replay import Replay
 from redismem.store.seen import SeenContexts
 from redismem.store.store import Store
@@ -77,7 +77,7 @@ class FallbackStore(Store):
         try:
             await super().open()
         except StoreUnavailable:
-            if self.breaker.is_closed:
+            if not self.away_breakers():
                 raise
             known = facts(op="breaker", outcome="degraded", namespace=self.keys.namespace)
             log.warning("Redis is away: this process begins without it, and serves what it is told", extra=known)
@@ -93,7 +93,7 @@ class FallbackStore(Store):
     @property
     def is_away(self) -> bool:
         """Whether Redis is known to be away; it is looked for beside the calls."""
-        return not self.breaker.is_closed
+        return not self.breaker.is_closed if self.breakers is None else self.breakers.is_all_away()
 
     def health(self) -> Health:
         """What is known of Redis, without asking it, and what is to be replayed."""
@@ -115,12 +115,14 @@ class FallbackStore(Store):
         if session_id is None or call.op not in _SERVED:
             return await self._run_beside(call, quarantine=quarantine, begun_s=begun_s)
         known_seq, decode, was_sent = self._seen.last_seq(session_id), call.decode, False
-        if self.breaker.is_closed and (not self._backlog.held or await self._may_overtake(session_id)):
+        breaker = self.breaker_of(call)
+        if breaker.is_closed and (not self._backlog.held or await self._may_overtake(session_id, breaker)):
             call.decode, was_sent = partial(self._noted, call, decode), True
             try:
                 return await super().run(call, quarantine=quarantine, begun_s=begun_s)
             except StoreUnavailable:
-                if self.breaker.is_closed:
+                # The node that did not answer, or the one that has the session by now.
+                if breaker.is_closed and self.breaker_of(call).is_closed:
                     raise
         await self.transport.sleep(0)  # whoever goes on at once must not keep the replay from its turn
         with self._lock:
@@ -140,13 +142,14 @@ class FallbackStore(Store):
     async def _run_beside(self, call: Call[T], *, quarantine: bool, begun_s: float | None) -> T:
         """What cannot be served without Redis."""
         session_id = call.session_id
-        if not self.breaker.is_closed:
+        breaker = self.breaker_of(call)
+        if not breaker.is_closed:
             await self.transport.sleep(0)
             name = _CALLED.get(call.op, call.op if call.op in _METHODS else "this call")
             raise self._refusal(call, f"{name} cannot be served without it")
         if session_id is not None and self._backlog.held:
             if call.op in _WAITING:
-                await self._may_overtake(session_id)
+                await self._may_overtake(session_id, breaker)
             elif call.op == "clear":
                 with self._lock:
                     self._backlog.drop(session_id)
@@ -156,13 +159,14 @@ class FallbackStore(Store):
         return value
 
     def _refusal(self, call: Call[Any], why: str) -> StoreUnavailable:
-        return StoreUnavailable(f"{self.away(None).text}; {why}", call.session_id, self.breaker.reason)
+        breaker = self.breaker_of(call)
+        return StoreUnavailable(f"{self.away(breaker, None).text}; {why}", call.session_id, breaker.reason)
 
-    async def _may_overtake(self, session_id: str) -> bool:
+    async def _may_overtake(self, session_id: str, breaker: Breaker) -> bool:
         """Waits while the session is replayed. False if that takes long, or Redis is away again."""
         until_s, look_s = monotonic() + self._patience_s, _LOOK_S
         while (held := self._backlog.held.get(session_id)) is not None:
-            if held.refused or not self.breaker.is_closed or monotonic() >= until_s:
+            if held.refused or not breaker.is_closed or monotonic() >= until_s:
                 return False
             await self.transport.sleep(look_s)
             look_s = min(_LONGEST_LOOK_S, look_s * 2)
@@ -229,8 +233,8 @@ class FallbackStore(Store):
         else:
             self._seen.forget(held.session_id)
 
-    def _changed(self, state: BreakerState, away_s: float = 0.0) -> None:
-        super()._changed(state, away_s)
+    def _changed(self, state: BreakerState, breaker: Breaker, away_s: float = 0.0) -> None:
+        super()._changed(state, breaker, away_s)
         if state is BreakerState.OPEN:
             self._replay.start()
 

@@ -24,7 +24,7 @@ from redismem.protocol.page_calls import Page
 from redismem.protocol.queue_calls import Job, covered_sizes
 from redismem.settings import Settings
 from redismem.store.background import Background
-from redismem.store.breaker import BreakerState
+from redismem.store.breaker import Breaker, BreakerState
 from redismem.store.fallback import FallbackStore
 from redismem.store.store import Store
 from redismem.transport.base import Transport
@@ -70,8 +70,8 @@ class ObservedStore(Store):
     def told(self, op: str, work: Coroutine[Any, Any, T], session_id: str | None = None) -> Coroutine[Any, Any, T]:
         return self._observed(op, work, session_id)
 
-    def _changed(self, state: BreakerState, away_s: float = 0.0) -> None:
-        super()._changed(state, away_s)
+    def _changed(self, state: BreakerState, breaker: Breaker, away_s: float = 0.0) -> None:
+        super()._changed(state, breaker, away_s)
         self._tell("breaker", state.value, monotonic() - away_s, None, None)
 
     def _sent(self, call: Call[T], timeout_s: float) -> Awaitable[list[Any]]:
@@ -169,7 +169,7 @@ def open_store(
 
 def _watched(call: Call[T]) -> _Watched[T]:
     known = (call.session_id, call.commands, call.decode, call.script, call.resent, call.op)
-    return _Watched(*known, call.is_independent, call.confirm)
+    return _Watched(*known, call.is_independent, call.confirm, call.absent)
 
 
 def _outcome(op: str, value: Any) -> str:

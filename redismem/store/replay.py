@@ -15,14 +15,16 @@ from time import monotonic
 from typing import Any
 
 from redismem.context import Receipt
-from redismem.errors import ConnectionLost, CorruptSession, RedismemError, ServerError
+from redismem.errors import ConnectionLost, CorruptSession, RedismemError, ServerError, StoreUnavailable
 from redismem.events import facts
 from redismem.protocol import replies
 from redismem.protocol.append_command import replay_call
+from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash
 from redismem.protocol.page_calls import Page
 from redismem.store.background import Background
 from redismem.store.backlog import Backlog, Entry, Held
+from redismem.store.breaker import Breaker
 from redismem.store.store import Store
 
 log = logging.getLogger("redismem")
@@ -96,7 +98,7 @@ class Replay:
     def _is_over(self) -> bool:
         """Nothing is left to do: the next outage starts it again."""
         with self._starting:
-            if self._is_ending or (self._store.breaker.is_closed and not self._backlog.held):
+            if self._is_ending or not (self._backlog.held or self._store.away_breakers()):
                 self._is_running = False
                 return True
             return False
@@ -104,12 +106,12 @@ class Replay:
     async def _look_and_replay(self) -> None:
         pause_s, begun_s = _FIRST_PAUSE_S, None
         while not self._is_over():
-            breaker = self._store.breaker
-            if not breaker.is_closed:
-                await self._background.pause(max(_FIRST_PAUSE_S, breaker.probe_in_s()))
-                await self._store.probe(at_once=self._hurries)
-                pause_s, begun_s = _FIRST_PAUSE_S, None
-                continue
+            if away := self._store.away_breakers():
+                await self._background.pause(max(_FIRST_PAUSE_S, min(breaker.probe_in_s() for breaker in away)))
+                await self._background.each([partial(self._probe, breaker) for breaker in away])
+                if self._store.breakers is None or not self._reachable():
+                    pause_s, begun_s = _FIRST_PAUSE_S, None
+                    continue
             if begun_s is None:
                 begun_s, self._replayed_count = monotonic(), 0
                 self._say("replaying", logging.INFO)
@@ -132,16 +134,28 @@ class Replay:
         left = (backlog.message_count, len(backlog.held))
         log.log(level, text, what, self._replayed_count, took_s, *left, extra=known)
 
+    async def _probe(self, breaker: Breaker) -> None:
+        await self._store.probe(breaker, at_once=self._hurries)
+
+    def _reachable(self) -> list[Held]:
+        """The sessions that have something to replay, and whose node answers."""
+        return [held for held in self._backlog if self._store.breaker_of(self._asking(held)).is_closed]
+
+    def _asking(self, held: Held) -> Call[Any]:
+        return self._store.session_calls(held.session_id).exists()
+
     async def _round(self) -> None:
         """Replays each session as far as it goes."""
         try:
             await self._store.agree()  # it may have come back empty, or another
         except RedismemError as refused:
             kind = type(refused).__name__
-            known = facts(op="replay", outcome="refused", namespace=self._store.keys.namespace, error=kind)
-            log.error("the replay cannot begin, and is tried again: %s: %s", kind, refused.text, extra=known)
-            return
-        await self._background.each([partial(self._session, held) for held in self._backlog])
+            # The node with the record may be away while others, which hold sessions, are back.
+            if not (isinstance(refused, StoreUnavailable) and self._store.breakers):
+                known = facts(op="replay", outcome="refused", namespace=self._store.keys.namespace, error=kind)
+                log.error("the replay cannot begin, and is tried again: %s: %s", kind, refused.text, extra=known)
+                return
+        await self._background.each([partial(self._session, held) for held in self._reachable()])
 
     async def _session(self, held: Held) -> None:
         while held.entries and self._backlog.held.get(held.session_id) is held and not self._is_ending:

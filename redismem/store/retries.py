@@ -26,6 +26,9 @@ _MEANINGS = (
     ("ERR", "SELECT is not allowed in cluster mode", "a cluster has only database 0, the URL names another"),
     ("OOM", "", "its memory is full: raise maxmemory, or let workers make room"),
     ("NOSCRIPT", "deploy", "it does not know the scripts, and this user may load none: run `redismem deploy`"),
+    ("ERR", "No such master with that name", "the sentinels know no service of the name that the URL has"),
+    ("ERR", "cluster support disabled", "it is one node and no cluster: the URL begins with redis://"),
+    ("MOVED", "", "it is a node of a cluster: the URL begins with redis+cluster://"),
     ("gaierror", "", "nothing is known by that host name"),
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -26,6 +27,7 @@ from redismem.protocol.queue_calls import QueueCalls
 from redismem.protocol.session_calls import SessionCalls
 from redismem.settings import Settings
 from redismem.store.breaker import Breaker, BreakerState
+from redismem.store.breakers import Breakers
 from redismem.store.retries import Retries, explained, perhaps, redis_at
 from redismem.transport.base import CLOSED, Transport, place_of
 from redismem.transport.confirming import Wanted
@@ -52,6 +54,8 @@ class Store:
         self.on_agreed: Callable[[], Awaitable[None]] | None = None
         """Awaited once the namespace was found to be as the settings say: before the first call about a session."""
         self.breaker = Breaker()
+        self.breakers = Breakers(transport, self.breaker) if hasattr(transport, "node_of") else None
+        """Where there are several nodes: what `breaker` is for all of them together, each has for itself."""
         self.block_counts: dict[str, int] = {}
         """How many blocks of originals sessions had when something was recalled from them."""
         self._is_agreed = False
@@ -95,13 +99,27 @@ class Store:
     @property
     def is_away(self) -> bool:
         """Whether a call would fail at once, because Redis is known to be away and it is too early for another look."""
-        return not self.breaker.is_closed and self.breaker.probe_in_s() > 0
+        away = self.away_breakers()
+        is_all = self.breakers is None or self.breakers.is_all_away()
+        return is_all and bool(away) and min(breaker.probe_in_s() for breaker in away) > 0
+
+    def breaker_of(self, call: Call[Any]) -> Breaker:
+        """The breaker of the node which a call goes to."""
+        return self.breaker if self.breakers is None else self.breakers.of(call)
+
+    def away_breakers(self) -> list[Breaker]:
+        """The breakers of the nodes that do not answer, perhaps that of all of them together."""
+        if self.breakers is None:
+            return [] if self.breaker.is_closed else [self.breaker]
+        return self.breakers.away()
 
     def health(self) -> Health:
         """What is known of Redis, without asking it."""
-        breaker = self.breaker
+        away = self.away_breakers()
+        nodes = tuple(sorted(breaker.place for breaker in away if breaker.place))
+        breaker = away[0] if nodes and self.breakers is not None and self.breakers.is_all_away() else self.breaker
         since_ms = None if breaker.since_s is None else now_ms() - int(breaker.away_s() * 1000)
-        return Health(breaker.state.value, since_ms, breaker.reason)
+        return Health(breaker.state.value, since_ms, breaker.reason, away_nodes=nodes)
 
     async def run(self, call: Call[T], *, quarantine: bool = False, begun_s: float | None = None) -> T:
         """The value of a call. Raises StoreUnavailable, and what the replies mean.
@@ -110,9 +128,10 @@ class Store:
         session. `begun_s`: since when its deadline runs, by the monotonic clock, if something had to be done before it.
         While Redis is known to be away, it raises at once, but for one call now and then that looks for it.
         """
-        if not self.breaker.is_closed and not await self.probe():
+        breaker = self.breaker if self.breakers is None else self.breakers.of(call)
+        if not breaker.is_closed and not await self.probe(breaker):
             await self.transport.sleep(0)  # whoever tries again at once must not keep the others from their turn
-            raise self.away(call.session_id)
+            raise self.away(breaker, call.session_id)
         timeout_s = self._reply_timeout_s
         if begun_s is not None:
             timeout_s = self._within_s(begun_s)
@@ -126,11 +145,12 @@ class Store:
         try:
             try:
                 value = call.finish(await self._sent(call, timeout_s))
-                self.breaker.answered_s = begun_s
+                breaker.answered_s = begun_s
                 return value
             except (ServerError, ConnectionLost) as failure:
                 left_s = self.settings.deadline_s - (monotonic() - begun_s)
-                retries = Retries(call.session_id, left_s, self._reply_timeout_s, place=place_of(self.transport))
+                place = place_of(self.transport, call.commands)
+                retries = Retries(call.session_id, left_s, self._reply_timeout_s, place=place)
                 return await self._sent_again(call, failure, retries, begun_s)
         except CorruptSession as corrupt:
             if not quarantine:
@@ -141,42 +161,47 @@ class Store:
     async def once(self, call: Call[T]) -> T:
         """The value of a call that is sent once. Raises ServerError, ConnectionLost, and what the replies mean."""
         begun_s = monotonic()
+        breaker = self.breaker_of(call)
         value = call.finish(await self._sent(call, self._reply_timeout_s))
-        self.breaker.answered_s = begun_s
+        breaker.answered_s = begun_s
         return value
 
-    async def probe(self, *, at_once: bool = False) -> bool:
-        """Looks whether Redis is there again, if it is time to and nobody else does. True if it is."""
-        if not self.breaker.begin_probe(at_once=at_once):
-            return self.breaker.is_closed
-        away_s, reason = self.breaker.away_s(), ""
-        self._changed(BreakerState.HALF_OPEN)
+    async def probe(self, breaker: Breaker | None = None, *, at_once: bool = False) -> bool:
+        """Looks whether what is away is there again, if it is time to and nobody else does. True if it is."""
+        breaker = breaker or self.breaker
+        if not breaker.begin_probe(at_once=at_once):
+            return breaker.is_closed
+        away_s, reason = breaker.away_s(), ""
+        self._changed(BreakerState.HALF_OPEN, breaker)
         try:
             # The first may go out on a connection that is about to be given up.
-            reason = await self._missed() and await self._missed()
+            reason = await self._missed(breaker.place) and await self._missed(breaker.place)
             if not reason:
-                self.breaker.found()
+                breaker.found()
         finally:
-            self.breaker.missed(reason)  # nothing, if it was found
-        if self.breaker.is_closed:
-            self._changed(BreakerState.CLOSED, away_s)
-        return self.breaker.is_closed
+            breaker.missed(reason)  # nothing, if it was found
+        if breaker.is_closed:
+            self._changed(BreakerState.CLOSED, breaker, away_s)
+        return breaker.is_closed
 
-    async def _missed(self) -> str:
-        """Why a PING was not answered; "" if it was."""
-        ping = namespace_calls.ping()
+    async def _missed(self, place: str) -> str:
+        """Why a PING was not answered; "" if it was, or if the node at the place is none of the cluster's any more."""
+        ping: Call[bool] = namespace_calls.ping()
+        transport: Any = self.transport
+        if place and place not in transport.places:
+            return ""
+        run = partial(transport.run_at, place) if place else transport.run
         try:
-            ping.finish(await self.transport.run(ping.commands, self._reply_timeout_s))
+            ping.finish(await run(ping.commands, self._reply_timeout_s))
         except ConnectionLost as lost:
             return lost.reason
         except ServerError as refused:  # who answers is there, and refuses each call with its own error
             return refused.word if refused.word in NOT_READY_WORDS else ""
         return ""
 
-    def away(self, session_id: str | None, *, may_be_done: bool = False) -> StoreUnavailable:
+    def away(self, breaker: Breaker, session_id: str | None, *, may_be_done: bool = False) -> StoreUnavailable:
         """The error of a call that is not sent, or not again, as Redis is known to be away."""
-        breaker = self.breaker
-        redis, reason = redis_at(place_of(self.transport)), explained(breaker.reason)
+        redis, reason = redis_at(breaker.place or place_of(self.transport)), explained(breaker.reason)
         text = f"{redis} has not answered for {breaker.away_s():.1f} s: {reason}; calls are refused until it does"
         return StoreUnavailable(text + perhaps(may_be_done), session_id, breaker.reason, may_be_done=may_be_done)
 
@@ -218,12 +243,17 @@ class Store:
 
     def unanswered(self, begun_s: float, failure: ConnectionLost) -> None:
         """A call found no answer in all the time it had: Redis may be away."""
-        if self.breaker.unanswered(begun_s, failure.reason):
-            self._changed(BreakerState.OPEN)
+        breaker = self._failing(failure)
+        if breaker.unanswered(begun_s, failure.reason):
+            self._changed(BreakerState.OPEN, breaker)
+
+    def _failing(self, failure: ConnectionLost) -> Breaker:
+        """The breaker of what has not answered."""
+        return self.breaker if self.breakers is None else self.breakers.at(failure.place)
 
     def _sent(self, call: Call[T], timeout_s: float) -> Awaitable[list[Any]]:
         if call.is_independent:
-            return self.transport.run_independent(call.commands, timeout_s)
+            return self._gathered(call, timeout_s)
         if call.confirm:
             return self._sent_to_confirm(call, timeout_s)
         return self.transport.run(call.commands, timeout_s, call.script)
@@ -236,16 +266,21 @@ class Store:
         confirmed: Awaitable[list[Any]] = run(call.commands, timeout_s, call.script, Wanted(call.confirm, wait_s))
         return confirmed
 
+    async def _gathered(self, call: Call[T], timeout_s: float) -> list[Any]:
+        """The replies of all nodes, as far as each is needed."""
+        return call.filled(await self.transport.run_independent(call.commands, timeout_s))
+
     async def _sent_again(
         self, call: Call[T], failure: ServerError | ConnectionLost, retries: Retries, begun_s: float
     ) -> T:
         while True:
             await self.transport.sleep(self._pause_s(call, failure, retries, begun_s))
-            self._raise_if_away(call, retries)
+            breaker = self.breaker_of(call)
+            self._raise_if_away(breaker, call, retries)
             call = call.again()
             try:
                 value = call.finish(await self._sent(call, retries.timeout_s()))
-                self.breaker.answered_s = begun_s
+                breaker.answered_s = begun_s
                 return value
             except (ServerError, ConnectionLost) as another:
                 failure = another
@@ -254,29 +289,30 @@ class Store:
         """Raises as Retries does, and if Redis is away. If nobody answers for long, that opens the breaker."""
         retries.note(failure)
         if isinstance(failure, ServerError):
-            self.breaker.answered_s = begun_s
+            self.breaker_of(call).answered_s = begun_s
             return retries.pause_s(failure)
         if monotonic() - begun_s >= self._patience_s * _PATIENCE:
             self.unanswered(begun_s, failure)
-        self._raise_if_away(call, retries)  # another call may have found out, too
+        self._raise_if_away(self._failing(failure), call, retries)  # another call may have found out, too
         try:
             return retries.pause_s(failure)
         except StoreUnavailable:
             self.unanswered(begun_s, failure)
             raise
 
-    def _raise_if_away(self, call: Call[T], retries: Retries) -> None:
-        if not self.breaker.is_closed:
-            raise self.away(call.session_id, may_be_done=retries.may_be_done)
+    def _raise_if_away(self, breaker: Breaker, call: Call[T], retries: Retries) -> None:
+        if not breaker.is_closed:
+            raise self.away(breaker, call.session_id, may_be_done=retries.may_be_done)
 
-    def _changed(self, state: BreakerState, away_s: float = 0.0) -> None:
-        """Says what the breaker does now, and when it closes, how long Redis was away."""
+    def _changed(self, state: BreakerState, breaker: Breaker, away_s: float = 0.0) -> None:
+        """Says what a breaker does now, and when it closes, how long Redis was away."""
+        redis = redis_at(breaker.place)
         known = facts(op="breaker", outcome=state.value, namespace=self.keys.namespace)
         if state is BreakerState.OPEN:
             # One that has never reached Redis, and serves nothing without it, says so by the error of its first call.
             level = logging.ERROR if self._is_agreed or self._goes_on else logging.DEBUG
-            text = "Redis does not answer: %s; calls do not wait for it until it does"
-            log.log(level, text, self.breaker.reason, extra=known)
+            text = "%s does not answer: %s; calls do not wait for it until it does"
+            log.log(level, text, redis, breaker.reason, extra=known)
         elif state is BreakerState.CLOSED:
             known["duration_ms"] = int(away_s * 1000)
-            log.warning("Redis answers again after %.1f s", away_s, extra=known)
+            log.warning("%s answers again after %.1f s", redis, away_s, extra=known)

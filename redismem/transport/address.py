@@ -57,7 +57,7 @@ class Address:
         """Host and port, or the path of the socket: fit for a log, there is no password in it."""
         if self.path is not None:
             return self.path
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return place_at(self.host, self.port)
 
     @classmethod
     def from_url(cls, url: str) -> Address:
@@ -85,6 +85,11 @@ class Address:
         if options:
             raise _not_taken(parts, sorted(options), secure=secure)
         return cls(**where, tls=tls, greeting=greeting)
+
+
+def place_at(host: str, port: int) -> str:
+    """Host and port as they are written in a URL."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _where(parts: SplitResult) -> dict[str, Any]:

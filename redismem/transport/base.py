@@ -64,9 +64,10 @@ class _Closed:
 CLOSED: Transport = _Closed()
 
 
-def place_of(transport: Transport) -> str:
-    """Host and port of the node behind a transport, or the path of its socket; "" where that is not known."""
-    place: str = getattr(transport, "place", "")
+def place_of(transport: Transport, commands: Sequence[Command] = ()) -> str:
+    """Host and port of the node that commands go to, or the path of its socket; "" where that is not known."""
+    node_of = getattr(transport, "node_of", None)
+    place: str = (node_of(commands) if node_of and commands else "") or getattr(transport, "place", "")
     return place
 
 

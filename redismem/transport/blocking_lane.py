@@ -25,12 +25,13 @@ _READ_BYTES = 64 * 1024
 _LOST = (OSError, EOFError, UnicodeError, wire.OutOfStep, hiredis.HiredisError)
 
 
-class _Socket:
+class Socket:
     """A connection that the server has let in. Of no more use once `exchange` has raised anything."""
 
     def __init__(self, address: Address, until: float) -> None:
         """Raises ServerError, ConnectionLost, OSError."""
         self.pid = os.getpid()
+        self.place = address.place
         self._reader = wire.reader()
         self._socket = _dial(address, until)
         try:
@@ -114,11 +115,11 @@ class BlockingLane:
     def __init__(self, address: Address, *, max_connections: int = 64) -> None:
         self._address = address
         self.place = address.place
-        self._idle: list[_Socket] = []
+        self._idle: list[Socket] = []
         self._max_connections = max_connections
         self._room = threading.BoundedSemaphore(max_connections)
         self._pid = os.getpid()
-        self._is_closed = False
+        self._is_closed = self._is_retired = False
 
     @classmethod
     def from_url(cls, url: str, *, max_connections: int) -> BlockingLane:
@@ -171,6 +172,11 @@ class BlockingLane:
         self._is_closed = True
         self._close_idle()
 
+    def retire(self) -> None:
+        """Keeps no connection open beyond its call from now on."""
+        self._is_retired = True
+        self._close_idle()
+
     def _sent(self, commands: Sequence[Command], until: float) -> wire.Outcome:
         if len(commands) == 1:
             return self._call(wire.independent(commands), 1, wire.answers, until)
@@ -210,21 +216,26 @@ class BlockingLane:
             self._close_idle()  # when one connection has died, the idle ones often have too
             return ConnectionLost(type(failure).__name__)
         self._idle.append(connection)
-        if self._is_closed:
+        if self._is_closed or self._is_retired:
             self._close_idle()
         return outcome
 
-    def _take(self, until: float) -> _Socket:
+    def _take(self, until: float) -> Socket:
         """An idle connection, or a new one."""
         while self._idle:
             try:
                 taken = self._idle.pop()
             except IndexError:  # another thread was faster
                 break
-            if taken.pid == os.getpid():
+            if taken.pid == os.getpid() and taken.place == self.place:
                 return taken
             taken.close()  # the other process' too: this one only lets go of it
-        return _Socket(self._address, until)
+        return Socket(self._found(until), until)
+
+    def _found(self, until: float) -> Address:
+        """Where to connect to. Raises ServerError, ConnectionLost."""
+        del until
+        return self._address
 
     def _close_idle(self) -> None:
         while self._idle:

@@ -28,6 +28,34 @@ def _blocking_lane(url: str, settings: Settings) -> Transport:
     return BlockingLane.from_url(url, max_connections=settings.max_connections)
 
 
+def _cluster(url: str, settings: Settings) -> Transport:
+    from redismem.transport import cluster, places, sides
+
+    reply_timeout_s = min(settings.reply_timeout_s, settings.deadline_s)
+    return cluster.Cluster(places.cluster(url), sides.LoopSide(reply_timeout_s), reply_timeout_s=reply_timeout_s)
+
+
+def _blocking_cluster(url: str, settings: Settings) -> Transport:
+    from redismem.transport import cluster, places, sides
+
+    reply_timeout_s = min(settings.reply_timeout_s, settings.deadline_s)
+    side = sides.ThreadSide(settings.max_connections)
+    return cluster.Cluster(places.cluster(url), side, reply_timeout_s=reply_timeout_s)
+
+
+def _sentinel(url: str, settings: Settings) -> Transport:
+    from redismem.transport import places, sentinel
+
+    stall_s = min(settings.reply_timeout_s, settings.deadline_s)
+    return sentinel.SentinelLane(places.sentinel(url), stall_s=stall_s)
+
+
+def _blocking_sentinel(url: str, settings: Settings) -> Transport:
+    from redismem.transport import places, sentinel
+
+    return sentinel.BlockingSentinelLane(places.sentinel(url), max_connections=settings.max_connections)
+
+
 def _embedded(url: str, settings: Settings) -> Transport:
     from redismem.transport import embedded
 
@@ -43,6 +71,7 @@ def _blocking_embedded(url: str, settings: Settings) -> Transport:
 
 
 EMBEDDED = "memory://"
+_OF_NODES = ("redis", "rediss", "valkey", "valkeys")
 # scheme -> what makes the transport: for asyncio, for blocking callers
 _MAKES: dict[str, tuple[_Make, _Make]] = {
     "redis": (_lane, _blocking_lane),
@@ -50,6 +79,8 @@ _MAKES: dict[str, tuple[_Make, _Make]] = {
     "valkey": (_lane, _blocking_lane),
     "valkeys": (_lane, _blocking_lane),
     "unix": (_lane, _blocking_lane),
+    **{f"{scheme}+cluster": (_cluster, _blocking_cluster) for scheme in _OF_NODES},
+    **{f"{scheme}+sentinel": (_sentinel, _blocking_sentinel) for scheme in _OF_NODES},
     "memory": (_embedded, _blocking_embedded),
 }
 

@@ -243,6 +243,10 @@ class Lane:
         if wake_at < self._alarm_at:
             self._set_alarm(max(wake_at, now + _ALARM_STEP_S))
 
+    async def _found(self) -> Address:
+        """Where to connect to. Raises ServerError, ConnectionLost."""
+        return self._address
+
     def _want_connection(self) -> None:
         """Starts to connect if there is a line and no connection."""
         is_connecting = self._connector is not None and not self._connector.done()
@@ -255,7 +259,8 @@ class Lane:
             await asyncio.sleep(random.uniform(0, self._pause_s))
             self._pause_s = min(_LONGEST_PAUSE_S, max(_FIRST_PAUSE_S, self._pause_s * 2))
             try:
-                self._connection = await connect(self._address, self._stall_s, self._admit, self._forget)
+                address = await self._found()
+                self._connection = await connect(address, self._stall_s, self._admit, self._forget)
             except ServerError as refused:
                 self._end_line(partial(ServerError, refused.word, refused.text))
             except ConnectionLost as failure:

@@ -121,6 +121,9 @@ class RedisPy:
             return [server_error(unknown)]
 
     async def _pipeline(self, commands: Sequence[Command], *, transaction: bool) -> list[Any]:
+        if isinstance(self._client, redis.asyncio.RedisCluster):
+            # A transaction of its own would do this in a thread, on connections of an event loop that ends there.
+            await self._client.initialize()
         pipeline = self._client.pipeline(transaction=transaction)
         for command in commands:
             pipeline.execute_command(*command)

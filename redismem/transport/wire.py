@@ -142,7 +142,12 @@ def unloadable(refused: ServerError) -> ServerError:
 
 
 def let_in(outcome: Outcome) -> None:
-    """Raises the error that a greeting was answered with: NOAUTH, WRONGPASS, NOPERM …, or that none came."""
+    """Raises the error that a greeting was answered with: NOAUTH, WRONGPASS, NOPERM …, or that none came.
+
+    READONLY if the server was asked for its role, and is no primary.
+    """
     for reply in outcome if isinstance(outcome, list) else [outcome]:
         if isinstance(reply, ServerError | ConnectionLost):
             raise reply
+        if isinstance(reply, list) and reply[0] != b"master":
+            raise ServerError("READONLY", "READONLY it is a replica")

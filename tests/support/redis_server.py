@@ -27,6 +27,9 @@ def free_port() -> int:
 class RedisServer:
     """Started by `start()`, and again after `kill()`: with AOF it comes back with its data."""
 
+    password: str | None = None
+    """Of the default user, where the options ask for one."""
+
     def __init__(self, folder: Path, *, aof: bool = False, options: tuple[str, ...] = ()) -> None:
         self.folder = folder
         self.port = free_port()
@@ -40,19 +43,23 @@ class RedisServer:
         return self._running.pid
 
     def start(self) -> RedisServer:
-        binary = shutil.which("redis-server")
-        assert binary, "redis-server is not installed; `make test` installs it"
         self.folder.mkdir(parents=True, exist_ok=True)
-        command = [binary, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", ""]
         with (self.folder / "redis.log").open("ab") as log:
-            self._running = subprocess.Popen([*command, *self._options], stdout=log, stderr=log)
+            self._running = subprocess.Popen(self.command(), stdout=log, stderr=log)
         self.wait()
         return self
+
+    def command(self) -> list[str]:
+        """What starts it."""
+        binary = shutil.which("redis-server")
+        assert binary, "redis-server is not installed; `make test` installs it"
+        command = [binary, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", ""]
+        return [*command, *self._options]
 
     def wait(self, deadline_s: float = 60) -> None:
         """Until it answers and has loaded its data."""
         until = time.monotonic() + deadline_s
-        with redis.Redis(port=self.port) as client:
+        with redis.Redis(port=self.port, password=self.password) as client:
             while True:
                 try:
                     client.ping()

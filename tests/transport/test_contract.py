@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import redis
 import redis.asyncio
-from support.redis_server import RedisServer, free_port
+from support.redis_server import free_port
 
 from redismem import Memory, Settings
 from redismem.blocking import Memory as BlockingMemory
@@ -23,25 +23,81 @@ from redismem.protocol.scripts import Script
 from redismem.store.store import Store
 from redismem.transport import embedded
 from redismem.transport.base import Transport
-from redismem.transport.blocking_lane import BlockingLane
-from redismem.transport.lane import Lane
+from redismem.transport.connect import connect, connect_blocking
 from redismem.transport.redis_py import BlockingRedisPy, RedisPy
 
-OVER_A_SOCKET: dict[str, Callable[[str, float], Transport]] = {
+Make = Callable[[str, float], Transport]
+
+
+def _by_url(make: Callable[[str | None, Any, Settings], Transport], options: str = "") -> Make:
+    def made(url: str, reply_timeout_s: float) -> Transport:
+        settings = Settings(reply_timeout_s=reply_timeout_s, deadline_s=60, max_connections=16)
+        return make(url + options, None, settings)
+
+    return made
+
+
+def _cluster_client(url: str, reply_timeout_s: float) -> Transport:
+    client = redis.asyncio.RedisCluster.from_url(_first_of(url), socket_timeout=reply_timeout_s)
+    return _Owned(RedisPy(client, owned=False), client)
+
+
+def _blocking_cluster_client(url: str, reply_timeout_s: float) -> Transport:
+    client = redis.RedisCluster.from_url(_first_of(url), socket_timeout=reply_timeout_s)
+    return _Owned(BlockingRedisPy(client, owned=False), client)
+
+
+def _first_of(url: str) -> str:
+    return url.replace("+cluster", "").partition(",")[0]
+
+
+class _Owned:
+    """A transport over a client of the caller's, and the caller, who closes it."""
+
+    def __init__(self, transport: Transport, client: Any) -> None:
+        self._client = client
+        self._transport = transport
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    async def aclose(self) -> None:
+        await self._transport.aclose()
+        closed = self._client.aclose() if hasattr(self._client, "aclose") else self._client.close()
+        if closed is not None:
+            await closed
+
+
+NODE: dict[str, Make] = {
     "redis-py": lambda url, reply_timeout_s: RedisPy.from_url(url, max_connections=16, reply_timeout_s=reply_timeout_s),
     "redis-py blocking": lambda url, reply_timeout_s: BlockingRedisPy.from_url(
         url, max_connections=16, reply_timeout_s=reply_timeout_s
     ),
-    "lane": lambda url, reply_timeout_s: Lane.from_url(url, reply_timeout_s=reply_timeout_s),
-    "lane RESP3": lambda url, reply_timeout_s: Lane.from_url(f"{url}?protocol=3", reply_timeout_s=reply_timeout_s),
-    "lane blocking": lambda url, _: BlockingLane.from_url(url, max_connections=16),
-    "lane blocking RESP3": lambda url, _: BlockingLane.from_url(f"{url}?protocol=3", max_connections=16),
+    "lane": _by_url(connect),
+    "lane RESP3": _by_url(connect, "?protocol=3"),
+    "lane blocking": _by_url(connect_blocking),
+    "lane blocking RESP3": _by_url(connect_blocking, "?protocol=3"),
 }
+CLUSTER: dict[str, Make] = {
+    "cluster": _by_url(connect),
+    "cluster RESP3": _by_url(connect, "?protocol=3"),
+    "cluster blocking": _by_url(connect_blocking),
+    "redis-py cluster": _cluster_client,
+    "redis-py cluster blocking": _blocking_cluster_client,
+}
+SENTINEL: dict[str, Make] = {
+    "sentinel": _by_url(connect),
+    "sentinel RESP3": _by_url(connect, "?protocol=3"),
+    "sentinel blocking": _by_url(connect_blocking),
+}
+OVER_A_SOCKET = NODE | CLUSTER | SENTINEL
 EMBEDDED: dict[str, Callable[[], Transport]] = {
     "embedded": embedded.embedded,
     "embedded blocking": embedded.blocking_embedded,
 }
 ALL = [*OVER_A_SOCKET, *EMBEDDED]
+# redis-py's cluster client connects when it is made, tries by itself for long, and takes any node for what has no key.
+OURS = [name for name in OVER_A_SOCKET if "redis-py cluster" not in name]
 
 
 @contextlib.asynccontextmanager
@@ -53,20 +109,44 @@ async def to(name: str, url: str, reply_timeout_s: float = 60) -> AsyncIterator[
         await transport.aclose()
 
 
+def alone(name: str, port: int) -> str:
+    """A URL of its kind that leads to this port alone."""
+    if name in SENTINEL:
+        return f"redis+sentinel://127.0.0.1:{port}/chats"
+    return f"redis{'+cluster' if name in CLUSTER else ''}://127.0.0.1:{port}"
+
+
+def url_of(name: str, request: pytest.FixtureRequest) -> str:
+    """Of the servers of its kind."""
+    if name in EMBEDDED:
+        return ""
+    kind = "cluster_servers" if name in CLUSTER else "sentinel_servers" if name in SENTINEL else "redis_server"
+    url: str = request.getfixturevalue(kind).url
+    return url
+
+
+@pytest.fixture
+def url(request: pytest.FixtureRequest, name: str) -> str:
+    return url_of(name, request)
+
+
 @pytest.fixture(params=ALL)
 async def transport(request: pytest.FixtureRequest) -> AsyncIterator[Transport]:
-    url = ""
-    if request.param in OVER_A_SOCKET:
-        url = request.getfixturevalue("redis_server").url
-    async with to(request.param, url) as transport:
+    async with to(request.param, url_of(request.param, request)) as transport:
         yield transport
 
 
 @pytest.fixture
-def silent_url() -> Iterator[str]:
+def namespace(namespace: str) -> str:
+    """As a key: one hash tag, so that all of a test lies on one node."""
+    return f"{{{namespace}}}"
+
+
+@pytest.fixture
+def silent_port() -> Iterator[int]:
     """A port that takes connections and never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        yield f"redis://127.0.0.1:{listener.getsockname()[1]}/0"
+        yield int(listener.getsockname()[1])
 
 
 async def outcome(transport: Transport, commands: Sequence[Command]) -> Any:
@@ -91,7 +171,8 @@ async def test_bytes_pass_through_as_they_are(transport: Transport, namespace: s
 
 
 async def test_several_commands_are_answered_in_order(transport: Transport, namespace: str) -> None:
-    commands = [("RPUSH", namespace, "a", b"b", 3), ("LRANGE", namespace, 0, -1), ("LLEN", namespace), ("EXISTS", "no")]
+    pushed: list[Command] = [("RPUSH", namespace, "a", b"b", 3), ("LRANGE", namespace, 0, -1), ("LLEN", namespace)]
+    commands = [*pushed, ("EXISTS", f"{namespace}-no")]
     assert await transport.run(commands, 60) == [3, [b"a", b"b", b"3"], 3, 0]
 
 
@@ -115,7 +196,7 @@ async def test_no_commands_are_no_replies(transport: Transport) -> None:
 
 
 async def test_independent_commands_are_all_answered(transport: Transport, namespace: str) -> None:
-    many = [("SET", f"{namespace}-{at}", at) for at in range(100)]
+    many = [("SET", f"{namespace.strip('{}')}-{at}", at) for at in range(100)]  # on all nodes
     await transport.run_independent(many, 60)
     found = await transport.run_independent([("GET", command[1]) for command in many], 60)
     assert found == [b"%d" % at for at in range(100)]
@@ -140,45 +221,46 @@ async def test_a_script_is_known_once_it_is_loaded(transport: Transport, namespa
 
 
 @pytest.mark.parametrize("name", OVER_A_SOCKET)  # the embedded store compiles a script when it is called
-async def test_a_script_that_cannot_be_loaded_is_an_error(name: str, redis_server: RedisServer) -> None:
-    async with to(name, redis_server.url) as transport:
+async def test_a_script_that_cannot_be_loaded_is_an_error(name: str, url: str, namespace: str) -> None:
+    async with to(name, url) as transport:
+        command = ("EVALSHA", b"e" * 40, 1, namespace)
         with pytest.raises(ServerError):
-            await transport.run([("EVALSHA", b"e" * 40, 0)], 60, Script("none", b"this is no Lua", b"e" * 40))
+            await transport.run([command], 60, Script("none", b"this is no Lua", b"e" * 40))
 
 
-@pytest.mark.parametrize("name", OVER_A_SOCKET)
-async def test_no_answer_in_time_is_a_lost_connection(name: str, silent_url: str) -> None:
-    async with to(name, silent_url, 0.2) as transport:
+@pytest.mark.parametrize("name", OURS)
+async def test_no_answer_in_time_is_a_lost_connection(name: str, silent_port: int) -> None:
+    async with to(name, alone(name, silent_port), 0.2) as transport:
         with pytest.raises(ConnectionLost):
             await transport.run([("PING",)], 0.05)
         with pytest.raises(ConnectionLost):
             await transport.run_independent([("PING",), ("PING",)], 0.05)
 
 
-@pytest.mark.parametrize("name", OVER_A_SOCKET)
+@pytest.mark.parametrize("name", OURS)
 async def test_nobody_there_is_a_lost_connection(name: str) -> None:
-    async with to(name, f"redis://127.0.0.1:{free_port()}/0") as transport:
+    async with to(name, alone(name, free_port())) as transport:
         with pytest.raises(ConnectionLost, match="Connect"):
             await transport.run([("PING",)], 1)
 
 
-@pytest.mark.parametrize("name", OVER_A_SOCKET)
-async def test_a_late_reply_is_given_to_nobody_else(name: str, redis_server: RedisServer, namespace: str) -> None:
+@pytest.mark.parametrize("name", OURS)
+async def test_a_late_reply_is_given_to_nobody_else(name: str, url: str, namespace: str) -> None:
     # redis-py's blocking client knows no other time than that of a connection's attempts.
-    async with to(name, redis_server.url, 1 if name == "redis-py blocking" else 60) as transport:
+    async with to(name, url, 1 if name == "redis-py blocking" else 60) as transport:
         with pytest.raises(ConnectionLost):
             await transport.run([("BLPOP", namespace, 0)], 0.05)
-        async with to("lane", redis_server.url) as other:
+        async with to(name, url) as other:
             await other.run([("RPUSH", namespace, "late")], 60)
         assert await transport.run([("ECHO", "next")], 60) == [b"next"]
         assert await transport.run([("ECHO", "a"), ("ECHO", "b")], 60) == [b"a", b"b"]
 
 
-@pytest.mark.parametrize("name", OVER_A_SOCKET)
-async def test_a_connection_that_the_server_closed_is_replaced(name: str, redis_server: RedisServer) -> None:
-    async with to(name, redis_server.url) as transport:
+@pytest.mark.parametrize("name", [*NODE, *SENTINEL])  # of a cluster's nodes, another would be asked then
+async def test_a_connection_that_the_server_closed_is_replaced(name: str, url: str) -> None:
+    async with to(name, url) as transport:
         (number,) = await transport.run([("CLIENT", "ID")], 60)
-        async with to("lane", redis_server.url) as other:
+        async with to(name, url) as other:
             await other.run([("CLIENT", "KILL", "ID", number)], 60)
         replies = None
         while replies is None:
@@ -188,22 +270,24 @@ async def test_a_connection_that_the_server_closed_is_replaced(name: str, redis_
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if "blocking" not in name])
-async def test_each_of_many_callers_has_its_own_reply(name: str, redis_server: RedisServer) -> None:
-    async with to(name, redis_server.url) as transport:
+async def test_each_of_many_callers_has_its_own_reply(name: str, url: str, namespace: str) -> None:
+    async with to(name, url) as transport:
 
         async def call(at: int) -> None:
+            key = f"{{{namespace}-{at}}}"
             for turn in range(10):
-                first, second = f"{at}-{turn}".encode(), f"{turn}-{at}".encode()
-                assert await transport.run([("ECHO", first), ("ECHO", second)], 60) == [first, second]
-                assert await transport.run([("ECHO", first)], 60) == [first]
+                value = f"{at}-{turn}".encode()
+                assert await transport.run([("RPUSH", key, value), ("LINDEX", key, turn)], 60) == [turn + 1, value]
+                assert await transport.run([("LINDEX", key, turn)], 60) == [value]
 
         await asyncio.gather(*map(call, range(50)))
 
 
 @pytest.mark.parametrize("name", [name for name in OVER_A_SOCKET if "blocking" in name])
-def test_each_of_many_threads_has_its_own_reply(name: str, redis_server: RedisServer, namespace: str) -> None:
+def test_each_of_many_threads_has_its_own_reply(name: str, url: str, namespace: str) -> None:
     failures: list[BaseException] = []
-    with BlockingMemory(Memory(Store(OVER_A_SOCKET[name](redis_server.url, 60), namespace, Settings()))) as memory:
+    namespace = namespace.strip("{}")
+    with BlockingMemory(Memory(Store(OVER_A_SOCKET[name](url, 60), namespace, Settings()))) as memory:
 
         def talk(at: int) -> None:
             try:
@@ -223,7 +307,7 @@ def test_each_of_many_threads_has_its_own_reply(name: str, redis_server: RedisSe
 
 
 async def test_a_memory_lives_on_it(transport: Transport, namespace: str) -> None:
-    memory = Memory(Store(transport, namespace, Settings(deadline_s=60, reply_timeout_s=60)))
+    memory = Memory(Store(transport, namespace.strip("{}"), Settings(deadline_s=60, reply_timeout_s=60)))
     session = memory.session("one")
     receipt = await session.append({"role": "user", "content": "a"}, merge={"x": [1]}, id="first")
     again = await session.append({"role": "user", "content": "a"}, merge={"x": [1]}, id="first")
@@ -239,15 +323,15 @@ async def test_a_memory_lives_on_it(transport: Transport, namespace: str) -> Non
 
 
 def test_only_a_client_of_the_callers_may_send_a_command_twice() -> None:
-    made = [make("redis://127.0.0.1:1", 1) for make in OVER_A_SOCKET.values()] + [make() for make in EMBEDDED.values()]
-    assert [transport.repeats for transport in made] == [False] * len(ALL)
+    made = [OVER_A_SOCKET[name](alone(name, 1), 1) for name in OURS] + [make() for make in EMBEDDED.values()]
+    assert [transport.repeats for transport in made] == [False] * len(made)
     assert RedisPy(redis.asyncio.Redis(), owned=False).repeats
     assert BlockingRedisPy(redis.Redis(), owned=False).repeats
 
 
-@pytest.mark.parametrize("name", OVER_A_SOCKET)
+@pytest.mark.parametrize("name", OURS)
 async def test_a_memory_says_when_its_store_is_away(name: str, namespace: str) -> None:
-    async with to(name, f"redis://127.0.0.1:{free_port()}/0") as transport:
-        memory = Memory(Store(transport, namespace, Settings(deadline_s=0.2, reply_timeout_s=0.1)))
+    async with to(name, alone(name, free_port())) as transport:
+        memory = Memory(Store(transport, namespace.strip("{}"), Settings(deadline_s=0.2, reply_timeout_s=0.1)))
         with pytest.raises(StoreUnavailable):
             await memory.session("one").append({"role": "user", "content": "a"})

@@ -1,0 +1,191 @@
+"""Primaries of a cluster that die or stand still: their sessions wait for their replicas, others notice nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+from support.callers import Caller, calling, on_each
+from support.checks import unavailable, until
+from support.cluster_servers import ClusterNode, ClusterServers
+
+from redismem import Settings, StoreUnavailable
+from redismem.inspection.check import check
+
+KINDS = ("asyncio", "blocking")
+HASTY = Settings(shards=16, deadline_s=1, reply_timeout_s=0.3, fallback_after_s=0.3)
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterServers]:
+    """A cluster that fails over when it is told to, and not because this machine is busy."""
+    servers = ClusterServers(tmp_path_factory.mktemp("failovers"), node_timeout_ms=60_000)
+    try:
+        yield servers.start()
+    finally:
+        servers.stop()
+
+
+@pytest.fixture(autouse=True)
+def well(servers: ClusterServers) -> Iterator[None]:
+    yield
+    for node in servers.nodes:
+        if not node.is_running:
+            servers.bring_back(node)
+    servers.until_well()
+
+
+def parted(caller: Caller, servers: ClusterServers, count: int = 1) -> tuple[list[str], list[str], ClusterNode]:
+    """Sessions of two nodes, those of a third, and that one: not the one that has the namespace's own record."""
+    names = on_each(caller, servers.topology().owners, count)
+    record = servers.topology().owners[caller.slot_of_record()]
+    place = next(place for place in names if place != record)
+    hit = names.pop(place)
+    return [name for each in names.values() for name in each], hit, servers.at(place)
+
+
+async def pester(caller: Caller, names: list[str], count: int) -> None:
+    """So many appends, in turn."""
+    for number in range(count):
+        await caller.append(names[number % len(names)], f"h.{number}")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_primary_that_stands_still_keeps_no_call_to_others(
+    kind: str, servers: ClusterServers, namespace: str
+) -> None:
+    async with calling(kind, servers.url, namespace) as caller:
+        healthy, (name,), node = parted(caller, servers)
+        await caller.append(name, "a")
+        node.stop_process()
+        waiting = [asyncio.ensure_future(caller.append(name, text, id=text)) for text in "bc"]
+        caller.events.clear()
+        await pester(caller, healthy, 200)
+        assert not any(append.done() for append in waiting)
+        assert caller.sends() == [1] * 200
+        await asyncio.to_thread(servers.fail_over, node)
+        receipts = await asyncio.gather(*waiting)
+        assert sorted(receipt.last_seq for receipt in receipts) == [2, 3]
+        assert sorted(await caller.texts(name)) == ["a", "b", "c"]
+        assert sum(sends == 1 for sends in caller.sends()) == 200
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_what_does_not_answer_is_refused_by_its_name_and_others_are_served(
+    kind: str, servers: ClusterServers, namespace: str
+) -> None:
+    async with calling(kind, servers.url, namespace, HASTY) as caller:
+        healthy, (name, other), node = parted(caller, servers, 2)
+        await pester(caller, healthy, 4)
+        node.stop_process()
+        failed = await unavailable(caller.append(name, "a"))
+        assert f"Redis at {node.place} " in str(failed)
+        caller.events.clear()
+        # Once it is known to be away, nobody waits for it; and nobody else is kept.
+        refused = await unavailable(caller.append(other, "a"))
+        assert f"Redis at {node.place} has not answered for" in str(refused)
+        assert [event.sent_count for event in caller.events if event.op == "append"] == [0]
+        caller.events.clear()
+        await pester(caller, healthy, 50)
+        assert caller.sends() == [1] * 50
+        health = caller.memory.health()
+        assert (health.state, health.is_away, health.away_nodes) == ("closed", False, (node.place,))
+        node.go_on()
+
+        async def is_back() -> bool:
+            try:
+                return bool(await caller.append(name, "b", id="b"))
+            except StoreUnavailable:
+                return False
+
+        await until(is_back)
+        assert caller.memory.health().away_nodes == ()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_with_the_fallback_only_sessions_of_what_is_away_are_degraded(
+    kind: str, servers: ClusterServers, namespace: str
+) -> None:
+    async with calling(kind, servers.url, namespace, HASTY, fallback=True) as caller:
+        healthy, (name,), node = parted(caller, servers)
+        await caller.turn(name, "a")
+        node.kill()
+        turn = await caller.turn(name, "b")
+        assert turn.degraded
+        assert [message.content for message in turn.messages] == ["a", "b"]
+        for number in range(20):
+            context = await caller.turn(healthy[number % len(healthy)], f"h.{number}")
+            assert not context.degraded
+        await asyncio.to_thread(servers.fail_over, node)
+
+        async def is_replayed() -> bool:
+            health = caller.memory.health()
+            return not health.backlog_session_count and not health.away_nodes
+
+        await until(is_replayed)
+        turn = await caller.turn(name, "c")
+        assert not turn.degraded
+        assert [message.content for message in turn.messages] == ["a", "b", "c"]
+
+
+async def test_a_primary_that_is_killed_under_three_writers(servers: ClusterServers, namespace: str) -> None:
+    async with (
+        calling("asyncio", servers.url, namespace) as first,
+        calling("asyncio", servers.url, namespace) as second,
+        calling("blocking", servers.url, namespace) as third,
+        calling("asyncio", servers.url, namespace) as healthy,
+    ):
+        writers = [first, second, third]
+        well, hit, node = parted(first, servers, 2)
+        names = well + hit
+        acked: list[Counter[str]] = [Counter() for _ in writers]
+        stopping = False
+
+        async def write(number: int) -> None:
+            # Whose call was given up sends it again with its id, as the text says.
+            while not stopping:
+                for name in names:
+                    text = f"{number}.{acked[number][name]}"
+                    while True:
+                        try:
+                            await writers[number].append(name, text, id=text)
+                            break
+                        except StoreUnavailable:
+                            continue
+                    acked[number][name] += 1
+
+        def reached(least: int) -> bool:
+            return all(own[name] >= least for own in acked for name in names)
+
+        await pester(healthy, well, 4)
+        tasks = [asyncio.ensure_future(write(number)) for number in range(3)]
+        try:
+            await until(partial(_is, lambda: reached(5)))
+            node.kill()
+            healthy.events.clear()
+            await pester(healthy, well, 100)
+            assert healthy.sends() == [1] * 100
+            least = max(own[name] for own in acked for name in names) + 3
+            await asyncio.to_thread(servers.fail_over, node)
+            await until(partial(_is, lambda: reached(least)))
+        finally:
+            stopping = True
+            await asyncio.gather(*tasks)
+        for name in names:
+            texts = [text for text in await first.texts(name) if not text.startswith("h.")]
+            assert max(Counter(texts).values()) == 1, "doubled"
+            for number in range(3):
+                own = [int(text.partition(".")[2]) for text in texts if text.startswith(f"{number}.")]
+                assert own == sorted(own), "overtaken"
+                if name in well:
+                    assert own == list(range(acked[number][name])), "lost on a node that nothing happened to"
+        assert [violation async for violation in check(first.store)] == []
+
+
+async def _is(condition: object) -> bool:
+    assert callable(condition)
+    return bool(condition())

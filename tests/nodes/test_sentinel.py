@@ -1,0 +1,164 @@
+"""A primary behind sentinels: when another takes its place, calls go there, and none to the one that was."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from support.callers import PATIENT, Caller, calling
+from support.checks import unavailable, until
+from support.redis_server import RedisServer, free_port
+from support.sentinel_servers import SERVICE, SentinelServers
+
+from redismem import Memory, Settings
+from redismem.transport.base import place_of
+
+KINDS = ("asyncio", "blocking")
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SentinelServers]:
+    """Sentinels that fail over when they are told to, and not because this machine is busy."""
+    servers = SentinelServers(tmp_path_factory.mktemp("sentinel"), down_after_ms=60_000)
+    try:
+        yield servers.start()
+    finally:
+        servers.stop()
+
+
+@pytest.fixture(autouse=True)
+def well(servers: SentinelServers) -> Iterator[None]:
+    yield
+    servers.mend()
+
+
+def place(node: RedisServer) -> str:
+    return f"127.0.0.1:{node.port}"
+
+
+async def check_goes_on(caller: Caller, servers: SentinelServers) -> None:
+    """What is written next, is written to the new primary, once and in order."""
+
+    async def has_left() -> bool:
+        await caller.count()  # until it has, what is written is lost with the old one
+        return place_of(caller.store.transport) == place(servers.primary)
+
+    await until(has_left)
+    for text in "bcd":
+        await caller.append("user-42", text, id=text)
+    assert await caller.texts("user-42") == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_planned_failover_is_followed(kind: str, servers: SentinelServers, namespace: str) -> None:
+    async with calling(kind, servers.url, namespace) as caller:
+        await caller.append("user-42", "a")
+        assert place_of(caller.store.transport) == place(servers.primary)
+        servers.until_in_step()
+        await asyncio.to_thread(servers.fail_over)
+        await check_goes_on(caller, servers)
+
+
+@pytest.mark.parametrize("how", ["kill", "stop_process"])
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_primary_that_is_gone_is_left(kind: str, how: str, servers: SentinelServers, namespace: str) -> None:
+    async with calling(kind, servers.url, namespace) as caller:
+        was = servers.primary
+        await caller.append("user-42", "a")
+        servers.until_in_step()
+        getattr(was, how)()
+        going_on = asyncio.ensure_future(caller.append("user-42", "b", id="b"))
+        await asyncio.to_thread(servers.fail_over)
+        await going_on
+        await check_goes_on(caller, servers)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_primary_that_is_made_a_replica_says_so_and_is_left(
+    kind: str, servers: SentinelServers, namespace: str
+) -> None:
+    async with calling(kind, servers.url, namespace) as caller:
+        was = servers.primary
+        other = next(node for node in servers.nodes if node is not was)
+        await caller.append("user-42", "a")
+        servers.until_in_step()
+        # The sentinels do not know of it yet, so what they name is no primary by its own word.
+        was.say("REPLICAOF", "127.0.0.1", other.port)
+        waiting = asyncio.ensure_future(caller.append("user-42", "b", id="b"))
+
+        async def is_refused() -> bool:
+            return caller.memory.health().state == "closed" and not waiting.done()
+
+        await until(is_refused)
+        was.say("REPLICAOF", "NO", "ONE")
+        await waiting
+        assert await caller.texts("user-42") == ["a", "b"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_deposed_primary_that_still_answers_is_left(
+    kind: str, servers: SentinelServers, namespace: str
+) -> None:
+    """It has heard of nothing: neither has it lost the connection, nor does it refuse a write."""
+    async with calling(kind, servers.url, namespace) as caller:
+        was = servers.primary
+        await caller.append("user-42", "a")
+        servers.until_in_step()
+        servers.cut_off(was)
+        await asyncio.to_thread(servers.fail_over)
+        assert was.is_primary
+        await check_goes_on(caller, servers)
+        servers.join(was)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_sentinels_that_are_gone_are_not_needed_all(kind: str, servers: SentinelServers, namespace: str) -> None:
+    servers.sentinels[0].stop()  # there are two more
+    async with calling(kind, servers.url, namespace) as caller:
+        await caller.append("user-42", "a")
+        assert await caller.texts("user-42") == ["a"]
+        assert caller.sends() == [1]
+
+
+async def test_a_service_that_they_do_not_know(servers: SentinelServers, namespace: str) -> None:
+    url = servers.url.replace(f"/{SERVICE}/", "/other/")
+    memory = Memory.connect(url, namespace=namespace, settings=PATIENT)
+    try:
+        error = await unavailable(memory.ping())
+        assert "the sentinels know no service of the name that the URL has" in str(error)
+    finally:
+        await memory.aclose()
+
+
+async def test_sentinels_that_do_not_answer_are_named(namespace: str) -> None:
+    places = [f"127.0.0.1:{free_port()}" for _ in range(2)]
+    settings = Settings(deadline_s=0.5, reply_timeout_s=0.2)
+    memory = Memory.connect(f"redis+sentinel://{','.join(places)}/chats", namespace=namespace, settings=settings)
+    try:
+        error = await unavailable(memory.ping())
+        assert f"Redis at {','.join(places)} " in str(error)
+        assert error.reason == "ConnectionRefusedError"
+    finally:
+        await memory.aclose()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_passwords_of_sentinels_and_of_nodes(kind: str, tmp_path: Path, namespace: str) -> None:
+    options = ("--requirepass", "n@de", "--masterauth", "n@de")
+    servers = SentinelServers(tmp_path, nodes_count=1, options=options, password="guard:ian")
+    try:
+        await asyncio.to_thread(servers.start)
+        open_url = servers.url.replace("://", "://:n%40de@")
+        for url, word in ((servers.url, "NOAUTH"), (open_url, "NOAUTH")):
+            memory = Memory.connect(url, namespace=namespace, settings=PATIENT)
+            assert (await unavailable(memory.ping())).reason == word
+            await memory.aclose()
+        async with calling(kind, f"{open_url}?sentinel_password=guard%3Aian", namespace) as caller:
+            await caller.append("user-42", "a")
+            assert await caller.texts("user-42") == ["a"]
+    finally:
+        await asyncio.to_thread(partial(servers.stop))

@@ -1,0 +1,251 @@
+"""A Redis Cluster of the tests' own: three primaries with a replica each, on loopback, by real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from redismem.transport.topology import Topology
+from support.redis_server import RedisServer, free_port
+
+PRIMARIES_COUNT = 3
+SLOTS_COUNT = 16_384
+_STEP_S = 0.01
+_MEETING_TIMEOUT_MS = 1_000
+
+
+def until(condition: Callable[[], object], what: str, deadline_s: float = 60) -> None:
+    """Until the condition holds; a node that does not answer is no answer."""
+    end = time.monotonic() + deadline_s
+    while True:
+        try:
+            if condition():
+                return
+        except (redis.RedisError, OSError):
+            pass
+        assert time.monotonic() < end, f"{what} did not come to be in time"
+        time.sleep(_STEP_S)  # between two looks at a condition that has a deadline
+
+
+def say(port: int, *words: Any, password: str = "") -> Any:
+    """The reply as it is. Raises redis.RedisError."""
+    with redis.Redis(port=port, socket_timeout=10, protocol=2, password=password or None) as client:
+        connection = client.connection_pool.get_connection()
+        try:
+            connection.send_command(*words)
+            return connection.read_response()
+        finally:
+            connection.disconnect()
+
+
+class ClusterNode(RedisServer):
+    """One of them. `say` asks it; it gives replies as they are."""
+
+    def __init__(self, folder: Path, *, more: tuple[str, ...] = ()) -> None:
+        options = {
+            "--cluster-enabled": "yes",
+            "--cluster-port": str(free_port()),
+            "--cluster-node-timeout": str(_MEETING_TIMEOUT_MS),
+            "--cluster-require-full-coverage": "no",
+            "--cluster-replica-validity-factor": "0",
+            "--cluster-allow-replica-migration": "no",
+            "--repl-diskless-sync-delay": "0",
+            "--repl-ping-replica-period": "1",  # nobody is told of a replica that has received nothing yet
+        }
+        self._bus_port = options["--cluster-port"]
+        super().__init__(folder, aof=True, options=(*(word for pair in options.items() for word in pair), *more))
+        self.is_stopped = False
+
+    @property
+    def place(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def say(self, *words: Any) -> Any:
+        return say(self.port, *words)
+
+    def meet(self, other: ClusterNode) -> None:
+        self.say("CLUSTER", "MEET", "127.0.0.1", other.port, other._bus_port)
+
+    @property
+    def node_id(self) -> bytes:
+        found: bytes = self.say("CLUSTER", "MYID")
+        return found
+
+    def facts(self) -> dict[str, str]:
+        lines = self.say("CLUSTER", "INFO").decode().split()
+        return dict(line.split(":", 1) for line in lines)
+
+    @property
+    def is_primary(self) -> bool:
+        return bool(self.say("ROLE")[0] == b"master")
+
+    def stop_process(self) -> None:
+        """SIGSTOP: it is there, and says nothing."""
+        os.kill(self.pid, signal.SIGSTOP)
+        self.is_stopped = True
+
+    def go_on(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+        self.is_stopped = False
+
+    @property
+    def is_running(self) -> bool:
+        return self._running is not None and not self.is_stopped
+
+
+class ClusterServers:
+    """All of them. `nodes`: those that were primaries at the start, then their replicas in the same order."""
+
+    def __init__(self, folder: Path, *, node_timeout_ms: int = 5_000, replicas: bool = True) -> None:
+        count = PRIMARIES_COUNT * (2 if replicas else 1)
+        self._folder = folder
+        self._made_count = 0
+        self._has_replicas = replicas
+        self._node_timeout_ms = node_timeout_ms
+        self.nodes = [ClusterNode(folder / f"node-{at}") for at in range(count)]
+
+    @property
+    def url(self) -> str:
+        return f"redis+cluster://{','.join(node.place for node in self.nodes[:PRIMARIES_COUNT])}"
+
+    def start(self) -> ClusterServers:
+        for number, node in enumerate(self.nodes):
+            node.start()
+            node.say("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+        share = SLOTS_COUNT // PRIMARIES_COUNT + 1
+        for number, node in enumerate(self.nodes[:PRIMARIES_COUNT]):
+            first = number * share
+            node.say("CLUSTER", "ADDSLOTSRANGE", first, min(first + share, SLOTS_COUNT) - 1)
+        for node in self.nodes[1:]:
+            self.nodes[0].meet(node)
+        self.until_known(self.nodes)
+        for primary, replica in zip(self.nodes, self.nodes[PRIMARIES_COUNT:], strict=False):
+            replica.say("CLUSTER", "REPLICATE", primary.node_id)
+        self.until_well()
+        self.set_timeout(self._node_timeout_ms)
+        return self
+
+    def set_timeout(self, node_timeout_ms: int) -> None:
+        """After so long without a word a node counts as away; half of it is how fast they get to know each other."""
+        for node in self.nodes:
+            node.say("CONFIG", "SET", "cluster-node-timeout", node_timeout_ms)
+
+    def until_known(self, nodes: Iterable[ClusterNode]) -> None:
+        count = str(len(self.nodes))
+        until(lambda: all(node.facts()["cluster_known_nodes"] == count for node in nodes), "that each knows each")
+
+    def until_well(self) -> None:
+        """Until all say so: every slot served, and every replica in step."""
+        until(lambda: all(map(self._is_well, self.nodes)), "that all are well")
+
+    def _is_well(self, node: ClusterNode) -> bool:
+        facts = node.facts()
+        role = node.say("ROLE")
+        in_step = role[0] == b"master" or role[3] == b"connected"
+        seen = Topology.read(node.say("CLUSTER", "SLOTS"), node.place)
+        if self._has_replicas and len(seen.replicas) < PRIMARIES_COUNT:
+            return False
+        return in_step and facts["cluster_state"] == "ok" and facts["cluster_slots_ok"] == str(SLOTS_COUNT)
+
+    def topology(self) -> Topology:
+        """As the first node that answers sees it."""
+        node = next(node for node in self.nodes if node.is_running)
+        return Topology.read(node.say("CLUSTER", "SLOTS"), node.place)
+
+    def at(self, place: str) -> ClusterNode:
+        return next(node for node in self.nodes if node.place == place)
+
+    def owner(self, slot: int) -> ClusterNode:
+        return self.at(self.topology().owners[slot])
+
+    def primaries(self) -> list[ClusterNode]:
+        return [self.at(place) for place in self.topology().primaries]
+
+    def new_node(self) -> ClusterNode:
+        """One more, empty and without slots, which all have met."""
+        self._made_count += 1  # a folder of its own: with the name of one that was forgotten nobody would know it
+        node = ClusterNode(self._folder / f"new-{self._made_count}")
+        node.start()
+        well = next(node for node in self.nodes if node.is_running)
+        self.nodes.append(node)
+        well.meet(node)
+        self.until_known(self.nodes)
+        self.until_well()
+        self.set_timeout(self._node_timeout_ms)
+        return node
+
+    def forget(self, node: ClusterNode) -> None:
+        """Takes one without slots out, and ends it."""
+        gone = node.node_id
+        self.nodes.remove(node)
+        for other in self.nodes:
+            other.say("CLUSTER", "FORGET", gone)
+        node.stop()
+
+    def begin_move(self, slot: int, source: ClusterNode, target: ClusterNode) -> None:
+        target.say("CLUSTER", "SETSLOT", slot, "IMPORTING", source.node_id)
+        source.say("CLUSTER", "SETSLOT", slot, "MIGRATING", target.node_id)
+
+    def move_keys(self, slot: int, source: ClusterNode, target: ClusterNode, count: int = 1_000_000) -> int:
+        """Moves so many keys of the slot, ten at a time as redis-cli does: how many it moved."""
+        moved = 0
+        while moved < count:
+            keys = source.say("CLUSTER", "GETKEYSINSLOT", slot, min(10, count - moved))
+            if not keys:
+                break
+            source.say("MIGRATE", "127.0.0.1", target.port, "", 0, 10_000, "KEYS", *keys)
+            moved += len(keys)
+        return moved
+
+    def end_move(self, slot: int, target: ClusterNode) -> None:
+        node_id = target.node_id
+        for node in (target, *(node for node in self.primaries() if node is not target)):
+            node.say("CLUSTER", "SETSLOT", slot, "NODE", node_id)
+
+    def move(self, slot: int, target: ClusterNode) -> None:
+        """All of it, at once."""
+        source = self.owner(slot)
+        self.begin_move(slot, source, target)
+        self.move_keys(slot, source, target)
+        self.end_move(slot, target)
+
+    def fail_over(self, lost: ClusterNode) -> None:
+        """Has a replica of one that is away take its place; nobody has to find out, or to vote, in any time."""
+        replica = self.at(self._replica_of(lost))
+        replica.say("CLUSTER", "FAILOVER", "TAKEOVER")
+        self.until_failed_over(lost)
+
+    def _replica_of(self, lost: ClusterNode) -> str:
+        witness = next(node for node in self.nodes if node.is_running)
+        for shard in witness.say("CLUSTER", "SLOTS"):
+            places = [f"{node[0].decode()}:{node[1]}" for node in shard[2:]]
+            if places[0] == lost.place:
+                return places[1]
+        raise AssertionError(f"{lost.place} is no primary with a replica")
+
+    def until_failed_over(self, lost: ClusterNode) -> None:
+        """Until others serve the slots of one that is away."""
+
+        def is_over() -> bool:
+            topology = self.topology()
+            return lost.place not in topology.primaries and "" not in topology.owners
+
+        until(is_over, "the failover", 180)
+
+    def bring_back(self, node: ClusterNode) -> None:
+        """Starts, or wakes, one that was away, and waits till all are well."""
+        if node.is_stopped:
+            node.go_on()
+        else:
+            node.start()
+        self.until_well()
+
+    def stop(self) -> None:
+        for node in self.nodes:
+            node.stop()

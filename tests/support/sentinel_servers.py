@@ -1,0 +1,206 @@
+"""A primary with two replicas and three sentinels of the tests' own, on loopback, by real processes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from support.cluster_servers import say, until
+from support.redis_server import RedisServer, free_port
+
+SERVICE = "chats"
+_SENTINELS_COUNT = 3
+_QUORUM = 2
+
+
+class SentinelNode(RedisServer):
+    """One with data."""
+
+    is_stopped = False
+
+    def say(self, *words: Any) -> Any:
+        return say(self.port, *words, password=self.password or "")
+
+    @property
+    def is_running(self) -> bool:
+        return self._running is not None and not self.is_stopped
+
+    @property
+    def is_primary(self) -> bool:
+        return bool(self.say("ROLE")[0] == b"master")
+
+    def stop_process(self) -> None:
+        """SIGSTOP: it is there, and says nothing."""
+        os.kill(self.pid, signal.SIGSTOP)
+        self.is_stopped = True
+
+    def go_on(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+        self.is_stopped = False
+
+
+class Sentinel:
+    """One that watches."""
+
+    def __init__(self, folder: Path, primary: SentinelNode, down_after_ms: int, password: str = "") -> None:
+        self.port = free_port()
+        self._password = password
+        self._folder = folder
+        folder.mkdir(parents=True)
+        lines = [
+            f"port {self.port}",
+            "bind 127.0.0.1",
+            f"dir {folder}",
+            f"sentinel monitor {SERVICE} 127.0.0.1 {primary.port} {_QUORUM}",
+            f"sentinel down-after-milliseconds {SERVICE} {down_after_ms}",
+            f"sentinel failover-timeout {SERVICE} 3000",
+        ]
+        if password:
+            lines += [f"requirepass {password}", f"sentinel sentinel-pass {password}"]
+        if primary.password:
+            lines.append(f"sentinel auth-pass {SERVICE} {primary.password}")
+        (folder / "sentinel.conf").write_text("\n".join(lines) + "\n")
+        self._running: subprocess.Popen[bytes] | None = None
+
+    @property
+    def place(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        binary = shutil.which("redis-server")
+        assert binary
+        with (self._folder / "sentinel.log").open("ab") as log:
+            command = [binary, str(self._folder / "sentinel.conf"), "--sentinel"]
+            self._running = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def say(self, *words: Any) -> Any:
+        return say(self.port, *words, password=self._password)
+
+    @property
+    def is_running(self) -> bool:
+        return self._running is not None
+
+    def stop(self) -> None:
+        if self._running is not None:
+            self._running.kill()
+            self._running.wait()
+            self._running = None
+
+
+class SentinelServers:
+    """All of them."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        down_after_ms: int = 5_000,
+        nodes_count: int = 3,
+        options: tuple[str, ...] = (),
+        password: str = "",
+    ) -> None:
+        """`password`: of the sentinels; that of the nodes is what the options say."""
+        options = ("--repl-diskless-sync-delay", "0", *options)
+        self.nodes = [SentinelNode(folder / f"node-{at}", aof=True, options=options) for at in range(nodes_count)]
+        for node in self.nodes:
+            node.password = options[options.index("--requirepass") + 1] if "--requirepass" in options else None
+        self.sentinels = [
+            Sentinel(folder / f"sentinel-{at}", self.nodes[0], down_after_ms, password)
+            for at in range(_SENTINELS_COUNT)
+        ]
+
+    @property
+    def url(self) -> str:
+        return f"redis+sentinel://{','.join(each.place for each in self.sentinels)}/{SERVICE}/0"
+
+    def start(self) -> SentinelServers:
+        for node in self.nodes:
+            node.start()
+        for node in self.nodes[1:]:
+            node.say("REPLICAOF", "127.0.0.1", self.nodes[0].port)
+        self.until_in_step()
+        for sentinel in self.sentinels:
+            sentinel.start()
+        self.until_known()
+        return self
+
+    def until_in_step(self) -> None:
+        """Until there is one primary, and all others have all that it has."""
+
+        def is_in_step() -> bool:
+            _, offset, replicas = self.primary.say("ROLE")
+            return [int(replica[2]) for replica in replicas] == [offset] * (len(self.nodes) - 1)
+
+        until(is_in_step, "that all replicas have all")
+
+    def until_known(self) -> None:
+        """Until each sentinel knows the others and the replicas."""
+        wanted = {b"num-slaves": b"%d" % (len(self.nodes) - 1), b"num-other-sentinels": b"2", b"flags": b"master"}
+        until(
+            lambda: all(wanted.items() <= self._seen_by(sentinel).items() for sentinel in self.sentinels),
+            "that sentinels know all",
+        )
+
+    @staticmethod
+    def _seen_by(sentinel: Sentinel) -> dict[bytes, bytes]:
+        words = sentinel.say("SENTINEL", "MASTER", SERVICE)
+        return dict(zip(words[::2], words[1::2], strict=True))
+
+    @property
+    def primary(self) -> SentinelNode:
+        """The one that the sentinels name."""
+        watching = next((sentinel for sentinel in self.sentinels if sentinel.is_running), None)
+        port = self.nodes[0].port if watching is None else int(self._seen_by(watching)[b"port"])
+        return next(node for node in self.nodes if node.port == port)
+
+    def fail_over(self) -> None:
+        """Has a replica take the primary's place, whether that is well or not; until all sentinels say so."""
+        lost = self.primary
+        until(self._has_begun, "that a failover begins")
+        self.until_failed_over(lost)
+
+    def until_failed_over(self, lost: SentinelNode) -> None:
+        """Until another is the primary, and all sentinels say so."""
+
+        def is_over() -> bool:
+            ports = {int(self._seen_by(sentinel)[b"port"]) for sentinel in self.sentinels if sentinel.is_running}
+            return len(ports) == 1 and lost.port not in ports and self.primary.is_primary
+
+        until(is_over, "the failover", 180)  # sentinels on a busy machine mistrust its clock for half a minute
+
+    def _has_begun(self) -> bool:
+        """One that is still in progress is waited for."""
+        return bool(self.sentinels[-1].say("SENTINEL", "FAILOVER", SERVICE) == b"OK")
+
+    def cut_off(self, node: SentinelNode) -> None:
+        """Lets nobody but clients in: it hears of no sentinel and of no failover."""
+        node.say("ACL", "SETUSER", "default", "-replicaof", "-client", "-config", "-slaveof", "-publish")
+
+    def join(self, node: SentinelNode) -> None:
+        """Undoes that."""
+        node.say("ACL", "SETUSER", "default", "+@all")
+
+    def mend(self) -> None:
+        """All are there again, and follow one primary."""
+        for sentinel in self.sentinels:
+            if not sentinel.is_running:
+                sentinel.start()
+        for node in self.nodes:
+            if node.is_stopped:
+                node.go_on()
+            elif not node.is_running:
+                node.start()
+        for node in self.nodes:  # as the sentinels would, a little later
+            if node is not self.primary:
+                until(lambda node=node: node.say("REPLICAOF", "127.0.0.1", self.primary.port), "a replica")  # type: ignore[misc]
+        until(lambda: len(self.primary.say("ROLE")[2]) == len(self.nodes) - 1, "that all replicas follow")
+
+    def stop(self) -> None:
+        for sentinel in self.sentinels:
+            sentinel.stop()
+        for node in self.nodes:
+            node.stop()
