@@ -131,10 +131,11 @@ class FallbackStore(Store):
     async def _run_confirmed(self, call: Call[T], *, quarantine: bool, begun_s: float | None) -> T:
         """What replicas are to confirm: nobody else can say that it is safe."""
         assert call.session_id is not None
-        if not self.breaker.is_closed:
+        breaker = self.breaker_of(call)
+        if not breaker.is_closed:
             await self.transport.sleep(0)
             raise self._refusal(call, "what replicas are to confirm cannot be accepted without it")
-        if self._backlog.held and not await self._may_overtake(call.session_id):
+        if self._backlog.held and not await self._may_overtake(call.session_id, breaker):
             raise self._refusal(call, "what this process has accepted before is still to be replayed")
         call.decode = partial(self._noted, call, call.decode)
         return await super().run(call, quarantine=quarantine, begun_s=begun_s)

@@ -131,11 +131,16 @@ class BlockingLane:
         return self._settled(partial(self._sent, commands, until), script, until)
 
     async def run_confirmed(
-        self, commands: Sequence[Command], timeout_s: float, script: Script | None, wanted: Wanted
+        self,
+        commands: Sequence[Command],
+        timeout_s: float,
+        script: Script | None,
+        wanted: Wanted,
+        asking: bool = False,
     ) -> list[Any]:
         """As `run`, and behind the replies how many replicas have what was written."""
         until = time.monotonic() + timeout_s + wanted.wait_s
-        call = Content.of(commands)
+        call = Content.of(commands, asking)
 
         def read(replies: list[Any]) -> wire.Outcome:
             return confirmed(call.read(replies[:-1]), replies[-1])

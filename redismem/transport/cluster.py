@@ -16,6 +16,7 @@ from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
 from redismem.transport import wire
 from redismem.transport.base import Transport
+from redismem.transport.confirming import Wanted
 from redismem.transport.nodes import Nodes
 from redismem.transport.places import Places
 from redismem.transport.sides import Side
@@ -38,7 +39,9 @@ class Cluster:
         self.blocks = side.blocks
         self.place = places.place
 
-    async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:
+    async def run(
+        self, commands: Sequence[Command], timeout_s: float, script: Script | None = None, wanted: Wanted | None = None
+    ) -> list[Any]:
         until = monotonic() + timeout_s
         nodes = self._nodes
         topology = nodes.topology or await nodes.known(timeout_s)
@@ -48,15 +51,23 @@ class Cluster:
         place = topology.owners[slot_of(key)]
         if not place:
             raise self._unserved()
+        lane: Any = nodes.lane(place)
+        run = lane.run if wanted is None else partial(lane.run_confirmed, wanted=wanted)
         try:
-            replies = await nodes.lane(place).run(commands, timeout_s, script)
+            replies: list[Any] = await run(commands, timeout_s, script)
         except ServerError as refused:
-            return await self._followed(refused, place, commands, until, script)
+            return await self._followed(refused, place, commands, until, script, wanted=wanted)
         except ConnectionLost as lost:
             raise nodes.lost(lost, place) from None
         if type(replies[0]) is ServerError:
-            return await self._followed(replies[0], place, commands, until, script, replies)
+            return await self._followed(replies[0], place, commands, until, script, replies, wanted)
         return replies
+
+    async def run_confirmed(
+        self, commands: Sequence[Command], timeout_s: float, script: Script | None, wanted: Wanted
+    ) -> list[Any]:
+        """As `run`, and behind the replies how many replicas of the node have what was written."""
+        return await self.run(commands, timeout_s, script, wanted)
 
     async def run_independent(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
         if not commands:
@@ -105,6 +116,7 @@ class Cluster:
         until: float,
         script: Script | None,
         replies: list[Any] | None = None,
+        wanted: Wanted | None = None,
     ) -> list[Any]:
         """The replies of the node that a refusal points to. If to none, raises it, or gives it in its place."""
         nodes = self._nodes
@@ -116,8 +128,11 @@ class Cluster:
             place = found.place
             if not found.is_ask and nodes.topology is not None:
                 nodes.topology.move(found.slot, place)
-            lane = nodes.lane(place)
-            run = partial(_asked, lane) if found.is_ask else lane.run
+            lane: Any = nodes.lane(place)
+            if wanted is not None:
+                run = partial(lane.run_confirmed, wanted=wanted, asking=found.is_ask)
+            else:
+                run = partial(_asked, lane) if found.is_ask else lane.run
             try:
                 replies = await run(commands, until - monotonic(), script)
             except ServerError as again:

@@ -63,11 +63,16 @@ class Content(NamedTuple):
     read: Callable[[list[Any]], wire.Outcome]
 
     @classmethod
-    def of(cls, commands: Sequence[Command]) -> Content:
-        """One command as it is, several as a transaction."""
+    def of(cls, commands: Sequence[Command], asking: bool = False) -> Content:
+        """One command as it is, several as a transaction. `asking`: for a node that is about to have the slot."""
         if len(commands) == 1:
-            return cls(wire.independent(commands), 1, wire.answers)
-        return cls(wire.transaction(commands), len(commands) + 2, wire.transaction_answers)
+            given = cls(wire.independent(commands), 1, wire.answers)
+        else:
+            given = cls(wire.transaction(commands), len(commands) + 2, wire.transaction_answers)
+        if not asking:
+            return given
+        content, read = wire.independent([("ASKING",)]) + given.content, given.read
+        return cls(content, given.reply_count + 1, lambda replies: read(replies[1:]))
 
 
 def confirmed(outcome: wire.Outcome, replicas: Any) -> wire.Outcome:
@@ -110,7 +115,12 @@ class Confirming:
         self._sender: asyncio.Task[None] | None = None
 
     def run(
-        self, commands: Sequence[Command], timeout_s: float, script: Script | None, wanted: Wanted
+        self,
+        commands: Sequence[Command],
+        timeout_s: float,
+        script: Script | None,
+        wanted: Wanted,
+        asking: bool = False,
     ) -> asyncio.Future[list[Any]]:
         """As `Confirms.run_confirmed`."""
         loop = asyncio.get_running_loop()
@@ -119,7 +129,7 @@ class Confirming:
             self._calls.clear()
         # A batch may be on its way that takes as long as this one may.
         deadline = loop.time() + timeout_s + 2 * wanted.wait_s
-        call = _Call(Content.of(commands), loop.create_future(), deadline, script, wanted)
+        call = _Call(Content.of(commands, asking), loop.create_future(), deadline, script, wanted)
         self._calls.append(call)
         if self._sender is None or self._sender.done():
             self._sender = loop.create_task(self._send())

@@ -81,13 +81,21 @@ class Lane:
         return self._start(wire.transaction(commands), len(commands) + 2, True, script, timeout_s)
 
     def run_confirmed(
-        self, commands: Sequence[Command], timeout_s: float, script: Script | None, wanted: Wanted
+        self,
+        commands: Sequence[Command],
+        timeout_s: float,
+        script: Script | None,
+        wanted: Wanted,
+        asking: bool = False,
     ) -> Awaitable[list[Any]]:
         """As `run`, on a connection of its own, and behind the replies how many replicas have what was written."""
         if self._confirming is None:
-            line = Lane(self._address, stall_s=self._stall_s + wanted.wait_s)
+            line = self._another(self._stall_s + wanted.wait_s)
             self._confirming = line, Confirming(line)
-        return self._confirming[1].run(commands, timeout_s, script, wanted)
+        return self._confirming[1].run(commands, timeout_s, script, wanted, asking)
+
+    def _another(self, stall_s: float) -> Lane:
+        return Lane(self._address, stall_s=stall_s)
 
     def send(self, content: bytes, reply_count: int, timeout_s: float) -> Awaitable[list[Any]]:
         """The replies to commands that are bytes already."""

@@ -84,6 +84,7 @@ class SentinelLane(Lane):
 
     def __init__(self, places: Places, *, stall_s: float) -> None:
         super().__init__(places.seeds[0], stall_s=stall_s)
+        self._places = places
         self._side = LoopSide(stall_s)
         self._sentinels = Sentinels(places, self._side)
         self.place = places.place
@@ -92,6 +93,14 @@ class SentinelLane(Lane):
         if self._sentinels.is_time_to_look():
             self._side.later(self._look)
         return super().run(commands, timeout_s, script)
+
+    def send(self, content: bytes, reply_count: int, timeout_s: float) -> Awaitable[list[Any]]:
+        if self._sentinels.is_time_to_look():
+            self._side.later(self._look)
+        return super().send(content, reply_count, timeout_s)
+
+    def _another(self, stall_s: float) -> Lane:
+        return SentinelLane(self._places, stall_s=stall_s)
 
     async def _look(self) -> None:
         connection, place = self._connection, self.place

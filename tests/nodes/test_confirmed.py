@@ -1,0 +1,82 @@
+"""confirm=n where there are several nodes: the replicas of the node that has the session say that they have it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from support.callers import PATIENT, calling
+from support.cluster_servers import ClusterServers
+from support.sentinel_servers import SentinelServers
+
+from redismem.transport.cluster import Cluster
+from redismem.transport.confirming import Wanted
+from redismem.transport.places import cluster
+from redismem.transport.sides import LoopSide, ThreadSide
+from redismem.transport.topology import slot_of
+
+KINDS = ("asyncio", "blocking")
+CONFIRMING = PATIENT.model_copy(update={"confirm": 1, "confirm_timeout_s": 30, "reply_timeout_s": 30})
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def sentinels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SentinelServers]:
+    servers = SentinelServers(tmp_path_factory.mktemp("sentinel"), down_after_ms=60_000)
+    try:
+        yield servers.start()
+    finally:
+        servers.stop()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_cluster_confirms_also_where_a_slot_has_moved(
+    kind: str, cluster_servers: ClusterServers, namespace: str
+) -> None:
+    async with calling(kind, cluster_servers.url, namespace, CONFIRMING) as caller:
+        source = cluster_servers.owner(caller.slot("user-42"))
+        target = next(node for node in cluster_servers.primaries() if node is not source)
+        assert (await caller.append("user-42", "a")).replicas == 1
+        cluster_servers.move(caller.slot("user-42"), target)
+        try:
+            for text in ("b", "c"):
+                assert (await caller.append("user-42", text)).replicas == 1
+            assert await caller.texts("user-42") == ["a", "b", "c"]
+        finally:
+            cluster_servers.move(caller.slot("user-42"), source)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_what_is_about_to_have_the_slot_confirms(
+    kind: str, cluster_servers: ClusterServers, namespace: str
+) -> None:
+    key, wanted = f"{{{namespace}}}:list".encode(), Wanted(1, 30)
+    side = LoopSide(60) if kind == "asyncio" else ThreadSide(16)
+    lanes = Cluster(cluster(cluster_servers.url), side, reply_timeout_s=60)
+    source = cluster_servers.owner(slot_of(key))
+    target = next(node for node in cluster_servers.primaries() if node is not source)
+    cluster_servers.begin_move(slot_of(key), source, target)
+    try:
+        assert await lanes.run_confirmed([("RPUSH", key, "a")], 60, None, wanted) == [1, 1]
+        turn = [("RPUSH", key, "b"), ("LRANGE", key, 0, -1)]
+        assert await lanes.run_confirmed(turn, 60, None, wanted) == [2, [b"a", b"b"], 1]
+    finally:
+        cluster_servers.end_move(slot_of(key), target)
+        cluster_servers.move(slot_of(key), source)
+        await lanes.aclose()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_behind_sentinels_the_replicas_of_whoever_is_primary_confirm(
+    kind: str, sentinels: SentinelServers, namespace: str
+) -> None:
+    async with calling(kind, sentinels.url, namespace, CONFIRMING) as caller:
+        assert (await caller.append("user-42", "a", id="a")).replicas is not None
+        sentinels.until_in_step()
+        await asyncio.to_thread(sentinels.fail_over)
+        receipt = await caller.append("user-42", "b", id="b")
+        assert receipt.replicas is not None
+        assert receipt.replicas >= 1
+        assert await caller.texts("user-42") == ["a", "b"]
+    sentinels.mend()
