@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import re
 import signal
@@ -69,6 +70,8 @@ def test_an_application_works_with_what_was_loaded(
     assert f"{scripts_count()} loaded now" in capsys.readouterr().out
     assert main(["deploy", "--url", deploy_url]) == 0
     assert "0 loaded now" in capsys.readouterr().out
+    assert main(["deploy", "--json", "--url", deploy_url]) == 0
+    assert json.loads(capsys.readouterr().out)["loaded_count"] == 0
     admin.execute_command("ACL", "LOG", "RESET")
     with redismem.blocking.Memory.connect(app_url, namespace="shop", settings=SETTINGS) as memory:
         session = memory.session("a")
@@ -143,7 +146,7 @@ def leaked(redis_server: Any) -> Iterator[Any]:
 @pytest.mark.parametrize("attempt", ATTEMPTS)
 def test_a_leaked_password_is_of_no_use_beyond_its_namespace(leaked: Any, redis_server: Any, attempt: str) -> None:
     # Some the server refuses before it asks who it is.
-    with pytest.raises(redis.exceptions.ResponseError, match="no permissions to|command not allowed"):
+    with pytest.raises(redis.exceptions.ResponseError, match=r"no permissions to|command not allowed"):
         leaked.execute_command(*ATTEMPTS[attempt])
     with redis.Redis(port=redis_server.port) as admin:
         assert admin.llen(OTHERS.messages) == 1

@@ -9,7 +9,7 @@ from cyclopts import Parameter, validators
 from redismem.cli.logs import logs_on_stderr
 from redismem.cli.place import HOW_TO_NAME_REDIS, connect
 from redismem.cli.stopping import stop_signals, wait_for
-from redismem.cli.terminal import Stop, Url, plural
+from redismem.cli.terminal import AsJson, Stop, Url, plural, print_json
 from redismem.errors import NotAllowed, StoreUnavailable
 from redismem.events import facts
 from redismem.inspection.loading import load_scripts, scripts_count
@@ -22,7 +22,7 @@ EveryS = Annotated[
 ]
 
 
-async def deploy(*, watch: Watch = False, every_s: EveryS = 1, url: Url = None) -> int:
+async def deploy(*, watch: Watch = False, every_s: EveryS = 1, url: Url = None, as_json: AsJson = False) -> int:
     """Load the scripts, as a user that may: see the ACL of docs/operations.md.
 
     A server forgets its scripts when it restarts, when another takes over, and at SCRIPT FLUSH. Pods whose user may
@@ -32,7 +32,7 @@ async def deploy(*, watch: Watch = False, every_s: EveryS = 1, url: Url = None) 
     if place.embedded:
         raise Stop(f"an embedded store loads its scripts itself: {HOW_TO_NAME_REDIS}", 2)
     try:
-        with logs_on_stderr(as_json=False) as log, stop_signals() as stopping:
+        with logs_on_stderr(as_json=as_json) as log, stop_signals() as stopping:
             while True:
                 try:
                     loaded = await load_scripts(memory.store)
@@ -42,7 +42,7 @@ async def deploy(*, watch: Watch = False, every_s: EveryS = 1, url: Url = None) 
                     log.warning("%s: %s", place.name, error.text, extra=facts(op="deploy"))
                 else:
                     if not watch:
-                        print(f"{plural(scripts_count(), 'script')} on {place.name}, {loaded} loaded now")
+                        _say(place.name, loaded, as_json=as_json)
                         return 0
                     if loaded:
                         log.info("%d scripts loaded on %s", loaded, place.name, extra=facts(op="deploy"))
@@ -52,3 +52,10 @@ async def deploy(*, watch: Watch = False, every_s: EveryS = 1, url: Url = None) 
         raise Stop(f"{place.name}: {error}") from None
     finally:
         await memory.aclose()
+
+
+def _say(place: str, loaded: int, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"store": place, "scripts_count": scripts_count(), "loaded_count": loaded})
+    else:
+        print(f"{plural(scripts_count(), 'script')} on {place}, {loaded} loaded now")
