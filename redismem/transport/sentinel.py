@@ -29,6 +29,8 @@ from redismem.unawaited import finished
 _GRACE_S = 0.05
 # A deposed primary that is cut off from the sentinels goes on answering.
 _LOOK_EVERY_S = 1.0
+# While they say that they are at it, what the old primary takes is lost.
+_LOOK_SOON_S = 0.1
 _ANSWER_S = 0.5
 
 
@@ -45,6 +47,8 @@ class Sentinels:
         """Raises ServerError, ConnectionLost."""
         works = [partial(self._asked, number, timeout_s) for number in range(len(self._lanes))]
         found = await self._side.answers(works, _GRACE_S)
+        if any("failover_in_progress" in state["flags"] for state in found):
+            self._look_at = monotonic() + _LOOK_SOON_S
         latest = max(found, key=lambda state: int(state["config-epoch"]))
         return self._places.at(latest["ip"], latest["port"])
 
