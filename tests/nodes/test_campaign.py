@@ -180,7 +180,7 @@ async def on_cluster(tmp_path: Path) -> AsyncIterator[Campaign]:
 
 @pytest.fixture
 async def on_sentinel(tmp_path: Path) -> AsyncIterator[Campaign]:
-    servers = SentinelServers(tmp_path / "sentinel", down_after_ms=1_000)
+    servers = SentinelServers(tmp_path / "sentinel", down_after_ms=2_000)
     campaign = Campaign(servers, tmp_path)
     try:
         await asyncio.to_thread(servers.start)
