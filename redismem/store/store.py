@@ -117,7 +117,7 @@ class Store:
         """What is known of Redis, without asking it."""
         away = self.away_breakers()
         nodes = tuple(sorted(breaker.place for breaker in away if breaker.place))
-        breaker = away[0] if nodes and self.breakers is not None and self.breakers.is_all_away() else self.breaker
+        breaker = away[0] if nodes and self.breakers and self.breakers.is_all_away() else self.breaker
         since_ms = None if breaker.since_s is None else now_ms() - int(breaker.away_s() * 1000)
         return Health(breaker.state.value, since_ms, breaker.reason, away_nodes=nodes)
 
@@ -286,14 +286,14 @@ class Store:
                 failure = another
 
     def _pause_s(self, call: Call[T], failure: ServerError | ConnectionLost, retries: Retries, begun_s: float) -> float:
-        """Raises as Retries does, and if Redis is away. If nobody answers for long, that opens the breaker."""
+        """Raises as Retries does, and if Redis is away, as another call may have found out. May open the breaker."""
         retries.note(failure)
         if isinstance(failure, ServerError):
             self.breaker_of(call).answered_s = begun_s
             return retries.pause_s(failure)
         if monotonic() - begun_s >= self._patience_s * _PATIENCE:
             self.unanswered(begun_s, failure)
-        self._raise_if_away(self._failing(failure), call, retries)  # another call may have found out, too
+        self._raise_if_away(self._failing(failure) if call.is_independent else self.breaker_of(call), call, retries)
         try:
             return retries.pause_s(failure)
         except StoreUnavailable:

@@ -7,6 +7,7 @@ whoever sends it.
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Sequence
 from functools import partial
@@ -19,6 +20,7 @@ from redismem.transport.sides import Side
 from redismem.transport.topology import Topology, apart
 
 _PAUSE_S = (0.05, 0.25)
+_LONG_PAUSE_S = (0.5, 1.0)
 _ASKED_COUNT = 2
 
 
@@ -32,7 +34,7 @@ class Nodes:
         self._lanes: dict[str, Transport] = {}
         self.topology: Topology | None = None
         self._troubled: set[str] = set()
-        """Places that have left a call without an answer since all was well."""
+        """Places that have left a call without an answer, and have not answered since."""
         self._look_until = 0.0
         self._is_closed = False
 
@@ -95,23 +97,32 @@ class Nodes:
             self._side.later(self._look_around)
 
     async def _look_around(self) -> None:
-        while not self._is_closed:
-            try:
-                await self._refresh(self._reply_timeout_s)
-            except (ServerError, ConnectionLost):
-                pass  # whoever calls is told what is wrong; the next look asks others
-            except RuntimeError:
-                if self._was_closed():
+        try:
+            while not self._is_closed:
+                # Whoever calls is told what is wrong; the next look asks others.
+                with contextlib.suppress(ServerError, ConnectionLost):
+                    await self._refresh(self._reply_timeout_s)
+                hurries = monotonic() < self._look_until
+                if not hurries and await self._is_all_well():
                     return
+                await self._side.sleep(random.uniform(*(_PAUSE_S if hurries else _LONG_PAUSE_S)))
+        except RuntimeError:
+            if not self._is_closed:  # meanwhile, which is no trouble
                 raise
-            if monotonic() >= self._look_until:
-                self._troubled.clear()
-                return
-            await self._side.sleep(random.uniform(*_PAUSE_S))
 
-    def _was_closed(self) -> bool:
-        """Meanwhile."""
-        return self._is_closed
+    async def _is_all_well(self) -> bool:
+        """Whether all nodes with slots answer. Those that do are troubled no more."""
+        asked = sorted(self._troubled)
+        outcomes = await self._side.all([partial(self._pinged, place) for place in asked])
+        for place, outcome in zip(asked, outcomes, strict=True):
+            if not isinstance(outcome, ConnectionLost):
+                self._troubled.discard(place)
+        return not self._troubled
+
+    async def _pinged(self, place: str) -> None:
+        """Raises ServerError, ConnectionLost. One that has lost its slots is not asked: nobody waits for it."""
+        if self.topology is None or place in self.topology.primaries:
+            await self.lane(place).run_independent([("PING",)], self._reply_timeout_s)
 
     async def _refresh(self, timeout_s: float) -> None:
         """Asks some nodes; what the first one says counts. Raises ServerError, ConnectionLost."""

@@ -29,6 +29,8 @@ from redismem.unawaited import finished
 _GRACE_S = 0.05
 # A deposed primary that is cut off from the sentinels goes on answering.
 _LOOK_EVERY_S = 1.0
+# While they are at it, what the old primary takes is lost.
+_LOOK_SOON_S = 0.1
 _ANSWER_S = 0.5
 
 
@@ -45,6 +47,8 @@ class Sentinels:
         """Raises ServerError, ConnectionLost."""
         works = [partial(self._asked, number, timeout_s) for number in range(len(self._lanes))]
         found = await self._side.answers(works, _GRACE_S)
+        if any("failover_in_progress" in state["flags"] for state in found):
+            self.look_soon()
         latest = max(found, key=lambda state: int(state["config-epoch"]))
         return self._places.at(latest["ip"], latest["port"])
 
@@ -58,6 +62,10 @@ class Sentinels:
             raise answer
         state: dict[str, Any] = parse_sentinel_master(answer)  # type: ignore[no-untyped-call]
         return state
+
+    def look_soon(self) -> None:
+        """Who has been let in by what stood still meanwhile may be let in by what is the primary no more."""
+        self._look_at = min(self._look_at, monotonic() + _LOOK_SOON_S)
 
     def is_time_to_look(self) -> bool:
         """Whether nobody has looked for a while; who is told so looks."""
@@ -113,6 +121,7 @@ class SentinelLane(Lane):
 
     async def _found(self) -> Address:
         address = await self._sentinels.primary(min(_ANSWER_S, self._stall_s))
+        self._sentinels.look_soon()
         self.place = address.place
         return address
 

@@ -35,8 +35,8 @@ ROUNDS = int(os.environ.get("FAULT_ROUNDS", "0"))
 NAMESPACE = "faults"
 KEYS = Keys(NAMESPACE, nodes_pod.SETTINGS.shards)
 NODE_TIMEOUT_MS = 1_500
-# Between two faults: so many more appends of each producer.
-_BETWEEN_COUNT = 40
+# Between two faults: so many more appends of each producer. What one has cost is not to be counted with the next.
+_BETWEEN_COUNT = 600 if ROUNDS else 40
 pytestmark = pytest.mark.timeout(3_000)
 
 
@@ -180,7 +180,7 @@ async def on_cluster(tmp_path: Path) -> AsyncIterator[Campaign]:
 
 @pytest.fixture
 async def on_sentinel(tmp_path: Path) -> AsyncIterator[Campaign]:
-    servers = SentinelServers(tmp_path / "sentinel", down_after_ms=1_000)
+    servers = SentinelServers(tmp_path / "sentinel", down_after_ms=2_000)
     campaign = Campaign(servers, tmp_path)
     try:
         await asyncio.to_thread(servers.start)
@@ -272,6 +272,7 @@ async def test_a_cluster_with_bad_days(on_cluster: Campaign) -> None:
         assert rows[kind].lost == 0
 
 
+@pytest.mark.skipif(not ROUNDS, reason="test_sentinel.py has each fault by itself; make faults has them together")
 async def test_sentinels_with_bad_days(on_sentinel: Campaign) -> None:
     servers = on_sentinel.servers
     assert isinstance(servers, SentinelServers)

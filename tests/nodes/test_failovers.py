@@ -14,6 +14,8 @@ from support.cluster_servers import ClusterNode, ClusterServers
 
 from redismem import Settings, StoreUnavailable
 from redismem.inspection.check import check
+from redismem.protocol import queue_calls
+from redismem.unawaited import finished
 
 KINDS = ("asyncio", "blocking")
 HASTY = Settings(shards=16, deadline_s=1, reply_timeout_s=0.3, fallback_after_s=0.3)
@@ -189,3 +191,23 @@ async def test_a_primary_that_is_killed_under_three_writers(servers: ClusterServ
 async def _is(condition: object) -> bool:
     assert callable(condition)
     return bool(condition())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_what_may_go_to_any_node_goes_to_one_that_answers(
+    kind: str, servers: ClusterServers, namespace: str
+) -> None:
+    async with calling(kind, servers.url, namespace, HASTY) as caller:
+        healthy, _, _ = parted(caller, servers)
+        await pester(caller, healthy, 2)
+        first = servers.at(servers.topology().primaries[0])
+        hit = on_each(caller, servers.topology().owners)[first.place][0]
+        first.stop_process()
+        await unavailable(caller.append(hit, "a"))
+        for _ in range(20):
+            assert await (asyncio.to_thread(caller.memory.ping) if kind == "blocking" else caller.memory.ping())
+        # What is due on the others is found without it.
+        await unavailable(caller.count())
+        oldest = queue_calls.due(caller.store.keys.shards(), 0, 1)
+        found = caller.store.run(oldest)
+        assert (await asyncio.to_thread(finished, found) if kind == "blocking" else await found) == []
