@@ -1,25 +1,22 @@
 """Which earlier messages a question is about: found by the signatures of their blocks, read out of the best of these.
 
-It never looks through the history: the signatures of the newest blocks, then a few blocks. What it costs is bounded by
-the limits below, whatever the messages hold.
+It never looks through the history: where its words stand in the newest blocks, then a few blocks. What it costs is
+bounded by the limits below, whatever the messages hold.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
-from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import islice
 
 from redismem.blocks import first_seq_of, number_of
-from redismem.elements import is_gap
 from redismem.messages import Message
+from redismem.postings import BLOCK_SHIFT, MASK, Postings, places_of
 from redismem.recalled import LINE_TOKENS
-from redismem.signatures import Signature, stem_hash
+from redismem.signatures import stem_hash
 from redismem.tool_calls import may_hold_calls
-from redismem.window import links
+from redismem.window import CallIds, answers, call_ids
 from redismem.words import stems
 
 HITS_LIMIT = 8
@@ -29,13 +26,12 @@ BLOCKS_BYTES = 2 * 1024 * 1024
 """What they may have unpacked, all together."""
 SIGNATURES_LIMIT = 1_024
 """Blocks that are searched, the newest."""
-PIECE_COUNT = 64
-"""Signatures that are looked at before others get a turn."""
+HITS_MOST = 64
 
 _QUERY_CHARS = 16_384
 _QUERY_STEMS = 64
-_POSTINGS_LIMIT = 1_500
-_HITS = 64
+_POSTINGS_LIMIT = 256
+_BLOCKS_COUNT = 8
 # What a message's neighbours say is a part of what it is about: an answer need not repeat the words of its question.
 _NEIGHBOUR = 0.3
 # Words of questions, as stems: rare in what is told, so they would weigh most, and say nothing of what is asked.
@@ -64,110 +60,123 @@ class Ranking:
 
     def __init__(self, query: str) -> None:
         self.hashes = query_hashes(query)
-        self._postings: dict[int, list[tuple[int, int]]] = {hashed: [] for hashed in self.hashes}
-        self._signatures: dict[int, Signature] = {}
 
-    def add(self, signatures: Iterable[tuple[int, Signature]]) -> None:
-        """Takes up blocks by their numbers."""
-        postings = [(hashed, self._postings[hashed]) for hashed in self.hashes]
-        for number, signature in signatures:
-            self._signatures[number] = signature
-            hashes, masks = signature.hashes, signature.masks
-            end = len(hashes)
-            for hashed, found in postings:  # bisected here: a call for each of them would cost as much again
-                at = bisect_left(hashes, hashed)
-                if at < end and hashes[at] == hashed:
-                    found.append((number, masks[at]))
-
-    def best(self, before_seq: int) -> list[int]:
+    def best(self, postings: Postings, before_seq: int, limit: int = HITS_MOST) -> list[int]:
         """Seqs before this one that have something of the query, best first; of the same worth, newest first."""
-        scores = self._scores()
+        scores = self._scores(postings)
+        limit = min(limit, HITS_MOST)
         # What is far behind the best is not found for what its neighbours say.
-        most = heapq.nlargest(2 * _HITS, scores, key=scores.__getitem__)
+        least = sorted(scores.values())[-2 * limit] if len(scores) > 2 * limit else 0.0
         score = scores.get
-        whole = {
-            seq: scores[seq] + _NEIGHBOUR * max(score(seq - 1, 0.0), score(seq + 1, 0.0))
-            for seq in most
-            if seq < before_seq
-        }
-        return sorted(whole, key=lambda seq: (-whole[seq], -seq))[:_HITS]
+        whole = [
+            (own + _NEIGHBOUR * max(score(seq - 1, 0.0), score(seq + 1, 0.0)), seq)
+            for seq, own in scores.items()
+            if own >= least and seq < before_seq
+        ]
+        whole.sort(reverse=True)
+        return [seq for _, seq in whole[:limit]]
 
-    def _scores(self) -> dict[int, float]:
-        signatures = self._signatures
-        count = sum(signature.count for signature in signatures.values())
-        sizes = {each: sum(places.bit_count() for _, places in found) for each, found in self._postings.items()}
-        scores: defaultdict[int, float] = defaultdict(float)
-        left = _POSTINGS_LIMIT
-        for hashed in sorted((each for each in sizes if sizes[each]), key=sizes.__getitem__):
-            left -= sizes[hashed]
-            if left < 0 and scores:
-                break
-            rarity = math.log(1 + (count - sizes[hashed] + 0.5) / (sizes[hashed] + 0.5))
-            for number, places in self._postings[hashed]:
-                first, weights = first_seq_of(number), signatures[number].weights
-                while places:
-                    place = (places & -places).bit_length() - 1
-                    places &= places - 1
-                    scores[first + place] += rarity * weights[place]
+    def _scores(self, postings: Postings) -> dict[int, float]:
+        found, kept = self._places(postings)
+        scores: dict[int, float] = {}
+        known, blocks, count = scores.get, postings.blocks, postings.count
+        for places in found:
+            size = sum([(each & MASK).bit_count() for each in places])
+            rarity = math.log(1 + (count - size + 0.5) / (size + 0.5))
+            for each in places:
+                number = each >> BLOCK_SHIFT
+                if number in kept:
+                    before, weights = first_seq_of(number), blocks[number].weights
+                    for place in places_of(each & MASK):
+                        seq = before + place
+                        scores[seq] = known(seq, 0.0) + rarity * weights[place]
         return scores
 
-    def blocks(self, hits: Sequence[int]) -> list[int]:
-        """The numbers of the blocks to read for these seqs and their neighbours, as many as may be read."""
-        chosen: list[int] = []
-        left = BLOCKS_BYTES
-        for seq in hits:
-            for number in dict.fromkeys(number_of(each) for each in (seq, seq - 1, seq + 1)):
-                signature = self._signatures.get(number)
-                if signature is None or number in chosen or signature.block_bytes > left:
-                    continue
-                if len(chosen) == BLOCKS_LIMIT:
-                    return chosen
-                chosen.append(number)
-                left -= signature.block_bytes
-        return chosen
+    def _places(self, postings: Postings) -> tuple[list[list[int]], Set[int]]:
+        """Where the words stand, the rare ones first, until it is enough; and the blocks that have most of them."""
+        sized = sorted((places for hashed in self.hashes if (places := postings.of(hashed))), key=len)
+        worth: dict[int, float] = {}
+        known, count = worth.get, len(postings.blocks)
+        left = _POSTINGS_LIMIT
+        for taken, places in enumerate(sized):
+            left -= len(places)
+            if left < 0 and taken:
+                sized = sized[:taken]
+                break
+            rarity = math.log(1 + (count - len(places) + 0.5) / (len(places) + 0.5))
+            for each in places:
+                number = each >> BLOCK_SHIFT
+                worth[number] = known(number, 0.0) + rarity
+        if len(worth) <= _BLOCKS_COUNT:
+            return sized, worth.keys()
+        least = sorted(worth.values())[-_BLOCKS_COUNT]
+        return sized, {number for number, each in worth.items() if each >= least}
+
+
+def blocks_of(postings: Postings, hits: Sequence[int]) -> list[int]:
+    """The numbers of the blocks to read for these seqs and their neighbours, as many as may be read."""
+    chosen: list[int] = []
+    left = BLOCKS_BYTES
+    for seq in hits:
+        for number in dict.fromkeys((number_of(seq), number_of(seq - 1), number_of(seq + 1))):
+            known = postings.blocks.get(number)
+            if known is None or known.block_bytes > left or number in chosen:
+                continue
+            if len(chosen) == BLOCKS_LIMIT:
+                return chosen
+            chosen.append(number)
+            left -= known.block_bytes
+    return chosen
 
 
 def chosen(
     hits: Sequence[int],
-    messages: Mapping[int, Message],
+    tokens: Mapping[int, int],
+    together: Mapping[int, Set[int]],
     limit: int | None,
     max_tokens: int | None,
-) -> list[Message]:
-    """Of these messages the best, each with its neighbours and the tool calls and results it belongs to; in order.
+) -> list[int]:
+    """The seqs of the best of these messages, each with its neighbours and what it belongs to; in order.
 
+    `tokens`: of each message that may be taken. `together`: the tool calls and results that a message belongs to.
     `limit`: hits, without what comes with them. What does not fit `max_tokens` is passed over.
     """
-    usable = {seq: message for seq, message in messages.items() if not (message.pinned or is_gap(message))}
-    together = _groups(usable)
-    taken: dict[int, Message] = {}
+    taken: set[int] = set()
     left = math.inf if max_tokens is None else max_tokens
     count = 0
     for hit in hits:
         if limit is not None and count == limit:
             break
-        if hit not in usable:
+        if hit not in tokens:
             continue
         count += 1
-        alone = together.get(hit, {hit})
-        near = {seq for each in (hit - 1, hit, hit + 1) if each in usable for seq in together.get(each, {each})}
-        for group in (near, alone):
-            more = [usable[seq] for seq in group if seq not in taken]
-            size = sum(message.tokens + LINE_TOKENS for message in more)
+        near = [each for each in (hit - 1, hit, hit + 1) if each in tokens]
+        for group in (near, [hit]):
+            if together:
+                group = set().union(*(together.get(each, {each}) for each in group)) & tokens.keys()
+            more = [seq for seq in group if seq not in taken]
+            size = sum([tokens[seq] for seq in more]) + LINE_TOKENS * len(more)
             if size <= left:
-                taken.update((message.seq, message) for message in more)
+                taken.update(more)
                 left -= size
                 break
-    return [taken[seq] for seq in sorted(taken)]
+    return sorted(taken)
 
 
-def _groups(usable: Mapping[int, Message]) -> dict[int, set[int]]:
-    """Of each message that makes a call or has a result: the seqs of all that belong together."""
-    ordered = [usable[seq] for seq in sorted(usable) if may_hold_calls(usable[seq]._payload)]
-    groups: dict[int, set[int]] = {}
-    for call, result in links(ordered):
+def calling(messages: Iterable[Message]) -> dict[int, CallIds]:
+    """By their seqs, those of these messages that make a call or have a result, and which."""
+    found = {each.seq: call_ids(each) for each in messages if may_hold_calls(each._payload)}
+    return {seq: ids for seq, ids in found.items() if ids != ([], [])}
+
+
+def groups(calling: Mapping[int, CallIds]) -> dict[int, Set[int]]:
+    """Of each of these messages, which are in order: the seqs of all calls and results that belong together."""
+    found: dict[int, Set[int]] = {}
+    seqs_of = list(calling)
+    for call, result, _ in answers(calling.values()):
         if call >= 0:
-            seqs = {ordered[call].seq, ordered[result].seq}
-            joined = set().union(*(groups.get(seq, {seq}) for seq in seqs))
+            seqs = {seqs_of[call], seqs_of[result]}
+            joined = set().union(*(found.get(seq, {seq}) for seq in seqs))
             for seq in joined:
-                groups[seq] = joined
-    return groups
+                found[seq] = joined
+    return found

@@ -139,6 +139,13 @@ class Settings(BaseSettings):
     max_backlog_bytes: Annotated[int, Field(ge=1024, le=1 << 40)] = Field(
         64 * 1024 * 1024, description="with the fallback: size of those messages"
     )
+    max_recalled_sessions: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
+        1_000,
+        description="with recall: sessions this process keeps blocks of, so that they are not read in each turn",
+    )
+    max_recalled_bytes: Annotated[int, Field(ge=0, le=1 << 40)] = Field(
+        64 * 1024 * 1024, description="with recall: size of what is kept of them; 0: nothing is"
+    )
     max_connections: Annotated[int, Field(ge=1, le=10_000)] = Field(
         64, description="connections of one blocking Memory; further calls wait for one"
     )

@@ -11,7 +11,6 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import accumulate
 from zlib import crc32
 
@@ -27,6 +26,10 @@ TEXT_CHARS = 32_768
 _LENGTHS = BLOCK_COUNT
 # As in BM25; a message of the usual length counts as much in every conversation, so that its weight is found once.
 _K1, _B, _USUAL_COUNT = 1.2, 0.5, 24
+_WEIGHTS = (
+    0.0,
+    *((_K1 + 1) / (1 + _K1 * (1 - _B + _B * length / _USUAL_COUNT)) for length in range(1, 256)),
+)
 _HEAD_BYTES = 8
 
 
@@ -94,7 +97,6 @@ def encode_signature(place: int, messages: Sequence[Iterable[str]], block_bytes:
     return head + lows + marks.to_bytes(marks_bytes, "big") + packed(bytes(lengths) + places[::2] + places[1::2])
 
 
-@lru_cache(maxsize=4_096)
 def decode_signature(encoded: bytes) -> Signature:
     """Raises Undecodable."""
     count, marks_bytes, block_bytes = (int.from_bytes(encoded[at:to], "big") for at, to in ((0, 2), (2, 4), (4, 8)))
@@ -110,9 +112,7 @@ def decode_signature(encoded: bytes) -> Signature:
         raise Undecodable("a signature is none") from None
     masks = _numbers(content[_LENGTHS:], count)
     lengths = content[:_LENGTHS]
-    weights = tuple(
-        (_K1 + 1) / (1 + _K1 * (1 - _B + _B * length / _USUAL_COUNT)) if length else 0.0 for length in lengths
-    )
+    weights = tuple([_WEIGHTS[length] for length in lengths])
     return Signature(weights, _LENGTHS - lengths.count(0), block_bytes, hashes, masks)
 
 

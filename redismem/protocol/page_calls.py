@@ -13,7 +13,7 @@ from redismem.messages import Message
 from redismem.protocol import scripts
 from redismem.protocol.call import Call, Command, evalsha
 from redismem.protocol.keys import SessionKeys
-from redismem.protocol.layout import COUNTERS, EPOCH, WITH_ORIGINALS, bounds
+from redismem.protocol.layout import COUNTERS, EDITED, EPOCH, WITH_ORIGINALS, bounds
 from redismem.protocol.replies import corrupt
 from redismem.values import Undecodable
 
@@ -101,6 +101,8 @@ class Signed(NamedTuple):
     """Of the window."""
     kept: bool
     signatures: Sequence[bytes | None]
+    version: str = ""
+    """What `edited` is: after a replacement, a block may hold another message."""
 
 
 def signatures(keys: SessionKeys, numbers: Sequence[int]) -> Command:
@@ -112,17 +114,19 @@ def signed(keys: SessionKeys, numbers: Sequence[int]) -> Call[Signed]:
     """What there is to recall from, and the signatures of these blocks. Raises CorruptSession, UnsupportedFormat."""
 
     def decode(state: Sequence[bytes | None], found: Sequence[bytes | None]) -> Signed:
-        epoch, counters, kept = state
+        epoch, counters, kept, edited = state
         if counters is None:
             return Signed("", 1, False, ())
         try:
-            return Signed((epoch or b"").decode(), bounds(counters)[0], kept is not None, found)
+            return Signed(
+                (epoch or b"").decode(), bounds(counters)[0], kept is not None, found, (edited or b"").decode()
+            )
         except UnsupportedFormat as other:
             raise UnsupportedFormat(str(other), keys.session_id) from None
         except (Undecodable, ValueError) as cause:
             raise corrupt(keys.session_id, cause, (epoch or b"").decode("utf-8", "replace")) from None
 
-    asked = ("HMGET", keys.state, EPOCH, COUNTERS, WITH_ORIGINALS)
+    asked = ("HMGET", keys.state, EPOCH, COUNTERS, WITH_ORIGINALS, EDITED)
     return Call(keys.session_id, (asked, signatures(keys, numbers)), decode, op="recall")
 
 

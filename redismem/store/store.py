@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from redismem.errors import NOT_READY_WORDS, ConnectionLost, CorruptSession, ServerError, StoreUnavailable
 from redismem.events import facts
 from redismem.health import Health
+from redismem.hot import HotSessions
 from redismem.protocol import namespace_calls
 from redismem.protocol.call import Call
 from redismem.protocol.clock import Clock, clock_ms
@@ -44,8 +45,8 @@ class Store:
         self.on_agreed: Callable[[], Awaitable[None]] | None = None
         """Awaited once the namespace was found to be as the settings say: before the first call about a session."""
         self.breaker = Breaker()
-        self.block_counts: dict[str, int] = {}
-        """How many blocks of originals sessions had when something was recalled from them."""
+        self.hot = HotSessions(settings.max_recalled_sessions, settings.max_recalled_bytes)
+        """What this process keeps of the sessions that it recalled from."""
         self._is_agreed = False
         self._patience_s = settings.deadline_s
         self._reply_timeout_s = min(settings.reply_timeout_s, settings.deadline_s)
