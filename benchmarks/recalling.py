@@ -102,8 +102,9 @@ async def compare(talks: Talks, rounds: int) -> dict[str, Any]:
     sides = {side: _figures(rows) for side, rows in found.items()} | {"first": _figures([first])}
     ratios = {}
     for what, one, other in (("turns", "with", "without"), ("reads", "read with", "read without")):
-        pairs = [[row[at] for row in found[side]] for at in (0, 1) for side in (one, other)]
-        ratios[what] = {"per_s": ratio(pairs[0], pairs[1]), "cpu": ratio(pairs[3], pairs[2])}
+        per_s = [[row[0] for row in found[side]] for side in (one, other)]
+        cpu_us = [[row[1] for row in found[side]] for side in (other, one)]
+        ratios[what] = {"per_s": ratio(*per_s), "cpu": ratio(*cpu_us)}
     return {"sides": sides, "ratios": ratios}
 
 
@@ -128,7 +129,7 @@ async def steps_ms(talks: Talks) -> list[float]:
         if was_asked and talks.is_asked:
             taken_s.append(time.thread_time() - begun_s)
 
-    asyncio.Handle._run = timed  # type: ignore[method-assign] # what the loop itself runs each step with
+    asyncio.Handle._run = timed  # type: ignore[method-assign,assignment] # what the loop itself runs each step with
     gc.disable()  # collecting what was made before is no step of recall's
     try:
         for side in ("with", "read with") * 2:

@@ -90,8 +90,10 @@ class HotSession:
 
     def grow(self, number: int, encoded: bytes | None) -> None:
         """The signature of the block that is not full yet, if there is one."""
+        if number != self.stop or encoded == self._growing:
+            return
         with self._lock:
-            if number == self.stop and encoded != self._growing:
+            if number == self.stop:
                 self.postings.grow(number, _decoded(encoded))
                 self._growing = encoded
 
@@ -144,6 +146,9 @@ class HotSessions:
         """It was asked for just now, and may have grown; who was not for the longest time is forgotten."""
         size_bytes = hot.size_bytes
         with self._lock:
+            if size_bytes == hot.noted_bytes and self._sessions.get(session_id) is hot:
+                self._sessions.move_to_end(session_id)
+                return
             before = self._sessions.pop(session_id, None)
             self.size_bytes += size_bytes - (0 if before is None else before.noted_bytes)
             hot.noted_bytes = size_bytes

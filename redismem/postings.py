@@ -8,19 +8,15 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
-from redismem.blocks import BLOCK_COUNT
 from redismem.signatures import Signature
 
 SEGMENT_COUNT = 16
 """Blocks that are put into one order together: what a further one costs has a bound."""
-BLOCK_SHIFT, MASK = 16, 0xFFFF
-"""Where a stem stands in a block: the block's number, and in so many bits behind it the places in that."""
-
 # Each key has the hash of a stem, the place of its block in the segment, and the places in that: 16, 4, 16 bits.
-_HASH_SHIFT = 20
+_HASH_SHIFT, _BLOCK_SHIFT = 20, 16
+_MASK, _SLOT = (1 << _BLOCK_SHIFT) - 1, SEGMENT_COUNT - 1
 _BELOW_HASH = (1 << _HASH_SHIFT) - 1
 _BLOCK_BYTES = 400
 
@@ -53,7 +49,7 @@ class Postings:
         """Takes up blocks by their numbers, each for the first time but for one that grew before."""
         made: dict[int, list[int]] = {}
         for number, signature in signatures:
-            bits = number % SEGMENT_COUNT << BLOCK_SHIFT
+            bits = number % SEGMENT_COUNT << _BLOCK_SHIFT
             pairs = zip(signature.hashes, signature.masks, strict=True)
             keys = made.setdefault(number // SEGMENT_COUNT, [])
             keys += [hashed << _HASH_SHIFT | bits | mask for hashed, mask in pairs]
@@ -88,24 +84,18 @@ class Postings:
         if self._growing is not None and self._growing[0] == number:
             self._growing = None
 
-    def of(self, stem_hash: int) -> list[int]:
-        """Where a stem stands: the number of each block that has it, with its places in the bits behind."""
-        found: list[int] = []
+    def of(self, stem_hash: int) -> dict[int, int]:
+        """Where a stem stands: of each block that has it, by its number, the places in it: a bit each."""
+        found: dict[int, int] = {}
         low = stem_hash << _HASH_SHIFT
-        for at, keys in self._segments.items():
+        for at, keys in list(self._segments.items()):
             begin = bisect_left(keys, low)
             end = bisect_left(keys, low + _BELOW_HASH + 1, begin)
             if begin < end:
-                bits = at * SEGMENT_COUNT << BLOCK_SHIFT
-                found += [bits + (key & _BELOW_HASH) for key in keys[begin:end]]
-        if self._growing is not None:
-            number, signature = self._growing
+                first = at * SEGMENT_COUNT
+                found.update([(first + (key >> _BLOCK_SHIFT & _SLOT), key & _MASK) for key in keys[begin:end]])
+        if (growing := self._growing) is not None:
+            number, signature = growing
             if places := signature.places(stem_hash):
-                found.append(number << BLOCK_SHIFT | places)
+                found[number] = places
         return found
-
-
-@lru_cache(maxsize=8_192)
-def places_of(mask: int) -> tuple[int, ...]:
-    """The places in a mask, in order."""
-    return tuple(place for place in range(BLOCK_COUNT) if mask >> place & 1)

@@ -43,7 +43,8 @@ _MORE_COUNT = 3
 _LARGE_BYTES = 65_536
 # Of a turn's tokens: more than so few messages of the usual length do not fit in.
 _FIRST_SEQ = attrgetter("first_seq")
-_FEWEST_HITS, _HIT_TOKENS = 8, 64
+_PLAIN = {"role", "content"}
+_FEWEST_HITS, _HIT_TOKENS = 8, 100
 
 
 class Recall:
@@ -178,5 +179,14 @@ def texts_of(message: Message) -> list[str]:
 
 def said(messages: Sequence[Message | Shape]) -> str:
     """What messages say, as far as it is looked at."""
-    given = (each if isinstance(each, Message) else Message.from_openai(each) for each in messages)
-    return "\n".join(text for message in given if not is_gap(message) for _, text in pieces(message, TEXT_CHARS))
+    return "\n".join(map(_said, messages))
+
+
+def _said(given: Message | Shape) -> str:
+    # As most messages are of the user's; what is not plain, or a tool's, is looked at as those that are kept are.
+    if type(given) is dict and given.keys() == _PLAIN and given["role"] == "user":
+        content = given["content"]
+        if type(content) is str and len(content) <= TEXT_CHARS and content.isascii() and content.isprintable():
+            return content
+    message = given if isinstance(given, Message) else Message.from_openai(given)
+    return "" if is_gap(message) else "\n".join(text for _, text in pieces(message, TEXT_CHARS))

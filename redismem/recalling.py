@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set
-from itertools import islice
+from functools import lru_cache
+from itertools import count, islice
+from struct import Struct
 
-from redismem.blocks import first_seq_of, number_of
+from redismem.blocks import BLOCK_COUNT, first_seq_of, number_of
 from redismem.messages import Message
-from redismem.postings import BLOCK_SHIFT, MASK, Postings, places_of
+from redismem.postings import Postings
 from redismem.recalled import LINE_TOKENS
 from redismem.signatures import stem_hash
 from redismem.tool_calls import may_hold_calls
@@ -30,8 +32,14 @@ HITS_MOST = 64
 
 _QUERY_CHARS = 16_384
 _QUERY_STEMS = 64
-_POSTINGS_LIMIT = 256
-_BLOCKS_COUNT = 8
+_POSTINGS_LIMIT = 128
+_BLOCKS_COUNT = 6
+_NOTHING = (0.0,) * BLOCK_COUNT
+_LANE_BITS = 32
+_LANES = Struct(f"<{BLOCK_COUNT}I")
+# Worths of words are integers: so many words of a query in the rarest of all messages fit in a lane.
+
+_SCALE = 1 << 16
 # What a message's neighbours say is a part of what it is about: an answer need not repeat the words of its question.
 _NEIGHBOUR = 0.3
 # Words of questions, as stems: rare in what is told, so they would weigh most, and say nothing of what is asked.
@@ -64,53 +72,55 @@ class Ranking:
     def best(self, postings: Postings, before_seq: int, limit: int = HITS_MOST) -> list[int]:
         """Seqs before this one that have something of the query, best first; of the same worth, newest first."""
         scores = self._scores(postings)
-        limit = min(limit, HITS_MOST)
-        # What is far behind the best is not found for what its neighbours say.
-        least = sorted(scores.values())[-2 * limit] if len(scores) > 2 * limit else 0.0
-        score = scores.get
-        whole = [
-            (own + _NEIGHBOUR * max(score(seq - 1, 0.0), score(seq + 1, 0.0)), seq)
-            for seq, own in scores.items()
-            if own >= least and seq < before_seq
-        ]
-        whole.sort(reverse=True)
-        return [seq for _, seq in whole[:limit]]
+        found: list[tuple[float, int]] = []
+        for number, row in scores.items():
+            before = [scores.get(number - 1, _NOTHING)[-1], *row]
+            behind = [*row[1:], scores.get(number + 1, _NOTHING)[0]]
+            found += [
+                (own + _NEIGHBOUR * (one if one > other else other), seq)
+                for own, one, other, seq in zip(row, before, behind, count(first_seq_of(number)), strict=False)
+                if own
+            ]
+        found.sort(reverse=True)
+        hits = [seq for _, seq in found[: min(limit, HITS_MOST)]]
+        return hits if not hits or max(hits) < before_seq else [seq for _, seq in found if seq < before_seq][:limit]
 
-    def _scores(self, postings: Postings) -> dict[int, float]:
-        found, kept = self._places(postings)
-        scores: dict[int, float] = {}
-        known, blocks, count = scores.get, postings.blocks, postings.count
-        for places in found:
-            size = sum([(each & MASK).bit_count() for each in places])
-            rarity = math.log(1 + (count - size + 0.5) / (size + 0.5))
-            for each in places:
-                number = each >> BLOCK_SHIFT
-                if number in kept:
-                    before, weights = first_seq_of(number), blocks[number].weights
-                    for place in places_of(each & MASK):
-                        seq = before + place
-                        scores[seq] = known(seq, 0.0) + rarity * weights[place]
+    def _scores(self, postings: Postings) -> dict[int, list[float]]:
+        """Of the blocks that have most of the words: what each place is worth.
+
+        It is summed up for all places of a block at once, in a number that has a lane for each.
+        """
+        weighed: list[tuple[int, dict[int, int]]] = []
+        worth: dict[int, int] = {}
+        known, all_count = worth.get, postings.count
+        left = _POSTINGS_LIMIT
+        for places in sorted((found for hashed in self.hashes if (found := postings.of(hashed))), key=len):
+            left -= len(places)
+            if left < 0 and worth:
+                break  # the rare words came first
+            size = sum(map(int.bit_count, places.values()))
+            rarity = int(_SCALE * math.log(1 + (all_count - size + 0.5) / (size + 0.5)))
+            weighed.append((rarity, places))
+            for number, mask in places.items():
+                worth[number] = known(number, 0) + rarity * (BLOCK_COUNT + mask.bit_count())
+        kept = worth if len(worth) <= _BLOCKS_COUNT else sorted(worth, key=known, reverse=True)[:_BLOCKS_COUNT]
+        scores: dict[int, list[float]] = {}
+        for number in kept:
+            if (block := postings.blocks.get(number)) is None:
+                continue  # gone meanwhile
+            lanes = 0
+            for rarity, places in weighed:
+                if (mask := places.get(number)) is not None:
+                    lanes += rarity * lanes_of(mask)
+            owns = _LANES.unpack(lanes.to_bytes(_LANES.size, "little"))
+            scores[number] = [own * weight for own, weight in zip(owns, block.weights, strict=True)]
         return scores
 
-    def _places(self, postings: Postings) -> tuple[list[list[int]], Set[int]]:
-        """Where the words stand, the rare ones first, until it is enough; and the blocks that have most of them."""
-        sized = sorted((places for hashed in self.hashes if (places := postings.of(hashed))), key=len)
-        worth: dict[int, float] = {}
-        known, count = worth.get, len(postings.blocks)
-        left = _POSTINGS_LIMIT
-        for taken, places in enumerate(sized):
-            left -= len(places)
-            if left < 0 and taken:
-                sized = sized[:taken]
-                break
-            rarity = math.log(1 + (count - len(places) + 0.5) / (len(places) + 0.5))
-            for each in places:
-                number = each >> BLOCK_SHIFT
-                worth[number] = known(number, 0.0) + rarity
-        if len(worth) <= _BLOCKS_COUNT:
-            return sized, worth.keys()
-        least = sorted(worth.values())[-_BLOCKS_COUNT]
-        return sized, {number for number, each in worth.items() if each >= least}
+
+@lru_cache(maxsize=8_192)
+def lanes_of(mask: int) -> int:
+    """A number with a one in the lane of each place in the mask."""
+    return sum(1 << _LANE_BITS * place for place in range(BLOCK_COUNT) if mask >> place & 1)
 
 
 def blocks_of(postings: Postings, hits: Sequence[int]) -> list[int]:
@@ -118,9 +128,11 @@ def blocks_of(postings: Postings, hits: Sequence[int]) -> list[int]:
     chosen: list[int] = []
     left = BLOCKS_BYTES
     for seq in hits:
-        for number in dict.fromkeys((number_of(seq), number_of(seq - 1), number_of(seq + 1))):
+        for number in (number_of(seq), number_of(seq - 1), number_of(seq + 1)):
+            if number in chosen:
+                continue
             known = postings.blocks.get(number)
-            if known is None or known.block_bytes > left or number in chosen:
+            if known is None or known.block_bytes > left:
                 continue
             if len(chosen) == BLOCKS_LIMIT:
                 return chosen
@@ -145,7 +157,7 @@ def chosen(
     left = math.inf if max_tokens is None else max_tokens
     count = 0
     for hit in hits:
-        if limit is not None and count == limit:
+        if count == limit or left < LINE_TOKENS:
             break
         if hit not in tokens:
             continue
