@@ -25,7 +25,7 @@ class Known(NamedTuple):
     """What a signature says of its block beside the stems."""
 
     weights: Sequence[float]
-    count: int
+    message_count: int
     block_bytes: int
 
 
@@ -80,7 +80,7 @@ class Postings:
 
     def _forget(self, number: int) -> None:
         gone = self.blocks.pop(number, None)
-        self.count -= 0 if gone is None else gone.count
+        self.count -= 0 if gone is None else gone.message_count
         if self._growing is not None and self._growing[0] == number:
             self._growing = None
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from redismem.blocks import BLOCK_COUNT, decode_block, number_of
 from redismem.context import Context
+from redismem.dictionaries import Dictionaries
 from redismem.elements import is_gap
 from redismem.errors import StoreUnavailable, UnsupportedFormat
 from redismem.events import facts
@@ -132,21 +133,23 @@ class Recall:
         if not missing:
             return
         unreadable: list[Block] = []
-        for block in await self._store.run(page_calls.blocks(self._keys, missing), quarantine=True):
+        blocks = await self._store.run(page_calls.blocks(self._keys, missing), quarantine=True)
+        known = await self._store.dictionaries_of(block.stored for block in blocks)
+        for block in blocks:
             try:
                 if len(block.stored) > _LARGE_BYTES:
-                    found = await apart(self._store.transport, partial(contents_of, block, window_seq, epoch))
+                    found = await apart(self._store.transport, partial(contents_of, block, known, window_seq, epoch))
                 else:
-                    found = contents_of(block, window_seq, epoch)
+                    found = contents_of(block, known, window_seq, epoch)
                 hot.keep(block.number, found)
             except Undecodable:
                 unreadable.append(block)
         await Originals(self._store, self._keys).set_aside(unreadable)
 
 
-def contents_of(block: Block, window_seq: int, epoch: str) -> Contents:
+def contents_of(block: Block, known: Dictionaries, window_seq: int, epoch: str) -> Contents:
     """What of a block stands before the window. Raises Undecodable, UnsupportedFormat."""
-    first_seq, elements = decode_block(*block)
+    first_seq, elements = decode_block(*block, known)
     return Contents(first_seq, elements[: max(0, window_seq - first_seq)], epoch)
 
 

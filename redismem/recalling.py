@@ -103,15 +103,15 @@ class Ranking:
             weighed.append((rarity, places))
             for number, mask in places.items():
                 worth[number] = known(number, 0) + rarity * (BLOCK_COUNT + mask.bit_count())
-        kept = worth if len(worth) <= _BLOCKS_COUNT else sorted(worth, key=known, reverse=True)[:_BLOCKS_COUNT]
+        kept = sorted(worth, key=worth.__getitem__, reverse=True)[:_BLOCKS_COUNT]
         scores: dict[int, list[float]] = {}
         for number in kept:
             if (block := postings.blocks.get(number)) is None:
                 continue  # gone meanwhile
             lanes = 0
             for rarity, places in weighed:
-                if (mask := places.get(number)) is not None:
-                    lanes += rarity * lanes_of(mask)
+                if number in places:
+                    lanes += rarity * lanes_of(places[number])
             owns = _LANES.unpack(lanes.to_bytes(_LANES.size, "little"))
             scores[number] = [own * weight for own, weight in zip(owns, block.weights, strict=True)]
         return scores
@@ -164,9 +164,10 @@ def chosen(
         count += 1
         near = [each for each in (hit - 1, hit, hit + 1) if each in tokens]
         for group in (near, [hit]):
+            whole = group
             if together:
-                group = set().union(*(together.get(each, {each}) for each in group)) & tokens.keys()
-            more = [seq for seq in group if seq not in taken]
+                whole = [*(set().union(*(together.get(each, {each}) for each in group)) & tokens.keys())]
+            more = [seq for seq in whole if seq not in taken]
             size = sum([tokens[seq] for seq in more]) + LINE_TOKENS * len(more)
             if size <= left:
                 taken.update(more)

@@ -55,6 +55,9 @@ class Settings(BaseSettings):
     keep_originals: bool = Field(
         True, description="whether summarised messages stay readable, compressed, as long as their session"
     )
+    train_dictionaries: bool = Field(
+        True, description="whether workers train dictionaries that originals are compressed with"
+    )
     open_call_s: Annotated[float, Field(ge=0, le=86_400)] = Field(
         600, description="seconds a tool call without a result is waited for before it may be summarised"
     )

@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 FLOORS = (
     "errors events environment settings values shapes unawaited words health",
     "messages elements quoting",
+    "dictionaries",
     "blocks",
     "signatures",
     "postings",
@@ -57,7 +58,7 @@ DOORS = {
     "hiredis": "transport",
     "fakeredis": "transport",
     "msgspec": "elements values web",
-    "zstandard": "blocks",
+    "zstandard": "blocks dictionaries",
     "pydantic": "environment settings web",
     "pydantic_settings": "environment settings",
     "httpx": "models",

@@ -174,7 +174,7 @@ def test_postings_say_what_the_signatures_say(blocks: list[list[str]], first: in
     for at in range(0, len(whole), 3):
         postings.add(whole[at : at + 3])
     if grows:
-        postings.grow(first, found[0][1])  # as it was before
+        postings.grow(found[-1][0], found[0][1])  # as it was before
         postings.grow(*found[-1])
     assert postings.count == sum(signature.count for _, signature in found)
     for number, signature in found:
@@ -186,4 +186,4 @@ def test_postings_say_what_the_signatures_say(blocks: list[list[str]], first: in
     postings.drop_before(last)
     assert {number for number, _ in found if number // 16 == last // 16} <= postings.blocks.keys()
     assert all(number // 16 == last // 16 for number in postings.blocks.keys() - {last - 1})
-    assert postings.count == sum(known.count for known in postings.blocks.values())
+    assert postings.count == sum(known.message_count for known in postings.blocks.values())

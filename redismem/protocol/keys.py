@@ -73,7 +73,7 @@ class Keys:
     `{namespace:shard}` stands in front of the session id, so that nothing in an id can move it to another slot.
     """
 
-    __slots__ = ("_shards", "namespace", "providers", "record", "shard_count")
+    __slots__ = ("_shards", "dictionaries", "namespace", "providers", "record", "shard_count")
 
     def __init__(self, namespace: str, shard_count: int) -> None:
         if not _matches(NAMESPACE, namespace):
@@ -83,6 +83,7 @@ class Keys:
         self.shard_count = shard_count
         self.record = f"rm:{{{namespace}}}:namespace".encode()
         self.providers = f"rm:{{{namespace}}}:providers".encode()
+        self.dictionaries = f"rm:{{{namespace}}}:dictionaries".encode()
         self._shards = tuple(
             ShardKeys(*(f"{self._tag(shard)}:{name}".encode() for name in SHARD_KEYS)) for shard in range(shard_count)
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from redismem.blocks import decode_block, number_of
+from redismem.dictionaries import Dictionaries
 from redismem.elements import decode_messages
 from redismem.errors import UnsupportedFormat
 from redismem.messages import Message
@@ -36,6 +37,8 @@ class Page:
     """The seq behind the last message that a block may hold; the window goes on there."""
     blocks: Sequence[Block]
     elements: Sequence[bytes]
+    dictionaries: Dictionaries = field(default_factory=dict)
+    """Those that the blocks were compressed with: whoever reads them has to set them first."""
     unreadable: list[Block] = field(default_factory=list)
     """Blocks that turned out to be unreadable: what reads them passes them over."""
 
@@ -48,7 +51,7 @@ class Page:
         """The elements, in groups that follow each other, with the seq of each group's first. Raises Undecodable."""
         for block in self.blocks:
             try:
-                first_seq, elements = decode_block(*block)
+                first_seq, elements = decode_block(*block, self.dictionaries)
             except Undecodable:
                 self.unreadable.append(block)
                 continue
@@ -85,6 +88,15 @@ def page(session_id: str, reply: Sequence[Any]) -> Page | None:
         raise corrupt(session_id, cause, epoch.decode("utf-8", "replace")) from None
     blocks = [Block(number, stored) for number, stored in enumerate(found[:block_count], first_block) if stored]
     return Page(session_id, name, start_seq, originals_stop, blocks, found[block_count:])
+
+
+def why_unreadable(block: Block, known: Dictionaries) -> str:
+    """DictionaryMissing: it can be read again once its dictionary is back. Undecodable: its bytes are none of ours."""
+    try:
+        decode_block(*block, known)
+    except Undecodable as unreadable:
+        return type(unreadable).__name__
+    return Undecodable.__name__  # what is in it is no message
 
 
 def block(keys: SessionKeys, number: int) -> Call[Block | None]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from time import monotonic
 from typing import Any, TypeVar
 
+from redismem.blocks import dictionary_of
+from redismem.dictionaries import Dictionaries, Dictionary
 from redismem.errors import NOT_READY_WORDS, ConnectionLost, CorruptSession, ServerError, StoreUnavailable
 from redismem.events import facts
 from redismem.health import Health
 from redismem.hot import HotSessions
-from redismem.protocol import namespace_calls
+from redismem.protocol import dictionary_calls, namespace_calls
 from redismem.protocol.call import Call
 from redismem.protocol.clock import Clock, clock_ms
 from redismem.protocol.ids import now_ms, session_hash
@@ -47,6 +49,8 @@ class Store:
         self.breaker = Breaker()
         self.hot = HotSessions(settings.max_recalled_sessions, settings.max_recalled_bytes)
         """What this process keeps of the sessions that it recalled from."""
+        self.dictionaries: dict[int, Dictionary] = {}
+        """Of the namespace, those that this process has read, by version."""
         self._is_agreed = False
         self._patience_s = settings.deadline_s
         self._reply_timeout_s = min(settings.reply_timeout_s, settings.deadline_s)
@@ -130,6 +134,20 @@ class Store:
                 raise
             await self.quarantine(corrupt)
         return await self.run(call.again())
+
+    async def dictionaries_of(self, blocks: Iterable[bytes]) -> Dictionaries:
+        """Those that these blocks were compressed with, as far as they are there; others may be among them.
+
+        One that this process has not read takes a round trip. Raises StoreUnavailable.
+        """
+        await self.know({version for block in blocks if (version := dictionary_of(block)) is not None})
+        return self.dictionaries
+
+    async def know(self, versions: Collection[int]) -> None:
+        """Reads the dictionaries of these versions, unless this process has. Raises StoreUnavailable."""
+        if missing := sorted(set(versions) - self.dictionaries.keys()):
+            found = await self.run(dictionary_calls.read(self.keys, missing))
+            self.dictionaries.update(found)
 
     async def once(self, call: Call[T]) -> T:
         """The value of a call that is sent once. Raises ServerError, ConnectionLost, and what the replies mean."""
