@@ -21,7 +21,7 @@ from redismem.values import Undecodable
 
 SESSIONS_COUNT = 3
 """A word that fewer sessions have said is in no dictionary."""
-LARGEST_BYTES = 32 * 1024
+LARGEST_BYTES = 64 * 1024
 LEVEL = 15
 
 # Trained without a search for the best of these: a second of work instead of a minute.

@@ -16,7 +16,7 @@ from redismem.blocks import BLOCK_COUNT, first_seq_of, number_of
 from redismem.messages import Message
 from redismem.postings import Postings
 from redismem.recalled import LINE_TOKENS
-from redismem.signatures import stem_hash
+from redismem.signatures import ASKING, stem_hash
 from redismem.tool_calls import may_hold_calls
 from redismem.window import CallIds, answers, call_ids
 from redismem.words import stems
@@ -42,24 +42,12 @@ _LANES = Struct(f"<{BLOCK_COUNT}I")
 _SCALE = 1 << 16
 # What a message's neighbours say is a part of what it is about: an answer need not repeat the words of its question.
 _NEIGHBOUR = 0.3
-# Words of questions, as stems: rare in what is told, so they would weigh most, and say nothing of what is asked.
-_ASKING = frozenset(
-    stem
-    for stem in stems(
-        "what when where which who whom whose why how did do does is are was were has have had would could should can "
-        "will the a an of to in on at for and or it its this that these those i me my you your he his him she her they "
-        "their them we our us with from by about as be been not any some tell remember said say mention mentioned "
-        "was wann wo wer wie warum welche welcher welches hat haben ist sind war der die das ein eine ich du er sie es "
-        "wir und oder von zu mit que quand où qui comment pourquoi quel quelle est sont le la les un une des du de et "
-        "ou je tu il elle nous vous qué cuándo dónde quién cómo cuál por el los las una es son y o yo me mi tu su"
-    )
-)
 
 
 def query_hashes(query: str) -> list[int]:
-    """What is looked for: the words of the query, without those that only ask; all of them, if no other is left."""
+    """What is looked for: the words of the query, without those that only ask, which no signature has."""
     found = list(dict.fromkeys(islice(stems(query[:_QUERY_CHARS]), 4 * _QUERY_STEMS)))
-    telling = [stem for stem in found if stem not in _ASKING] or found
+    telling = [stem for stem in found if stem not in ASKING]
     return list(dict.fromkeys(map(stem_hash, telling[:_QUERY_STEMS])))
 
 

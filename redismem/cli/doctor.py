@@ -206,6 +206,7 @@ _WORDS: dict[str, Callable[[Finding], tuple[str, str]]] = {
     "shards": _shards,
     "room": _room,
     "expiry": _expiry,
+    "dictionaries": doctor_words.dictionaries,
     "providers": doctor_words.providers,
     "summaries": doctor_words.summaries,
     "dead": doctor_words.dead,

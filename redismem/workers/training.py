@@ -23,7 +23,7 @@ log = logging.getLogger("redismem.worker")
 
 SAMPLE_BYTES = 1024 * 1024
 """What is kept in memory to train on, at most."""
-ENOUGH_BYTES, ENOUGH_SESSIONS = 128 * 1024, 8
+ENOUGH_BYTES, ENOUGH_SESSIONS = 256 * 1024, 8
 MOST_DICTIONARIES = 8
 """A namespace gets no more: none of them can ever go."""
 SETTLED_MS = 60_000
