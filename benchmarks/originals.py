@@ -117,7 +117,7 @@ _KEYS = ("originals", "messages", "state")
 
 async def measure(server: Server, namespace: str, file: Path | None, quick: bool) -> dict[str, dict[str, float]]:
     length_count = QUICK_LENGTH_COUNT if quick else LENGTH_COUNT
-    others = [made_up(60, seed) for seed in range(100, 130 if quick else 140)]
+    others: Sequence[Told] = [made_up(60, seed) for seed in range(100, 130 if quick else 140)]
     told: dict[str, tuple[Told, Sequence[Told]]] = {"made up": (made_up(length_count), others)}
     if file is not None:
         every = transcripts(file)

@@ -24,13 +24,13 @@ def element(text: object) -> bytes:
     return encode_message({"role": "user", "content": text})[0] + STAMP
 
 
-def sessions(seed: int, count: int = 12) -> Blocks:
+def sessions(seed: int, count: int = 8) -> Blocks:
     """Of so many sessions a few blocks each; each session has a word of its own."""
     chosen = random.Random(seed)
     return {
         str(number): [
-            [element(f"secret{number}x " + " ".join(chosen.choices(WORDS, k=40))) for _ in range(BLOCK_COUNT)]
-            for _ in range(4)
+            [element(f"secret{number}x " + " ".join(chosen.choices(WORDS, k=20))) for _ in range(BLOCK_COUNT)]
+            for _ in range(3)
         ]
         for number in range(count)
     }

@@ -95,19 +95,14 @@ def test_a_signature_that_has_changed_is_found_out(texts: list[list[str]], data:
 
 def test_words_that_only_ask_have_no_place_in_it() -> None:
     signature = decode_signature(encode_signature(0, [["What would you have said to him?"], ["zebra"]], 0))
-    assert list(signature.hashes) == [stem_hash("zebra")]
+    assert list(signature.hashes) == [stem_hash(*stems("zebra"))]
     assert signature.count == 2, "but they make a message longer"
 
 
 def test_the_form_is_what_it_was() -> None:
     """Signatures that are stored must be readable by what is released next."""
-    texts = [
-        ["My order is O-17.", "Thank you"],
-        ["I have noted that."],
-        ["注文番号は O-18 です。"],
-        ["order of noted orders"],
-    ]
+    texts = [["My order is O-17.", "Thank you"], ["I have noted that."], ["注文番号は O-18 です。"], ["noted orders"]]
     stored = encode_signature(2, texts, 321)
     assert stored.hex() == FORM
     signature = decode_signature(bytes.fromhex(FORM))
-    assert signature.places(stem_hash("order")) == 0b100100
+    assert signature.places(stem_hash(*stems("order"))) == 0b100100

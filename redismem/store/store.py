@@ -136,7 +136,7 @@ class Store:
         return await self.run(call.again())
 
     async def dictionaries_of(self, blocks: Iterable[bytes]) -> Dictionaries:
-        """Those that these blocks were compressed with, as far as they are there; others may be among them.
+        """The dictionaries of these blocks, as far as they are there; others may be among them.
 
         One that this process has not read takes a round trip. Raises StoreUnavailable.
         """

@@ -39,7 +39,7 @@ _VERSION = attrgetter("version")
 
 
 class Trainer:
-    """Of one worker."""
+    """Makes the dictionaries of a namespace out of what one worker has kept."""
 
     def __init__(self, store: Store) -> None:
         self.store = store

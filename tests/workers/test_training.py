@@ -6,20 +6,21 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.clock import T0, Clock
 from support.stores import Store
-from support.worked import open_with
 from support.writers import Echo
 
-from redismem import Memory, Session
+from redismem import Memory, Session, Settings
 from redismem.blocks import dictionary_of
 from redismem.dictionaries import Dictionary, common, trained
 from redismem.inspection.check import check, check_session
 from redismem.inspection.doctor import examine
+from redismem.inspection.rules import Finding
 from redismem.protocol import dictionary_calls
 from redismem.workers import training
 from redismem.workers.archive import JsonlArchive, read_archive
@@ -27,35 +28,38 @@ from redismem.workers.eviction import Eviction
 from redismem.workers.summaries import Worker
 from redismem.workers.training import MOST_DICTIONARIES, SAMPLE_BYTES, SETTLED_MS, Trainer
 
-WORDS = [
-    f"{one}{two}" for one in ("ship", "order", "parcel", "invoice", "return") for two in ("ment", "ing", "ed", "s")
-]
+ENDINGS = ("ment", "ing", "ed", "s")
+WORDS = [f"{one}{two}" for one in ("ship", "order", "parcel", "invoice", "return") for two in ENDINGS]
 DAY_MS = 86_400_000
 
 
 @pytest.fixture(autouse=True)
 def _soon_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """A test has no quarter of a megabyte to tell."""
-    monkeypatch.setattr(training, "ENOUGH_BYTES", 20_000)
+    monkeypatch.setattr(training, "ENOUGH_BYTES", 10_000)
+    monkeypatch.setattr(training, "ENOUGH_SESSIONS", 5)
 
 
 def telling(number: int, secret: str = "") -> dict[str, Any]:
     chosen = random.Random(number)
-    text = f"{secret} {' '.join(chosen.choices(WORDS, k=30))} {number}"
+    text = f"{secret} {' '.join(chosen.choices(WORDS, k=14))} {number}"
     return {"role": "user" if number % 2 else "assistant", "content": text}
 
 
 async def tell(session: Session, count: int, begin: int = 0) -> None:
-    await session.append(*(telling(number, f"mine{session.id}") for number in range(begin, begin + count)))
+    await session.append(
+        *(telling(number, "mine" + session.id.replace(" ", "")) for number in range(begin, begin + count))
+    )
 
 
-async def told(memory: Memory, worker: Worker, count: int = 10) -> None:
+async def told(memory: Memory, worker: Worker, count: int = 6) -> None:
     """So many sessions: enough to train on."""
     for number in range(count):
         await tell(memory.session(f"other {number}"), 40, begin=1_000 * number)
         await worker.drain()
 
 
+@cache
 def content(seed: int = 0) -> bytes:
     """Of a dictionary for other messages of the kind."""
     from test_dictionaries import sessions
@@ -72,17 +76,21 @@ async def texts(session: Session) -> list[Any]:
 async def named(memory: Memory, raw: Any, session_id: str) -> list[int | None]:
     """The dictionaries that the blocks of a session name."""
     found = await raw.hgetall(memory.store.keys.session(session_id).originals)
-    return [
-        dictionary_of(found[field]) for field in sorted(found, key=lambda field: (len(field), field)) if field.isdigit()
-    ]
+    return [dictionary_of(found[b"%d" % number]) for number in range(100) if b"%d" % number in found]
+
+
+async def doctor(memory: Memory) -> Finding:
+    return next(each for each in await examine(memory.store, embedded=True) if each.name == "dictionaries")
+
+
+def open_with(store: Store, namespace: str, **changed: Any) -> Any:
+    return store.memory(namespace, Settings(shards=2, max_summary_bytes=1024 * 1024, **changed))
 
 
 @asynccontextmanager
-async def trained_on(
-    store: Store, namespace: str, clock: Clock, **changed: Any
-) -> AsyncIterator[tuple[Memory, Worker]]:
+async def trained_on(store: Store, namespace: str, clock: Clock) -> AsyncIterator[tuple[Memory, Worker]]:
     """A memory whose namespace has a dictionary that may be used by now."""
-    async with open_with(store, namespace, **changed) as memory:
+    async with open_with(store, namespace) as memory:
         worker = Worker(memory.store, Echo())
         await told(memory, worker)
         clock.now_ms += SETTLED_MS
@@ -107,10 +115,7 @@ async def test_it_is_trained_and_used_a_minute_later(store: Store, namespace: st
         assert await named(memory, raw, "a") == [None] * 5 + [1] * 4, "the block that had begun is written anew"
         assert await texts(session) == [telling(number, "minea")["content"] for number in range(146)]
         assert [violation async for violation in check(memory.store)] == []
-        assert (
-            next(each for each in await examine(memory.store, embedded=True) if each.name == "dictionaries").case
-            == "there"
-        )
+        assert (await doctor(memory)).case == "there"
         assert b"mineother" not in await raw.hget(memory.store.keys.dictionaries, "1")
 
 
@@ -189,17 +194,15 @@ async def test_blocks_whose_dictionary_is_not_theirs_go_alone(
         assert violation.invariant == "I15"
         assert "block 2 of the originals cannot be read: a block of originals needs dictionary 1, " in violation.text
         assert len(others) == 2
-        doctor = next(each for each in await examine(memory.store, embedded=True) if each.name == "dictionaries")
-        assert doctor.case == {"missing": "none", "foreign": "there", "broken": "lost"}[fault]
+        assert (await doctor(memory)).case == {"missing": "none", "foreign": "there", "broken": "lost"}[fault]
         read = await texts(session)
         window = len((await session.read()).messages)
         wanted = [telling(number, "minea")["content"] for number in range(81)]
         assert read == wanted[:32] + wanted[81 - window :]
         assert await named(memory, raw, "a") == [None, None]
         assert "cannot be read (DictionaryMissing), and is in quarantine" in caplog.text
-        assert {record.error for record in caplog.records if getattr(record, "op", "") == "quarantine"} == {
-            "DictionaryMissing"
-        }
+        aside = [record.__dict__ for record in caplog.records if getattr(record, "op", "") == "quarantine"]
+        assert [each["error"] for each in aside] == ["DictionaryMissing"] * 3
         assert await check_session(memory.store, "a") == []
 
 
@@ -252,10 +255,11 @@ async def test_another_comes_a_day_later_and_only_if_it_is_better(
         await told(memory, worker, 2)
         assert await raw.hkeys(key) == [b"1"], "it would be the same"
         clock.now_ms += DAY_MS
-        for number in range(12):
-            words = [f"word{at}{'xyz' * 4}" for at in range(40)]
+        worker = Worker(memory.store, Echo())  # another process
+        words = [f"word{at}{'xyz' * 4}" for at in range(40)]
+        for number in range(6):
             chosen = random.Random(number)
-            news = [{"role": "user", "content": " ".join(chosen.choices(words, k=30))} for _ in range(60)]
+            news = [{"role": "user", "content": " ".join(chosen.choices(words, k=14))} for _ in range(50)]
             await memory.session(f"new {number}").append(*news)
             await worker.drain()
             clock.now_ms += DAY_MS
@@ -266,7 +270,7 @@ async def test_another_comes_a_day_later_and_only_if_it_is_better(
         assert set(await named(memory, raw, "a")) == {2}
         assert set(await named(memory, raw, "other 3")) <= {None, 1}
         async with open_with(store, namespace) as fresh:
-            for name in ("a", "other 3", "new 7", "new 11"):
+            for name in ("a", "other 3", "new 2", "new 5"):
                 assert await texts(fresh.session(name)) == await texts(memory.session(name))
 
 
@@ -296,6 +300,6 @@ async def test_a_key_of_a_foreign_type_keeps_no_summary_from_being_made(
     async with open_with(store, namespace) as memory:
         await raw.set(memory.store.keys.dictionaries, "x")
         await told(memory, Worker(memory.store, Echo()))
-        assert len(await texts(memory.session("other 9"))) == 40
+        assert len(await texts(memory.session("other 5"))) == 40
         assert "the dictionaries cannot be read" in caplog.text
         assert "no dictionary was trained" in caplog.text
