@@ -120,9 +120,9 @@ async def measure(server: Server, namespace: str, file: Path | None, quick: bool
     others: Sequence[Told] = [made_up(60, seed) for seed in range(100, 130 if quick else 140)]
     told: dict[str, tuple[Told, Sequence[Told]]] = {"made up": (made_up(length_count), others)}
     if file is not None:
-        every = transcripts(file)
+        every: Sequence[Told] = transcripts(file)
         for number, (places, messages) in enumerate(chained(every, length_count), 1):
-            rest = [each for place, each in enumerate(every) if place not in places]
+            rest: Sequence[Told] = [each for place, each in enumerate(every) if place not in places]
             told[f"{file.stem} {number}"] = messages, rest
     found: dict[str, dict[str, float]] = {}
     for at, (name, (messages, rest)) in enumerate(told.items()):

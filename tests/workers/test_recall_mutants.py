@@ -32,7 +32,7 @@ from redismem.workers.summaries import Worker
 from redismem.workers.training import SETTLED_MS, Trainer
 
 FACT = {"role": "user", "content": "My dog Biscuit came from the shelter in Leeds."}
-ASKED = ("dog Biscuit shelter", "message 40", "parrot Zora", "cat Rex")
+ASKED = {"Biscuit": "dog Biscuit shelter", "Zora": "parrot Zora", "Rex": "cat Rex", "Otto": "Otto"}
 
 
 class Namespace:
@@ -44,7 +44,7 @@ class Namespace:
         self.raw = client
 
     def process(self, **changed: Any) -> Memory:
-        settings = Settings(shards=2, max_summary_bytes=1024 * 1024, **changed)
+        settings = Settings(shards=2, max_summary_bytes=1024 * 1024, threshold=4, recent_limit=4, **changed)
         return Memory.connect(client=self._client, namespace="n", settings=settings, clock=self.clock)
 
 
@@ -57,39 +57,52 @@ async def namespace() -> AsyncIterator[Namespace]:
 
 
 async def recalls(there: Namespace) -> None:
-    """Whatever others do, a process that has asked before is told what one is told that never has."""
+    """Whatever others do, a process that has asked before finds what stands in the originals, as it is there now."""
     process, other, without = there.process(), there.process(), there.process(keep_originals=False)
     one, session = process.session("a"), other.session("a")
     worker = Worker(other.store, Echo())
 
-    async def same() -> None:
-        for query in ASKED:
-            fresh = there.process(max_recalled_bytes=0).session("a")
-            wanted = [each.to_openai() for each in await fresh.recall(query, limit=2)]
-            assert [each.to_openai() for each in await one.recall(query, limit=2)] == wanted, query
-        assert process.store.hot.size_bytes <= 60_000
+    async def looked_at() -> None:
+        first_seq = (await session.info()).first_seq
+        kept = {each.seq: each for each in await session.messages(include_originals=True) if each.seq < first_seq}
+        fresh = there.process()
+        for word, query in ASKED.items():
+            found = await one.recall(query, limit=24)
+            assert [each.to_openai() for each in found] == [kept[each.seq].to_openai() for each in found]
+            wanted = {seq for seq, each in kept.items() if word in str(each.content) and not each.pinned}
+            assert wanted <= {each.seq for each in found}, query
+            assert wanted or not any(word in str(each.content) for each in found)
+            assert [each.seq for each in await fresh.session("a").recall(query, limit=24)] == [
+                each.seq for each in found
+            ]
+        known, anew = process.store.hot.get("a"), fresh.store.hot.get("a")
+        assert known is not None
+        assert anew is not None
+        assert known.postings.count == anew.postings.count
 
     await session.append({"role": "user", "content": "The cat is Tom."}, pin=True)
-    for number in range(2, 90):
-        await session.append(FACT if number == 3 else said(number))
-        if number % 9 == 0:
+    for number in range(2, 60):
+        await session.append(FACT if number == 3 else said(number, "Otto" if number > 40 else "message"))
+        if number % 9 == 0 or 40 < number < 60:
             await worker.drain()
-            await same()
-    await session.append({"role": "user", "content": "The parrot Zora ate a fig."}, *map(said, range(91, 111)))
+            await looked_at()
+    await session.append({"role": "user", "content": "The parrot Zora ate a fig."}, *map(said, range(61, 81)))
     await worker.drain()
-    await same()
+    await looked_at()
     await session.replace(1, {"role": "user", "content": "The cat is Rex, and Rex is a cat."})
     await session.unpin(1)
-    await same()
+    await looked_at()
     for keeper in (without, other):
         await session.append(*map(said, range(20)))
         await Worker(keeper.store, Echo()).drain()
-        await same()
-    await session.clear()
-    for number in range(2, 60):
-        await session.append(said(number) if number != 9 else FACT)
+    await looked_at()
+    await session.append(*map(said, range(40)), FACT, *map(said, range(9)))
     await worker.drain()
-    await same()
+    await looked_at()
+    await session.clear()
+    await session.append(*(FACT if number == 9 else said(number) for number in range(60)))
+    await worker.drain()
+    await looked_at()
 
 
 async def keeps(there: Namespace) -> None:
@@ -114,11 +127,8 @@ async def compresses(there: Namespace) -> None:
     wanted: dict[str, list[Any]] = {}
 
     async def tell(name: str, count: int = 40, words: list[str] = WORDS) -> None:
-        begin = len(wanted.setdefault(name, []))
-        news = [
-            telling(at, f"mine{name}") if words is WORDS else other_words(at, words)
-            for at in range(begin, begin + count)
-        ]
+        seqs = range(len(wanted.setdefault(name, [])), len(wanted[name]) + count)
+        news = [telling(at, f"mine{name}") if words is WORDS else other_words(at, words) for at in seqs]
         wanted[name] += [each["content"] for each in news]
         await process.session(name).append(*news)
         await worker.drain()
@@ -134,14 +144,13 @@ async def compresses(there: Namespace) -> None:
     assert await there.raw.hkeys(key) == [b"1"]
     first = await there.raw.hget(key, "1")
     assert b"mine" not in first
+    worker = Worker(other.store, Echo())
     await tell("g")
-    assert b"\x02" not in {
-        block[:1] for field, block in (await originals(there, process, "g")).items() if field.isdigit()
-    }
+    assert {block[0] for block in await blocks(there, process, "g")} == {1}
     there.clock.now_ms += SETTLED_MS
     await tell("g", 21)
     await tell("g", 20)
-    assert b"\x02" in {block[:1] for field, block in (await originals(there, process, "g")).items() if field.isdigit()}
+    assert {block[0] for block in await blocks(there, process, "g")} == {1, 2}
     await all_is_there()
     await there.raw.delete(key)
     there.clock.now_ms += SETTLED_MS
@@ -157,7 +166,7 @@ async def compresses(there: Namespace) -> None:
     assert sorted(await there.raw.hkeys(key)) == [b"1", b"2"]
     there.clock.now_ms += SETTLED_MS
     await tell("o")
-    assert 2 in {block[3] for field, block in (await originals(there, process, "o")).items() if field.isdigit()}
+    assert {block[3] for block in await blocks(there, process, "o")} == {2}
     await all_is_there()
     await there.raw.hset(key, "1", b"\0" * 8 + (await there.raw.hget(key, "2"))[8:])
     fresh = there.process()
@@ -171,9 +180,9 @@ def other_words(number: int, words: list[str]) -> dict[str, Any]:
     return {"role": "user", "content": " ".join(random.Random(number).choices(words, k=14))}
 
 
-async def originals(there: Namespace, process: Memory, name: str) -> dict[bytes, bytes]:
-    found: dict[bytes, bytes] = await there.raw.hgetall(process.store.keys.session(name).originals)
-    return found
+async def blocks(there: Namespace, process: Memory, name: str) -> list[bytes]:
+    found = await there.raw.hgetall(process.store.keys.session(name).originals)
+    return [block for field, block in found.items() if field.isdigit()]
 
 
 class Mutant(NamedTuple):
@@ -206,9 +215,7 @@ MUTANTS = [
     Mutant(Trainer, "_look", "lost for ever", "store.dictionaries.keys() - set(there)", "()", compresses),
     Mutant(Trainer, "_train", "over an older one", "newest + 1", "max(1, newest)", compresses),
     Mutant(dictionary_calls, "add", "over an older one", "HSETNX", "HSET", compresses),
-    Mutant(
-        keeping, "_before", "without its dictionary", "decode_block(*block, known)", "decode_block(*block)", compresses
-    ),
+    Mutant(keeping, "_before", "without its dictionary", "*block, known", "*block", compresses),
     Mutant(Store, "know", "whatever was read", "self.dictionaries.update(found)", "pass", compresses),
 ]
 
