@@ -1,9 +1,10 @@
 """What long conversations take in Redis when all of each is kept: originals, signatures, window, summaries and state.
 
-Conversations of 300 messages and more: made up here, and those of a file of transcripts, one behind the other, if you
-name one (a JSON object a line, with `messages`). Each is told in turns while a worker summarises it. The figures are
-`MEMORY USAGE` of its keys by its raw text, which is its messages as compact JSON, as in `benchmarks.memory`; what
-the window, the messages that are left there, is of it stands beside that. The last column is by the texts alone.
+Conversations of 300 messages and more: made up here, of words drawn by chance; two friends' chat, as in
+`benchmarks.remembering`; and those of a file of transcripts, one behind the other, if you name one (a JSON object a
+line, with `messages`). Each is told in turns while a worker summarises it. The figures are `MEMORY USAGE` of its keys by
+its raw text, which is its messages as compact JSON, as in `benchmarks.memory`; what the window, the messages that are
+left there, is of it stands beside that. The last column is by the texts alone.
 
 Each is told twice: in a namespace of its own, and in one that has trained a dictionary on other conversations of the
 kind before, which are neither in it nor of its seed. That is 64 KiB for the whole namespace, and not counted.
@@ -21,6 +22,7 @@ from typing import Any
 
 from benchmarks.measuring import Server, chosen_server, surroundings, table
 from benchmarks.memory import raw_bytes
+from benchmarks.remembered.friends import friends
 from benchmarks.running import options, run, show_results, verdict
 from redismem import Memory, Session, Settings
 from redismem.messages import Message
@@ -115,10 +117,16 @@ async def _tell(session: Session, worker: Worker, messages: Told) -> None:
 _KEYS = ("originals", "messages", "state")
 
 
+def _payloads(length_count: int, seed: int) -> Told:
+    return [turn.payload for turn in friends("en", length_count, seed=seed).turns]
+
+
 async def measure(server: Server, namespace: str, file: Path | None, quick: bool) -> dict[str, dict[str, float]]:
     length_count = QUICK_LENGTH_COUNT if quick else LENGTH_COUNT
     others: Sequence[Told] = [made_up(60, seed) for seed in range(100, 130 if quick else 140)]
     told: dict[str, tuple[Told, Sequence[Told]]] = {"made up": (made_up(length_count), others)}
+    friendly = [_payloads(120, seed) for seed in range(100, 125 if quick else 140)]
+    told["friends"] = _payloads(length_count, 1), friendly
     if file is not None:
         every: Sequence[Told] = transcripts(file)
         for number, (places, messages) in enumerate(chained(every, length_count), 1):

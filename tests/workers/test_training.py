@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
+import signal
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
@@ -11,7 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis.asyncio
+from support import training_pod
 from support.clock import T0, Clock
+from support.redis_server import RedisServer
 from support.stores import Store
 from support.writers import Echo
 
@@ -30,6 +36,7 @@ from redismem.workers.training import MOST_DICTIONARIES, SAMPLE_BYTES, SETTLED_M
 
 ENDINGS = ("ment", "ing", "ed", "s")
 WORDS = [f"{one}{two}" for one in ("ship", "order", "parcel", "invoice", "return") for two in ENDINGS]
+TESTS = Path(__file__).parents[1]
 DAY_MS = 86_400_000
 
 
@@ -303,3 +310,27 @@ async def test_a_key_of_a_foreign_type_keeps_no_summary_from_being_made(
         assert len(await texts(memory.session("other 5"))) == 40
         assert "the dictionaries cannot be read" in caplog.text
         assert "no dictionary was trained" in caplog.text
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_worker_that_is_killed_while_it_trains_loses_nothing(
+    when: str, redis_server: RedisServer, namespace: str
+) -> None:
+    store = Store(lambda: redis.asyncio.Redis(port=redis_server.port), None)
+    async with open_with(store, namespace) as memory, store.client() as raw:
+        names = [f"other {number}" for number in range(6)]
+        for name in names:
+            await tell(memory.session(name), 40)
+        command = [sys.executable, training_pod.__file__, redis_server.url, namespace, when]
+        pod = await asyncio.create_subprocess_exec(*command, env=os.environ | {"PYTHONPATH": str(TESTS)})
+        assert await asyncio.wait_for(pod.wait(), 60) == -signal.SIGKILL
+        assert await raw.hlen(memory.store.keys.dictionaries) == (when == "after")
+        worker = Worker(memory.store, Echo())
+        for name in (*names, "a"):
+            await tell(memory.session(name), 40, begin=40)
+            await worker.drain()
+        assert await raw.hkeys(memory.store.keys.dictionaries) == [b"1"], "another trains it, if nobody has"
+        for name in names:
+            secret = "mine" + name.replace(" ", "")
+            assert await texts(memory.session(name)) == [telling(number, secret)["content"] for number in range(80)]
+        assert [violation async for violation in check(memory.store)] == []
