@@ -2,9 +2,9 @@
 
 Conversations of 300 messages and more: made up here, of words drawn by chance; two friends' chat, as in
 `benchmarks.remembering`; and those of a file of transcripts, one behind the other, if you name one (a JSON object a
-line, with `messages`). Each is told in turns while a worker summarises it. The figures are `MEMORY USAGE` of its keys by
-its raw text, which is its messages as compact JSON, as in `benchmarks.memory`; what the window, the messages that are
-left there, is of it stands beside that. The last column is by the texts alone.
+line, with `messages`). Each is told in turns while a worker summarises it. The figures are `MEMORY USAGE` of its keys
+by its raw text, which is its messages as compact JSON, as in `benchmarks.memory`; what the window, the messages that
+are left there, is of it stands beside that. The last column is by the texts alone.
 
 Each is told twice: in a namespace of its own, and in one that has trained a dictionary on other conversations of the
 kind before, which are neither in it nor of its seed. That is 64 KiB for the whole namespace, and not counted.

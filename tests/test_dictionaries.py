@@ -2,52 +2,21 @@
 
 from __future__ import annotations
 
-import random
-from functools import cache
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.dictionaries import WORDS, Blocks, element, made, sessions
 
-from redismem.blocks import BLOCK_COUNT, decode_block, dictionary_of, encode_block
+from redismem.blocks import decode_block, dictionary_of, encode_block
 from redismem.dictionaries import LARGEST_BYTES, Dictionary, DictionaryMissing, common, trained
-from redismem.messages import encode_message
 from redismem.values import Undecodable
-
-STAMP = b"\xcf" + (1_700_000_000_123).to_bytes(8, "big")
-ENDINGS = ("ment", "ing", "ed", "s")
-WORDS = [f"{one}{two}" for one in ("ship", "order", "parcel", "invoice", "return") for two in ENDINGS]
-Blocks = dict[str, list[list[bytes]]]
-
-
-def element(text: object) -> bytes:
-    return encode_message({"role": "user", "content": text})[0] + STAMP
-
-
-def sessions(seed: int, count: int = 8) -> Blocks:
-    """Of so many sessions a few blocks each; each session has a word of its own."""
-    chosen = random.Random(seed)
-    return {
-        str(number): [
-            [element(f"secret{number}x " + " ".join(chosen.choices(WORDS, k=20))) for _ in range(BLOCK_COUNT)]
-            for _ in range(3)
-        ]
-        for number in range(count)
-    }
-
-
-@cache
-def dictionary(version: int, seed: int = 0) -> Dictionary:
-    content = trained(common(sessions(seed)))
-    assert content is not None
-    return Dictionary(version, 7, content)
 
 
 @given(st.lists(st.text(max_size=60), min_size=1, max_size=16), st.integers(0, 1 << 40), st.sampled_from([1, 2, 255]))
 @settings(deadline=None)  # the first trains them
 def test_what_was_compressed_with_one_comes_back_with_it_alone(texts: list[str], number: int, version: int) -> None:
     elements, seq = [element(text) for text in texts], 16 * number + 1
-    one, other = dictionary(version), dictionary(version, seed=1)
+    one, other = made(version), made(version, seed=1)
     block = encode_block(seq, elements, one)
     assert dictionary_of(block) == version
     assert decode_block(number, block, {version: one, version + 1: other}) == (seq, elements)
@@ -63,7 +32,7 @@ def test_what_was_compressed_with_one_comes_back_with_it_alone(texts: list[str],
 @given(st.lists(st.text(max_size=60), min_size=1, max_size=16), st.integers(0, 10_000), st.integers(1, 255))
 @settings(deadline=None)
 def test_bytes_that_have_changed_are_found_out(texts: list[str], at: int, change: int) -> None:
-    known = {1: dictionary(1), 2: dictionary(2)}
+    known = {1: made(1), 2: made(2)}
     block = encode_block(1, [element(text) for text in texts], known[1])
     changed = bytearray(block)
     changed[at % len(block)] ^= change
@@ -79,12 +48,12 @@ def test_bytes_that_have_changed_are_found_out(texts: list[str], at: int, change
 @given(st.binary(max_size=300))
 @settings(deadline=None)
 def test_foreign_bytes_are_no_dictionary_and_no_block(foreign: bytes) -> None:
-    for content in (foreign, b"\x37\xa4\x30\xec" + foreign, dictionary(1).content[:-1] + foreign[:1] + b"x"):
+    for content in (foreign, b"\x37\xa4\x30\xec" + foreign, made(1).content[:-1] + foreign[:1] + b"x"):
         with pytest.raises(Undecodable):
             Dictionary(1, 0, content)
     for head in (b"\x02\x00\x01\x01", b"\x02\x00\x01\x01\x28\xb5\x2f\xfd"):
         with pytest.raises(Undecodable):
-            decode_block(0, head + foreign, {1: dictionary(1)})
+            decode_block(0, head + foreign, {1: made(1)})
 
 
 @pytest.mark.parametrize("count", range(7))
@@ -119,5 +88,5 @@ def test_too_little_makes_none() -> None:
 
 def test_it_makes_blocks_smaller_that_it_has_not_seen() -> None:
     others = [block for blocks in sessions(99).values() for block in blocks]
-    with_one, without = (sum(len(encode_block(1, each, used)) for each in others) for used in (dictionary(1), None))
+    with_one, without = (sum(len(encode_block(1, each, used)) for each in others) for used in (made(1), None))
     assert with_one < 0.9 * without

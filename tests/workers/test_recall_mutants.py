@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 
 import pytest
 from support.clock import Clock
+from support.dictionaries import WORDS
 from support.writers import Echo, said
-from workers.test_training import WORDS, telling
+from workers.test_training import telling
 
 from redismem import Memory, RedismemError, Settings
 from redismem.dictionaries import Dictionary

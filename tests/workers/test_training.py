@@ -9,7 +9,6 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,14 @@ import pytest
 import redis.asyncio
 from support import training_pod
 from support.clock import T0, Clock
+from support.dictionaries import WORDS, made
 from support.redis_server import RedisServer
 from support.stores import Store
 from support.writers import Echo
 
 from redismem import Memory, Session, Settings
 from redismem.blocks import dictionary_of
-from redismem.dictionaries import Dictionary, common, trained
+from redismem.dictionaries import Dictionary
 from redismem.inspection.check import check, check_session
 from redismem.inspection.doctor import examine
 from redismem.inspection.rules import Finding
@@ -34,8 +34,6 @@ from redismem.workers.eviction import Eviction
 from redismem.workers.summaries import Worker
 from redismem.workers.training import MOST_DICTIONARIES, SAMPLE_BYTES, SETTLED_MS, Trainer
 
-ENDINGS = ("ment", "ing", "ed", "s")
-WORDS = [f"{one}{two}" for one in ("ship", "order", "parcel", "invoice", "return") for two in ENDINGS]
 TESTS = Path(__file__).parents[1]
 DAY_MS = 86_400_000
 
@@ -66,14 +64,9 @@ async def told(memory: Memory, worker: Worker, count: int = 6) -> None:
         await worker.drain()
 
 
-@cache
 def content(seed: int = 0) -> bytes:
     """Of a dictionary for other messages of the kind."""
-    from test_dictionaries import sessions
-
-    made = trained(common(sessions(seed)))
-    assert made is not None
-    return made
+    return made(1, seed).content
 
 
 async def texts(session: Session) -> list[Any]:
