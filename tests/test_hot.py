@@ -50,6 +50,15 @@ async def test_of_a_session_that_grew_by_much_the_rest_is_read(store: Store, nam
         assert 3 in seqs(await session.recall("dog Biscuit"))
 
 
+async def test_a_clear_leaves_nothing_in_its_process(store: Store, namespace: str) -> None:
+    async with open_with(store, namespace) as memory:
+        session = await remembered(memory)
+        await session.recall("dog Biscuit")
+        assert len(memory.store.hot) == 1
+        await session.clear()
+        assert len(memory.store.hot) == memory.store.hot.size_bytes == 0
+
+
 async def test_what_another_process_did_is_known(store: Store, namespace: str) -> None:
     async with open_with(store, namespace) as memory, open_with(store, namespace) as other:
         session, there = await remembered(memory), other.session("a")
