@@ -1,9 +1,13 @@
 """What long conversations take in Redis when all of each is kept: originals, signatures, window, summaries and state.
 
-Conversations of 300 messages and more: made up here, and those of a file of transcripts, one behind the other, if you
-name one (a JSON object a line, with `messages`). Each is told in turns while a worker summarises it. The figures are
-`MEMORY USAGE` of its keys by its raw text, which is its messages as compact JSON, as in `benchmarks.memory`; what
-the window, the messages that are left there, is of it stands beside that. The last column is by the texts alone.
+Conversations of 300 messages and more: made up here, of words drawn by chance; two friends' chat, as in
+`benchmarks.remembering`; and those of a file of transcripts, one behind the other, if you name one (a JSON object a
+line, with `messages`). Each is told in turns while a worker summarises it. The figures are `MEMORY USAGE` of its keys
+by its raw text, which is its messages as compact JSON, as in `benchmarks.memory`; what the window, the messages that
+are left there, is of it stands beside that. The last column is by the texts alone.
+
+Each is told twice: in a namespace of its own, and in one that has trained a dictionary on other conversations of the
+kind before, which are neither in it nor of its seed. That is 64 KiB for the whole namespace, and not counted.
 """
 
 from __future__ import annotations
@@ -11,21 +15,25 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.measuring import Server, chosen_server, surroundings, table
 from benchmarks.memory import raw_bytes
-from benchmarks.running import options, over_lane, run, show_results, verdict
-from redismem import Settings
+from benchmarks.remembered.friends import friends
+from benchmarks.running import options, run, show_results, verdict
+from redismem import Memory, Session, Settings
+from redismem.kept import texts_of
 from redismem.messages import Message
-from redismem.recall import texts_of
 from redismem.workers.strategies import from_settings
 from redismem.workers.summaries import Worker
+from redismem.workers.training import SETTLED_MS
 
 LENGTH_COUNT, QUICK_LENGTH_COUNT = 480, 320
-MOST = 0.6
+MOST, MOST_WITH_DICTIONARY = 0.6, 0.4
+Told = list[dict[str, Any]]
 _SETTINGS = Settings(shards=1)
 _NAMES = ("Ada", "Grace", "Linus", "Edsger", "Barbara", "Ken", "Radia", "Tim")
 _PLACES = ("Lisbon", "Osaka", "Leeds", "Tula", "Quito", "Accra", "Oslo", "Hanoi")
@@ -39,8 +47,8 @@ _SAID = (
 )
 
 
-def made_up(length_count: int) -> list[dict[str, Any]]:
-    chosen = random.Random(7)
+def made_up(length_count: int, seed: int = 7) -> list[dict[str, Any]]:
+    chosen = random.Random(seed)
     return [
         {
             "role": ("user", "assistant")[place % 2],
@@ -54,44 +62,82 @@ def made_up(length_count: int) -> list[dict[str, Any]]:
     ]
 
 
-def transcripts(path: Path, length_count: int) -> Iterator[list[dict[str, Any]]]:
-    """The conversations of the file one behind the other, as one customer's, without the system's prompts."""
-    chained: list[dict[str, Any]] = []
+def transcripts(path: Path) -> list[list[dict[str, Any]]]:
+    """The conversations of the file without the system's prompts."""
     with path.open() as file:
-        for line in file:
-            chained += [message for message in json.loads(line)["messages"] if message["role"] != "system"]
-            if len(chained) >= length_count:
-                yield chained
-                chained = []
+        every = [json.loads(line)["messages"] for line in file]
+    return [[message for message in messages if message["role"] != "system"] for messages in every]
 
 
-async def _told(server: Server, namespace: str, name: str, messages: list[dict[str, Any]]) -> dict[str, float]:
+def chained(each: Sequence[list[dict[str, Any]]], length_count: int) -> Iterator[tuple[range, list[dict[str, Any]]]]:
+    """The conversations one behind the other, as one customer's; and which they were."""
+    told: list[dict[str, Any]] = []
+    begin = 0
+    for at, messages in enumerate(each):
+        told += messages
+        if len(told) >= length_count:
+            yield range(begin, at + 1), told
+            begin, told = at + 1, []
+
+
+async def _told(server: Server, namespace: str, messages: Told, others: Sequence[Told] = ()) -> dict[str, float]:
+    """The figures of one conversation; `others` are told before, and a dictionary is trained on them."""
     strategy = from_settings(_SETTINGS)
     assert strategy is not None
-    async with over_lane(server.url, namespace, _SETTINGS) as memory:
-        session, worker = memory.session(name), Worker(memory.store, strategy)
-        for at in range(0, len(messages), 8):
-            await session.append(*messages[at : at + 8])
-            await worker.drain()
+    late_ms = 0
+
+    def clock() -> int:
+        return int(time.time() * 1_000) + late_ms
+
+    async with Memory.connect(server.url, namespace=namespace, settings=_SETTINGS, clock=clock) as memory:
+        worker = Worker(memory.store, strategy)
+        for number, told in enumerate(others):
+            await _tell(memory.session(f"other {number}"), worker, told)
+        late_ms = 2 * SETTLED_MS
+        session = memory.session("s")
+        await _tell(session, worker, messages)
         assert len(await session.messages(include_originals=True)) == len(messages)
-        keys = memory.store.keys.session(name)
+        keys = memory.store.keys.session("s")
+        has_dictionary = bool(memory.store.dictionaries)
     sizes = {key: int(server.client.memory_usage(getattr(keys, key), samples=0) or 0) for key in _KEYS}
     text_bytes = sum(len(text.encode()) for each in messages for text in texts_of(Message.from_openai(each)))
     size = raw_bytes(messages)
     shares = {key: found / size for key, found in sizes.items()}
     whole = sum(sizes.values())
-    return {"count": len(messages), "raw_bytes": size, "to_texts": whole / text_bytes, "all": whole / size, **shares}
+    figures = {"to_texts": whole / text_bytes, "all": whole / size, **shares}
+    return {"count": len(messages), "raw_bytes": size, "has_dictionary": has_dictionary, **figures}
+
+
+async def _tell(session: Session, worker: Worker, messages: Told) -> None:
+    for at in range(0, len(messages), 8):
+        await session.append(*messages[at : at + 8])
+        await worker.drain()
 
 
 _KEYS = ("originals", "messages", "state")
 
 
+def _payloads(length_count: int, seed: int) -> Told:
+    return [turn.payload for turn in friends("en", length_count, seed=seed).turns]
+
+
 async def measure(server: Server, namespace: str, file: Path | None, quick: bool) -> dict[str, dict[str, float]]:
     length_count = QUICK_LENGTH_COUNT if quick else LENGTH_COUNT
-    told = {"made up": made_up(length_count)}
+    others: Sequence[Told] = [made_up(60, seed) for seed in range(100, 130 if quick else 140)]
+    told: dict[str, tuple[Told, Sequence[Told]]] = {"made up": (made_up(length_count), others)}
+    friendly = [_payloads(120, seed) for seed in range(100, 125 if quick else 140)]
+    told["friends"] = _payloads(length_count, 1), friendly
     if file is not None:
-        told |= {f"{file.stem} {number}": each for number, each in enumerate(transcripts(file, length_count), 1)}
-    return {name: await _told(server, namespace, name, messages) for name, messages in told.items()}
+        every: Sequence[Told] = transcripts(file)
+        for number, (places, messages) in enumerate(chained(every, length_count), 1):
+            rest: Sequence[Told] = [each for place, each in enumerate(every) if place not in places]
+            told[f"{file.stem} {number}"] = messages, rest
+    found: dict[str, dict[str, float]] = {}
+    for at, (name, (messages, rest)) in enumerate(told.items()):
+        found[name] = await _told(server, f"{namespace}-{at}", messages)
+        found[f"{name}, dictionary"] = await _told(server, f"{namespace}-{at}d", messages, rest)
+        assert found[f"{name}, dictionary"]["has_dictionary"], "the others were too few to train on"
+    return found
 
 
 def main() -> None:
@@ -107,8 +153,12 @@ def main() -> None:
             + [f"x {each[key]:.2f}" for key in ("all", *_KEYS, "to_texts")]
             for name, each in found.items()
         ]
-        worst = max(each["all"] for each in found.values())
-        report = table(heads, rows) + "\n\n" + verdict("bytes in Redis to the raw text", worst, MOST, at_most=True)
+        report = table(heads, rows) + "\n"
+        for name, most, has_one in (("without", MOST, False), ("with", MOST_WITH_DICTIONARY, True)):
+            for what, figure in (("the raw text", "all"), ("the bare texts", "to_texts")):
+                worst = max(each[figure] for each in found.values() if each["has_dictionary"] == has_one)
+                label = f"bytes in Redis to {what}, {name} a dictionary"
+                report += "\n" + verdict(label, worst, most, at_most=True)
         show_results(surroundings(server, "benchmarks.originals"), {"conversations": found}, report, chosen.json)
 
 

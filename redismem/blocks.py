@@ -7,9 +7,11 @@ it twice does no harm.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from types import MappingProxyType
 
 import zstandard
 
+from redismem.dictionaries import LEVEL, Dictionaries, Dictionary, DictionaryMissing
 from redismem.elements import parted
 from redismem.messages import encode_message
 from redismem.values import Undecodable
@@ -19,9 +21,10 @@ BLOCK_COUNT = 16
 MOST_BYTES = 1 << 30
 """No block is unpacked to more: 16 messages of the largest size that a message may have."""
 
-_VERSION = 1
+NONE_KNOWN: Dictionaries = MappingProxyType({})
+
+_VERSION, _VERSION_WITH_DICTIONARY = 1, 2
 _HEAD_BYTES = 3
-_LEVEL = 15
 
 
 # What zstd may refer back to before the first byte of a block: how messages are stored, and words of every day. It is a
@@ -83,35 +86,65 @@ def blocks_of(first_seq: int, elements: Sequence[bytes]) -> Iterator[tuple[int, 
         at += len(taken)
 
 
-def encode_block(first_seq: int, elements: Sequence[bytes]) -> bytes:
-    """The block of these elements, which follow each other: version, place of the first, count; then a zstd frame."""
+def encode_block(first_seq: int, elements: Sequence[bytes], dictionary: Dictionary | None = None) -> bytes:
+    """The block of these elements, which follow each other: version of the form, place of the first, count; with a
+    dictionary the version of that; then a zstd frame.
+    """
     place = first_seq - first_seq_of(number_of(first_seq))
     assert 0 < len(elements) <= BLOCK_COUNT - place
-    return bytes((_VERSION, place, len(elements))) + packed(b"".join(elements))
+    content = b"".join(elements)
+    if dictionary is None:
+        return bytes((_VERSION, place, len(elements))) + packed(content)
+    return bytes((_VERSION_WITH_DICTIONARY, place, len(elements), dictionary.version)) + packed(content, dictionary)
 
 
-def decode_block(number: int, block: bytes) -> tuple[int, list[bytes]]:
-    """The first seq in a block, and its elements. Raises Undecodable."""
-    if len(block) <= _HEAD_BYTES or block[0] != _VERSION:
+def decode_block(number: int, block: bytes, known: Dictionaries = NONE_KNOWN) -> tuple[int, list[bytes]]:
+    """The first seq in a block, and its elements. Raises Undecodable; of its kinds DictionaryMissing."""
+    version = dictionary_of(block)
+    if len(block) <= _HEAD_BYTES or (block[0] != _VERSION and version is None):
         raise Undecodable("a block of originals is none")
     place, count = block[1], block[2]
     if not 0 < count <= BLOCK_COUNT - place:
         raise Undecodable("a block of originals has places that it cannot have")
-    return first_seq_of(number) + place, parted(unpacked(block[_HEAD_BYTES:]), count)
+    if version is None:
+        return first_seq_of(number) + place, parted(unpacked(block[_HEAD_BYTES:]), count)
+    content = unpacked(block[_HEAD_BYTES + 1 :], dictionary=_named(version, block, known))
+    return first_seq_of(number) + place, parted(content, count)
 
 
-def packed(content: bytes) -> bytes:
+def dictionary_of(block: bytes) -> int | None:
+    """The version of the dictionary that a block needs; None if it needs none."""
+    has_one = len(block) > _HEAD_BYTES and block[0] == _VERSION_WITH_DICTIONARY
+    return block[_HEAD_BYTES] if has_one else None
+
+
+def _named(version: int, block: bytes, known: Dictionaries) -> Dictionary:
+    dictionary = known.get(version)
+    if dictionary is None:
+        raise DictionaryMissing(f"a block of originals needs dictionary {version}, which is not there")
+    try:
+        wanted = zstandard.get_frame_parameters(block[_HEAD_BYTES + 1 :]).dict_id
+    except zstandard.ZstdError:
+        raise Undecodable("a frame cannot be unpacked") from None
+    if wanted != dictionary.used.dict_id():
+        raise DictionaryMissing(f"a block of originals needs dictionary {version}, and another has its number")
+    return dictionary
+
+
+def packed(content: bytes, dictionary: Dictionary | None = None) -> bytes:
     """The bytes as a zstd frame with a checksum."""
-    return zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True, dict_data=_KNOWN).compress(content)
+    used = _KNOWN if dictionary is None else dictionary.for_writing
+    return zstandard.ZstdCompressor(level=LEVEL, write_checksum=True, dict_data=used).compress(content)
 
 
-def unpacked(frame: bytes, most_bytes: int = MOST_BYTES) -> bytes:
+def unpacked(frame: bytes, most_bytes: int = MOST_BYTES, dictionary: Dictionary | None = None) -> bytes:
     """The bytes in a zstd frame. Raises Undecodable."""
+    used = _KNOWN if dictionary is None else dictionary.used
     try:
         head = zstandard.get_frame_parameters(frame)
         if not 0 <= head.content_size <= most_bytes:
             raise Undecodable("a frame says that it holds more than anything may")
-        content: bytes = zstandard.ZstdDecompressor(dict_data=_KNOWN).decompress(frame, allow_extra_data=False)
+        content: bytes = zstandard.ZstdDecompressor(dict_data=used).decompress(frame, allow_extra_data=False)
     except (zstandard.ZstdError, ValueError, MemoryError):
         raise Undecodable("a frame cannot be unpacked") from None
     return content

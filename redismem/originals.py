@@ -35,6 +35,7 @@ class Originals:
         """
         if page is None:
             return []
+        page.dictionaries = await self._store.dictionaries_of(block.stored for block in page.blocks)
         found = page.messages()
         await self.set_aside(page.unreadable)
         return found
@@ -47,7 +48,9 @@ class Originals:
         """The view with the block that this message stands in, if it has left the window. Raises StoreUnavailable."""
         if seq >= view.context.first_seq or layout.WITH_ORIGINALS not in view.fields:
             return view
-        return replace(view, block=await self.block(seq))
+        block = await self.block(seq)
+        known = await self._store.dictionaries_of([] if block is None else [block.stored])
+        return replace(view, block=block, dictionaries=known)
 
     async def set_aside(self, unreadable: Iterable[Block]) -> None:
         """Puts these blocks into quarantine, and says so. Raises StoreUnavailable."""
@@ -55,5 +58,7 @@ class Originals:
         for each in unreadable:
             time_ms = await self._store.server_time_ms()
             if await self._store.run(page_calls.set_block_aside(self._keys, each, time_ms, settings.idle_timeout_ms)):
-                known = facts(op="quarantine", session=session, namespace=self._store.keys.namespace)
-                log.error("session %s: a block of originals cannot be read, and is in quarantine", session, extra=known)
+                why = page_calls.why_unreadable(each, self._store.dictionaries)
+                known = facts(op="quarantine", session=session, namespace=self._store.keys.namespace, error=why)
+                text = "session %s: a block of originals cannot be read (%s), and is in quarantine"
+                log.error(text, session, why, extra=known)

@@ -1,38 +1,52 @@
-"""Recall: the earlier messages of a session that a question is about, in one round trip more than without."""
+"""Recall: the earlier messages of a session that a question is about, in one round trip more than without.
+
+What was read for one question is kept for the next, as far as it cannot change: see `hot`.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
-from redismem.blocks import BLOCK_COUNT, blocks_of, decode_block, encode_block, first_seq_of, number_of
+from redismem.blocks import BLOCK_COUNT, decode_block, number_of
 from redismem.context import Context
-from redismem.elements import StoredMessages, decode_messages, is_gap
+from redismem.dictionaries import Dictionaries
+from redismem.elements import is_gap
 from redismem.errors import StoreUnavailable, UnsupportedFormat
 from redismem.events import facts
+from redismem.hot import Contents, HotSession
+from redismem.kept import texts_of
 from redismem.messages import Message
 from redismem.models.transcript import pieces
 from redismem.originals import Originals
+from redismem.postings import SEGMENT_COUNT, Postings
 from redismem.protocol import layout, page_calls, replies
 from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.page_calls import Block, Signed
-from redismem.recalling import HITS_LIMIT, PIECE_COUNT, SIGNATURES_LIMIT, Ranking, chosen
+from redismem.recalling import HITS_LIMIT, SIGNATURES_LIMIT, Ranking, blocks_of, calling, chosen, groups
 from redismem.shapes import Shape
 from redismem.signatures import TEXT_CHARS, decode_signature, encode_signature
 from redismem.store.store import Store
+from redismem.transport.base import apart
 from redismem.values import Undecodable
 
 log = logging.getLogger("redismem")
 
 _FIRST_COUNT = 64
 """Signatures that are asked for, of a session that this process has not seen: of the first thousand messages."""
-_MORE_COUNT = 8
-_KNOWN_COUNT = 10_000
+_MORE_COUNT = 3
+"""Of one that it knows: so many that have come since."""
 _LARGE_BYTES = 65_536
+# Of a turn's tokens: more than so few messages of the usual length do not fit in.
+_FIRST_SEQ = attrgetter("first_seq")
+_PLAIN = {"role", "content"}
+_FEWEST_HITS, _HIT_TOKENS = 8, 100
 
 
 class Recall:
@@ -42,9 +56,8 @@ class Recall:
         self._store = store
         self._keys = keys
         self._query = query
-        known = store.block_counts.get(keys.session_id)
-        last = _FIRST_COUNT if known is None else known + _MORE_COUNT
-        self._asked = range(max(0, last - SIGNATURES_LIMIT), last)
+        self._hot = hot = store.hot.get(keys.session_id)
+        self._asked = range(_FIRST_COUNT) if hot is None else hot.asked(_MORE_COUNT)
         self._signed = Signed("", 1, False, ())
 
     async def asked(self, limit: int = HITS_LIMIT, max_tokens: int | None = None) -> list[Message]:
@@ -61,7 +74,7 @@ class Recall:
         def decode(reply: Any, stored: Any, elements: Any, signatures: Sequence[Any] = ()) -> Context:
             context = call.decode(reply, stored, elements)
             kept = bool(signatures) and layout.WITH_ORIGINALS in replies.fields(stored)
-            self._signed = Signed(context.epoch, context.first_seq, kept, signatures)
+            self._signed = Signed(context.epoch, context.first_seq, kept, signatures, context.window_version)
             return context
 
         commands = (*call.commands, page_calls.signatures(self._keys, self._asked))
@@ -78,95 +91,97 @@ class Recall:
     async def _found(self, limit: int | None, max_tokens: int | None) -> list[Message]:
         signed = self._signed
         if not signed.kept or signed.first_seq <= 1:
+            self._store.hot.forget(self._keys.session_id)
             return []
         ranking = Ranking(self._query)
         if not ranking.hashes:
             return []
-        last = number_of(signed.first_seq - 1)
-        self._note(last)
+        hot = await self._up_to_date()
+        most = limit if limit is not None else _FEWEST_HITS + (max_tokens or 0) // _HIT_TOKENS
+        hits = ranking.best(hot.postings, signed.first_seq, most)
+        numbers = blocks_of(hot.postings, hits)
+        await self._read(hot, numbers)
+        self._store.hot.note(self._keys.session_id, hot)
+        found = [each for number in numbers if (each := hot.contents.get(number)) is not None]
+        tokens = {seq: size for each in found for seq, size in each.tokens.items() if seq < signed.first_seq}
+        calls = {seq: ids for each in sorted(found, key=_FIRST_SEQ) for seq, ids in each.calling.items()}
+        seqs = chosen(hits, tokens, groups(calls), limit, max_tokens)
+        return hot.messages(seqs, found)
+
+    async def _up_to_date(self) -> HotSession:
+        """What this process knows of the session, with all blocks before the window."""
+        signed, hot = self._signed, self._hot
         stored = dict(zip(self._asked, signed.signatures, strict=False))
-        others = [number for number in range(max(0, last + 1 - SIGNATURES_LIMIT), last + 1) if number not in stored]
+        stop = number_of(signed.first_seq)
+        if hot is None or not hot.holds(signed.epoch, signed.version, stored) or stop - hot.stop > SIGNATURES_LIMIT:
+            hot = HotSession(signed.epoch, signed.version, max(0, stop - SIGNATURES_LIMIT))
+        wanted = range(hot.stop, number_of(signed.first_seq - 1) + 1)
+        others = [number for number in wanted if number not in stored]
         if others:
             more = await self._store.run(page_calls.signed(self._keys, others), quarantine=True)
             stored.update(zip(others, more.signatures, strict=False))
-        found = [(number, each) for number, each in stored.items() if each is not None and number <= last]
-        for at in range(0, len(found), PIECE_COUNT):
-            if at:
-                await self._store.transport.sleep(0)
-            ranking.add(_decoded(found[at : at + PIECE_COUNT]))
-        hits = ranking.best(signed.first_seq)
-        messages = await self._read(ranking.blocks(hits))
-        return chosen(hits, messages, limit, max_tokens)
+        for at in range(hot.stop, stop, SEGMENT_COUNT):
+            hot.take(stored, min(at + SEGMENT_COUNT, stop))
+            await self._store.transport.sleep(0)
+        hot.grow(stop, stored.get(stop) if wanted.stop > stop else None)
+        hot.postings.drop_before(stop - SIGNATURES_LIMIT)
+        return hot
 
-    async def _read(self, numbers: Sequence[int]) -> dict[int, Message]:
-        """The messages of these blocks before the window."""
-        messages: dict[int, Message] = {}
+    async def _read(self, hot: HotSession, numbers: Sequence[int]) -> None:
+        """Reads those of these blocks that are not at hand."""
+        window_seq, epoch = self._signed.first_seq, self._signed.epoch
+        missing = [number for number in numbers if not hot.has(number, window_seq)]
+        if not missing:
+            return
         unreadable: list[Block] = []
-        if not numbers:
-            return messages
-        for block in await self._store.run(page_calls.blocks(self._keys, numbers), quarantine=True):
+        blocks = await self._store.run(page_calls.blocks(self._keys, missing), quarantine=True)
+        known = await self._store.dictionaries_of(block.stored for block in blocks)
+        for block in blocks:
             try:
-                first_seq, elements = decode_block(*block)
-                before = elements[: max(0, self._signed.first_seq - first_seq)]
-                found = StoredMessages(before, first_seq, self._signed.epoch)
-                messages.update(enumerate(found.messages(), first_seq))
+                if len(block.stored) > _LARGE_BYTES:
+                    found = await apart(self._store.transport, partial(contents_of, block, known, window_seq, epoch))
+                else:
+                    found = contents_of(block, known, window_seq, epoch)
+                hot.keep(block.number, found)
             except Undecodable:
                 unreadable.append(block)
-            if len(block.stored) > _LARGE_BYTES:
-                await self._store.transport.sleep(0)
         await Originals(self._store, self._keys).set_aside(unreadable)
-        return messages
-
-    def _note(self, last: int) -> None:
-        """How many signatures to ask for next time. If that is wrong, it costs a round trip, or a few empty places."""
-        known = self._store.block_counts
-        if len(known) >= _KNOWN_COUNT:
-            known.clear()
-        known[self._keys.session_id] = last + 1
 
 
-def _decoded(stored: Sequence[tuple[int, bytes]]) -> Iterator[Any]:
-    for number, each in stored:
-        try:
-            yield number, decode_signature(each)
-        except Undecodable:
-            continue  # `redismem check` tells of it; its block is not found by what it holds
+def contents_of(block: Block, known: Dictionaries, window_seq: int, epoch: str) -> Contents:
+    """What of a block stands before the window. Raises Undecodable, UnsupportedFormat."""
+    first_seq, elements = decode_block(*block, known)
+    return Contents(first_seq, elements[: max(0, window_seq - first_seq)], epoch)
 
 
 def within(context: Context, query: str, limit: int, max_tokens: int | None = None) -> list[Message]:
     """The same among the messages of a context that is at hand, such as a transcript's."""
     messages = {message.seq: message for message in context.messages}
-    ranking, blocks = Ranking(query), dict[int, list[Message]]()
+    blocks: dict[int, list[Message]] = {}
     for message in context.messages:
         blocks.setdefault(number_of(message.seq), []).append(message)
+    postings = Postings()
     for number, part in blocks.items():
         texts: list[list[str]] = [[] for _ in range(BLOCK_COUNT)]
         for message in part:
-            texts[message.seq - first_seq_of(number)] = texts_of(message)
-        ranking.add([(number, decode_signature(encode_signature(0, texts, 0)))])
-    return chosen(ranking.best(context.last_seq + 1), messages, limit, max_tokens)
-
-
-def texts_of(message: Message) -> list[str]:
-    """Who says a message, if it has a name, and what it says, as far as it is looked at; nothing for a gap."""
-    if is_gap(message):
-        return []
-    name = message.to_openai().get("name")
-    said = [text for _, text in pieces(message, TEXT_CHARS)]
-    return [name[:TEXT_CHARS], *said] if isinstance(name, str) else said
-
-
-def kept_fields(first_seq: int, elements: Sequence[bytes], epoch: str) -> dict[bytes, bytes]:
-    """The fields of the originals that keep these elements, which follow each other: blocks, and their signatures."""
-    fields: dict[bytes, bytes] = {}
-    for number, seq, taken in blocks_of(first_seq, elements):
-        texts = [texts_of(message) for message in decode_messages(taken, seq, epoch)]
-        fields[b"%d" % number] = encode_block(seq, taken)
-        fields[b"s%d" % number] = encode_signature(seq - first_seq_of(number), texts, sum(map(len, taken)))
-    return fields
+            texts[(message.seq - 1) % BLOCK_COUNT] = texts_of(message)
+        postings.add([(number, decode_signature(encode_signature(0, texts, 0)))])
+    hits = Ranking(query).best(postings, context.last_seq + 1, limit)
+    usable = [message for message in context.messages if not (message.pinned or is_gap(message))]
+    tokens = {message.seq: message.tokens for message in usable}
+    return [messages[seq] for seq in chosen(hits, tokens, groups(calling(usable)), limit, max_tokens)]
 
 
 def said(messages: Sequence[Message | Shape]) -> str:
     """What messages say, as far as it is looked at."""
-    given = (each if isinstance(each, Message) else Message.from_openai(each) for each in messages)
-    return "\n".join(text for message in given if not is_gap(message) for _, text in pieces(message, TEXT_CHARS))
+    return "\n".join(map(_said, messages))
+
+
+def _said(given: Message | Shape) -> str:
+    # As most messages are of the user's; what is not plain, or a tool's, is looked at as those that are kept are.
+    if type(given) is dict and given.keys() == _PLAIN and given["role"] == "user":
+        content = given["content"]
+        if type(content) is str and len(content) <= TEXT_CHARS and content.isascii() and content.isprintable():
+            return content
+    message = given if isinstance(given, Message) else Message.from_openai(given)
+    return "" if is_gap(message) else "\n".join(text for _, text in pieces(message, TEXT_CHARS))

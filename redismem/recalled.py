@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 from redismem.messages import Message, moment
 from redismem.quoting import quoted_as_data
-from redismem.tool_calls import Payload, calls, label, results, text_of
+from redismem.tool_calls import Payload, calls, label, may_hold_calls, results, text_of
 
 LINE_TOKENS = 8
 """What stands before a message: its seq, its time, who said it."""
@@ -20,8 +21,18 @@ def recalled_payload(messages: Sequence[Message]) -> Payload:
 
 
 def _line(message: Message) -> str:
-    time = moment(message.time_ms).isoformat(sep=" ", timespec="minutes")[:16]
-    return f"[{message.seq}, {time}] {message.role}: {' '.join(filter(None, _texts(message.to_openai())))}"
+    payload = message.to_openai()
+    content = payload.get("content")
+    if type(content) is str and not may_hold_calls(payload):
+        text = content
+    else:
+        text = " ".join(filter(None, _texts(payload)))
+    return f"[{message.seq}, {_minute(message.time_ms // 60_000)}] {message.role}: {text}"
+
+
+@lru_cache(maxsize=4_096)
+def _minute(minutes: int) -> str:
+    return moment(minutes * 60_000).isoformat(sep=" ", timespec="minutes")[:16]
 
 
 def _texts(payload: dict[str, Any]) -> Iterator[str]:

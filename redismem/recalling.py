@@ -1,25 +1,24 @@
 """Which earlier messages a question is about: found by the signatures of their blocks, read out of the best of these.
 
-It never looks through the history: the signatures of the newest blocks, then a few blocks. What it costs is bounded by
-the limits below, whatever the messages hold.
+It never looks through the history: where its words stand in the newest blocks, then a few blocks. What it costs is
+bounded by the limits below, whatever the messages hold.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
-from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterable, Mapping, Sequence, Set
+from functools import lru_cache
+from itertools import count, islice
+from struct import Struct
 
-from redismem.blocks import first_seq_of, number_of
-from redismem.elements import is_gap
+from redismem.blocks import BLOCK_COUNT, first_seq_of, number_of
 from redismem.messages import Message
+from redismem.postings import Postings
 from redismem.recalled import LINE_TOKENS
-from redismem.signatures import Signature, stem_hash
+from redismem.signatures import ASKING, stem_hash
 from redismem.tool_calls import may_hold_calls
-from redismem.window import links
+from redismem.window import CallIds, answers, call_ids
 from redismem.words import stems
 
 HITS_LIMIT = 8
@@ -29,33 +28,26 @@ BLOCKS_BYTES = 2 * 1024 * 1024
 """What they may have unpacked, all together."""
 SIGNATURES_LIMIT = 1_024
 """Blocks that are searched, the newest."""
-PIECE_COUNT = 64
-"""Signatures that are looked at before others get a turn."""
+HITS_MOST = 64
 
 _QUERY_CHARS = 16_384
 _QUERY_STEMS = 64
-_POSTINGS_LIMIT = 1_500
-_HITS = 64
+_POSTINGS_LIMIT = 48
+_BLOCKS_COUNT = 6
+_NOTHING = (0.0,) * BLOCK_COUNT
+_LANE_BITS = 32
+_LANES = Struct(f"<{BLOCK_COUNT}I")
+# Worths of words are integers: so many words of a query in the rarest of all messages fit in a lane.
+
+_SCALE = 1 << 16
 # What a message's neighbours say is a part of what it is about: an answer need not repeat the words of its question.
 _NEIGHBOUR = 0.3
-# Words of questions, as stems: rare in what is told, so they would weigh most, and say nothing of what is asked.
-_ASKING = frozenset(
-    stem
-    for stem in stems(
-        "what when where which who whom whose why how did do does is are was were has have had would could should can "
-        "will the a an of to in on at for and or it its this that these those i me my you your he his him she her they "
-        "their them we our us with from by about as be been not any some tell remember said say mention mentioned "
-        "was wann wo wer wie warum welche welcher welches hat haben ist sind war der die das ein eine ich du er sie es "
-        "wir und oder von zu mit que quand où qui comment pourquoi quel quelle est sont le la les un une des du de et "
-        "ou je tu il elle nous vous qué cuándo dónde quién cómo cuál por el los las una es son y o yo me mi tu su"
-    )
-)
 
 
 def query_hashes(query: str) -> list[int]:
-    """What is looked for: the words of the query, without those that only ask; all of them, if no other is left."""
+    """What is looked for: the words of the query, without those that only ask, which no signature has."""
     found = list(dict.fromkeys(islice(stems(query[:_QUERY_CHARS]), 4 * _QUERY_STEMS)))
-    telling = [stem for stem in found if stem not in _ASKING] or found
+    telling = [stem for stem in found if stem not in ASKING]
     return list(dict.fromkeys(map(stem_hash, telling[:_QUERY_STEMS])))
 
 
@@ -64,110 +56,128 @@ class Ranking:
 
     def __init__(self, query: str) -> None:
         self.hashes = query_hashes(query)
-        self._postings: dict[int, list[tuple[int, int]]] = {hashed: [] for hashed in self.hashes}
-        self._signatures: dict[int, Signature] = {}
 
-    def add(self, signatures: Iterable[tuple[int, Signature]]) -> None:
-        """Takes up blocks by their numbers."""
-        postings = [(hashed, self._postings[hashed]) for hashed in self.hashes]
-        for number, signature in signatures:
-            self._signatures[number] = signature
-            hashes, masks = signature.hashes, signature.masks
-            end = len(hashes)
-            for hashed, found in postings:  # bisected here: a call for each of them would cost as much again
-                at = bisect_left(hashes, hashed)
-                if at < end and hashes[at] == hashed:
-                    found.append((number, masks[at]))
-
-    def best(self, before_seq: int) -> list[int]:
+    def best(self, postings: Postings, before_seq: int, limit: int = HITS_MOST) -> list[int]:
         """Seqs before this one that have something of the query, best first; of the same worth, newest first."""
-        scores = self._scores()
-        # What is far behind the best is not found for what its neighbours say.
-        most = heapq.nlargest(2 * _HITS, scores, key=scores.__getitem__)
-        score = scores.get
-        whole = {
-            seq: scores[seq] + _NEIGHBOUR * max(score(seq - 1, 0.0), score(seq + 1, 0.0))
-            for seq in most
-            if seq < before_seq
-        }
-        return sorted(whole, key=lambda seq: (-whole[seq], -seq))[:_HITS]
+        scores = self._scores(postings)
+        found: list[tuple[float, int]] = []
+        for number, row in scores.items():
+            before = [scores.get(number - 1, _NOTHING)[-1], *row]
+            behind = [*row[1:], scores.get(number + 1, _NOTHING)[0]]
+            found += [
+                (own + _NEIGHBOUR * (one if one > other else other), seq)
+                for own, one, other, seq in zip(row, before, behind, count(first_seq_of(number)), strict=False)
+                if own
+            ]
+        found.sort(reverse=True)
+        hits = [seq for _, seq in found[: min(limit, HITS_MOST)]]
+        return hits if not hits or max(hits) < before_seq else [seq for _, seq in found if seq < before_seq][:limit]
 
-    def _scores(self) -> dict[int, float]:
-        signatures = self._signatures
-        count = sum(signature.count for signature in signatures.values())
-        sizes = {each: sum(places.bit_count() for _, places in found) for each, found in self._postings.items()}
-        scores: defaultdict[int, float] = defaultdict(float)
+    def _scores(self, postings: Postings) -> dict[int, list[float]]:
+        """Of the blocks that have most of the words: what each place is worth.
+
+        It is summed up for all places of a block at once, in a number that has a lane for each.
+        """
+        weighed: list[tuple[int, dict[int, int]]] = []
+        worth: dict[int, int] = {}
+        known, all_count = worth.get, postings.count
         left = _POSTINGS_LIMIT
-        for hashed in sorted((each for each in sizes if sizes[each]), key=sizes.__getitem__):
-            left -= sizes[hashed]
-            if left < 0 and scores:
-                break
-            rarity = math.log(1 + (count - sizes[hashed] + 0.5) / (sizes[hashed] + 0.5))
-            for number, places in self._postings[hashed]:
-                first, weights = first_seq_of(number), signatures[number].weights
-                while places:
-                    place = (places & -places).bit_length() - 1
-                    places &= places - 1
-                    scores[first + place] += rarity * weights[place]
+        for places in sorted((found for hashed in self.hashes if (found := postings.of(hashed))), key=len):
+            left -= len(places)
+            if left < 0 and worth:
+                break  # the rare words came first
+            size = sum(map(int.bit_count, places.values()))
+            rarity = int(_SCALE * math.log(1 + (all_count - size + 0.5) / (size + 0.5)))
+            weighed.append((rarity, places))
+            for number, mask in places.items():
+                worth[number] = known(number, 0) + rarity * (BLOCK_COUNT + mask.bit_count())
+        kept = sorted(worth, key=worth.__getitem__, reverse=True)[:_BLOCKS_COUNT]
+        scores: dict[int, list[float]] = {}
+        for number in kept:
+            if (block := postings.blocks.get(number)) is None:
+                continue  # gone meanwhile
+            lanes = 0
+            for rarity, places in weighed:
+                if number in places:
+                    lanes += rarity * lanes_of(places[number])
+            owns = _LANES.unpack(lanes.to_bytes(_LANES.size, "little"))
+            scores[number] = [own * weight for own, weight in zip(owns, block.weights, strict=True)]
         return scores
 
-    def blocks(self, hits: Sequence[int]) -> list[int]:
-        """The numbers of the blocks to read for these seqs and their neighbours, as many as may be read."""
-        chosen: list[int] = []
-        left = BLOCKS_BYTES
-        for seq in hits:
-            for number in dict.fromkeys(number_of(each) for each in (seq, seq - 1, seq + 1)):
-                signature = self._signatures.get(number)
-                if signature is None or number in chosen or signature.block_bytes > left:
-                    continue
-                if len(chosen) == BLOCKS_LIMIT:
-                    return chosen
-                chosen.append(number)
-                left -= signature.block_bytes
-        return chosen
+
+@lru_cache(maxsize=8_192)
+def lanes_of(mask: int) -> int:
+    """A number with a one in the lane of each place in the mask."""
+    return sum(1 << _LANE_BITS * place for place in range(BLOCK_COUNT) if mask >> place & 1)
+
+
+def blocks_of(postings: Postings, hits: Sequence[int]) -> list[int]:
+    """The numbers of the blocks to read for these seqs and their neighbours, as many as may be read."""
+    chosen: list[int] = []
+    left = BLOCKS_BYTES
+    for seq in hits:
+        for number in (number_of(seq), number_of(seq - 1), number_of(seq + 1)):
+            if number in chosen:
+                continue
+            known = postings.blocks.get(number)
+            if known is None or known.block_bytes > left:
+                continue
+            if len(chosen) == BLOCKS_LIMIT:
+                return chosen
+            chosen.append(number)
+            left -= known.block_bytes
+    return chosen
 
 
 def chosen(
     hits: Sequence[int],
-    messages: Mapping[int, Message],
+    tokens: Mapping[int, int],
+    together: Mapping[int, Set[int]],
     limit: int | None,
     max_tokens: int | None,
-) -> list[Message]:
-    """Of these messages the best, each with its neighbours and the tool calls and results it belongs to; in order.
+) -> list[int]:
+    """The seqs of the best of these messages, each with its neighbours and what it belongs to; in order.
 
+    `tokens`: of each message that may be taken. `together`: the tool calls and results that a message belongs to.
     `limit`: hits, without what comes with them. What does not fit `max_tokens` is passed over.
     """
-    usable = {seq: message for seq, message in messages.items() if not (message.pinned or is_gap(message))}
-    together = _groups(usable)
-    taken: dict[int, Message] = {}
+    taken: set[int] = set()
     left = math.inf if max_tokens is None else max_tokens
     count = 0
     for hit in hits:
-        if limit is not None and count == limit:
+        if count == limit or left < LINE_TOKENS:
             break
-        if hit not in usable:
+        if hit not in tokens:
             continue
         count += 1
-        alone = together.get(hit, {hit})
-        near = {seq for each in (hit - 1, hit, hit + 1) if each in usable for seq in together.get(each, {each})}
-        for group in (near, alone):
-            more = [usable[seq] for seq in group if seq not in taken]
-            size = sum(message.tokens + LINE_TOKENS for message in more)
+        near = [each for each in (hit - 1, hit, hit + 1) if each in tokens]
+        for group in (near, [hit]):
+            whole = group
+            if together:
+                whole = [*(set().union(*(together.get(each, {each}) for each in group)) & tokens.keys())]
+            more = [seq for seq in whole if seq not in taken]
+            size = sum([tokens[seq] for seq in more]) + LINE_TOKENS * len(more)
             if size <= left:
-                taken.update((message.seq, message) for message in more)
+                taken.update(more)
                 left -= size
                 break
-    return [taken[seq] for seq in sorted(taken)]
+    return sorted(taken)
 
 
-def _groups(usable: Mapping[int, Message]) -> dict[int, set[int]]:
-    """Of each message that makes a call or has a result: the seqs of all that belong together."""
-    ordered = [usable[seq] for seq in sorted(usable) if may_hold_calls(usable[seq]._payload)]
-    groups: dict[int, set[int]] = {}
-    for call, result in links(ordered):
+def calling(messages: Iterable[Message]) -> dict[int, CallIds]:
+    """By their seqs, those of these messages that make a call or have a result, and which."""
+    found = {each.seq: call_ids(each) for each in messages if may_hold_calls(each._payload)}
+    return {seq: ids for seq, ids in found.items() if ids != ([], [])}
+
+
+def groups(calling: Mapping[int, CallIds]) -> dict[int, Set[int]]:
+    """Of each of these messages, which are in order: the seqs of all calls and results that belong together."""
+    found: dict[int, Set[int]] = {}
+    seqs_of = list(calling)
+    for call, result, _ in answers(calling.values()):
         if call >= 0:
-            seqs = {ordered[call].seq, ordered[result].seq}
-            joined = set().union(*(groups.get(seq, {seq}) for seq in seqs))
+            seqs = {seqs_of[call], seqs_of[result]}
+            joined = set().union(*(found.get(seq, {seq}) for seq in seqs))
             for seq in joined:
-                groups[seq] = joined
-    return groups
+                found[seq] = joined
+    return found

@@ -153,6 +153,7 @@ class Session(SessionState):
 
     async def clear(self, missing_ok: bool = True) -> bool:
         """Removes everything of the session. False if there was none; raises SessionNotFound unless `missing_ok`."""
+        self._store.hot.forget(self.id)
         epoch = await self._run(self._calls.epoch())
         # A session that was seen and is gone counts as cleared: the first reply may have been lost.
         cleared = await self._run(self._calls.clear(epoch)) or epoch != ""

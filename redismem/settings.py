@@ -55,6 +55,9 @@ class Settings(BaseSettings):
     keep_originals: bool = Field(
         True, description="whether summarised messages stay readable, compressed, as long as their session"
     )
+    train_dictionaries: bool = Field(
+        True, description="whether workers train dictionaries that originals are compressed with"
+    )
     open_call_s: Annotated[float, Field(ge=0, le=86_400)] = Field(
         600, description="seconds a tool call without a result is waited for before it may be summarised"
     )
@@ -142,6 +145,13 @@ class Settings(BaseSettings):
     )
     max_backlog_bytes: Annotated[int, Field(ge=1024, le=1 << 40)] = Field(
         64 * 1024 * 1024, description="with the fallback: size of those messages"
+    )
+    max_recalled_sessions: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
+        1_000,
+        description="with recall: sessions this process keeps blocks of, so that they are not read in each turn",
+    )
+    max_recalled_bytes: Annotated[int, Field(ge=0, le=1 << 40)] = Field(
+        64 * 1024 * 1024, description="with recall: size of what is kept of them; 0: nothing is"
     )
     max_connections: Annotated[int, Field(ge=1, le=10_000)] = Field(
         64, description="connections of one blocking Memory; further calls wait for one"

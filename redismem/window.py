@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
 from redismem.messages import Message
 from redismem.tool_calls import Key, calls, results
+
+CallIds = tuple[list[tuple[bool, str]], list[tuple[bool, str]]]
+"""Of one message: the ids of the calls that it answers, and of those that it makes."""
 
 
 def _id(key: Key) -> tuple[bool, str]:
@@ -14,15 +17,24 @@ def _id(key: Key) -> tuple[bool, str]:
     return key[0] == "function", key[1]
 
 
-def _answers(messages: Sequence[Message]) -> Iterator[tuple[int, int, tuple[bool, str]]]:
-    """(call, result, id) of every tool result."""
+def call_ids(message: Message) -> CallIds:
+    """Which calls a message answers, and which it makes."""
+    payload = message.to_openai()
+    return [_id(result.key) for result in results(payload)], [_id(call.key) for call in calls(payload)]
+
+
+def answers(messages: Iterable[CallIds]) -> Iterator[tuple[int, int, tuple[bool, str]]]:
+    """(call, result, id) of every tool result, as `links` gives them."""
     made: dict[tuple[bool, str], int] = {}
-    for at, message in enumerate(messages):
-        payload = message.to_openai()
-        for result in results(payload):
-            answered = _id(result.key)
+    for at, (answered_ids, made_ids) in enumerate(messages):
+        for answered in answered_ids:
             yield made.get(answered, -1), at, answered
-        made.update((_id(call.key), at) for call in calls(payload))
+        for each in made_ids:
+            made[each] = at
+
+
+def _answers(messages: Sequence[Message]) -> Iterator[tuple[int, int, tuple[bool, str]]]:
+    return answers(map(call_ids, messages))
 
 
 def links(messages: Sequence[Message]) -> list[tuple[int, int]]:

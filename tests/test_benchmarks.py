@@ -57,7 +57,18 @@ def test_pins_gives_the_ratios_to_sessions_without_them() -> None:
 def test_originals_gives_the_bytes_of_a_conversation_by_its_text() -> None:
     printed = run("benchmarks.originals", "--quick")
     assert re.search(r"^made up +320 +\d+(?: +x \d+\.\d\d){5}$", printed, re.MULTILINE)
-    assert "bytes in Redis to the raw text: x 0." in printed
+    assert re.search(r"^made up, dictionary +320 +\d+(?: +x \d+\.\d\d){5}$", printed, re.MULTILINE)
+    for which in ("without", "with"):
+        assert f"bytes in Redis to the raw text, {which} a dictionary: x 0." in printed
+
+
+def test_recalling_gives_the_ratio_to_turns_without_and_the_longest_step() -> None:
+    printed = run("benchmarks.recalling", "--quick")
+    for what in ("turns", "append_and_read"):
+        for which in ("with recall", "without"):
+            assert re.search(rf"^{what} {which} +[\d,]+ +[\d,]+ +\d+\.\d +\d+\.\d$", printed, re.MULTILINE)
+    assert re.search(r"turns a second with recall to those without: x \d\.\d\d", printed)
+    assert re.search(r"longest step on the event loop: \d+\.\d ms", printed)
 
 
 def test_project_gives_the_growth_of_each_question_and_the_ratio_to_a_file() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,8 +15,8 @@ from support.writers import Echo, fill, said
 
 from redismem import Memory, StoreUnavailable, blocking
 from redismem.inspection.check import check_session
-from redismem.messages import Message
-from redismem.recalling import BLOCKS_LIMIT, SIGNATURES_LIMIT, Ranking, chosen
+from redismem.postings import Postings
+from redismem.recalling import BLOCKS_LIMIT, HITS_MOST, SIGNATURES_LIMIT, Ranking, blocks_of, chosen
 from redismem.session import Session
 from redismem.signatures import Signature, decode_signature, encode_signature
 from redismem.workers.summaries import Worker
@@ -131,38 +133,37 @@ async def test_calls_of_tools_come_whole(store: Store, namespace: str) -> None:
 
 
 async def test_one_round_trip_where_nothing_is_kept_and_two_otherwise(store: Store, namespace: str) -> None:
-    async with open_with(store, namespace) as memory:
-        sent: list[Any] = []
-        run = memory.store.transport.run
-
-        def counted(commands: Any, *rest: Any, **named: Any) -> Any:
-            sent.append(commands)
-            return run(commands, *rest, **named)
-
-        session = memory.session("new")
-        await session.append(said(1))
-        memory.store.transport.run = counted
-        await session.append_and_read({"role": "user", "content": "dog?"}, recall=500)
-        assert await session.recall("dog?") == []
-        assert len(sent) == 2
-        memory.store.transport.run = run
-        session = await remembered(memory)
-        memory.store.transport.run = counted
-        for again in range(3):
-            sent.clear()
-            context = await session.append_and_read({"role": "user", "content": "dog?"}, recall=500)
-            assert 3 in seqs(context.recalled)
-            assert len(sent) == 2, again
-            assert len(sent[1][0]) <= 2 + BLOCKS_LIMIT, "never the whole history"
+    for max_recalled_bytes, trips in ((0, [2, 2, 2]), (10_000_000, [2, 1, 1])):
+        async with open_with(store, namespace, max_recalled_bytes=max_recalled_bytes) as memory:
+            session = memory.session("new")
+            await session.append(said(1))
+            with trips_of(memory) as sent:
+                await session.append_and_read({"role": "user", "content": "dog?"}, recall=500)
+                assert await session.recall("dog?") == []
+            assert len(sent) == 2
+            session = await remembered(memory)
+            for wanted in trips:
+                with trips_of(memory) as sent:
+                    context = await session.append_and_read({"role": "user", "content": "dog?"}, recall=500)
+                assert 3 in seqs(context.recalled)
+                assert len(sent) == wanted
+                assert len(sent[-1][0]) <= 2 + BLOCKS_LIMIT or wanted == 1, "never the whole history"
+            await session.clear()
 
 
-async def test_a_session_that_is_longer_than_it_was_known_to_be(store: Store, namespace: str) -> None:
-    async with open_with(store, namespace) as memory:
-        session = await remembered(memory)
-        for known in (0, 1, 3, 100, 5_000):
-            memory.store.block_counts[session.id] = known
-            assert 3 in seqs(await session.recall("dog Biscuit"))
-            assert memory.store.block_counts[session.id] == 8
+@contextlib.contextmanager
+def trips_of(memory: Memory) -> Iterator[list[Any]]:
+    """What is sent meanwhile."""
+    sent: list[Any] = []
+    run = memory.store.transport.run
+
+    def counted(commands: Any, *rest: Any, **named: Any) -> Any:
+        sent.append(commands)
+        return run(commands, *rest, **named)
+
+    memory.store.transport.run = counted  # type: ignore[method-assign]
+    yield sent
+    memory.store.transport.run = run  # type: ignore[method-assign]
 
 
 async def test_what_was_pruned_or_cleared_is_not_recalled(store: Store, namespace: str) -> None:
@@ -208,6 +209,8 @@ async def test_blocks_and_signatures_that_cannot_be_read_cost_only_themselves(
         assert 3 not in seqs(await session.recall("dog Biscuit"))
         assert 40 in seqs(await session.recall("shipyard"))
         await raw.hset(keys.originals, "2", "foreign")
+        assert 40 in seqs(await session.recall("shipyard")), "this process has read it before"
+        memory.store.hot.forget("a")
         for _ in range(2):
             assert 40 not in seqs(await session.recall("shipyard"))
         assert not await raw.hexists(keys.originals, "2")
@@ -255,30 +258,33 @@ def signature(*texts: str) -> Signature:
 def test_the_rare_word_decides_and_what_only_asks_does_not() -> None:
     ranking = Ranking("what did the dog do")
     common = [f"what did the man do {number}" for number in range(15)]
-    ranking.add([(0, signature(*common, "a dog")), (1, signature(*["the dog and what the man did " * 9] * 2))])
-    assert ranking.best(33)[0] == 16, "in a short message it says more"
-    assert set(ranking.best(33)) == {16, 17, 18}
-    assert ranking.best(17) == [16], "what stands in the window is none of it"
+    postings = Postings()
+    postings.add([(0, signature(*common, "a dog")), (1, signature(*["the dog and what the man did " * 9] * 2))])
+    assert ranking.best(postings, 33)[0] == 16, "in a short message it says more"
+    assert set(ranking.best(postings, 33)) == {16, 17, 18}
+    assert ranking.best(postings, 17) == [16], "what stands in the window is none of it"
 
 
 def test_what_is_looked_at_is_bounded() -> None:
     ranking = Ranking(" ".join(f"word{number}" for number in range(10_000)))
     assert len(ranking.hashes) <= 64
     block = signature(*[" ".join(f"word{number}" for number in range(64))] * 16)
-    ranking.add((number, block) for number in range(SIGNATURES_LIMIT))
-    hits = ranking.best(10**9)
-    assert 0 < len(hits) <= 64
-    assert len(ranking.blocks(hits)) <= BLOCKS_LIMIT
+    postings = Postings()
+    postings.add([(number, block) for number in range(SIGNATURES_LIMIT)])
+    hits = ranking.best(postings, 10**9)
+    assert 0 < len(hits) <= HITS_MOST
+    assert len(blocks_of(postings, hits)) <= BLOCKS_LIMIT
     large = Signature(block.weights, block.count, 10**9, block.hashes, block.masks)
-    ranking.add([(5, large)])
-    assert 5 not in ranking.blocks([5 * 16 + 3])
+    postings.grow(SIGNATURES_LIMIT, large)
+    assert blocks_of(postings, [SIGNATURES_LIMIT * 16 + 3, 5]) == [0]
 
 
 def test_hits_that_were_not_read_are_passed_over() -> None:
-    messages = {seq: Message.restored({"role": "user", "content": "x"}, None, seq, 10, 0, "e") for seq in (4, 5, 9)}
-    assert seqs(chosen([77, 9, 5], messages, 2, None)) == [4, 5, 9]
-    assert seqs(chosen([77, 9, 5], messages, 1, None)) == [9]
-    assert seqs(chosen([5], messages, None, 18)) == [5]
+    tokens = {4: 10, 5: 10, 9: 10}
+    assert chosen([77, 9, 5], tokens, {}, 2, None) == [4, 5, 9]
+    assert chosen([77, 9, 5], tokens, {}, 1, None) == [9]
+    assert chosen([5], tokens, {}, None, 18) == [5]
+    assert chosen([5], tokens, {5: {2, 5, 9}}, None, None) == [4, 5, 9], "2 was not read"
 
 
 async def test_of_two_who_said_the_like_the_one_who_is_named_comes_first(store: Store, namespace: str) -> None:

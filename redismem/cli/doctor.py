@@ -215,6 +215,7 @@ _WORDS: dict[str, Callable[[Finding], tuple[str, str]]] = {
     "room": _room,
     "expiry": _expiry,
     "ticks": doctor_words.ticks,
+    "dictionaries": doctor_words.dictionaries,
     "providers": doctor_words.providers,
     "summaries": doctor_words.summaries,
     "dead": doctor_words.dead,

@@ -85,6 +85,19 @@ def quarantine(finding: Finding) -> tuple[str, str]:
     )
 
 
+def dictionaries(finding: Finding) -> tuple[str, str]:
+    seen = finding.seen
+    if finding.case == "lost":
+        lost = ", ".join(map(str, seen["lost"]))
+        advice = (
+            "Originals that were compressed with it cannot be read, and go into quarantine block by block. A worker "
+            "that has it in memory puts it back within minutes; else bring the key `rm:{<namespace>}:dictionaries` "
+            "back from a backup. `redismem check` names the sessions."
+        )
+        return f"gone, or cannot be read: {lost} of {seen['newest']}", advice
+    return "none was trained" if finding.case == "none" else f"{seen['newest']} of {seen['newest']} there", ""
+
+
 def summaries(finding: Finding) -> tuple[str, str]:
     seen = finding.seen
     if finding.case == "in_time":

@@ -87,6 +87,7 @@ async def check_session(store: Store, session_id: str) -> list[Violation]:
         seen = await store.run(stored(store.keys.session(session_id)))
     except CorruptSession as unreadable:
         return [Violation(session_id, "I1", str(unreadable))]
+    seen.dictionaries = await store.dictionaries_of(seen.originals.values())
     return _wrong(store, session_id, seen)
 
 
@@ -101,6 +102,9 @@ async def _suspects(store: Store, session_ids: list[str]) -> list[str]:
         found = await store.run(together(calls))
     except CorruptSession:
         return session_ids
+    known = await store.dictionaries_of(value for seen in found for value in seen.originals.values())
+    for seen in found:
+        seen.dictionaries = known
     return [session_id for session_id, seen in zip(session_ids, found, strict=True) if _wrong(store, session_id, seen)]
 
 

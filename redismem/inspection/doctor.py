@@ -14,7 +14,17 @@ from redismem.inspection.dead import list_dead
 from redismem.inspection.depths import depths_of, sessions_count
 from redismem.inspection.quarantine import list_quarantined
 from redismem.inspection.rules import FAIL, NOT_HERE, OK, WARN, DeadFacts, Facts, Finding, Sampled
-from redismem.protocol import ids, layout, namespace_calls, permissions, provider_calls, replies, scripts, tick_calls
+from redismem.protocol import (
+    dictionary_calls,
+    ids,
+    layout,
+    namespace_calls,
+    permissions,
+    provider_calls,
+    replies,
+    scripts,
+    tick_calls,
+)
 from redismem.protocol.call import Call
 from redismem.store.store import Store
 from redismem.transport.base import place_of
@@ -197,6 +207,13 @@ async def _quarantine(store: Store) -> Finding:
     return rules.quarantine([each.session_id for each in found.sessions], found.looked_at_count, found.cursor is None)
 
 
+async def _dictionaries(store: Store) -> Finding:
+    """As they stand in Redis, whatever this process has read before."""
+    versions = await store.run(dictionary_calls.versions(store.keys))
+    found = await store.run(dictionary_calls.read(store.keys, versions)) if versions else {}
+    return rules.dictionaries(versions, found.keys())
+
+
 def _sampled(store: Store, session_id: str) -> Call[Sampled]:
     """In one transaction, so that no append comes between."""
     keys = store.keys.session(session_id)
@@ -221,5 +238,6 @@ _LOOKS: dict[str, Callable[[Store], Awaitable[Finding]]] = {
     "providers": _providers,
     "summaries": _summaries,
     "dead": _dead,
+    "dictionaries": _dictionaries,
     "quarantine": _quarantine,
 }

@@ -13,6 +13,7 @@ Entries of a queue whose session has expired are no violation: the sweep removes
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from typing import NamedTuple
 
 from redismem.blocks import decode_block
 from redismem.context import Context, Summary
+from redismem.dictionaries import Dictionaries, DictionaryMissing
 from redismem.elements import decode_messages
 from redismem.errors import RedismemError
 from redismem.messages import Message
@@ -54,6 +56,8 @@ class Stored:
     places: dict[str, float | None]
     """index → the session's score in it"""
     fences: int
+    dictionaries: Dictionaries = dataclasses.field(default_factory=dict)
+    """Those that the originals were compressed with, as far as they are there."""
 
     def text(self, field: bytes) -> str | None:
         """What stands in a field; None if the field is missing."""
@@ -201,9 +205,12 @@ def _original_rules(seen: Stored, first_seq: int) -> Found:
         yield "I15", f"{len(blocks)} blocks of originals, {len(signed)} signatures, {others} other fields"
     for number, block in sorted(blocks.items()):
         try:
-            first, elements = decode_block(number, block)
+            first, elements = decode_block(number, block, seen.dictionaries)
             decode_messages(elements, first, "")
             decode_signature(seen.originals.get(b"s%d" % number, b""))
+        except DictionaryMissing as missing:
+            yield "I15", f"block {number} of the originals cannot be read: {missing}"
+            continue
         except (Undecodable, RedismemError):
             yield "I15", f"block {number} of the originals cannot be read"
             continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import median
@@ -243,6 +243,16 @@ def quarantine(session_ids: Sequence[str], looked_at_count: int, is_all: bool) -
     if session_ids:
         return Finding("quarantine", WARN, "some", seen | {"session_id": session_ids[0]})
     return Finding("quarantine", OK, "none", seen)
+
+
+def dictionaries(versions: Sequence[int], readable: Collection[int]) -> Finding:
+    """Whether every dictionary that blocks of originals may need is there, and can be read. They are numbered."""
+    newest = max(versions, default=0)
+    lost = sorted(set(range(1, newest + 1)) - set(readable))
+    seen = {"newest": newest, "lost": tuple(lost)}
+    if lost:
+        return Finding("dictionaries", FAIL, "lost", seen)
+    return Finding("dictionaries", OK, "there" if newest else "none", seen)
 
 
 def latency(pings_ms: Sequence[float]) -> Finding:

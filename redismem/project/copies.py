@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 from redismem.context import Context, Summary
 from redismem.elements import GAP, decode_messages
 from redismem.errors import InvalidItem
+from redismem.kept import kept_fields
 from redismem.messages import Message, encode_message
 from redismem.protocol import layout, quarantine_calls
 from redismem.protocol.restoring import Restoration
-from redismem.recall import kept_fields
 from redismem.store.store import Store
 
 PLACES_LIMIT = 100_000

@@ -6,12 +6,14 @@ Each is made of the session as it was read, and does nothing where that has chan
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redismem.blocks import decode_block, encode_block
+from redismem.blocks import decode_block, dictionary_of, encode_block
 from redismem.context import Context
+from redismem.dictionaries import Dictionaries
 from redismem.elements import GAP, parted
 from redismem.errors import TooLarge
 from redismem.messages import STAMP_BYTES, Message, encode_message
@@ -36,6 +38,8 @@ class View:
     elements: Sequence[bytes]
     block: Block | None = None
     """Of the originals: the one that the message stands in which is to be changed."""
+    dictionaries: Dictionaries = dataclasses.field(default_factory=dict)
+    """The one it was compressed with among them."""
 
     def element(self, message: Message) -> bytes:
         """What is stored of a message of the context."""
@@ -181,20 +185,22 @@ def _replace(calls: SessionCalls, view: View, old: Message, new: Message, elemen
             new.pinned - old.pinned,
             more_pins(calls.settings, new.pinned - old.pinned, more_bytes) if old.pinned or new.pinned else layout.NONE,
             *fields,
-            *_in_block(view.block, old.seq, after),
+            *_in_block(view, old.seq, after),
         ),
     )
     return Call(keys.session_id, (command,), lambda reply: new if reply else None, script, op="replace")
 
 
-def _in_block(block: Block | None, seq: int, element: bytes) -> tuple[bytes | str | int, bytes, bytes]:
+def _in_block(view: View, seq: int, element: bytes) -> tuple[bytes | str | int, bytes, bytes]:
     """The number of the block, as it was, and with this element in the place of the one of this seq."""
+    block, known = view.block, view.dictionaries
     if block is not None:
         with contextlib.suppress(Undecodable):  # who reads it puts it into quarantine
-            first_seq, elements = decode_block(*block)
+            first_seq, elements = decode_block(*block, known)
             if first_seq <= seq < first_seq + len(elements):
                 elements[seq - first_seq] = element
-                return block.number, block.stored, encode_block(first_seq, elements)
+                used = known.get(dictionary_of(block.stored) or 0)
+                return block.number, block.stored, encode_block(first_seq, elements, used)
     return layout.NONE, b"", b""
 
 

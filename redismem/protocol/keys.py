@@ -75,7 +75,7 @@ class Keys:
     letters behind the number bring it to its place among the slots: see `placement`.
     """
 
-    __slots__ = ("_shards", "_tags", "namespace", "providers", "record", "shard_count", "ticks")
+    __slots__ = ("_shards", "_tags", "dictionaries", "namespace", "providers", "record", "shard_count", "ticks")
 
     def __init__(self, namespace: str, shard_count: int) -> None:
         if not _matches(NAMESPACE, namespace):
@@ -86,6 +86,7 @@ class Keys:
         self.record = f"rm:{{{namespace}}}:namespace".encode()
         self.providers = f"rm:{{{namespace}}}:providers".encode()
         self.ticks = f"rm:{{{namespace}}}:ticks".encode()
+        self.dictionaries = f"rm:{{{namespace}}}:dictionaries".encode()
         self._tags = tuple(f"rm:{{{tag}}}" for tag in shard_tags(namespace, shard_count))
         self._shards = tuple(ShardKeys(*(f"{tag}:{name}".encode() for name in SHARD_KEYS)) for tag in self._tags)
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from redismem.blocks import decode_block, number_of
+from redismem.dictionaries import Dictionaries
 from redismem.elements import decode_messages
 from redismem.errors import UnsupportedFormat
 from redismem.messages import Message
 from redismem.protocol import scripts
 from redismem.protocol.call import Call, Command, evalsha
 from redismem.protocol.keys import SessionKeys
-from redismem.protocol.layout import COUNTERS, EPOCH, WITH_ORIGINALS, bounds
+from redismem.protocol.layout import COUNTERS, EDITED, EPOCH, WITH_ORIGINALS, bounds
 from redismem.protocol.replies import corrupt
 from redismem.values import Undecodable
 
@@ -36,6 +37,8 @@ class Page:
     """The seq behind the last message that a block may hold; the window goes on there."""
     blocks: Sequence[Block]
     elements: Sequence[bytes]
+    dictionaries: Dictionaries = field(default_factory=dict)
+    """Those that the blocks were compressed with: whoever reads them has to set them first."""
     unreadable: list[Block] = field(default_factory=list)
     """Blocks that turned out to be unreadable: what reads them passes them over."""
 
@@ -48,7 +51,7 @@ class Page:
         """The elements, in groups that follow each other, with the seq of each group's first. Raises Undecodable."""
         for block in self.blocks:
             try:
-                first_seq, elements = decode_block(*block)
+                first_seq, elements = decode_block(*block, self.dictionaries)
             except Undecodable:
                 self.unreadable.append(block)
                 continue
@@ -87,6 +90,15 @@ def page(session_id: str, reply: Sequence[Any]) -> Page | None:
     return Page(session_id, name, start_seq, originals_stop, blocks, found[block_count:])
 
 
+def why_unreadable(block: Block, known: Dictionaries) -> str:
+    """DictionaryMissing: it can be read again once its dictionary is back. Undecodable: its bytes are none of ours."""
+    try:
+        decode_block(*block, known)
+    except Undecodable as unreadable:
+        return type(unreadable).__name__
+    return Undecodable.__name__  # what is in it is no message
+
+
 def block(keys: SessionKeys, number: int) -> Call[Block | None]:
     """A block of originals; None if there is none of this number."""
     commands = (("HGET", keys.originals, number),)
@@ -101,6 +113,8 @@ class Signed(NamedTuple):
     """Of the window."""
     kept: bool
     signatures: Sequence[bytes | None]
+    version: str = ""
+    """What `edited` is: after a replacement, a block may hold another message."""
 
 
 def signatures(keys: SessionKeys, numbers: Sequence[int]) -> Command:
@@ -112,17 +126,19 @@ def signed(keys: SessionKeys, numbers: Sequence[int]) -> Call[Signed]:
     """What there is to recall from, and the signatures of these blocks. Raises CorruptSession, UnsupportedFormat."""
 
     def decode(state: Sequence[bytes | None], found: Sequence[bytes | None]) -> Signed:
-        epoch, counters, kept = state
+        epoch, counters, kept, edited = state
         if counters is None:
             return Signed("", 1, False, ())
         try:
-            return Signed((epoch or b"").decode(), bounds(counters)[0], kept is not None, found)
+            return Signed(
+                (epoch or b"").decode(), bounds(counters)[0], kept is not None, found, (edited or b"").decode()
+            )
         except UnsupportedFormat as other:
             raise UnsupportedFormat(str(other), keys.session_id) from None
         except (Undecodable, ValueError) as cause:
             raise corrupt(keys.session_id, cause, (epoch or b"").decode("utf-8", "replace")) from None
 
-    asked = ("HMGET", keys.state, EPOCH, COUNTERS, WITH_ORIGINALS)
+    asked = ("HMGET", keys.state, EPOCH, COUNTERS, WITH_ORIGINALS, EDITED)
     return Call(keys.session_id, (asked, signatures(keys, numbers)), decode, op="recall")
 
 

@@ -49,6 +49,11 @@ class Job:
     with_originals: bool = False
     """Whether the originals reach up to it."""
 
+    @property
+    def as_before_ms(self) -> int:
+        """The pause of a session that is given back to its place in the queue: below 0."""
+        return min(0, self.due_ms - self.now_ms)
+
     def of(self, view: View) -> Job:
         """The same of a session that was read apart."""
         with_originals = layout.WITH_ORIGINALS in view.fields

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
-from functools import partial
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from time import monotonic
 from typing import Any, TypeVar
 
+from redismem.blocks import dictionary_of
+from redismem.dictionaries import Dictionaries, Dictionary
 from redismem.errors import (
-    NOT_READY_WORDS,
     ConnectionLost,
     CorruptSession,
     InvalidSettings,
@@ -17,18 +17,17 @@ from redismem.errors import (
     StoreUnavailable,
 )
 from redismem.events import facts
-from redismem.health import Health
-from redismem.protocol import namespace_calls
+from redismem.hot import HotSessions
+from redismem.protocol import dictionary_calls, namespace_calls
 from redismem.protocol.call import Call
 from redismem.protocol.clock import Clock, clock_ms
 from redismem.protocol.ids import now_ms, session_hash
-from redismem.protocol.keys import Keys
 from redismem.protocol.queue_calls import QueueCalls
 from redismem.protocol.session_calls import SessionCalls
 from redismem.settings import Settings
-from redismem.store.breaker import Breaker, BreakerState
-from redismem.store.breakers import Breakers
-from redismem.store.retries import Retries, explained, perhaps, redis_at
+from redismem.store.breaker import Breaker
+from redismem.store.reach import Reach
+from redismem.store.retries import Retries
 from redismem.transport.base import CLOSED, Transport, place_of
 from redismem.transport.confirming import Wanted
 
@@ -39,28 +38,20 @@ T = TypeVar("T")
 _PATIENCE = 0.95
 
 
-class Store:
+class Store(Reach):
     """One namespace, over one transport. Fit for any number of tasks at once."""
-
-    _goes_on = False
-    """Whether calls are served while Redis is away."""
 
     def __init__(self, transport: Transport, namespace: str, settings: Settings, clock: Clock | None = None) -> None:
         """Raises InvalidSessionId for the namespace. No I/O. `clock`: counts in all calls instead of the server's."""
-        self.settings = settings
+        super().__init__(transport, namespace, settings)
         self.clock = clock
-        self.keys = Keys(namespace, settings.shards)
-        self.transport = transport
         self.on_agreed: Callable[[], Awaitable[None]] | None = None
         """Awaited once the namespace was found to be as the settings say: before the first call about a session."""
-        self.breaker = Breaker()
-        self.breakers = Breakers(transport, self.breaker) if hasattr(transport, "node_of") else None
-        """Where there are several nodes: what `breaker` is for all of them together, each has for itself."""
-        self.block_counts: dict[str, int] = {}
-        """How many blocks of originals sessions had when something was recalled from them."""
-        self._is_agreed = False
+        self.hot = HotSessions(settings.max_recalled_sessions, settings.max_recalled_bytes)
+        """What this process keeps of the sessions that it recalled from."""
+        self.dictionaries: dict[int, Dictionary] = {}
+        """Of the namespace, those that this process has read, by version."""
         self._patience_s = settings.deadline_s
-        self._reply_timeout_s = min(settings.reply_timeout_s, settings.deadline_s)
 
     async def open(self) -> None:
         """Looks whether Redis answers and the namespace is laid out as this release and the settings say.
@@ -95,31 +86,6 @@ class Store:
         """Closes the connections; a client that the caller brought stays open. Nothing can be called afterwards."""
         transport, self.transport = self.transport, CLOSED
         await transport.aclose()
-
-    @property
-    def is_away(self) -> bool:
-        """Whether a call would fail at once, because Redis is known to be away and it is too early for another look."""
-        away = self.away_breakers()
-        is_all = self.breakers is None or self.breakers.is_all_away()
-        return is_all and bool(away) and min(breaker.probe_in_s() for breaker in away) > 0
-
-    def breaker_of(self, call: Call[Any]) -> Breaker:
-        """The breaker of the node which a call goes to."""
-        return self.breaker if self.breakers is None else self.breakers.of(call)
-
-    def away_breakers(self) -> list[Breaker]:
-        """The breakers of the nodes that do not answer, perhaps that of all of them together."""
-        if self.breakers is None:
-            return [] if self.breaker.is_closed else [self.breaker]
-        return self.breakers.away()
-
-    def health(self) -> Health:
-        """What is known of Redis, without asking it."""
-        away = self.away_breakers()
-        nodes = tuple(sorted(breaker.place for breaker in away if breaker.place))
-        breaker = away[0] if nodes and self.breakers and self.breakers.is_all_away() else self.breaker
-        since_ms = None if breaker.since_s is None else now_ms() - int(breaker.away_s() * 1000)
-        return Health(breaker.state.value, since_ms, breaker.reason, away_nodes=nodes)
 
     async def run(self, call: Call[T], *, quarantine: bool = False, begun_s: float | None = None) -> T:
         """The value of a call. Raises StoreUnavailable, and what the replies mean.
@@ -158,6 +124,20 @@ class Store:
             await self.quarantine(corrupt)
         return await self.run(call.again())
 
+    async def dictionaries_of(self, blocks: Iterable[bytes]) -> Dictionaries:
+        """The dictionaries of these blocks, as far as they are there; others may be among them.
+
+        One that this process has not read takes a round trip. Raises StoreUnavailable.
+        """
+        await self.know({version for block in blocks if (version := dictionary_of(block)) is not None})
+        return self.dictionaries
+
+    async def know(self, versions: Collection[int]) -> None:
+        """Reads the dictionaries of these versions, unless this process has. Raises StoreUnavailable."""
+        if missing := sorted(set(versions) - self.dictionaries.keys()):
+            found = await self.run(dictionary_calls.read(self.keys, missing))
+            self.dictionaries.update(found)
+
     async def once(self, call: Call[T]) -> T:
         """The value of a call that is sent once. Raises ServerError, ConnectionLost, and what the replies mean."""
         begun_s = monotonic()
@@ -165,45 +145,6 @@ class Store:
         value = call.finish(await self._sent(call, self._reply_timeout_s))
         breaker.answered_s = begun_s
         return value
-
-    async def probe(self, breaker: Breaker | None = None, *, at_once: bool = False) -> bool:
-        """Looks whether what is away is there again, if it is time to and nobody else does. True if it is."""
-        breaker = breaker or self.breaker
-        if not breaker.begin_probe(at_once=at_once):
-            return breaker.is_closed
-        away_s, reason = breaker.away_s(), ""
-        self._changed(BreakerState.HALF_OPEN, breaker)
-        try:
-            # The first may go out on a connection that is about to be given up.
-            reason = await self._missed(breaker.place) and await self._missed(breaker.place)
-            if not reason:
-                breaker.found()
-        finally:
-            breaker.missed(reason)  # nothing, if it was found
-        if breaker.is_closed:
-            self._changed(BreakerState.CLOSED, breaker, away_s)
-        return breaker.is_closed
-
-    async def _missed(self, place: str) -> str:
-        """Why a PING was not answered; "" if it was, or if the node at the place is none of the cluster's any more."""
-        ping: Call[bool] = namespace_calls.ping()
-        transport: Any = self.transport
-        if place and place not in transport.places:
-            return ""
-        run = partial(transport.run_at, place) if place else transport.run
-        try:
-            ping.finish(await run(ping.commands, self._reply_timeout_s))
-        except ConnectionLost as lost:
-            return lost.reason
-        except ServerError as refused:  # who answers is there, and refuses each call with its own error
-            return refused.word if refused.word in NOT_READY_WORDS else ""
-        return ""
-
-    def away(self, breaker: Breaker, session_id: str | None, *, may_be_done: bool = False) -> StoreUnavailable:
-        """The error of a call that is not sent, or not again, as Redis is known to be away."""
-        redis, reason = redis_at(breaker.place or place_of(self.transport)), explained(breaker.reason)
-        text = f"{redis} has not answered for {breaker.away_s():.1f} s: {reason}; calls are refused until it does"
-        return StoreUnavailable(text + perhaps(may_be_done), session_id, breaker.reason, may_be_done=may_be_done)
 
     def told(self, op: str, work: Coroutine[Any, Any, T], session_id: str | None = None) -> Coroutine[Any, Any, T]:
         """The work, of whose end a hook is told if there is one: see `observed`."""
@@ -240,16 +181,6 @@ class Store:
         session = session_hash(corrupt.session_id)
         known = facts(op="quarantine", session=session, namespace=self.keys.namespace, error=type(corrupt).__name__)
         log.error("session %s: put into quarantine and started afresh: %s", session, corrupt.text, extra=known)
-
-    def unanswered(self, begun_s: float, failure: ConnectionLost) -> None:
-        """A call found no answer in all the time it had: Redis may be away."""
-        breaker = self._failing(failure)
-        if breaker.unanswered(begun_s, failure.reason):
-            self._changed(BreakerState.OPEN, breaker)
-
-    def _failing(self, failure: ConnectionLost) -> Breaker:
-        """The breaker of what has not answered."""
-        return self.breaker if self.breakers is None else self.breakers.at(failure.place)
 
     def _sent(self, call: Call[T], timeout_s: float) -> Awaitable[list[Any]]:
         if call.is_independent:
@@ -303,16 +234,3 @@ class Store:
     def _raise_if_away(self, breaker: Breaker, call: Call[T], retries: Retries) -> None:
         if not breaker.is_closed:
             raise self.away(breaker, call.session_id, may_be_done=retries.may_be_done)
-
-    def _changed(self, state: BreakerState, breaker: Breaker, away_s: float = 0.0) -> None:
-        """Says what a breaker does now, and when it closes, how long Redis was away."""
-        redis = redis_at(breaker.place)
-        known = facts(op="breaker", outcome=state.value, namespace=self.keys.namespace)
-        if state is BreakerState.OPEN:
-            # One that has never reached Redis, and serves nothing without it, says so by the error of its first call.
-            level = logging.ERROR if self._is_agreed or self._goes_on else logging.DEBUG
-            text = "%s does not answer: %s; calls do not wait for it until it does"
-            log.log(level, text, redis, breaker.reason, extra=known)
-        elif state is BreakerState.CLOSED:
-            known["duration_ms"] = int(away_s * 1000)
-            log.warning("%s answers again after %.1f s", redis, away_s, extra=known)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar
 
 from redismem.protocol.call import Command
@@ -69,6 +69,11 @@ def place_of(transport: Transport, commands: Sequence[Command] = ()) -> str:
     node_of = getattr(transport, "node_of", None)
     place: str = (node_of(commands) if node_of and commands else "") or getattr(transport, "place", "")
     return place
+
+
+async def apart(transport: Transport, work: Callable[[], T]) -> T:
+    """What the work gives: it runs in a thread, so that others get their turn; here, where the transport blocks."""
+    return work() if getattr(transport, "blocks", False) else await asyncio.to_thread(work)
 
 
 async def together(transport: Transport, one: Coroutine[Any, Any, T], other: Coroutine[Any, Any, U]) -> tuple[T, U]:

@@ -5,35 +5,40 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from redismem.blocks import BLOCK_COUNT, decode_block
+from redismem.blocks import BLOCK_COUNT, NONE_KNOWN, decode_block
+from redismem.dictionaries import Dictionaries, Dictionary
+from redismem.kept import kept_fields
 from redismem.messages import Message
 from redismem.originals import Originals
 from redismem.protocol.edit_calls import leaving
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.page_calls import Block
 from redismem.protocol.queue_calls import Job
-from redismem.recall import kept_fields
-from redismem.store.store import Store
 from redismem.values import Undecodable
+from redismem.workers.training import Trainer
 
 
-async def kept(store: Store, keys: SessionKeys, job: Job, covered: Sequence[Message]) -> dict[bytes, bytes]:
+async def kept(trainer: Trainer, keys: SessionKeys, job: Job, covered: Sequence[Message]) -> dict[bytes, bytes]:
     """The fields of the originals that a commit of these messages sets: none, if originals are not kept.
 
     The block that is not full yet is read and comes back longer: a commit is refused if the session has changed since
     it was claimed, so nobody else has made it longer meanwhile. Raises StoreUnavailable.
     """
+    store = trainer.store
     if not covered or not store.settings.keep_originals:
         return {}
+    dictionary = await trainer.dictionary(job.now_ms)
+    trainer.note(keys.session_id, job.elements[: len(covered)])
     originals = Originals(store, keys)
     begun = await originals.block(job.context.first_seq - 1) if is_begun(job) else None
+    known = await store.dictionaries_of([] if begun is None else [begun.stored])
     try:
-        return await asyncio.to_thread(fields_of, job, covered, begun)
+        return await asyncio.to_thread(fields_of, job, covered, begun, known, dictionary)
     except Undecodable:
         if begun is None:
             raise
         await originals.set_aside([begun])
-        return await asyncio.to_thread(fields_of, job, covered, None)
+        return await asyncio.to_thread(fields_of, job, covered, None, known, dictionary)
 
 
 def is_begun(job: Job) -> bool:
@@ -41,22 +46,29 @@ def is_begun(job: Job) -> bool:
     return job.with_originals and (job.context.first_seq - 1) % BLOCK_COUNT > 0
 
 
-def fields_of(job: Job, covered: Sequence[Message], begun: Block | None) -> dict[bytes, bytes]:
+def fields_of(
+    job: Job,
+    covered: Sequence[Message],
+    begun: Block | None,
+    known: Dictionaries = NONE_KNOWN,
+    dictionary: Dictionary | None = None,
+) -> dict[bytes, bytes]:
     """Blocks and signatures of what leaves the window with these messages. `begun`: the block that more comes to.
 
-    Raises Undecodable if that cannot be read.
+    Compressed with the `dictionary`; the one of that block is among those that are `known`. Raises Undecodable if it
+    cannot be read.
     """
     count, _ = leaving(job.context, covered)
     first_seq, elements = job.context.first_seq, list(job.elements[:count])
     if begun is not None:
-        before = _before(begun, first_seq)
+        before = _before(begun, first_seq, known)
         elements, first_seq = [*before, *elements], first_seq - len(before)
-    return kept_fields(first_seq, elements, job.context.epoch)
+    return kept_fields(first_seq, elements, job.context.epoch, dictionary)
 
 
-def _before(block: Block, first_seq: int) -> list[bytes]:
+def _before(block: Block, first_seq: int, known: Dictionaries) -> list[bytes]:
     """The elements of a block that stand right before a seq. Raises Undecodable."""
-    block_first, elements = decode_block(*block)
+    block_first, elements = decode_block(*block, known)
     before = elements[: max(0, first_seq - block_first)]
     if block_first + len(before) != first_seq:
         raise Undecodable("a block of originals does not reach up to the window")

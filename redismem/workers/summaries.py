@@ -27,6 +27,7 @@ from redismem.workers.outcomes import WORKED_OFF, SummaryOutcome
 from redismem.workers.planning import plan
 from redismem.workers.provider import Answering, Provider
 from redismem.workers.strategies import Strategy, noted, provider_of, sketched, writes_one
+from redismem.workers.training import Trainer
 from redismem.workers.writers import URGENT_MS, Writers
 
 log = logging.getLogger("redismem.worker")
@@ -49,6 +50,7 @@ class Worker:
         self._provider = Provider(store, provider_of(strategy))
         self._writers = Writers(store, strategy, self._provider)
         self._longest_wait_ms = int(store.settings.extractive_after_s * 1000)
+        self._trainer = Trainer(store)
         self._slots = asyncio.Semaphore(concurrency)
         self._in_hand: set[str] = set()
         self._in_vain: deque[str] = deque(maxlen=_IN_VAIN_COUNT)
@@ -88,6 +90,7 @@ class Worker:
             committed += outcomes.count(SummaryOutcome.OK)
             if WORKED_OFF.isdisjoint(outcomes):
                 break
+        await self._trainer.train()
         return committed
 
     def _looks_at_leases(self, now_ms: int) -> bool:
@@ -183,7 +186,7 @@ class Worker:
         except asyncio.CancelledError:
             # A worker that is told to stop gives the session back, so that another need not wait for the lease.
             with contextlib.suppress(RedismemError):
-                await asyncio.shield(self._give_back(calls, job, _as_before_ms(job)))
+                await asyncio.shield(self._give_back(calls, job, job.as_before_ms))
             raise
 
     async def _claimed(self, calls: QueueCalls) -> Job | SummaryOutcome:
@@ -218,7 +221,7 @@ class Worker:
         if todo.wait_ms:
             await self._give_back(calls, job, todo.wait_ms)
             return SummaryOutcome.WAITING
-        originals = await kept(self._store, calls.keys, job, todo.covered)
+        originals = await kept(self._trainer, calls.keys, job, todo.covered)
         commit = calls.commit(job, todo.covered, summary, todo.folded, originals, noted(job, sketch, todo.covered))
         outcome = await self._store.run(commit, quarantine=True)
         known = facts(
@@ -243,7 +246,7 @@ class Worker:
     async def _unanswered(self, calls: QueueCalls, job: Job, error: ProviderUnavailable) -> SummaryOutcome:
         """Gives the session back as it was, but for the reason that is noted. The provider is paused, as a rule."""
         self._in_vain.append(calls.keys.session_id)
-        backoff_ms, is_paused = _as_before_ms(job), self._provider.is_paused
+        backoff_ms, is_paused = job.as_before_ms, self._provider.is_paused
         if not is_paused:
             # It waits alone: as long again as it has been failing, more or less.
             failing_s = 0 if job.failure is None else (job.now_ms - job.failure.since_ms) / 1000
@@ -277,8 +280,3 @@ class Worker:
             known["backoff_ms"] = backoff_ms
         log_failure(f"session {session}: attempt {job.attempts} at a summary failed, {next_try}", error, known)
         return SummaryOutcome.FAILED if outcome is ReleaseOutcome.OK else SummaryOutcome(outcome)
-
-
-def _as_before_ms(job: Job) -> int:
-    """The pause of a session that is given back to its place in the queue: below 0."""
-    return min(0, job.due_ms - job.now_ms)

@@ -104,9 +104,9 @@ async def test_a_worker_tells_each_call_and_each_summary(async_place: Place, eve
         events.ended()
         echo = Echo()
         assert await drained(Worker(memory.store, echo), T0) == 1
-        first = ["provider", "due", "claim", "commit", "summary"]
+        first = ["provider", "due", "claim", "dictionaries", "commit", "summary"]
         assert [op for op, _ in events.ended()] == [*first, "provider", "due", "drain"]
-        claim, commit, summary = events[-6:-3]
+        claim, _, commit, summary = events[-7:-3]
         info = await memory.session(NAME).info()
         assert (commit.outcome, commit.message_count, commit.session) == ("ok", 5, session_hash(NAME))
         assert commit.tokens > 0

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from model_check.kept import KNOWN
 from model_check.model import INDEXES, Model, SessionModel
 from redismem.blocks import decode_block
 from redismem.elements import decode_messages, parted
@@ -74,6 +75,7 @@ def reading(keys: Keys) -> Call[Seen]:
 def compare(seen: Seen, model: Model) -> None:
     """Raises AssertionError for what is not as the model says, or not as the invariants want it."""
     for name in NAMES:
+        seen.sessions[name].dictionaries = KNOWN
         wrong = list(violations(name, seen.sessions[name], model.settings))
         assert wrong == [], wrong
         assert seen.originals[name] == model.originals.get(name, {})
@@ -138,7 +140,7 @@ def _originals(stored: Mapping[bytes, bytes]) -> Iterator[tuple[int, Any]]:
     for field, block in stored.items():
         if field.isdigit():
             try:
-                first_seq, elements = decode_block(int(field), block)
+                first_seq, elements = decode_block(int(field), block, KNOWN)
             except Undecodable:
                 raise AssertionError(f"block {int(field)} of the originals cannot be read") from None
             yield from enumerate(_contents(elements), first_seq)

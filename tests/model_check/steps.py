@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 from support.redis_server import RedisServer
 
 from model_check.comparison import NAMES, compare, reading
-from model_check.kept import kept_of
+from model_check.kept import KNOWN, kept_of
 from model_check.model import Entry, SessionModel
 from model_check.work_model import Claim, WorkModel
 from redismem import Settings, TooLarge
@@ -163,6 +163,7 @@ class Steps(RuleBasedStateMachine):
             assert finished(self.violations()) == []
 
     async def violations(self) -> list[Violation]:
+        self.store.dictionaries.update(KNOWN)
         return [violation async for violation in check.check(self.store, NAMES)]
 
     def work_off(self, name: str) -> None:

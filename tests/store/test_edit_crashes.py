@@ -22,6 +22,7 @@ from redismem.protocol.call import Call
 from redismem.protocol.edit_calls import View
 from redismem.protocol.queue_calls import Job, QueueCalls
 from redismem.workers.keeping import kept
+from redismem.workers.training import Trainer
 
 SETTINGS = Settings(deadline_s=60, reply_timeout_s=1, threshold=4, recent_limit=2, keep_originals=True, shards=1)
 SYSTEM = {"role": "system", "content": "Be brief."}
@@ -59,7 +60,7 @@ async def commit(memory: Memory, view: View) -> Call[Any]:
     assert isinstance(job, Job)
     summary = Summary(f"{view.context.epoch}:2-3", "told", 2, 3, 1, 2, "m", 3, 4, ("x",))
     covered = job.context.messages[:2]
-    return calls.commit(job, covered, summary, (), await kept(memory.store, calls.keys, job, covered))
+    return calls.commit(job, covered, summary, (), await kept(Trainer(memory.store), calls.keys, job, covered))
 
 
 async def moved(memory: Memory) -> View:

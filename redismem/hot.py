@@ -1,0 +1,164 @@
+"""What this process keeps of the sessions that it recalled from last, so that the next question costs little. No I/O.
+
+Bounded in sessions and bytes. What is kept of a session counts only while the session is as it was: whoever asks says
+how it is, in words that the reply of the same question brought.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+
+from redismem.blocks import first_seq_of, number_of
+from redismem.elements import StoredMessages, is_gap
+from redismem.messages import Message
+from redismem.postings import Postings
+from redismem.recalling import calling
+from redismem.signatures import Signature, decode_signature
+from redismem.values import Undecodable
+
+# What a bytes object and its places in a list and a dict take beside the bytes, about.
+_ELEMENT_BYTES = 160
+_SESSION_BYTES = 2_000
+_CALL_BYTES = 600
+
+
+class Contents:
+    """The messages of one block as they are stored, and what choosing among them asks for."""
+
+    __slots__ = ("calling", "elements", "first_seq", "size_bytes", "tokens")
+
+    def __init__(self, first_seq: int, elements: Sequence[bytes], epoch: str) -> None:
+        """Raises Undecodable, UnsupportedFormat."""
+        messages = StoredMessages(elements, first_seq, epoch).messages()
+        usable = [message for message in messages if not (message.pinned or is_gap(message))]
+        self.first_seq = first_seq
+        self.elements = elements
+        self.tokens = {message.seq: message.tokens for message in usable}
+        """Of each message that may be recalled: none that is pinned."""
+        self.calling = calling(usable)
+        """Of those of them that make a call or have a result: which."""
+        self.size_bytes = sum(map(len, elements)) + _ELEMENT_BYTES * len(elements) + _CALL_BYTES * len(self.calling)
+
+    def reaches(self, stop_seq: int) -> bool:
+        """Whether it goes up to this seq, which is not in it."""
+        return self.first_seq + len(self.elements) >= stop_seq
+
+
+class HotSession:
+    """Of one session: where each stem stands, and the blocks that were read. Fit for any number of threads."""
+
+    def __init__(self, epoch: str, version: str, stop: int) -> None:
+        """`version`: what `edited` is; a message of a block may be another after that. `stop`: the first block."""
+        self.stop = stop
+        """Blocks before this one are full, and were taken up."""
+        self.postings = Postings()
+        self.contents: dict[int, Contents] = {}
+        self.noted_bytes = 0
+        """What it counted as when it was noted last."""
+        self._epoch = epoch
+        self._version = version
+        self._last: tuple[int, bytes] | None = None
+        self._growing: bytes | None = None
+        self._contents_bytes = 0
+        self._lock = threading.Lock()
+
+    @property
+    def size_bytes(self) -> int:
+        return _SESSION_BYTES + self.postings.size_bytes + self._contents_bytes
+
+    def asked(self, more_count: int) -> Sequence[int]:
+        """The signatures to ask for: of the last block taken up, as a sign that all are there still; then new ones."""
+        more = range(self.stop, self.stop + more_count)
+        return more if self._last is None else (self._last[0], *more)
+
+    def holds(self, epoch: str, version: str, stored: Mapping[int, bytes | None]) -> bool:
+        """Whether what is known is still so, as the session and these signatures are now."""
+        is_there = self._last is None or stored.get(self._last[0]) == self._last[1]
+        return self._epoch == epoch and self._version == version and is_there
+
+    def take(self, stored: Mapping[int, bytes | None], stop: int) -> None:
+        """Takes up the signatures of full blocks before this one. One that cannot be read is passed over."""
+        with self._lock:
+            numbers = range(self.stop, stop)  # none, if another was faster
+            self.postings.add([(number, found) for number in numbers if (found := _decoded(stored.get(number)))])
+            for number in numbers:
+                if (encoded := stored.get(number)) is not None:
+                    self._last = number, encoded
+            self.stop = max(self.stop, stop)
+
+    def grow(self, number: int, encoded: bytes | None) -> None:
+        """The signature of the block that is not full yet, if there is one."""
+        if number != self.stop or encoded == self._growing:
+            return
+        with self._lock:
+            if number == self.stop:
+                self.postings.grow(number, _decoded(encoded))
+                self._growing = encoded
+
+    def has(self, number: int, window_seq: int) -> bool:
+        """Whether a block was read, as far as it stands before this window by now."""
+        found = self.contents.get(number)
+        return found is not None and found.reaches(min(first_seq_of(number + 1), window_seq))
+
+    def keep(self, number: int, found: Contents) -> None:
+        """A block was read."""
+        with self._lock:
+            before = self.contents.get(number)
+            self.contents[number] = found
+            self._contents_bytes += found.size_bytes - (0 if before is None else before.size_bytes)
+
+    def messages(self, seqs: Sequence[int], contents: Sequence[Contents]) -> list[Message]:
+        """New messages of these seqs, which stand in these blocks."""
+        found = {number_of(each.first_seq): each for each in contents}
+        blocks = [(found[number_of(seq)], seq) for seq in seqs]
+        elements = [block.elements[seq - block.first_seq] for block, seq in blocks]
+        return StoredMessages(elements, 0, self._epoch, seqs).messages()
+
+
+def _decoded(encoded: bytes | None) -> Signature | None:
+    if encoded is None:
+        return None
+    try:
+        return decode_signature(encoded)
+    except Undecodable:
+        return None  # `redismem check` tells of it; its block is not found by what it holds
+
+
+class HotSessions:
+    """Fit for any number of threads."""
+
+    def __init__(self, max_count: int, max_bytes: int) -> None:
+        self._max_count = max_count
+        self._max_bytes = max_bytes
+        self._sessions: OrderedDict[str, HotSession] = OrderedDict()
+        self._lock = threading.Lock()
+        self.size_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def get(self, session_id: str) -> HotSession | None:
+        return self._sessions.get(session_id)
+
+    def note(self, session_id: str, hot: HotSession) -> None:
+        """It was asked for just now, and may have grown; who was not for the longest time is forgotten."""
+        size_bytes = hot.size_bytes
+        with self._lock:
+            if size_bytes == hot.noted_bytes and self._sessions.get(session_id) is hot:
+                self._sessions.move_to_end(session_id)
+                return
+            before = self._sessions.pop(session_id, None)
+            self.size_bytes += size_bytes - (0 if before is None else before.noted_bytes)
+            hot.noted_bytes = size_bytes
+            self._sessions[session_id] = hot
+            while self._sessions and (len(self._sessions) > self._max_count or self.size_bytes > self._max_bytes):
+                _, oldest = self._sessions.popitem(last=False)
+                self.size_bytes -= oldest.noted_bytes
+
+    def forget(self, session_id: str) -> None:
+        """What is known of the session is true no more."""
+        with self._lock:
+            gone = self._sessions.pop(session_id, None)
+            self.size_bytes -= 0 if gone is None else gone.noted_bytes

@@ -1,0 +1,198 @@
+"""What a process keeps of the sessions it recalls from: bounded, and never older than the session is."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import redis.asyncio
+from hypothesis import given
+from hypothesis import strategies as st
+from support.redis_server import RedisServer
+from support.stores import Store
+from support.worked import open_with
+from support.writers import Echo, fill
+from test_recall import remembered, seqs, trips_of
+
+from redismem import blocking
+from redismem.hot import HotSession, HotSessions
+from redismem.postings import Postings
+from redismem.signatures import decode_signature, encode_signature, stem_hash
+from redismem.workers.summaries import Worker
+
+
+async def test_what_came_since_is_found_without_reading_the_rest_again(store: Store, namespace: str) -> None:
+    async with open_with(store, namespace) as memory:
+        session, worker = await remembered(memory), Worker(memory.store, Echo())
+        assert 3 in seqs(await session.recall("dog Biscuit"))
+        for step in range(6):
+            seq = (await session.append({"role": "user", "content": f"The parrot Zora{step} ate a fig."})).last_seq
+            await fill(session, 9)
+            await worker.drain()
+            with trips_of(memory) as sent:
+                assert seq in seqs(await session.recall(f"Zora{step}", limit=1))
+            assert len(sent) == 2
+            assert len(sent[0][1]) <= 2 + 4, "a few signatures at most"
+            assert len(sent[1][0]) <= 2 + 2, "the block, and that of a neighbour"
+            assert 3 in seqs(await session.recall("dog Biscuit"))
+
+
+async def test_of_a_session_that_grew_by_much_the_rest_is_read(store: Store, namespace: str) -> None:
+    async with open_with(store, namespace) as memory:
+        session, worker = await remembered(memory), Worker(memory.store, Echo())
+        assert 3 in seqs(await session.recall("dog Biscuit"))
+        await fill(session, 200)
+        await session.append({"role": "user", "content": "The parrot Zora ate a fig."})
+        await fill(session, 20)
+        await worker.drain()
+        assert 321 in seqs(await session.recall("parrot"))
+        assert 3 in seqs(await session.recall("dog Biscuit"))
+
+
+async def test_a_clear_leaves_nothing_in_its_process(store: Store, namespace: str) -> None:
+    async with open_with(store, namespace) as memory:
+        session = await remembered(memory)
+        await session.recall("dog Biscuit")
+        assert len(memory.store.hot) == 1
+        await session.clear()
+        assert len(memory.store.hot) == memory.store.hot.size_bytes == 0
+
+
+async def test_what_another_process_did_is_known(store: Store, namespace: str) -> None:
+    async with open_with(store, namespace) as memory, open_with(store, namespace) as other:
+        session, there = await remembered(memory), other.session("a")
+        assert 3 in seqs(await session.recall("dog Biscuit"))
+        await there.prune(3)
+        assert await session.recall("dog Biscuit") == []
+        await there.clear()
+        assert await session.recall("dog Biscuit") == []
+        await remembered(other, {5: "My dog Biscuit came home."})
+        (found,) = [each for each in await session.recall("dog Biscuit", limit=1) if each.seq == 5]
+        assert found.content == "My dog Biscuit came home."
+
+
+async def test_after_a_prune_and_new_messages_the_old_ones_are_not_recalled(store: Store, namespace: str) -> None:
+    async with open_with(store, namespace) as memory, open_with(store, namespace) as other:
+        session, there = await remembered(memory), other.session("a")
+        assert 3 in seqs(await session.recall("dog Biscuit"))
+        await there.prune(3)
+        await fill(there, 40)
+        await Worker(other.store, Echo()).drain()
+        assert 3 not in seqs(await session.recall("dog Biscuit"))
+
+
+async def test_originals_that_were_not_kept_for_a_while_are_gone(store: Store, namespace: str) -> None:
+    async with open_with(store, namespace) as memory, open_with(store, namespace, keep_originals=False) as other:
+        session = await remembered(memory)
+        assert 3 in seqs(await session.recall("dog Biscuit"))
+        for kept_by in (other, memory):
+            await fill(session, 20)
+            await Worker(kept_by.store, Echo()).drain()
+        assert 3 not in seqs(await session.recall("dog Biscuit"))
+
+
+async def test_a_message_that_was_replaced_is_recalled_as_it_is_now(store: Store, namespace: str) -> None:
+    async with open_with(store, namespace) as memory, open_with(store, namespace) as other:
+        session, worker = memory.session("a"), Worker(memory.store, Echo())
+        await session.append({"role": "user", "content": "The dog is Biscuit."}, pin=True)
+        await fill(session, 40)
+        await worker.drain()
+        await session.recall("dog number")
+        there = other.session("a")
+        await there.replace(1, {"role": "user", "content": "The dog is Rex."})
+        await there.unpin(1)
+        (found,) = await session.recall("dog", limit=1, max_tokens=20)
+        assert found.content == "The dog is Rex."
+
+
+async def test_messages_that_were_given_are_the_callers_own(store: Store, namespace: str) -> None:
+    async with open_with(store, namespace) as memory:
+        session = await remembered(memory)
+        for _ in range(2):
+            (found,) = [each for each in await session.recall("dog Biscuit", limit=1) if each.seq == 3]
+            assert found.content == "My dog Biscuit came from the shelter in Leeds."
+            found.to_openai()["content"] = "changed"
+
+
+async def test_many_questions_at_once(store: Store, namespace: str) -> None:
+    async with open_with(store, namespace) as memory:
+        session = await remembered(memory, count=600)
+        for _ in range(2):
+            found = await asyncio.gather(*(session.recall("dog Biscuit", limit=1) for _ in range(8)))
+            assert [seqs(each) for each in found] == [[2, 3, 4]] * 8
+        kept = memory.store.hot.get("a")
+        assert kept is not None
+        assert kept.postings.count == 594
+        assert memory.store.hot.size_bytes == kept.size_bytes
+
+
+async def test_threads_that_ask_for_the_same_session(redis_server: RedisServer, namespace: str) -> None:
+    store = Store(lambda: redis.asyncio.Redis(port=redis_server.port), None)
+    async with open_with(store, namespace) as memory:
+        await remembered(memory, count=300)
+        with blocking.Memory.connect(redis_server.url, namespace=namespace, settings=memory.settings) as other:
+            session = other.session("a")
+            with ThreadPoolExecutor(4) as threads:
+                asked = threads.map(lambda _: seqs(session.recall("dog Biscuit", limit=1)), range(40))
+                assert list(await asyncio.to_thread(list, asked)) == [[2, 3, 4]] * 40
+            kept = other.store.hot.get("a")
+            assert kept is not None
+            assert kept.postings.count == 294
+
+
+@pytest.mark.parametrize("limits", [{"max_recalled_sessions": 0}, {"max_recalled_bytes": 0}, {"max_recalled_bytes": 1}])
+async def test_nothing_is_kept_where_nothing_may_be(limits: dict[str, int], store: Store, namespace: str) -> None:
+    async with open_with(store, namespace, **limits) as memory:
+        session = await remembered(memory)
+        for _ in range(2):
+            assert 3 in seqs(await session.recall("dog Biscuit"))
+            assert len(memory.store.hot) == memory.store.hot.size_bytes == 0
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 9)), max_size=40),
+    st.integers(0, 4),
+    st.integers(0, 12_000),
+)
+def test_what_is_kept_is_bounded(asked: list[tuple[str, int]], max_count: int, max_bytes: int) -> None:
+    hot = HotSessions(max_count, max_bytes)
+    for session_id, number in asked:
+        kept = hot.get(session_id) or HotSession("e", "", 0)
+        kept.take({at: encode_signature(0, [["word " * at]], 0) for at in range(number)}, number)
+        hot.note(session_id, kept)
+        known = [each for name in "abcdef" if (each := hot.get(name)) is not None]
+        assert hot.size_bytes == sum(each.size_bytes for each in known) <= max_bytes
+        assert len(known) == len(hot) <= max_count
+        assert not known or hot.get(session_id) is kept, "the last one stays longest"
+        if number % 3 == 0:
+            hot.forget(session_id)
+            assert hot.get(session_id) is None
+
+
+WORDS = st.lists(st.sampled_from(["red", "green", "blue", "iron", "gold", "silver"]), max_size=4).map(" ".join)
+
+
+@given(st.lists(st.lists(WORDS, min_size=1, max_size=16), min_size=1, max_size=40), st.integers(0, 30), st.booleans())
+def test_postings_say_what_the_signatures_say(blocks: list[list[str]], first: int, grows: bool) -> None:
+    found = [
+        (number, decode_signature(encode_signature(0, [[text] for text in texts], len(texts))))
+        for number, texts in enumerate(blocks, first)
+    ]
+    postings, whole = Postings(), found[:-1] if grows else found
+    for at in range(0, len(whole), 3):
+        postings.add(whole[at : at + 3])
+    if grows:
+        postings.grow(found[-1][0], found[0][1])  # as it was before
+        postings.grow(*found[-1])
+    assert postings.count == sum(signature.count for _, signature in found)
+    for number, signature in found:
+        assert postings.blocks[number].block_bytes == signature.block_bytes
+    for word in ("red", "silver", "tin"):
+        wanted = {number: places for number, one in found if (places := one.places(stem_hash(word)))}
+        assert postings.of(stem_hash(word)) == wanted
+    last = first + len(blocks)
+    postings.drop_before(last)
+    assert {number for number, _ in found if number // 16 == last // 16} <= postings.blocks.keys()
+    assert all(number // 16 == last // 16 for number in postings.blocks.keys() - {last - 1})
+    assert postings.count == sum(known.message_count for known in postings.blocks.values())

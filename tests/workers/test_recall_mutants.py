@@ -1,0 +1,254 @@
+"""What recall keeps and what dictionaries rest on, broken on purpose one line at a time: each fault must be noticed.
+
+A fault is seeded in the text of one function. Text that is not there exactly once fails the test: a fault that is not
+seeded must not count as caught. What notices it is a story that is told on the embedded store.
+"""
+
+from __future__ import annotations
+import __future__
+
+import inspect
+import random
+import sys
+import textwrap
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+import pytest
+from support.clock import Clock
+from support.dictionaries import WORDS
+from support.writers import Echo, said
+from workers.test_training import telling
+
+from redismem import Memory, RedismemError, Settings
+from redismem.dictionaries import Dictionary
+from redismem.hot import Contents, HotSession, HotSessions
+from redismem.inspection.check import check
+from redismem.postings import Postings
+from redismem.protocol import dictionary_calls
+from redismem.store.store import Store
+from redismem.workers import keeping, training
+from redismem.workers.summaries import Worker
+from redismem.workers.training import SETTLED_MS, Trainer
+
+FACT = {"role": "user", "content": "My dog Biscuit came from the shelter in Leeds."}
+ASKED = {"Biscuit": "dog Biscuit shelter", "Zora": "parrot Zora", "Rex": "cat Rex", "Otto": "Otto"}
+
+
+class Namespace:
+    """Of the embedded store: as many processes on it as a story needs."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.clock = Clock()
+        self.raw = client
+
+    def process(self, **changed: Any) -> Memory:
+        settings = Settings(shards=2, max_summary_bytes=1024 * 1024, threshold=4, recent_limit=4, **changed)
+        return Memory.connect(client=self._client, namespace="n", settings=settings, clock=self.clock)
+
+
+@asynccontextmanager
+async def namespace() -> AsyncIterator[Namespace]:
+    from fakeredis import FakeAsyncRedis
+
+    async with FakeAsyncRedis() as client:
+        yield Namespace(client)
+
+
+async def recalls(there: Namespace) -> None:
+    """Whatever others do, a process that has asked before finds what stands in the originals, as it is there now."""
+    process, other, without = there.process(), there.process(), there.process(keep_originals=False)
+    one, session = process.session("a"), other.session("a")
+    worker = Worker(other.store, Echo())
+
+    async def looked_at() -> None:
+        first_seq = (await session.info()).first_seq
+        kept = {each.seq: each for each in await session.messages(include_originals=True) if each.seq < first_seq}
+        fresh = there.process()
+        for word, query in ASKED.items():
+            found = await one.recall(query, limit=24)
+            assert [each.to_openai() for each in found] == [kept[each.seq].to_openai() for each in found]
+            wanted = {seq for seq, each in kept.items() if word in str(each.content) and not each.pinned}
+            assert wanted <= {each.seq for each in found}, query
+            assert wanted or not any(word in str(each.content) for each in found)
+            assert [each.seq for each in await fresh.session("a").recall(query, limit=24)] == [
+                each.seq for each in found
+            ]
+        known, anew = process.store.hot.get("a"), fresh.store.hot.get("a")
+        assert known is not None
+        assert anew is not None
+        assert known.postings.count == anew.postings.count
+
+    await session.append({"role": "user", "content": "The cat is Tom."}, pin=True)
+    for number in range(2, 60):
+        await session.append(FACT if number == 3 else said(number, "Otto" if number > 40 else "message"))
+        if number % 9 == 0 or 40 < number < 60:
+            await worker.drain()
+            await looked_at()
+    await session.append({"role": "user", "content": "The parrot Zora ate a fig."}, *map(said, range(61, 81)))
+    await worker.drain()
+    await looked_at()
+    await session.replace(1, {"role": "user", "content": "The cat is Rex, and Rex is a cat."})
+    await session.unpin(1)
+    await looked_at()
+    for keeper in (without, other):
+        await session.append(*map(said, range(20)))
+        await Worker(keeper.store, Echo()).drain()
+    await looked_at()
+    await session.append(*map(said, range(40)), FACT, *map(said, range(9)))
+    await worker.drain()
+    await looked_at()
+    await session.clear()
+    await session.append(*(FACT if number == 9 else said(number) for number in range(60)))
+    await worker.drain()
+    await looked_at()
+
+
+async def keeps(there: Namespace) -> None:
+    """What is kept has a bound, whoever asks for what."""
+    process = there.process(max_recalled_sessions=2)
+    worker = Worker(process.store, Echo())
+    for name in "abcab":
+        await process.session(name).append(*map(said, range(30)))
+        await worker.drain()
+        await process.session(name).recall("message")
+        hot = process.store.hot
+        kept = [each for other in "abc" if (each := hot.get(other)) is not None]
+        assert len(kept) == len(hot) <= 2
+        assert hot.size_bytes == sum(each.size_bytes for each in kept)
+        assert hot.get(name) is not None
+
+
+async def compresses(there: Namespace) -> None:
+    """A namespace that trains, loses and regains dictionaries: nothing is lost, and none has a word of one session."""
+    process, other = there.process(), there.process()
+    worker, key = Worker(process.store, Echo()), process.store.keys.dictionaries
+    wanted: dict[str, list[Any]] = {}
+
+    async def tell(name: str, count: int = 40, words: list[str] = WORDS) -> None:
+        seqs = range(len(wanted.setdefault(name, [])), len(wanted[name]) + count)
+        news = [telling(at, f"mine{name}") if words is WORDS else other_words(at, words) for at in seqs]
+        wanted[name] += [each["content"] for each in news]
+        await process.session(name).append(*news)
+        await worker.drain()
+
+    async def all_is_there() -> None:
+        for name, texts in wanted.items():
+            session = there.process().session(name)
+            assert [each.content for each in await session.messages(include_originals=True)] == texts
+        assert [found async for found in check(there.process().store)] == []
+
+    for name in "abcdef":
+        await tell(name)
+    assert await there.raw.hkeys(key) == [b"1"]
+    first = await there.raw.hget(key, "1")
+    assert b"mine" not in first
+    worker = Worker(other.store, Echo())
+    await tell("g")
+    assert {block[0] for block in await blocks(there, process, "g")} == {1}
+    there.clock.now_ms += SETTLED_MS
+    await tell("g", 21)
+    await tell("g", 20)
+    assert {block[0] for block in await blocks(there, process, "g")} == {1, 2}
+    await all_is_there()
+    await there.raw.delete(key)
+    there.clock.now_ms += SETTLED_MS
+    await tell("h")
+    assert await there.raw.hgetall(key) == {b"1": first}
+    late = Dictionary(1, 5, first[8:])
+    assert not await other.store.run(dictionary_calls.add(other.store.keys, late))
+    assert await there.raw.hget(key, "1") == first
+    worker = Worker(process.store, Echo())
+    there.clock.now_ms += 86_400_000
+    for name in "ijklmn":
+        await tell(name, 50, [f"word{at}{'xyz' * 4}" for at in range(40)])
+    assert sorted(await there.raw.hkeys(key)) == [b"1", b"2"]
+    there.clock.now_ms += SETTLED_MS
+    await tell("o")
+    assert {block[3] for block in await blocks(there, process, "o")} == {2}
+    await all_is_there()
+    await there.raw.hset(key, "1", b"\0" * 8 + (await there.raw.hget(key, "2"))[8:])
+    fresh = there.process()
+    gone = await fresh.session("g").messages(include_originals=True)
+    assert {each.content for each in gone} < set(wanted["g"])
+    quarantined = [name async for name in there.raw.scan_iter("*quarantine*")]
+    assert len(quarantined) == 1
+
+
+def other_words(number: int, words: list[str]) -> dict[str, Any]:
+    return {"role": "user", "content": " ".join(random.Random(number).choices(words, k=14))}
+
+
+async def blocks(there: Namespace, process: Memory, name: str) -> list[bytes]:
+    found = await there.raw.hgetall(process.store.keys.session(name).originals)
+    return [block for field, block in found.items() if field.isdigit()]
+
+
+class Mutant(NamedTuple):
+    owner: Any
+    name: str
+    fault: str
+    sound: str
+    broken: str
+    story: Callable[[Namespace], Awaitable[None]]
+
+
+MUTANTS = [
+    Mutant(HotSession, "holds", "blocks that are gone", "is_there = ", "is_there = True or ", recalls),
+    Mutant(HotSession, "holds", "messages that were replaced", " and self._version == version", "", recalls),
+    Mutant(HotSession, "take", "taken up again and again", "self.stop = max(self.stop, stop)", "pass", recalls),
+    Mutant(HotSession, "take", "nothing to know it by", "self._last = number, encoded", "pass", recalls),
+    Mutant(HotSession, "grow", "never grows", "encoded == self._growing", "self._growing", recalls),
+    Mutant(HotSession, "has", "a block as it was", "found.reaches(", "bool(", recalls),
+    Mutant(HotSession, "messages", "its neighbour", "block.elements[seq -", "block.elements[-1 + seq -", recalls),
+    Mutant(Contents, "reaches", "one short", ">= stop_seq", ">= stop_seq - 1", recalls),
+    Mutant(Postings, "of", "not the block that grows", "found[number] = places", "pass", recalls),
+    Mutant(Postings, "of", "the first of its segment alone", "keys[begin:end]", "keys[begin:begin + 1]", recalls),
+    Mutant(Postings, "add", "in another block", "number % SEGMENT_COUNT", "0", recalls),
+    Mutant(HotSessions, "note", "without end", "len(self._sessions) > self._max_count", "False", keeps),
+    Mutant(HotSessions, "note", "the newest goes", "last=False", "last=True", keeps),
+    Mutant(HotSessions, "note", "what has gone counts", "self.size_bytes -= oldest.noted_bytes", "pass", keeps),
+    Mutant(training, "common", "words of one", ">= SESSIONS_COUNT", ">= 1", compresses),
+    Mutant(Trainer, "dictionary", "used at once", ">= SETTLED_MS", ">= 0", compresses),
+    Mutant(Trainer, "dictionary", "the oldest for ever", "max(settled", "min(settled", compresses),
+    Mutant(Trainer, "_look", "lost for ever", "store.dictionaries.keys() - set(there)", "()", compresses),
+    Mutant(Trainer, "_train", "over an older one", "newest + 1", "max(1, newest)", compresses),
+    Mutant(dictionary_calls, "add", "over an older one", "HSETNX", "HSET", compresses),
+    Mutant(keeping, "_before", "without its dictionary", "*block, known", "*block", compresses),
+    Mutant(Store, "know", "whatever was read", "self.dictionaries.update(found)", "pass", compresses),
+]
+
+
+def seeded(mutant: Mutant) -> Any:
+    """The function with the fault in it."""
+    function = getattr(mutant.owner, mutant.name)
+    source = textwrap.dedent(inspect.getsource(function))
+    assert source.count(mutant.sound) == 1, f"{mutant.name} has {mutant.sound!r} {source.count(mutant.sound)} times"
+    broken = source.replace(mutant.sound, mutant.broken)
+    scope: dict[str, Any] = {}
+    flags = __future__.annotations.compiler_flag
+    module = sys.modules[function.__module__].__dict__
+    exec(compile(broken, mutant.name, "exec", flags=flags), module | {}, scope)
+    return scope[mutant.name]
+
+
+@pytest.fixture(autouse=True)
+def _soon_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "ENOUGH_BYTES", 10_000)
+    monkeypatch.setattr(training, "ENOUGH_SESSIONS", 5)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=[f"{each.name}: {each.fault}" for each in MUTANTS])
+async def test_a_fault_is_noticed(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mutant.owner, mutant.name, seeded(mutant))
+    with pytest.raises((AssertionError, RedismemError, KeyError, IndexError)):
+        async with namespace() as there:
+            await mutant.story(there)
+
+
+@pytest.mark.parametrize("story", [recalls, keeps, compresses])
+async def test_the_stories_are_true(story: Callable[[Namespace], Awaitable[None]]) -> None:
+    async with namespace() as there:
+        await story(there)

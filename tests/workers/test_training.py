@@ -1,0 +1,329 @@
+"""Dictionaries of a namespace: trained beside the summaries, used once they are settled, and never missed silently."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis.asyncio
+from support import training_pod
+from support.clock import T0, Clock
+from support.dictionaries import WORDS, made
+from support.redis_server import RedisServer
+from support.stores import Store
+from support.writers import Echo
+
+from redismem import Memory, Session, Settings
+from redismem.blocks import dictionary_of
+from redismem.dictionaries import Dictionary
+from redismem.inspection.check import check, check_session
+from redismem.inspection.doctor import examine
+from redismem.inspection.rules import Finding
+from redismem.protocol import dictionary_calls
+from redismem.workers import training
+from redismem.workers.archive import JsonlArchive, read_archive
+from redismem.workers.eviction import Eviction
+from redismem.workers.summaries import Worker
+from redismem.workers.training import MOST_DICTIONARIES, SAMPLE_BYTES, SETTLED_MS, Trainer
+
+TESTS = Path(__file__).parents[1]
+DAY_MS = 86_400_000
+
+
+@pytest.fixture(autouse=True)
+def _soon_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test has no quarter of a megabyte to tell."""
+    monkeypatch.setattr(training, "ENOUGH_BYTES", 10_000)
+    monkeypatch.setattr(training, "ENOUGH_SESSIONS", 5)
+
+
+def telling(number: int, secret: str = "") -> dict[str, Any]:
+    chosen = random.Random(number)
+    text = f"{secret} {' '.join(chosen.choices(WORDS, k=14))} {number}"
+    return {"role": "user" if number % 2 else "assistant", "content": text}
+
+
+async def tell(session: Session, count: int, begin: int = 0) -> None:
+    await session.append(
+        *(telling(number, "mine" + session.id.replace(" ", "")) for number in range(begin, begin + count))
+    )
+
+
+async def told(memory: Memory, worker: Worker, count: int = 6) -> None:
+    """So many sessions: enough to train on."""
+    for number in range(count):
+        await tell(memory.session(f"other {number}"), 40, begin=1_000 * number)
+        await worker.drain()
+
+
+def content(seed: int = 0) -> bytes:
+    """Of a dictionary for other messages of the kind."""
+    return made(1, seed).content
+
+
+async def texts(session: Session) -> list[Any]:
+    return [message.content for message in await session.messages(include_originals=True)]
+
+
+async def named(memory: Memory, raw: Any, session_id: str) -> list[int | None]:
+    """The dictionaries that the blocks of a session name."""
+    found = await raw.hgetall(memory.store.keys.session(session_id).originals)
+    return [dictionary_of(found[b"%d" % number]) for number in range(100) if b"%d" % number in found]
+
+
+async def doctor(memory: Memory) -> Finding:
+    return next(each for each in await examine(memory.store, embedded=True) if each.name == "dictionaries")
+
+
+def open_with(store: Store, namespace: str, **changed: Any) -> Any:
+    return store.memory(namespace, Settings(shards=2, max_summary_bytes=1024 * 1024, **changed))
+
+
+@asynccontextmanager
+async def trained_on(store: Store, namespace: str, clock: Clock) -> AsyncIterator[tuple[Memory, Worker]]:
+    """A memory whose namespace has a dictionary that may be used by now."""
+    async with open_with(store, namespace) as memory:
+        worker = Worker(memory.store, Echo())
+        await told(memory, worker)
+        clock.now_ms += SETTLED_MS
+        yield memory, worker
+
+
+async def test_it_is_trained_and_used_a_minute_later(store: Store, namespace: str, raw: Any, clock: Clock) -> None:
+    async with open_with(store, namespace) as memory:
+        worker, session = Worker(memory.store, Echo()), memory.session("a")
+        await tell(session, 60)
+        await worker.drain()
+        await told(memory, worker)
+        (version,) = await raw.hkeys(memory.store.keys.dictionaries)
+        assert version == b"1"
+        assert await raw.pttl(memory.store.keys.dictionaries) == -1
+        await tell(session, 26, begin=60)
+        await worker.drain()
+        assert set(await named(memory, raw, "a")) == {None}, "a failover may lose it still"
+        clock.now_ms += SETTLED_MS
+        await tell(session, 60, begin=86)
+        await worker.drain()
+        assert await named(memory, raw, "a") == [None] * 5 + [1] * 4, "the block that had begun is written anew"
+        assert await texts(session) == [telling(number, "minea")["content"] for number in range(146)]
+        assert [violation async for violation in check(memory.store)] == []
+        assert (await doctor(memory)).case == "there"
+        assert b"mineother" not in await raw.hget(memory.store.keys.dictionaries, "1")
+
+
+async def test_whatever_is_done_with_originals_works_with_one(
+    store: Store, namespace: str, raw: Any, clock: Clock, tmp_path: Path
+) -> None:
+    async with trained_on(store, namespace, clock) as (memory, worker), open_with(store, namespace) as fresh:
+        session, there = memory.session("a"), fresh.session("a")
+        await session.append({"role": "user", "content": "The dog is Biscuit."}, pin=True)
+        await tell(session, 70)
+        await worker.drain()
+        assert set(await named(memory, raw, "a")) == {1}
+        wanted = await texts(session)
+        assert len(wanted) == 71
+        assert await texts(there) == wanted
+        (found,) = [each for each in await there.recall(f"{wanted[7]}", limit=1) if each.seq == 8]
+        assert found.content == wanted[7]
+        await there.replace(1, {"role": "user", "content": "The dog is Rex."})
+        await there.unpin(1)
+        assert (await there.messages(include_originals=True))[0].content == "The dog is Rex."
+        assert set(await named(memory, raw, "a")) == {1}
+        assert await check_session(fresh.store, "a") == []
+        clock.now_ms += 10 * DAY_MS
+        await Eviction(fresh.store, JsonlArchive(tmp_path / "archive")).enforce()
+        archived = next(each for each in read_archive(tmp_path / "archive") if each.session_id == "a")
+        assert [message.content for message in archived.messages] == ["The dog is Rex.", *wanted[1:]]
+        assert not await there.exists()
+
+
+async def test_prune_and_clear_leave_the_dictionary(store: Store, namespace: str, raw: Any, clock: Clock) -> None:
+    async with trained_on(store, namespace, clock) as (memory, worker):
+        session = memory.session("a")
+        for removed in (session.prune(2), session.clear()):
+            await tell(session, 60)
+            await worker.drain()
+            assert 1 in await named(memory, raw, "a")
+            await removed
+            assert await named(memory, raw, "a") == []
+        assert await raw.hlen(memory.store.keys.dictionaries) == 1
+
+
+async def test_none_is_trained_or_used_where_that_is_off(store: Store, namespace: str, raw: Any, clock: Clock) -> None:
+    async with trained_on(store, namespace, clock) as (memory, _):
+        await tell(memory.session("a"), 40)
+        async with open_with(store, namespace, train_dictionaries=False) as other:
+            worker = Worker(other.store, Echo())
+            await worker.drain()
+            assert set(await named(memory, raw, "a")) == {None}
+            assert await texts(other.session("other 1")) == await texts(memory.session("other 1"))
+    async with open_with(store, f"{namespace}-off", train_dictionaries=False) as memory:
+        await told(memory, Worker(memory.store, Echo()))
+        assert not await raw.exists(memory.store.keys.dictionaries)
+
+
+@pytest.mark.parametrize("fault", ["missing", "foreign", "broken"])
+async def test_blocks_whose_dictionary_is_not_theirs_go_alone(
+    fault: str, store: Store, namespace: str, raw: Any, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_with(store, namespace) as memory:
+        await tell(memory.session("a"), 41)
+        worker = Worker(memory.store, Echo())
+        await worker.drain()
+        await told(memory, worker)
+        clock.now_ms += SETTLED_MS
+        await tell(memory.session("a"), 40, begin=41)
+        await worker.drain()
+        assert await named(memory, raw, "a") == [None, None, 1, 1, 1]
+        key = memory.store.keys.dictionaries
+    if fault == "missing":
+        await raw.hdel(key, "1")
+    else:
+        await raw.hset(key, "1", b"\0" * 8 + (content() if fault == "foreign" else b"x"))
+    async with open_with(store, namespace) as memory:
+        session = memory.session("a")
+        (violation, *others) = await check_session(memory.store, "a")
+        assert violation.invariant == "I15"
+        assert "block 2 of the originals cannot be read: a block of originals needs dictionary 1, " in violation.text
+        assert len(others) == 2
+        assert (await doctor(memory)).case == {"missing": "none", "foreign": "there", "broken": "lost"}[fault]
+        read = await texts(session)
+        window = len((await session.read()).messages)
+        wanted = [telling(number, "minea")["content"] for number in range(81)]
+        assert read == wanted[:32] + wanted[81 - window :]
+        assert await named(memory, raw, "a") == [None, None]
+        assert "cannot be read (DictionaryMissing), and is in quarantine" in caplog.text
+        aside = [record.__dict__ for record in caplog.records if getattr(record, "op", "") == "quarantine"]
+        assert [each["error"] for each in aside] == ["DictionaryMissing"] * 3
+        assert await check_session(memory.store, "a") == []
+
+
+async def test_one_that_a_failover_lost_is_put_back_by_who_knows_it(
+    store: Store, namespace: str, raw: Any, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with trained_on(store, namespace, clock) as (memory, worker):
+        await tell(memory.session("a"), 40)
+        await worker.drain()
+        key = memory.store.keys.dictionaries
+        lost = await raw.hget(key, "1")
+        await raw.delete(key)
+        clock.now_ms += 60_000
+        await tell(memory.session("b"), 40)
+        await worker.drain()
+        assert await raw.hget(key, "1") == lost
+        assert "dictionary 1 was gone from Redis, and was put back" in caplog.text
+        async with open_with(store, namespace) as fresh:
+            assert await texts(fresh.session("a")) == await texts(memory.session("a"))
+
+
+async def test_two_that_train_at_once_agree_on_one(store: Store, namespace: str, raw: Any, clock: Clock) -> None:
+    async with open_with(store, namespace) as memory, open_with(store, namespace) as other:
+        trainers = Trainer(memory.store), Trainer(other.store)
+        for trainer in trainers:
+            for number in range(12):
+                elements = [b"".join(_element(f"{telling(at)['content']}")) for at in range(number, number + 30)]
+                trainer.note(str(number), elements)
+            assert await trainer.dictionary(clock.now_ms) is None
+        assert sorted(await asyncio.gather(*(trainer.train() for trainer in trainers))) == [False, True]
+        assert await raw.hkeys(memory.store.keys.dictionaries) == [b"1"]
+        clock.now_ms += SETTLED_MS
+        used = [await trainer.dictionary(clock.now_ms) for trainer in trainers]
+        assert {each.content for each in used if each} == {(await raw.hget(memory.store.keys.dictionaries, "1"))[8:]}
+        assert not any([await trainer.train() for trainer in trainers]), "not again so soon"
+
+
+def _element(text: str) -> tuple[bytes, bytes]:
+    from redismem.messages import encode_message
+
+    return encode_message({"role": "user", "content": text})[0], b"\xcf" + T0.to_bytes(8, "big")
+
+
+async def test_another_comes_a_day_later_and_only_if_it_is_better(
+    store: Store, namespace: str, raw: Any, clock: Clock
+) -> None:
+    async with trained_on(store, namespace, clock) as (memory, worker):
+        key = memory.store.keys.dictionaries
+        clock.now_ms += DAY_MS
+        await told(memory, worker, 2)
+        assert await raw.hkeys(key) == [b"1"], "it would be the same"
+        clock.now_ms += DAY_MS
+        worker = Worker(memory.store, Echo())  # another process
+        words = [f"word{at}{'xyz' * 4}" for at in range(40)]
+        for number in range(6):
+            chosen = random.Random(number)
+            news = [{"role": "user", "content": " ".join(chosen.choices(words, k=14))} for _ in range(50)]
+            await memory.session(f"new {number}").append(*news)
+            await worker.drain()
+            clock.now_ms += DAY_MS
+        assert sorted(await raw.hkeys(key)) == [b"1", b"2"]
+        clock.now_ms += SETTLED_MS
+        await tell(memory.session("a"), 40)
+        await worker.drain()
+        assert set(await named(memory, raw, "a")) == {2}
+        assert set(await named(memory, raw, "other 3")) <= {None, 1}
+        async with open_with(store, namespace) as fresh:
+            for name in ("a", "other 3", "new 2", "new 5"):
+                assert await texts(fresh.session(name)) == await texts(memory.session(name))
+
+
+async def test_there_are_never_too_many(store: Store, namespace: str, raw: Any, clock: Clock) -> None:
+    async with open_with(store, namespace) as memory:
+        for version in range(1, MOST_DICTIONARIES + 1):
+            await memory.store.run(dictionary_calls.add(memory.store.keys, Dictionary(version, T0 - DAY_MS, content())))
+        await told(memory, Worker(memory.store, Echo()))
+        assert await raw.hlen(memory.store.keys.dictionaries) == MOST_DICTIONARIES
+        assert not await memory.store.run(dictionary_calls.add(memory.store.keys, Dictionary(3, 0, content(1))))
+        assert (await raw.hget(memory.store.keys.dictionaries, "3"))[8:] == content(), "none is ever changed"
+
+
+async def test_what_is_kept_to_train_on_is_bounded(store: Store, namespace: str) -> None:
+    async with open_with(store, namespace) as memory:
+        trainer = Trainer(memory.store)
+        for number in range(300):
+            trainer.note(str(number % 100), [b"x" * 9_000])
+            kept = sum(size for _, _, size in trainer._samples)
+            assert kept == trainer._bytes_of.total() <= SAMPLE_BYTES
+            assert set(trainer._bytes_of) == {name for name, _, _ in trainer._samples}
+
+
+async def test_a_key_of_a_foreign_type_keeps_no_summary_from_being_made(
+    store: Store, namespace: str, raw: Any, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_with(store, namespace) as memory:
+        await raw.set(memory.store.keys.dictionaries, "x")
+        await told(memory, Worker(memory.store, Echo()))
+        assert len(await texts(memory.session("other 5"))) == 40
+        assert "the dictionaries cannot be read" in caplog.text
+        assert "no dictionary was trained" in caplog.text
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_worker_that_is_killed_while_it_trains_loses_nothing(
+    when: str, redis_server: RedisServer, namespace: str
+) -> None:
+    store = Store(lambda: redis.asyncio.Redis(port=redis_server.port), None)
+    async with open_with(store, namespace) as memory, store.client() as raw:
+        names = [f"other {number}" for number in range(6)]
+        for name in names:
+            await tell(memory.session(name), 40)
+        command = [sys.executable, training_pod.__file__, redis_server.url, namespace, when]
+        pod = await asyncio.create_subprocess_exec(*command, env=os.environ | {"PYTHONPATH": str(TESTS)})
+        assert await asyncio.wait_for(pod.wait(), 60) == -signal.SIGKILL
+        assert await raw.hlen(memory.store.keys.dictionaries) == (when == "after")
+        worker = Worker(memory.store, Echo())
+        for name in (*names, "a"):
+            await tell(memory.session(name), 40, begin=40)
+            await worker.drain()
+        assert await raw.hkeys(memory.store.keys.dictionaries) == [b"1"], "another trains it, if nobody has"
+        for name in names:
+            secret = "mine" + name.replace(" ", "")
+            assert await texts(memory.session(name)) == [telling(number, secret)["content"] for number in range(80)]
+        assert [violation async for violation in check(memory.store)] == []
