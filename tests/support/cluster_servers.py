@@ -142,7 +142,12 @@ class ClusterServers:
 
     def until_well(self) -> None:
         """Until all say so: every slot served, and every replica in step."""
-        until(lambda: all(map(self._is_well, self.nodes)), "that all are well")
+        until(lambda: all(map(self._is_well, self.nodes)) and self._all_agree(), "that all are well")
+
+    def _all_agree(self) -> bool:
+        """Whether every slot has one owner, whoever is asked."""
+        seen = [Topology.read(node.say("CLUSTER", "SLOTS"), node.place).owners for node in self.nodes]
+        return all(owners == seen[0] for owners in seen)
 
     def _is_well(self, node: ClusterNode) -> bool:
         facts = node.facts()
