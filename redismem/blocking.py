@@ -88,7 +88,10 @@ class Memory:
         return Session(self._twin.session(session_id))
 
     def health(self) -> Health:
-        """Whether Redis counts as away, since when and why, and what is to be replayed. Without I/O."""
+        """Whether Redis counts as away, since when and why, and what is to be replayed. Without I/O.
+
+        With workers: also what they look after for all pods of the namespace.
+        """
         return self._twin.health()
 
     def project(self, name: str) -> Project:
