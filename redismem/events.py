@@ -25,7 +25,7 @@ class Event(NamedTuple):
     read_window, prune, pop, replace, pinned, recall, block, set_block_aside, quarantine. By a memory: ping, count,
     sessions, server_time, take, recorded, record.
     By workers, a call each: hold (whose turn it is); provider, pause (whether somebody may be asked); due, claim,
-    extend, commit, release; counts, oldest, queue_eviction, due_evictions, claim_eviction, evict; scan, sweep;
+    extend, commit, release; counts, oldest, queue_eviction, due_evictions, claim_eviction, evict; scan, sweep,
     dictionaries (what originals are compressed with: sessions read them too).
     By workers, all of it together, with what a strategy or an `on_evict` takes: summary and eviction (of one session),
     drain (the overdue queue), enforce (the session limit and the timeout), sweep_round.

@@ -12,8 +12,8 @@ from redismem.protocol.keys import SessionKeys
 # `script|load`: when a server does not know a script yet. `asking` and `cluster|slots`: at the nodes of a cluster;
 # `role`: where sentinels say who is the primary. The rest lets a connection in.
 _LOAD = "script|load"
-_LETTING_IN = "ping auth hello select client|setname"
-_WITHOUT_A_KEY = f"evalsha {_LOAD} multi exec time wait asking cluster|slots role {_LETTING_IN}"
+_LETTING_IN = "cluster|slots role ping auth hello select client|setname"
+_WITHOUT_A_KEY = f"evalsha {_LOAD} multi exec time wait asking {_LETTING_IN}"
 # What follows the key when it is asked whether a command is allowed: enough to be one.
 _WITH_A_KEY = """
 hgetall / hget f / hmget f / hset f v / hsetnx f v / hdel f / hlen / hkeys / hscan 0 / hexists f / lrange 0 0 /

@@ -16,7 +16,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ import pytest
 from support import nodes_pod
 from support.checks import until
 from support.cluster_servers import ClusterNode, ClusterServers
+from support.fault_rows import Fault, Row, show
 from support.sentinel_servers import SentinelServers
 
 from redismem import Memory
@@ -42,27 +42,6 @@ pytestmark = pytest.mark.timeout(3_000)
 
 def slot(session_id: str) -> int:
     return slot_of(KEYS.session(session_id).state)
-
-
-@dataclass(slots=True)
-class Row:
-    """What a kind of fault came to."""
-
-    injected: int = 0
-    acked: int = 0
-    hit_s: float = 0.0
-    healthy_s: float = 0.0
-    lost: int = 0
-
-
-@dataclass(slots=True)
-class Fault:
-    """One that was injected. `slots`: of the node that was hit."""
-
-    kind: str
-    begun_s: float
-    ended_s: float
-    slots: set[int] = field(repr=False)
 
 
 class Campaign:
@@ -154,16 +133,6 @@ class Campaign:
             # Lost is what was acknowledged shortly before it, or while nobody knew of it yet.
             row.lost += sum(fault.begun_s - 1 <= append[3] <= fault.ended_s for append in lost)
         return rows
-
-
-def show(title: str, rows: dict[str, Row]) -> None:
-    if ROUNDS:
-        head = "injected, acknowledged, lost, doubled, torn, longest stall of the hit shards, of the healthy ones"
-        lines = [f"\n{title}: {head}"]
-        for kind, row in rows.items():
-            stalls = f"{row.hit_s:.1f} s | {row.healthy_s:.1f} s"
-            lines.append(f"| {kind} | {row.injected} | {row.acked} | {row.lost} | 0 | 0 | {stalls} |")
-        sys.stdout.write("\n".join(lines) + "\n")
 
 
 @pytest.fixture
@@ -267,7 +236,8 @@ async def test_a_cluster_with_bad_days(on_cluster: Campaign) -> None:
         for kind, fault in list(kinds.items())[: None if ROUNDS else 3]:
             await on_cluster.inject(kind, fault)
     rows = await on_cluster.finish()
-    show("Cluster", rows)
+    if ROUNDS:
+        show("Cluster", rows)
     for kind in ("busy slots move", "SCRIPT FLUSH everywhere"):
         assert rows[kind].lost == 0
 
@@ -299,4 +269,5 @@ async def test_sentinels_with_bad_days(on_sentinel: Campaign) -> None:
     for _ in range(max(1, ROUNDS)):
         for kind, fault in list(kinds.items())[: None if ROUNDS else 1]:
             await on_sentinel.inject(kind, fault)
-    show("Sentinel", await on_sentinel.finish())
+    if ROUNDS:
+        show("Sentinel", await on_sentinel.finish())

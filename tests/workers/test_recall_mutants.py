@@ -13,15 +13,16 @@ import sys
 import textwrap
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
 from support.clock import Clock
 from support.dictionaries import WORDS
+from support.trained import telling
 from support.writers import Echo, said
-from workers.test_training import telling
 
-from redismem import Memory, RedismemError, Settings
+from redismem import Memory, RedismemError, Session, Settings
 from redismem.dictionaries import Dictionary
 from redismem.hot import Contents, HotSession, HotSessions
 from redismem.inspection.check import check
@@ -57,30 +58,31 @@ async def namespace() -> AsyncIterator[Namespace]:
         yield Namespace(client)
 
 
+async def check_recall(there: Namespace, process: Memory, session: Session) -> None:
+    """What a process finds that has asked before is what one finds that has not, and what stands there."""
+    first_seq = (await session.info()).first_seq
+    kept = {each.seq: each for each in await session.messages(include_originals=True) if each.seq < first_seq}
+    fresh = there.process()
+    for word, query in ASKED.items():
+        found = await process.session("a").recall(query, limit=24)
+        assert [each.to_openai() for each in found] == [kept[each.seq].to_openai() for each in found]
+        wanted = {seq for seq, each in kept.items() if word in str(each.content) and not each.pinned}
+        assert wanted <= {each.seq for each in found}, query
+        assert wanted or not any(word in str(each.content) for each in found)
+        anew = await fresh.session("a").recall(query, limit=24)
+        assert [each.seq for each in anew] == [each.seq for each in found]
+    known, read = process.store.hot.get("a"), fresh.store.hot.get("a")
+    assert known is not None
+    assert read is not None
+    assert known.postings.count == read.postings.count
+
+
 async def recalls(there: Namespace) -> None:
     """Whatever others do, a process that has asked before finds what stands in the originals, as it is there now."""
     process, other, without = there.process(), there.process(), there.process(keep_originals=False)
-    one, session = process.session("a"), other.session("a")
+    session = other.session("a")
     worker = Worker(other.store, Echo())
-
-    async def looked_at() -> None:
-        first_seq = (await session.info()).first_seq
-        kept = {each.seq: each for each in await session.messages(include_originals=True) if each.seq < first_seq}
-        fresh = there.process()
-        for word, query in ASKED.items():
-            found = await one.recall(query, limit=24)
-            assert [each.to_openai() for each in found] == [kept[each.seq].to_openai() for each in found]
-            wanted = {seq for seq, each in kept.items() if word in str(each.content) and not each.pinned}
-            assert wanted <= {each.seq for each in found}, query
-            assert wanted or not any(word in str(each.content) for each in found)
-            assert [each.seq for each in await fresh.session("a").recall(query, limit=24)] == [
-                each.seq for each in found
-            ]
-        known, anew = process.store.hot.get("a"), fresh.store.hot.get("a")
-        assert known is not None
-        assert anew is not None
-        assert known.postings.count == anew.postings.count
-
+    looked_at = partial(check_recall, there, process, session)
     await session.append({"role": "user", "content": "The cat is Tom."}, pin=True)
     for number in range(2, 60):
         await session.append(FACT if number == 3 else said(number, "Otto" if number > 40 else "message"))
@@ -121,38 +123,51 @@ async def keeps(there: Namespace) -> None:
         assert hot.get(name) is not None
 
 
+class Telling:
+    """What the sessions of a namespace were told, and whether it is there."""
+
+    def __init__(self, there: Namespace, process: Memory) -> None:
+        self._there = there
+        self._process = process
+        self.worker = Worker(process.store, Echo())
+        self.told: dict[str, list[Any]] = {}
+
+    async def tell(self, name: str, count: int = 40, words: list[str] = WORDS) -> None:
+        before = self.told.setdefault(name, [])
+        seqs = range(len(before), len(before) + count)
+        news = [telling(at, f"mine{name}") if words is WORDS else other_words(at, words) for at in seqs]
+        before += [each["content"] for each in news]
+        await self._process.session(name).append(*news)
+        await self.worker.drain()
+
+    async def check(self) -> None:
+        for name, texts in self.told.items():
+            session = self._there.process().session(name)
+            assert [each.content for each in await session.messages(include_originals=True)] == texts
+        assert [found async for found in check(self._there.process().store)] == []
+
+    async def dictionaries_of(self, name: str) -> set[int]:
+        return {block[0] for block in await blocks(self._there, self._process, name)}
+
+
 async def compresses(there: Namespace) -> None:
     """A namespace that trains, loses and regains dictionaries: nothing is lost, and none has a word of one session."""
-    process, other = there.process(), there.process()
-    worker, key = Worker(process.store, Echo()), process.store.keys.dictionaries
-    wanted: dict[str, list[Any]] = {}
-
-    async def tell(name: str, count: int = 40, words: list[str] = WORDS) -> None:
-        seqs = range(len(wanted.setdefault(name, [])), len(wanted[name]) + count)
-        news = [telling(at, f"mine{name}") if words is WORDS else other_words(at, words) for at in seqs]
-        wanted[name] += [each["content"] for each in news]
-        await process.session(name).append(*news)
-        await worker.drain()
-
-    async def all_is_there() -> None:
-        for name, texts in wanted.items():
-            session = there.process().session(name)
-            assert [each.content for each in await session.messages(include_originals=True)] == texts
-        assert [found async for found in check(there.process().store)] == []
-
+    process, other, key = there.process(), there.process(), there.process().store.keys.dictionaries
+    telling_on = Telling(there, process)
+    tell = telling_on.tell
     for name in "abcdef":
         await tell(name)
     assert await there.raw.hkeys(key) == [b"1"]
     first = await there.raw.hget(key, "1")
     assert b"mine" not in first
-    worker = Worker(other.store, Echo())
+    telling_on.worker = Worker(other.store, Echo())
     await tell("g")
-    assert {block[0] for block in await blocks(there, process, "g")} == {1}
+    assert await telling_on.dictionaries_of("g") == {1}
     there.clock.now_ms += SETTLED_MS
     await tell("g", 21)
     await tell("g", 20)
-    assert {block[0] for block in await blocks(there, process, "g")} == {1, 2}
-    await all_is_there()
+    assert await telling_on.dictionaries_of("g") == {1, 2}
+    await telling_on.check()
     await there.raw.delete(key)
     there.clock.now_ms += SETTLED_MS
     await tell("h")
@@ -160,7 +175,7 @@ async def compresses(there: Namespace) -> None:
     late = Dictionary(1, 5, first[8:])
     assert not await other.store.run(dictionary_calls.add(other.store.keys, late))
     assert await there.raw.hget(key, "1") == first
-    worker = Worker(process.store, Echo())
+    telling_on.worker = Worker(process.store, Echo())
     there.clock.now_ms += 86_400_000
     for name in "ijklmn":
         await tell(name, 50, [f"word{at}{'xyz' * 4}" for at in range(40)])
@@ -168,11 +183,15 @@ async def compresses(there: Namespace) -> None:
     there.clock.now_ms += SETTLED_MS
     await tell("o")
     assert {block[3] for block in await blocks(there, process, "o")} == {2}
-    await all_is_there()
+    await telling_on.check()
+    await loses_one(there, key, telling_on.told["g"])
+
+
+async def loses_one(there: Namespace, key: bytes, told: list[Any]) -> None:
+    """Another stands in its place: the blocks that are compressed with it are gone, and no others."""
     await there.raw.hset(key, "1", b"\0" * 8 + (await there.raw.hget(key, "2"))[8:])
-    fresh = there.process()
-    gone = await fresh.session("g").messages(include_originals=True)
-    assert {each.content for each in gone} < set(wanted["g"])
+    gone = await there.process().session("g").messages(include_originals=True)
+    assert {each.content for each in gone} < set(told)
     quarantined = [name async for name in there.raw.scan_iter("*quarantine*")]
     assert len(quarantined) == 1
 

@@ -1,0 +1,115 @@
+"""Every way to a server there is, by its name: what the suite of the transports runs over."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+
+from redismem import Settings
+from redismem.transport import embedded
+from redismem.transport.base import Transport
+from redismem.transport.connect import connect, connect_blocking
+from redismem.transport.redis_py import BlockingRedisPy, RedisPy
+
+Make = Callable[[str, float], Transport]
+
+
+def _by_url(make: Callable[[str | None, Any, Settings], Transport], options: str = "") -> Make:
+    def made(url: str, reply_timeout_s: float) -> Transport:
+        settings = Settings(reply_timeout_s=reply_timeout_s, deadline_s=60, max_connections=16)
+        return make(url + options, None, settings)
+
+    return made
+
+
+def _cluster_client(url: str, reply_timeout_s: float) -> Transport:
+    client = redis.asyncio.RedisCluster.from_url(_first_of(url), socket_timeout=reply_timeout_s)
+    return _Owned(RedisPy(client, owned=False), client)
+
+
+def _blocking_cluster_client(url: str, reply_timeout_s: float) -> Transport:
+    client = redis.RedisCluster.from_url(_first_of(url), socket_timeout=reply_timeout_s)
+    return _Owned(BlockingRedisPy(client, owned=False), client)
+
+
+def _first_of(url: str) -> str:
+    return url.replace("+cluster", "").partition(",")[0]
+
+
+class _Owned:
+    """A transport over a client of the caller's, and the caller, who closes it."""
+
+    def __init__(self, transport: Transport, client: Any) -> None:
+        self._client = client
+        self._transport = transport
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    async def aclose(self) -> None:
+        await self._transport.aclose()
+        closed = self._client.aclose() if hasattr(self._client, "aclose") else self._client.close()
+        if closed is not None:
+            await closed
+
+
+NODE: dict[str, Make] = {
+    "redis-py": lambda url, reply_timeout_s: RedisPy.from_url(url, max_connections=16, reply_timeout_s=reply_timeout_s),
+    "redis-py blocking": lambda url, reply_timeout_s: BlockingRedisPy.from_url(
+        url, max_connections=16, reply_timeout_s=reply_timeout_s
+    ),
+    "lane": _by_url(connect),
+    "lane RESP3": _by_url(connect, "?protocol=3"),
+    "lane blocking": _by_url(connect_blocking),
+    "lane blocking RESP3": _by_url(connect_blocking, "?protocol=3"),
+}
+CLUSTER: dict[str, Make] = {
+    "cluster": _by_url(connect),
+    "cluster RESP3": _by_url(connect, "?protocol=3"),
+    "cluster blocking": _by_url(connect_blocking),
+    "redis-py cluster": _cluster_client,
+    "redis-py cluster blocking": _blocking_cluster_client,
+}
+SENTINEL: dict[str, Make] = {
+    "sentinel": _by_url(connect),
+    "sentinel RESP3": _by_url(connect, "?protocol=3"),
+    "sentinel blocking": _by_url(connect_blocking),
+}
+OVER_A_SOCKET = NODE | CLUSTER | SENTINEL
+EMBEDDED: dict[str, Callable[[], Transport]] = {
+    "embedded": embedded.embedded,
+    "embedded blocking": embedded.blocking_embedded,
+}
+ALL = [*OVER_A_SOCKET, *EMBEDDED]
+# redis-py's cluster client connects when it is made, tries by itself for long, and takes any node for what has no key.
+OURS = [name for name in OVER_A_SOCKET if "redis-py cluster" not in name]
+
+
+@contextlib.asynccontextmanager
+async def to(name: str, url: str, reply_timeout_s: float = 60) -> AsyncIterator[Transport]:
+    transport = OVER_A_SOCKET[name](url, reply_timeout_s) if name in OVER_A_SOCKET else EMBEDDED[name]()
+    try:
+        yield transport
+    finally:
+        await transport.aclose()
+
+
+def alone(name: str, port: int) -> str:
+    """A URL of its kind that leads to this port alone."""
+    if name in SENTINEL:
+        return f"redis+sentinel://127.0.0.1:{port}/chats"
+    return f"redis{'+cluster' if name in CLUSTER else ''}://127.0.0.1:{port}"
+
+
+def url_of(name: str, request: pytest.FixtureRequest) -> str:
+    """Of the servers of its kind."""
+    if name in EMBEDDED:
+        return ""
+    kind = "cluster_servers" if name in CLUSTER else "sentinel_servers" if name in SENTINEL else "redis_server"
+    url: str = request.getfixturevalue(kind).url
+    return url
