@@ -115,6 +115,7 @@ class Campaign:
                     own = [int(text.partition(".")[2]) for text in texts if text.startswith(f"{number}.")]
                     assert own == sorted(own), "overtaken"
                 lost += [append for append in appends if append[1] not in texts]
+                assert not (nodes_pod.CONFIRM and lost), "lost, though replicas had confirmed it"
             assert [violation async for violation in check(memory.store)] == [], "torn"
         return lost
 

@@ -8,19 +8,28 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
-from redismem import Memory, Message, Settings, StoreUnavailable
+from redismem import Memory, Message, Settings, StoreUnavailable, Unconfirmed
 from redismem.models import Draft
 from redismem.workers.scheduler import Scheduler
 
 PRODUCERS = 3
+CONFIRM = int(os.environ.get("FAULT_CONFIRM", "0"))
 SETTINGS = Settings(
-    shards=16, tick_s=0.2, lease_s=2, max_sessions=100_000, max_attempts=100, max_backoff_s=0.2, deadline_s=5
+    shards=16,
+    tick_s=0.2,
+    lease_s=2,
+    max_sessions=100_000,
+    max_attempts=100,
+    max_backoff_s=0.2,
+    deadline_s=5,
+    confirm=CONFIRM,
 )
 _OWN_COUNT = 16
 _PACE_S = 0.05
@@ -50,7 +59,7 @@ async def write(
             try:
                 await session.append({"role": "user", "content": text}, id=text)
                 break
-            except StoreUnavailable:
+            except (StoreUnavailable, Unconfirmed):
                 await asyncio.sleep(0.01)  # whoever is refused at once tries again soon
         ledger.write(json.dumps([session_id, text, begun_s, time.monotonic()]) + "\n")
         count += 1
