@@ -29,6 +29,7 @@ PRUNE: dict[str, Any] = {
     "first_seq": 1,
     "edited": "-",
     "count": 2,
+    "newest": b"-",
     "uncounted_count": 0,
     "tokens": 4,
     "nonce": "p1",
