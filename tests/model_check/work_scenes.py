@@ -99,6 +99,8 @@ def retried_or_dropped(machine: WorkMachine, name: str, again: bool) -> None:
     machine.requeue(name, again)
     machine.agrees()
     assert (machine.claim(name) is not None) == again
+    machine.pop(name, 1, False)
+    machine.agrees()
     machine.append(name)
 
 
