@@ -170,7 +170,7 @@ class Session(SessionState):
         check_count("max_messages", max_messages)
         while True:
             view = await self._view("prune")
-            call = edit_calls.prune(self._calls, view.context, max_messages)
+            call = edit_calls.prune(self._calls, view, max_messages)
             if call is None:
                 return 0
             dropped = await self._run(call)
@@ -198,7 +198,7 @@ class Session(SessionState):
         return await self._pop(view, editing.last_turn(view.context, self._store.settings.max_batch_count))
 
     async def _pop(self, view: edit_calls.View, popped: list[Message]) -> list[Message]:
-        if popped and not await self._run(edit_calls.pop(self._calls, view.context, popped)):
+        if popped and not await self._run(edit_calls.pop(self._calls, view, popped)):
             raise editing.changed(view.context)
         return popped
 

@@ -59,7 +59,7 @@ async def test_a_pop_of_what_a_summary_covers_by_now_is_refused(store: Store, na
         assert view is not None
         assert await summarised(memory) == 1
         before = await session.read()
-        assert not await memory.store.run(edit_calls.pop(calls, view.context, view.context.messages[2:]))
+        assert not await memory.store.run(edit_calls.pop(calls, view, view.context.messages[2:]))
         assert await session.read() == before
         assert await sound(memory)
 
@@ -80,8 +80,8 @@ async def test_a_lost_reply_changes_nothing_twice(redis_server: Any, namespace: 
         assert view is not None
         calls = m.store.session_calls("a")
         edits: dict[str, Callable[[], Call[Any]]] = {
-            "pop": lambda: edit_calls.pop(calls, view.context, view.context.messages[1:]),
-            "undo": lambda: edit_calls.pop(calls, view.context, view.context.messages[2:]),
+            "pop": lambda: edit_calls.pop(calls, view, view.context.messages[1:]),
+            "undo": lambda: edit_calls.pop(calls, view, view.context.messages[2:]),
             "replace": lambda: edit_calls.replace(calls, view, view.context.messages[0], said("new")),
             "unpin": lambda: edit_calls.unpin(calls, view, view.context.pinned[0]),
         }

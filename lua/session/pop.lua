@@ -16,6 +16,7 @@
 --   epoch
 --   last_seq      as the caller saw it
 --   edited        as the caller saw it; - for none
+--   newest        the element of last_seq, as the caller read it
 --   nonce         what edited is from then on
 --   tokens        of the messages
 --   gap           an element without its stamp; then the seqs of the messages, oldest first
@@ -24,8 +25,8 @@
 -- REPLY 1 popped, 0 the window has changed; if it was made before, what known_append answers
 -- ERROR FULL window_count · CORRUPT · LAYOUT version
 local messages, state, originals, active, evictions = unpack(KEYS)
-local session, now_ms, idle_timeout_ms, window_limit, token, epoch, last_seq, edited, nonce,
-  tokens, gap = unpack(ARGV, 1, 11)
+local session, now_ms, idle_timeout_ms, window_limit, token, epoch, last_seq, edited, newest, nonce,
+  tokens, gap = unpack(ARGV, 1, 12)
 local counters, seen_epoch, seen_edited, ids, repeated =
   unpack(redis.call('HMGET', state, 'counters', 'epoch', 'edited', 'ids_a', 'repeated'))
 if seen_epoch ~= epoch then return 0 end -- [epoch]
@@ -35,9 +36,11 @@ local created, fresh, message_count = false, '0', 1
 --- @include known_append
 if total ~= last_seq then return 0 end -- [appended since]
 if (seen_edited or '-') ~= edited then return 0 end -- [edited since]
-if tonumber(ARGV[12]) < tonumber(window_first_seq) then return 0 end -- [still in the window]
+if tonumber(ARGV[13]) < tonumber(window_first_seq) then return 0 end -- [still in the window]
 local window_count = redis.call('LLEN', messages)
 if window_count ~= total - window_first_seq + 1 then return redis.error_reply('CORRUPT window') end
+-- After a failover that lost appends, others may have taken their seqs: all else is as the caller saw it.
+if redis.call('LINDEX', messages, last_seq - window_first_seq) ~= newest then return 0 end -- [as it was read]
 if window_count >= tonumber(window_limit) then return redis.error_reply('FULL ' .. window_count) end
 --- @include now
 local noted = {}
@@ -48,12 +51,12 @@ redis.call('ZREM', evictions, session) -- [off the eviction queue]
 --- @include stamp
 --- @include remember_append
 --- @include activity
-local gap_count = (tonumber(uncounted) or 0) + #ARGV - 11 + 1 -- [gaps]
+local gap_count = (tonumber(uncounted) or 0) + #ARGV - 12 + 1 -- [gaps]
 local left_tokens = math.max(0, window_tokens - tokens) -- [tokens]
 counters = string.format('v1 %s %d %d %d %d+%d', window_first_seq, total + 1, left_tokens, active_ms, expires_ms, gap_count)
 change('edited', nonce) -- [edited]
 redis.call('HSET', state, 'counters', counters, 'ids_a', ids, unpack(noted))
 if aged then for _, key in ipairs({state, messages, originals}) do redis.call('PEXPIREAT', key, expires_ms) end end -- [all expire]
-for at = 12, #ARGV do redis.call('LSET', messages, ARGV[at] - window_first_seq, gap .. stamp) end
+for at = 13, #ARGV do redis.call('LSET', messages, ARGV[at] - window_first_seq, gap .. stamp) end
 redis.call('RPUSH', messages, gap .. stamp)
 return 1

@@ -9,6 +9,7 @@
 --   first_seq   of the window, as the caller saw it
 --   edited      as the caller saw it; - for none
 --   count       elements to drop
+--   newest      the last of these, as the caller read it
 --   uncounted_count  of these are pinned or gaps
 --   tokens      of the others
 --   nonce       of this prune: sent again, it is known; then the field for pinned ones that leave, and their places
@@ -17,8 +18,8 @@
 -- REPLY 1 dropped, 0 the window has changed
 -- ERROR CORRUPT · LAYOUT version
 local messages, state, originals = unpack(KEYS)
-local epoch, first_seq, edited, count, uncounted_count, tokens, nonce = unpack(ARGV, 1, 7)
-local moved = {unpack(ARGV, 8)}
+local epoch, first_seq, edited, count, newest, uncounted_count, tokens, nonce = unpack(ARGV, 1, 8)
+local moved = {unpack(ARGV, 9)}
 local seen_epoch, counters, pruned, seen_edited =
   unpack(redis.call('HMGET', state, 'epoch', 'counters', 'pruned', 'edited'))
 if pruned == nonce then return 1 end -- [made before]
@@ -27,7 +28,8 @@ counters = counters or ''
 --- @include counters
 if window_first_seq ~= first_seq then return 0 end -- [the window]
 if (seen_edited or '-') ~= edited then return 0 end -- [edited since]
-if redis.call('LLEN', messages) < tonumber(count) then return 0 end
+-- After a failover that lost appends, others may have taken their seqs: all else is as the caller saw it.
+if redis.call('LINDEX', messages, count - 1) ~= newest then return 0 end -- [as it was read]
 local left_tokens = math.max(0, window_tokens - tokens) -- [tokens]
 -- A removal first: once it has written, a script may go on when memory is short. The messages last: all else does no
 -- harm twice, as when a crash has cut the server's log within these writes.

@@ -42,6 +42,8 @@ counters, ids = counters or '', ids or 'b'
 local created, fresh, message_count = false, '0', 0
 --- @include known_append
 local place, found = seq - window_first_seq, nil
+-- It may be back there: a failover can lose the commit that moved it. What is to be written then is another form of it.
+if (place < 0) ~= (pinned_field ~= '-') then return 0 end -- [where it was read]
 if place >= 0 then found = redis.call('LINDEX', messages, place) else found = redis.call('HGET', state, pinned_field) end
 if found ~= old then return 0 end -- [as it was read]
 if block ~= '-' and redis.call('HGET', originals, block) ~= old_block then return 0 end -- [its block]

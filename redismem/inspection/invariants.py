@@ -90,7 +90,7 @@ def violations(session_id: str, seen: Stored, settings: Settings, *, late_ms: in
     found = (
         *_window_rules(seen, counters, context.messages, settings),
         *_pin_rules(seen, counters, context),
-        *_queue_rules(seen, counters, settings),
+        *_queue_rules(seen, counters, context.messages, settings),
         *_fence_rules(seen),
         *_summary_rules(seen, counters.first_seq, context.summaries),
         *_original_rules(seen, counters.first_seq),
@@ -144,16 +144,17 @@ def _pin_rules(seen: Stored, counters: Counters, context: Context) -> Found:
         yield "I14", f"{len(pinned)} pinned of {size} bytes, noted are {noted}; out of place {late}"
 
 
-def _queue_rules(seen: Stored, counters: Counters, settings: Settings) -> Found:
+def _queue_rules(seen: Stored, counters: Counters, messages: list[Message], settings: Settings) -> Found:
     queued = seen.text(layout.QUEUED)
     places = [str(name) for name in QueueState if seen.places[name] is not None]
     if places != ([] if queued is None else [queued]):
         yield "I3", f"it is in {places or 'no queue'}, noted is {queued}"
     count, summaries_count = counters.window_count, seen.number(layout.SUMMARIES_COUNT)
     # Taken off the dead list without another try: its messages wait for the next one, its summaries for theirs.
-    dropped_seq = seen.text(layout.DROPPED_SEQ)
-    waits = settings.is_overdue(count, counters.tokens) and dropped_seq != str(counters.message_count)
-    waits = waits or (summaries_count > settings.summaries_limit and dropped_seq is None)
+    # The seqs of pops are no messages.
+    newest_seq = messages[-1].seq if messages else 0
+    waits = settings.is_overdue(count, counters.tokens) and newest_seq > seen.number(layout.DROPPED_SEQ)
+    waits = waits or (summaries_count > settings.summaries_limit and layout.DROPPED_SEQ not in seen.fields)
     if waits and not places:
         yield "I4", f"{count} messages and {summaries_count} summaries wait, and it is in no queue"
     attempts = seen.number(layout.ATTEMPTS)

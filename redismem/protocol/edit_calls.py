@@ -84,9 +84,9 @@ def moved(context: Context, pinned: Sequence[Message]) -> list[bytes | int]:
     return [layout.pinned_field(seqs), *(seq - context.first_seq for seq in seqs)] if seqs else []
 
 
-def prune(calls: SessionCalls, context: Context, max_messages: int) -> Call[int] | None:
+def prune(calls: SessionCalls, view: View, max_messages: int) -> Call[int] | None:
     """Drops the oldest messages of this window: how many, 0 if it has changed since. None: there is nothing to drop."""
-    keys, script = calls.keys, scripts.load("prune")
+    keys, script, context = calls.keys, scripts.load("prune"), view.context
     messages = context.messages
     dropped = messages[: cut_before(messages, max(0, len(messages) - max_messages))]
     if not dropped:
@@ -100,6 +100,7 @@ def prune(calls: SessionCalls, context: Context, max_messages: int) -> Call[int]
             context.first_seq,
             context.window_version or layout.NONE,
             count,
+            view.elements[count - 1],
             count - len(dropped),
             sum(message.tokens for message in dropped),
             nonce(),
@@ -109,9 +110,9 @@ def prune(calls: SessionCalls, context: Context, max_messages: int) -> Call[int]
     return Call(keys.session_id, (command,), lambda reply: len(dropped) if reply else 0, script, op="prune")
 
 
-def pop(calls: SessionCalls, context: Context, popped: Sequence[Message]) -> Call[bool]:
+def pop(calls: SessionCalls, view: View, popped: Sequence[Message]) -> Call[bool]:
     """Takes these newest messages back; False if the session has changed since."""
-    keys, settings, script = calls.keys, calls.settings, scripts.load("pop")
+    keys, settings, script, context = calls.keys, calls.settings, scripts.load("pop"), view.context
     command = evalsha(
         script,
         (keys.messages, keys.state, keys.originals, keys.shard.active, keys.shard.evictions),
@@ -124,6 +125,7 @@ def pop(calls: SessionCalls, context: Context, popped: Sequence[Message]) -> Cal
             context.epoch,
             context.last_seq,
             context.window_version or layout.NONE,
+            view.elements[-1],
             nonce(),
             sum(message.tokens for message in popped),
             GAP,

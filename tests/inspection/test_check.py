@@ -91,6 +91,17 @@ async def test_a_session_that_has_expired_is_no_violation(memory: Memory, raw: A
     assert await found(memory) == []
 
 
+async def test_a_pop_makes_nothing_wait_that_was_dropped(memory: Memory) -> None:
+    """The place of the pop is behind the last message at which the session was dropped, and is no message."""
+    await filled(memory)
+    assert len(await memory.session("dropped").pop(1)) == 1
+    assert (await memory.session("dropped").info()).queued is None
+    assert await found(memory) == []
+    await memory.session("dropped").append(user("another"))
+    assert (await memory.session("dropped").info()).queued == "overdue"
+    assert await found(memory) == []
+
+
 @pytest.mark.parametrize("harm", HARM)
 async def test_damage_is_found_named_and_told_without_any_content(memory: Memory, raw: Any, harm: str) -> None:
     await filled(memory)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from model_check.kept import beside
-from model_check.machine import Machine, names, newest, places
+from model_check.machine import Machine, entry_at, names, newest, places
 from model_check.model import Entry
 from model_check.steps import SETTINGS, Seen, entry_of
 from redismem import TooLarge, editing
@@ -55,9 +55,10 @@ class EditMachine(Machine):
         if not popped:
             return
         name, context, number = seen.name, seen.view.context, next(self.numbers)
-        call = edit_calls.pop(self.calls[name], context, popped)
-        seqs = [message.seq for message in popped]
-        expected = self.model.pop(name, seen.life, seen.version, context.last_seq, seqs, number, self.now)
+        call = edit_calls.pop(self.calls[name], seen.view, popped)
+        total, seqs = context.last_seq, [message.seq for message in popped]
+        last = entry_at(context, total)
+        expected = self.model.pop(name, seen.life, seen.version, total, last, seqs, number, self.now)
         self._edit("pop", name, call, expected, again)
 
     @precondition(lambda self: self.views)

@@ -132,17 +132,18 @@ def popped_behind_a_writer(machine: WorkMachine, name: str, again: bool) -> None
 
 
 def replaced_behind_a_reader(machine: WorkMachine, name: str, how: str) -> None:
+    """Another message than the newest that is taken away."""
     afresh(machine, name, 1, 5)
     machine.look(name)
     late = machine.views[-1]
-    edit(machine, name, "replace", 0)
+    edit(machine, name, "replace", 1)
     machine.views.append(late)
     if how == "pop":
         machine.pop_as_seen(0, 2, False)
     elif how == "prune":
-        machine.prune_as_seen(0, 1, False)
+        machine.prune_as_seen(0, 2, False)
     else:
-        machine.replace_as_seen(0, 0, False)
+        machine.replace_as_seen(0, 1, False)
 
 
 def moved_on_before_the_pop(machine: WorkMachine, name: str, how: str) -> None:
@@ -194,8 +195,9 @@ def renewed_with_originals(machine: WorkMachine, name: str, how: str) -> None:
 
 
 def pruned_behind_a_prune(machine: WorkMachine, name: str) -> None:
-    """What another has pruned since moves the window and nothing else."""
-    afresh(machine, name, 0, 6)
+    """What another has pruned since moves the window and nothing else; the messages look all alike."""
+    machine.clear(name)
+    machine.append_alike(name, 6)
     machine.look(name)
     seen = machine.views[-1]
     machine.prune(name, 4, False)
@@ -216,13 +218,49 @@ def changed_while_chosen(machine: WorkMachine, name: str, how: str) -> None:
     machine.agrees()
 
 
-def replaced_after_the_end(machine: WorkMachine, name: str) -> None:
+def as_seen(machine: WorkMachine, how: str, which: int = 0) -> None:
+    """One change of the session as it was read last."""
+    if how == "pop":
+        machine.pop_as_seen(0, 2, False)
+    elif how == "prune":
+        machine.prune_as_seen(0, 0, False)
+    elif how == "replace":
+        machine.replace_as_seen(0, which, False)
+    else:
+        machine.unpin_as_seen(0, 0, False)
+    machine.agrees()
+
+
+def changed_after_the_end(machine: WorkMachine, name: str, how: str) -> None:
     """The session is gone when the change arrives."""
     afresh(machine, name, 0, 2)
     machine.look(name)
     machine.vanish(name)
-    machine.replace_as_seen(0, 0, False)
+    as_seen(machine, how)
+
+
+def lost_in_a_failover(machine: WorkMachine, name: str, how: str, refilled: bool) -> None:
+    """Acknowledged messages that were read are gone, and others have their seqs: nobody takes those for what he saw."""
+    afresh(machine, name, 0, 2)
     machine.agrees()
+    machine.remember()
+    machine.append_batch(name, 2)
+    machine.look(name)
+    machine.roll_back()
+    if refilled:
+        machine.append_batch(name, 2)
+    as_seen(machine, how)
+
+
+def back_in_the_window(machine: WorkMachine, name: str, how: str) -> None:
+    """The commit that moved a pinned message is lost in a failover, after somebody has seen it moved."""
+    afresh(machine, name, 1, 5)
+    machine.agrees()
+    machine.remember()
+    machine.works(name, False, 0)
+    machine.look(name)
+    machine.roll_back()
+    as_seen(machine, how, 2)
 
 
 def pinned_behind_what_is_summarised(machine: WorkMachine, name: str) -> None:
@@ -244,6 +282,9 @@ EDITS: tuple[Scene, ...] = (
     *each(replaced_behind_a_reader, how=("pop", "prune", "replace")),
     *each(renewed_with_originals, how=("append", "touch", "pop", "replace")),
     *each(changed_while_chosen, how=("prune", "commit")),
-    *(pruned_behind_a_prune, replaced_after_the_end, pinned_behind_what_is_summarised),
+    *(pruned_behind_a_prune, pinned_behind_what_is_summarised),
+    *each(changed_after_the_end, how=("pop", "prune", "replace")),
+    *each(lost_in_a_failover, how=("pop", "prune", "replace"), refilled=BOTH),
+    *each(back_in_the_window, how=("replace", "unpin")),
     *each(edited_between_transcript_and_eviction, how=("pop", "replace", "unpin")),
 )

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from model_check.comparison import NAMES
-from model_check.steps import Seen, Steps
+from model_check.model import GAP, Entry
+from model_check.steps import Seen, Steps, entry_of
 from redismem import TooLarge
+from redismem.context import Context
 from redismem.protocol import edit_calls
 
 T = TypeVar("T")
@@ -23,6 +25,11 @@ def newest(found: list[T], place: int) -> T:
     return found[-1 - place % len(found)]
 
 
+def entry_at(context: Context, seq: int) -> Entry:
+    """What was read at a place of the window."""
+    return next((entry_of(each) for each in (*context.pinned, *context.messages) if each.seq == seq), GAP)
+
+
 class Machine(Steps):
     """The user's rules; each can be called too, as the scenes do."""
 
@@ -33,6 +40,13 @@ class Machine(Steps):
     @rule(name=names, count=st.integers(2, 6))
     def append_batch(self, name: str, count: int) -> None:
         self.append_as(name, count, f"id {next(self.numbers)}")
+
+    def append_alike(self, name: str, count: int) -> None:
+        """So many messages that say the same, in one append: what is stored of each is the same, byte for byte."""
+        messages, entries = self.messages(1)
+        id = f"id {next(self.numbers)}"
+        expected = self.model.append(name, id, next(self.numbers), entries * count, self.now)
+        self.same("append, alike", self.run_call(self.calls[name].append(messages * count, {"id": id})), expected)
 
     @precondition(lambda self: self.model.sessions)
     @rule(name=names, place=places)
@@ -116,12 +130,13 @@ class Machine(Steps):
     def prune_as_seen(self, place: int, keep: int, again: bool) -> None:
         name, life, version, view = newest(self.views, place)
         context = view.context
-        call = edit_calls.prune(self.calls[name], context, keep)
+        call = edit_calls.prune(self.calls[name], view, keep)
         if call is not None:
             dropped = self.run_call(call)
             going = context.messages[: len(context.messages) - keep]
             count, _ = edit_calls.leaving(context, going)
-            pruned = self.model.prune(name, life, version, context.first_seq, count)
+            newest_gone = entry_at(context, context.first_seq + count - 1)
+            pruned = self.model.prune(name, life, version, context.first_seq, count, newest_gone)
             self.same(f"prune {dropped > 0}", dropped, len(going) if pruned else 0)
             if again:
                 session = self.model.sessions.get(name)

@@ -82,6 +82,10 @@ class SessionModel:
         """By their seqs, in the window or not."""
         return {seq: entry for seq, entry in enumerate(self.entries, 1) if entry.kind == "pinned"}
 
+    def entry(self, seq: int) -> Entry | None:
+        """None if no such seq was given, or those who gave it are forgotten."""
+        return self.entries[seq - 1] if seq <= self.total else None
+
     def leave(self, count: int) -> list[Entry]:
         """Takes so many elements from the head of the window; the pinned ones stay entries."""
         leaving = self.elements[:count]
@@ -124,6 +128,9 @@ class Model:
         created = name not in self.sessions
         if created:
             self._leave(name, *QUEUES, "evictions")
+            for other, active_ms in list(self.indexes["active"].items()):
+                if active_ms <= now - 2 * self.settings.idle_timeout_ms:
+                    self._leave(other, *INDEXES)
             self.sessions[name] = SessionModel(life)
         session = self.sessions[name]
         session.entries += entries
@@ -186,9 +193,14 @@ class Model:
             session.evicting = None
             self._leave(name, "evictions")
 
-    def prune(self, name: str, life: int, version: int, first_seq: int, elements_count: int) -> bool:
+    def prune(
+        self, name: str, life: int, version: int, first_seq: int, elements_count: int, newest: Entry | None
+    ) -> bool:
+        """`newest`: what was read at the last place that goes."""
         session = self.sessions.get(name)
         if session is None or (session.life, session.version, session.first_seq) != (life, version, first_seq):
+            return False
+        if session.entry(first_seq + elements_count - 1) != newest:
             return False
         session.unsummarised |= set(range(first_seq, first_seq + elements_count))
         session.leave(elements_count)
@@ -198,12 +210,13 @@ class Model:
     # Pops and replacements. `number` is another one each time; None: the window may not grow.
 
     def pop(
-        self, name: str, life: int, version: int, total: int, seqs: list[int], number: int, now: int
+        self, name: str, life: int, version: int, total: int, newest: Entry, seqs: list[int], number: int, now: int
     ) -> bool | None:
+        """`newest`: what was read at the last place of all."""
         session = self.sessions.get(name)
         if session is None or (session.life, session.version, session.total) != (life, version, total):
             return False
-        if min(seqs) < session.first_seq:
+        if min(seqs) < session.first_seq or session.entry(total) != newest:
             return False
         if len(session.elements) >= self.settings.max_window_count:
             return None
@@ -230,7 +243,7 @@ class Model:
             return False
         is_inside = seq >= session.first_seq
         (group,) = [[seq]] if is_inside else [each for each in session.groups if seq in each] or [[]]
-        if is_inside != was_inside or {each: session.entries[each - 1] for each in group} != read:
+        if is_inside != was_inside or {each: session.entry(each) for each in group} != read:
             return False
         old = read[seq]
         if is_inside and old.kind != new.kind and len(session.window) >= self.settings.max_window_count:

@@ -20,6 +20,12 @@ def each(scene: Callable[..., None], **choices: Iterable[Any]) -> list[Scene]:
     return [partial(scene, **dict(zip(choices, some, strict=True))) for some in itertools.product(*choices.values())]
 
 
+def overdue_afresh(machine: WorkMachine, name: str) -> None:
+    """Begins the session anew, overdue: without attempts, failures and deaths of before."""
+    machine.clear(name)
+    machine.make_overdue(name)
+
+
 # Leases and fences.
 
 
@@ -78,7 +84,7 @@ def pruned_while_leased(machine: WorkMachine, name: str, keep: int) -> None:
 
 def poison(machine: WorkMachine, name: str, crash: bool) -> None:
     """A session that no worker gets done with ends among the dead, after no more attempts than allowed."""
-    machine.make_overdue(name)
+    overdue_afresh(machine, name)
     for _ in range(SETTINGS.claims_limit + 1):
         claim = machine.claim(name)
         if claim is not None and not crash:
@@ -93,6 +99,8 @@ def retried_or_dropped(machine: WorkMachine, name: str, again: bool) -> None:
     machine.requeue(name, again)
     machine.agrees()
     assert (machine.claim(name) is not None) == again
+    machine.pop(name, 1, False)
+    machine.agrees()
     machine.append(name)
 
 
@@ -122,7 +130,7 @@ def dead_and_tried_again(machine: WorkMachine, name: str, crash: bool) -> None:
 
 def written_instead(machine: WorkMachine, name: str, crash: bool) -> None:
     """After the last attempt there is one claim more, for what cannot fail. Its commit ends all that was counted."""
-    machine.make_overdue(name)
+    overdue_afresh(machine, name)
     for _ in range(SETTINGS.max_attempts):
         claim = machine.claim(name)
         if claim is not None and not crash:
@@ -136,7 +144,7 @@ def written_instead(machine: WorkMachine, name: str, crash: bool) -> None:
 
 def asked_in_vain(machine: WorkMachine, name: str, times: int) -> None:
     """The provider is down: the session keeps its place in the queue, and all its attempts."""
-    machine.make_overdue(name)
+    overdue_afresh(machine, name)
     due_ms = machine.model.indexes["overdue"][name]
     for _ in range(times):
         machine.pass_time(900)
@@ -155,7 +163,7 @@ def asked_in_vain(machine: WorkMachine, name: str, times: int) -> None:
 
 def failed_and_pruned(machine: WorkMachine, name: str) -> None:
     """What went wrong is forgotten where nothing is to be summarised any more."""
-    machine.make_overdue(name)
+    overdue_afresh(machine, name)
     claim = machine.claim(name)
     assert claim is not None
     machine.give_back(claim, dead=True, reason="ValueError")
@@ -168,7 +176,7 @@ def failed_and_pruned(machine: WorkMachine, name: str) -> None:
 
 def half_full(machine: WorkMachine, name: str) -> None:
     """Before all others, whatever it waited for."""
-    machine.make_overdue(name)
+    overdue_afresh(machine, name)
     claim = machine.claim(name)
     assert claim is not None
     machine.give_back(claim, 300_000, reason="openai answered 400")

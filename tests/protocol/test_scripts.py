@@ -106,19 +106,20 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
     "page": (lambda: CALLS.page(50, 31, True), {"before_seq": 31, "limit": 50, "with_originals": 1, "block_count": 16}),
     "read": (lambda: CALLS.read(50, by_script=True), {"first": -50, "last": -1}),
     "prune": (
-        lambda: edit_calls.prune(CALLS, CONTEXT, 0),
+        lambda: edit_calls.prune(CALLS, VIEW, 0),
         {
             "epoch": "9-ab",
             "first_seq": 5,
             "edited": "v-7",
             "count": 4,
+            "newest": b"element 3",
             "uncounted_count": 2,
             "tokens": 120,
             "nonce": hexadecimal,
         },
     ),
     "pop": (
-        lambda: edit_calls.pop(CALLS, CONTEXT, CONTEXT.messages[1:]),
+        lambda: edit_calls.pop(CALLS, VIEW, CONTEXT.messages[1:]),
         {
             "session": b"user-42",
             "now_ms": NOW_MS,
@@ -128,6 +129,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
             "epoch": "9-ab",
             "last_seq": 8,
             "edited": "v-7",
+            "newest": b"element 3",
             "nonce": hexadecimal,
             "tokens": 70,
             "gap": GAP,

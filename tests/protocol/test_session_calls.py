@@ -53,7 +53,12 @@ def context_of(*payloads: dict[str, Any]) -> Context:
     return Context("user-42", [], messages, State(), last_seq, 5, last_seq, "1-a", 6)
 
 
-VIEW = edit_calls.View(context_of(USER), {}, [encode_message(USER)[0] + b"\xcf" + bytes(8)])
+def view_of(*payloads: dict[str, Any]) -> edit_calls.View:
+    elements = [encode_message(payload)[0] + b"\xcf" + bytes(8) for payload in payloads]
+    return edit_calls.View(context_of(*payloads), {}, elements)
+
+
+VIEW = view_of(USER)
 
 
 def test_all_keys_of_a_call_live_in_one_slot() -> None:
@@ -71,8 +76,8 @@ def test_all_keys_of_a_call_live_in_one_slot() -> None:
         made.clear("1-a"),
         made.pinned(),
         edit_calls.window(made),
-        edit_calls.prune(made, context_of(USER, USER), 1),
-        edit_calls.pop(made, context_of(USER), context_of(USER).messages),
+        edit_calls.prune(made, view_of(USER, USER), 1),
+        edit_calls.pop(made, VIEW, VIEW.context.messages),
         edit_calls.replace(made, VIEW, VIEW.context.messages[0], USER),
         made.touch(),
         made.quarantine("", 5),
@@ -226,14 +231,14 @@ def test_a_read_asks_for_as_many_as_it_wants() -> None:
 def test_a_prune_keeps_what_belongs_together() -> None:
     made = calls_of()
     call = {"role": "assistant", "tool_calls": [{"id": "c"}]}
-    context = context_of(USER, call, {"role": "tool", "tool_call_id": "c"}, USER)
+    view = view_of(USER, call, {"role": "tool", "tool_call_id": "c"}, USER)
 
     def dropped(max_messages: int) -> int | None:
-        call = edit_calls.prune(made, context, max_messages)
+        call = edit_calls.prune(made, view, max_messages)
         return None if call is None else call.decode(1)
 
     assert [dropped(count) for count in (0, 1, 2, 3, 4, 5)] == [4, 3, 1, 1, None, None]
-    answer = edit_calls.prune(made, context, 0)
+    answer = edit_calls.prune(made, view, 0)
     assert answer is not None
     assert answer.decode(0) == 0
 

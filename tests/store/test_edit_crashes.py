@@ -89,8 +89,8 @@ async def call_of(memory: Memory, write: str) -> Call[Any]:
     if write == "commit":
         return await commit(memory, view)
     made: dict[str, Callable[[], Call[Any] | None]] = {
-        "prune": lambda: edit_calls.prune(calls, context, 2),
-        "pop": lambda: edit_calls.pop(calls, context, context.messages[2:]),
+        "prune": lambda: edit_calls.prune(calls, view, 2),
+        "pop": lambda: edit_calls.pop(calls, view, context.messages[2:]),
         "replace": lambda: edit_calls.replace(calls, view, context.messages[1], user("new")),
         "replace what left the window": lambda: edit_calls.replace(calls, view, context.pinned[0], user("new")),
         "unpin": lambda: edit_calls.unpin(calls, view, context.pinned[0]),

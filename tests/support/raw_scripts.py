@@ -24,11 +24,23 @@ LIMITS = {
 }
 REQUEST = {"fresh": 0, "message_count": 0, "set_count": 0, "tokens": 10, "expect": "-", "now_ms": NOW_MS, "pins": "-"}
 
+
+def element(content: str) -> bytes:
+    """A message as a caller sends it: without its stamp."""
+    return encode_message({"role": "user", "content": content})[0]
+
+
+def stored(content: str) -> bytes:
+    """The element of a message that was appended at NOW_MS."""
+    return element(content) + b"\xcf" + NOW_MS.to_bytes(8, "big")
+
+
 PRUNE: dict[str, Any] = {
     "epoch": "1-ab",
     "first_seq": 1,
     "edited": "-",
     "count": 2,
+    "newest": stored("b"),
     "uncounted_count": 0,
     "tokens": 4,
     "nonce": "p1",
@@ -41,6 +53,7 @@ POP: dict[str, Any] = {
     "epoch": "1-ab",
     "last_seq": 3,
     "edited": "-",
+    "newest": stored("c"),
     "nonce": "e1",
     "tokens": 4,
     "gap": b"gap",
@@ -70,11 +83,6 @@ def counters(
 ) -> bytes:
     """As they stand in the state."""
     return b"v1 %d %d %d %d %d" % (first_seq, message_count, tokens, active_ms, expires_ms)
-
-
-def element(content: str) -> bytes:
-    """A message as a caller sends it: without its stamp."""
-    return encode_message({"role": "user", "content": content})[0]
 
 
 class Scripts:

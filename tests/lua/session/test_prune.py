@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from redis.exceptions import ResponseError
-from support.raw_scripts import EXPIRES_MS, PRUNE, Scripts, counters, element
+from support.raw_scripts import EXPIRES_MS, PRUNE, Scripts, counters, element, stored
 
 
 async def test_the_oldest_are_dropped_and_the_numbers_follow(lua: Scripts) -> None:
@@ -53,7 +53,11 @@ async def test_sent_again_it_is_known_and_drops_no_more(lua: Scripts) -> None:
 
 
 @pytest.mark.parametrize(
-    "changed", [{"epoch": "2-ab"}, {"epoch": "-"}, {"first_seq": 2}, {"first_seq": 0}, {"first_seq": "-"}]
+    "changed",
+    [
+        *({"epoch": "2-ab"}, {"epoch": "-"}, {"first_seq": 2}, {"first_seq": 0}, {"first_seq": "-"}, {"edited": "e1"}),
+        *({"newest": stored("x")}, {"newest": element("b")}, {"newest": b""}, {"count": 3}, {"count": 4}),
+    ],
 )
 async def test_a_window_that_is_not_the_one_seen_is_left(lua: Scripts, changed: dict[str, Any]) -> None:
     await lua.append("a", "b", "c")

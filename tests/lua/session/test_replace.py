@@ -1,11 +1,11 @@
-"""replace.lua, raw: the block of originals that has a copy of what left the window. All else the model check plays."""
+"""replace.lua, raw: what has left the window, and its copy among the originals. All else the model check plays."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from support.raw_scripts import REPLACE, Scripts
+from support.raw_scripts import REPLACE, Scripts, stored
 from support.stored import set_counters
 
 COPY: dict[str, Any] = REPLACE | {
@@ -34,6 +34,18 @@ async def test_the_copy_changes_with_it(left: Scripts) -> None:
         assert await left.run("replace", **COPY) != 0
         assert await left.raw.hget(left.key("originals"), "0") == b"with the new"
         assert (await left.fields())[b"pinned:1"] == b"new"
+
+
+async def test_what_is_back_in_the_window_is_left(lua: Scripts) -> None:
+    """Moved when it was read, with what it is to be in its field; at its place in the window that would be foreign."""
+    await lua.append("1", "2", "3")
+    before = await lua.everything()
+    moved = COPY | {"old": stored("1"), "block": "-"}
+    for new_field, new in (("pinned:1", b"new"), ("-", b"")):
+        assert await lua.run("replace", **moved | {"new_field": new_field, "new": new}) == 0
+    assert await lua.everything() == before
+    assert await lua.run("replace", **moved | {"pinned_field": "-", "new_field": "-"}) == 1
+    assert await lua.raw.lindex(lua.key("messages"), 0) == b"new"
 
 
 async def test_a_block_that_has_changed_since_is_left(left: Scripts) -> None:

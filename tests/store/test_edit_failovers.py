@@ -1,0 +1,128 @@
+"""A failover that loses acknowledged appends, between what an edit reads and what it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import redis
+from support.conversations import said
+from support.edited import SMALL, SYSTEM, payloads, sound
+from support.stores import patient
+
+import redismem.blocking
+from redismem import Conflict, Memory, Session, Settings
+from redismem.errors import NotInWindow
+from redismem.events import Event
+
+SETTINGS = patient(Settings(**SMALL))
+OTHERS = [said("other 3"), said("other 4")]
+
+
+class LossyFailover:
+    """Puts what is stored of a namespace back as it was when this began, after the read of an edit."""
+
+    def __init__(self, url: str, port: int, namespace: str) -> None:
+        self._url, self._port, self._namespace = url, port, namespace
+        self._stored: list[tuple[bytes, int, bytes]] = []
+        self.comes_next = False
+        self.meanwhile: Callable[[redismem.blocking.Session], object] = lambda session: None
+        """What somebody else does then, before the edit goes on."""
+
+    def __call__(self, event: Event) -> None:
+        if event.op == "read_window" and self.comes_next:
+            self.comes_next = False
+            with redis.Redis(port=self._port) as client:
+                client.delete(*self._keys(client))
+                for key, expires_ms, dump in self._stored:
+                    client.restore(key, max(0, expires_ms), dump, absttl=True)
+            with redismem.blocking.Memory.connect(self._url, settings=SETTINGS, namespace=self._namespace) as memory:
+                self.meanwhile(memory.session("a"))
+
+    def begins(self) -> None:
+        """What is written from here on is lost."""
+        with redis.Redis(port=self._port) as client:
+            keys = self._keys(client)
+            self._stored = [(key, client.pexpiretime(key), client.dump(key)) for key in keys]
+
+    def _keys(self, client: redis.Redis) -> list[bytes]:
+        return list(client.scan_iter(match=f"rm:{{{self._namespace}[:}}]*", count=10_000))
+
+
+@pytest.fixture
+def failover(redis_server: Any, namespace: str) -> LossyFailover:
+    return LossyFailover(redis_server.url, redis_server.port, namespace)
+
+
+def connected(redis_server: Any, namespace: str, failover: LossyFailover) -> Memory:
+    return Memory.connect(redis_server.url, settings=SETTINGS, namespace=namespace, on_event=failover)
+
+
+EDITS: dict[str, Callable[[Session], Awaitable[object]]] = {
+    "pop": lambda session: session.pop(1),
+    "pop, as expected": lambda session: session.pop(2, expect=4),
+    "undo": lambda session: session.undo(),
+    "replace": lambda session: session.replace(4, said("new")),
+}
+
+
+@pytest.mark.parametrize("refilled", [True, False])
+@pytest.mark.parametrize("edit", EDITS.values(), ids=list(EDITS))
+async def test_what_others_have_appended_is_not_taken_for_what_was_read(
+    redis_server: Any,
+    namespace: str,
+    failover: LossyFailover,
+    edit: Callable[[Session], Awaitable[object]],
+    refilled: bool,
+) -> None:
+    async with connected(redis_server, namespace, failover) as memory:
+        session = memory.session("a")
+        await session.append(said("1"), said("2"))
+        failover.begins()
+        await session.append(said("lost 3"), said("lost 4"))
+        if refilled:
+            failover.meanwhile = lambda others: others.append(*OTHERS)
+        failover.comes_next = True
+        lost_alone = edit is EDITS["replace"] and not refilled
+        with pytest.raises(NotInWindow if lost_alone else Conflict):
+            await edit(session)
+        expected = [said("1"), said("2"), *(OTHERS if refilled else [])]
+        assert payloads((await session.read()).messages) == expected
+        assert await sound(memory)
+        assert payloads(await session.pop(1)) == expected[-1:]
+
+
+async def test_a_prune_drops_no_pinned_message_that_it_has_not_read(
+    redis_server: Any, namespace: str, failover: LossyFailover
+) -> None:
+    async with connected(redis_server, namespace, failover) as memory:
+        session = memory.session("a")
+        await session.append(said("1"), said("2"))
+        failover.begins()
+        await session.append(said("lost 3"), said("lost 4"))
+        failover.meanwhile = lambda others: others.append(*OTHERS, pin=True)
+        failover.comes_next = True
+        assert await session.prune(0) == 2
+        context = await session.read()
+        assert (context.messages, payloads(context.pinned)) == ([], OTHERS)
+        assert await sound(memory)
+
+
+@pytest.mark.parametrize("what", ["replace", "unpin"])
+async def test_a_pinned_message_that_is_back_in_the_window_is_changed_there(
+    redis_server: Any, namespace: str, failover: LossyFailover, what: str
+) -> None:
+    """The prune that had moved it is lost; its place in the window gets no other form of it."""
+    async with connected(redis_server, namespace, failover) as memory:
+        session = memory.session("a")
+        await session.append(SYSTEM, said("2"), said("3"))
+        failover.begins()
+        assert await session.prune(1) == 1
+        failover.comes_next = True
+        changed = await (session.unpin(1) if what == "unpin" else session.replace(1, SYSTEM | {"content": "new"}))
+        context = await session.read()
+        assert (context.first_seq, context.total_messages) == (1, 3)
+        assert payloads([*context.pinned, *context.messages]) == [changed.to_openai(), said("2"), said("3")]
+        assert len(context.pinned) == (what == "replace")
+        assert await sound(memory)
