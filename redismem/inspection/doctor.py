@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from redismem.context import SessionInfo
-from redismem.errors import NotAllowed, RedismemError, StoreUnavailable
+from redismem.errors import ConnectionLost, NotAllowed, RedismemError, ServerError, StoreUnavailable
 from redismem.inspection import nodes, rules
 from redismem.inspection.dead import list_dead
 from redismem.inspection.depths import depths_of, sessions_count
@@ -96,7 +96,20 @@ async def _server(store: Store) -> list[Finding]:
 
 
 async def _nodes(store: Store, info: Facts) -> Finding:
-    return nodes.spread(await nodes.nodes_of(store, {place_of(store.transport): info}))
+    infos = {place_of(store.transport): info}
+    if store.breakers is not None:
+        infos = {place: await _memory_at(store, place) for place in nodes.owners_of(store)}
+    return nodes.spread(await nodes.nodes_of(store, infos))
+
+
+async def _memory_at(store: Store, place: str) -> Facts:
+    """Empty if the node does not tell, or does not answer."""
+    transport: Any = store.transport
+    try:
+        (answer,) = await transport.run_at(place, [("INFO", "memory")], store.settings.reply_timeout_s)
+    except (ServerError, ConnectionLost):
+        return {}
+    return {} if isinstance(answer, ServerError) else _named(answer)
 
 
 async def _facts(store: Store, command: tuple[str, ...]) -> Facts:

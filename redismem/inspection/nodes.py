@@ -28,10 +28,21 @@ class Node:
     used_bytes: int | None
 
 
+def owners_of(store: Store) -> dict[str, list[int]]:
+    """Each node by its place, with the numbers of the shards it has."""
+    transport: Any = store.transport
+    if store.breakers is None:
+        return {place_of(transport): list(range(store.keys.shard_count))}
+    owners: dict[str, list[int]] = {place: [] for place in transport.places}
+    for number, shard in enumerate(store.keys.shards()):
+        owners.setdefault(transport.node_of([("GET", shard.fences)]), []).append(number)
+    return owners
+
+
 async def nodes_of(store: Store, infos: Mapping[str, Facts]) -> list[Node]:
-    """Each node that has shards, by its place. `infos`: what INFO says there. Raises StoreUnavailable."""
+    """What each node holds. `infos`: what INFO says there, by its place. Raises StoreUnavailable."""
     counts = await store.run(depth_calls.counts(store.keys))
-    owners = {place_of(store.transport): range(len(counts))}
+    owners = owners_of(store)
     return [
         Node(
             place,

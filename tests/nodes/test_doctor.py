@@ -1,0 +1,25 @@
+"""What `doctor` says of several nodes: what each has of the shards, the sessions and the memory."""
+
+from __future__ import annotations
+
+import pytest
+from support.callers import calling, on_each
+from support.cluster_servers import ClusterServers
+
+from redismem.inspection.doctor import examine
+
+pytestmark = pytest.mark.timeout(300)
+
+
+async def test_each_node_is_told_of(cluster_servers: ClusterServers, namespace: str) -> None:
+    async with calling("asyncio", cluster_servers.url, namespace) as caller:
+        names = on_each(caller, cluster_servers.topology().owners)
+        for (name,) in names.values():
+            await caller.append(name, "a")
+        (found,) = [each for each in await examine(caller.store, embedded=False) if each.name == "nodes"]
+    told = {node["place"]: node for node in found.seen["nodes"]}
+    assert told.keys() == names.keys()
+    assert sum(node["shards_count"] for node in told.values()) == 16
+    assert max(node["shards_count"] for node in told.values()) <= 6, "a third of sixteen"
+    assert [node["sessions_count"] for node in told.values()] == [1, 1, 1]
+    assert all(node["used_bytes"] > 0 for node in told.values())
