@@ -35,7 +35,7 @@ def unnamed(files: dict[str, str]) -> dict[str, Any]:
 
 
 async def test_wherever_it_is_killed_and_redis_with_it_all_or_nothing_is_there(tmp_path: Path, namespace: str) -> None:
-    server = RedisServer(tmp_path, aof=True).start()
+    server = RedisServer(tmp_path, aof=True, options=("--appendfsync", "no")).start()
     try:
         async with Memory.connect(server.url, namespace=namespace, settings=PATIENT, clock=ProjectClock()) as memory:
             apollo = await worked(memory)
