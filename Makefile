@@ -61,7 +61,7 @@ model: $(READY) have-redis ## check the queue protocol for ten minutes; MODEL_SE
 outages: $(READY) have-redis ## outages of Redis of 1, 10 and 60 s under five pods, and what they took; OUTAGE_SECONDS="1 10 60"
 	@OUTAGE_SECONDS="$${OUTAGE_SECONDS:-1 10 60}" $(BIN)/python -m pytest tests/store/test_outages.py -s $(ARGS)
 
-faults: $(READY) have-redis ## bad days of a cluster and of sentinels under producers and workers, and what they cost; FAULT_ROUNDS=10
+faults: $(READY) have-redis ## bad days of a cluster and of sentinels under producers and workers, and what they cost; FAULT_ROUNDS=10, FAULT_CONFIRM=1
 	@FAULT_ROUNDS="$${FAULT_ROUNDS:-10}" $(BIN)/python -m pytest tests/nodes/test_campaign.py -s $(ARGS)
 
 redis: ## start a private Redis on a free port and print its URL

@@ -153,7 +153,10 @@ class ClusterServers:
         facts = node.facts()
         role = node.say("ROLE")
         in_step = role[0] == b"master" or role[3] == b"connected"
-        seen = Topology.read(node.say("CLUSTER", "SLOTS"), node.place)
+        slots = node.say("CLUSTER", "SLOTS")
+        if not slots:  # it is new, and nobody has told it yet
+            return False
+        seen = Topology.read(slots, node.place)
         if self._has_replicas and len(seen.replicas) < PRIMARIES_COUNT:
             return False
         return in_step and facts["cluster_state"] == "ok" and facts["cluster_slots_ok"] == str(SLOTS_COUNT)
