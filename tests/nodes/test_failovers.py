@@ -114,11 +114,13 @@ async def test_with_the_fallback_only_sessions_of_what_is_away_are_degraded(
 ) -> None:
     async with calling(kind, servers.url, namespace, HASTY, fallback=True) as caller:
         healthy, (name,), node = parted(caller, servers)
-        await caller.turn(name, "a")
+        await caller.append_confirmed(name, "a")
+        await caller.turn(name, "b")
+        await caller.append_confirmed(name, "c")
         node.kill()
-        turn = await caller.turn(name, "b")
+        turn = await caller.turn(name, "d")
         assert turn.degraded
-        assert [message.content for message in turn.messages] == ["a", "b"]
+        assert [message.content for message in turn.messages] == ["a", "b", "c", "d"]
         for number in range(20):
             context = await caller.turn(healthy[number % len(healthy)], f"h.{number}")
             assert not context.degraded
@@ -129,9 +131,9 @@ async def test_with_the_fallback_only_sessions_of_what_is_away_are_degraded(
             return not health.backlog_session_count and not health.away_nodes
 
         await until(is_replayed)
-        turn = await caller.turn(name, "c")
+        turn = await caller.turn(name, "e")
         assert not turn.degraded
-        assert [message.content for message in turn.messages] == ["a", "b", "c"]
+        assert [message.content for message in turn.messages] == ["a", "b", "c", "d", "e"]
 
 
 async def append_until_acked(caller: Caller, name: str, text: str) -> None:

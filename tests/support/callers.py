@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
-from redismem import Context, Memory, Receipt, Settings
+from redismem import Context, Memory, Receipt, Settings, StoreUnavailable, Unconfirmed
 from redismem import blocking as blocking_memory
 from redismem.events import Event
 from redismem.store.store import Store
 from redismem.transport.topology import slot_of
+from support.checks import until
 
 PATIENT = Settings(shards=16, deadline_s=60, reply_timeout_s=1)
 
@@ -38,6 +39,18 @@ class Caller:
         message = {"role": "user", "content": text}
         receipt: Receipt = await self._call(session_id, "append", message, id=id)
         return receipt
+
+    async def append_confirmed(self, session_id: str, text: str) -> None:
+        """A replica has it: a failover does not lose it."""
+
+        async def is_confirmed() -> bool:
+            try:
+                await self._call(session_id, "append", {"role": "user", "content": text}, id=text, confirm=1)
+            except (StoreUnavailable, Unconfirmed):
+                return False
+            return True
+
+        await until(is_confirmed)
 
     async def turn(self, session_id: str, text: str) -> Context:
         context: Context = await self._call(session_id, "append_and_read", {"role": "user", "content": text})
