@@ -158,8 +158,7 @@ class Cluster:
         failed = [outcome for outcome in outcomes if not isinstance(outcome, list)]
         if failed:
             raise failed[0]
-        return [next((reply for reply in replies if isinstance(reply, ServerError)), replies[0])
-                for replies in zip(*outcomes, strict=True)]  # fmt: skip
+        return [_of_all(replies) for replies in zip(*outcomes, strict=True)]
 
     async def _scanned(self, command: Command, topology: Topology, until: float) -> list[Any]:
         """One node's part after the other's: the cursor says where."""
@@ -215,6 +214,14 @@ class Cluster:
     def drop(self) -> None:
         """Closes what is open, if nobody is left who could, and warns of it."""
         self._nodes.drop()
+
+
+def _of_all(replies: Sequence[Any]) -> Any:
+    """What all nodes together say to SCRIPT: a refusal if one refuses; a script is known if each of them knows it."""
+    refused = next((reply for reply in replies if isinstance(reply, ServerError)), None)
+    if refused is not None:
+        return refused
+    return [min(known) for known in zip(*replies, strict=True)] if isinstance(replies[0], list) else replies[0]
 
 
 async def _asked(lane: Transport, commands: Sequence[Command], timeout_s: float, script: Script | None) -> list[Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -60,7 +58,6 @@ class ClusterNode(RedisServer):
         }
         self._bus_port = options["--cluster-port"]
         super().__init__(folder, aof=True, options=(*(word for pair in options.items() for word in pair), *more))
-        self.is_stopped = False
 
     @property
     def place(self) -> str:
@@ -84,19 +81,6 @@ class ClusterNode(RedisServer):
     @property
     def is_primary(self) -> bool:
         return bool(self.say("ROLE")[0] == b"master")
-
-    def stop_process(self) -> None:
-        """SIGSTOP: it is there, and says nothing."""
-        os.kill(self.pid, signal.SIGSTOP)
-        self.is_stopped = True
-
-    def go_on(self) -> None:
-        os.kill(self.pid, signal.SIGCONT)
-        self.is_stopped = False
-
-    @property
-    def is_running(self) -> bool:
-        return self._running is not None and not self.is_stopped
 
 
 class ClusterServers:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -36,6 +38,7 @@ class RedisServer:
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self._options = ("--appendonly", "yes" if aof else "no", *options)
         self._running: subprocess.Popen[bytes] | None = None
+        self.is_stopped = False
 
     @property
     def pid(self) -> int:
@@ -76,6 +79,19 @@ class RedisServer:
         self._running.kill()
         self._running.wait()
         self._running = None
+
+    def stop_process(self) -> None:
+        """SIGSTOP: it is there, and says nothing."""
+        os.kill(self.pid, signal.SIGSTOP)
+        self.is_stopped = True
+
+    def go_on(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+        self.is_stopped = False
+
+    @property
+    def is_running(self) -> bool:
+        return self._running is not None and not self.is_stopped
 
     def stop(self) -> None:
         if self._running is not None:

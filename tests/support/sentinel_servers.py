@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -20,27 +18,12 @@ _QUORUM = 2
 class SentinelNode(RedisServer):
     """One with data."""
 
-    is_stopped = False
-
     def say(self, *words: Any) -> Any:
         return say(self.port, *words, password=self.password or "")
 
     @property
-    def is_running(self) -> bool:
-        return self._running is not None and not self.is_stopped
-
-    @property
     def is_primary(self) -> bool:
         return bool(self.say("ROLE")[0] == b"master")
-
-    def stop_process(self) -> None:
-        """SIGSTOP: it is there, and says nothing."""
-        os.kill(self.pid, signal.SIGSTOP)
-        self.is_stopped = True
-
-    def go_on(self) -> None:
-        os.kill(self.pid, signal.SIGCONT)
-        self.is_stopped = False
 
 
 class Sentinel:

@@ -1,4 +1,4 @@
-"""What `doctor` says of several nodes: what each has of the shards, the sessions and the memory."""
+"""What operators are told of several nodes, and do to all of them: `doctor` and `deploy`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from support.callers import calling, on_each
 from support.cluster_servers import ClusterServers
 
 from redismem.inspection.doctor import examine
+from redismem.inspection.loading import load_scripts, scripts_count
+from redismem.protocol import scripts
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -23,3 +25,14 @@ async def test_each_node_is_told_of(cluster_servers: ClusterServers, namespace: 
     assert max(node["shards_count"] for node in told.values()) <= 6, "a third of sixteen"
     assert [node["sessions_count"] for node in told.values()] == [1, 1, 1]
     assert all(node["used_bytes"] > 0 for node in told.values())
+
+
+async def test_what_is_deployed_is_known_on_every_node(cluster_servers: ClusterServers, namespace: str) -> None:
+    async with calling("asyncio", cluster_servers.url, namespace) as caller:
+        await load_scripts(caller.store)
+        assert await load_scripts(caller.store) == 0
+        cluster_servers.primaries()[-1].say("SCRIPT", "FLUSH")
+        assert await load_scripts(caller.store) == scripts_count()
+    shas = [scripts.load(name).sha for name in scripts.names()]
+    for node in cluster_servers.primaries():
+        assert node.say("SCRIPT", "EXISTS", *shas) == [1] * len(shas)
