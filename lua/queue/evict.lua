@@ -11,20 +11,20 @@
 -- ARGV
 --   session
 --   epoch
---   message_count
---   edited         as in the transcript, - for none; * if there is no transcript
--- FIELDS reads epoch counters edited
+--   appends  the field ids_a as in the transcript, - for none; * if there is no transcript
+-- FIELDS reads epoch counters ids_a
 -- REPLY 1 evicted, 0 touched since, or gone
 -- ERROR CORRUPT · LAYOUT version
 local messages, state, originals, active, overdue, leased, dead, evictions = unpack(KEYS)
-local session, epoch, message_count, edited = unpack(ARGV)
-local seen_epoch, counters, seen_edited = unpack(redis.call('HMGET', state, 'epoch', 'counters', 'edited'))
+local session, epoch, appends = unpack(ARGV)
+local seen_epoch, counters, ids = unpack(redis.call('HMGET', state, 'epoch', 'counters', 'ids_a'))
 if seen_epoch ~= epoch then return 0 end -- [epoch]
 counters = counters or ''
 --- @include counters
-if total ~= message_count then return 0 end -- [appended since]
-if edited ~= '*' and (seen_edited or '-') ~= edited then return 0 end -- [edited since]
 if evicting == '' then return 0 end -- [touched since]
+-- Whatever writes leaves its random bytes there. The session may have been chosen again meanwhile; and after a failover
+-- that lost appends, others may have taken their seqs.
+if appends ~= '*' and (ids or '-') ~= appends then return 0 end -- [as it was read]
 --- @include unindex
 redis.call('DEL', messages, state, originals) -- [removal]
 return 1

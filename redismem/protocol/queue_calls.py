@@ -264,13 +264,12 @@ class QueueCalls:
         arguments = (keys.session, time_argument(self.clock), int(self.settings.lease_s * 1000))
         return self._call("claim_eviction", (keys.state, keys.shard.evictions), arguments, bool)
 
-    def evict(self, epoch: str, message_count: int, window_version: str | None = None) -> Call[bool]:
-        """False: touched since, or of another version; None: whatever its version."""
+    def evict(self, epoch: str, transcript: View | None = None) -> Call[bool]:
+        """False: touched since, or not as in the transcript; None: there is no transcript to be as."""
         keys = self.keys
-        edited = "*" if window_version is None else window_version or layout.NONE
-        arguments = (keys.session, epoch, message_count, edited)
+        appends = "*" if transcript is None else transcript.fields.get(layout.NEWEST_IDS, layout.NONE)
         keys_in_order = (keys.messages, keys.state, keys.originals, *keys.shard.indexes)
-        return self._call("evict", keys_in_order, arguments, bool)
+        return self._call("evict", keys_in_order, (keys.session, epoch, appends), bool)
 
 
 def _field(summary: Summary) -> bytes:

@@ -8,7 +8,7 @@ import logging
 from redismem.context import SessionEntry
 from redismem.errors import RedismemError
 from redismem.events import facts
-from redismem.protocol import depth_calls, queue_calls
+from redismem.protocol import depth_calls, edit_calls, queue_calls
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.layout import EvictionReason
@@ -161,13 +161,15 @@ class Eviction:
         calls = self._store.queue_calls(session_id)
         if not await self._store.run(calls.claim_eviction(), quarantine=True):
             return False
-        session = Session(self._store, self._store.session_calls(session_id))
+        session_calls = self._store.session_calls(session_id)
+        session = Session(self._store, session_calls)
         if self._on_evict is None:
             known = await session.info()
-            return await self._store.run(calls.evict(known.epoch, known.total_messages))
-        context = await session.read()
-        if not context.epoch:
-            return False  # gone meanwhile, or in quarantine: there is no transcript to hand over
+            return await self._store.run(calls.evict(known.epoch))
+        transcript = await self._store.run(edit_calls.window(session_calls), quarantine=True)
+        if transcript is None:
+            return False  # gone meanwhile, or in quarantine: there is nothing to hand over
+        context = transcript.context
         if self._store.settings.keep_originals:
             found = await session.messages(include_originals=True)
             context.messages = [message for message in found if not message.pinned]
@@ -179,7 +181,7 @@ class Eviction:
             if limit.expired():
                 raise RedismemError(f"on_evict did not end within {lease_s:g} s") from None
             raise
-        return await self._store.run(calls.evict(context.epoch, context.total_messages, context.window_version))
+        return await self._store.run(calls.evict(context.epoch, transcript))
 
     async def sweep(self) -> tuple[int, int]:
         """Looks after the next few sessions of every shard: (index entries removed, sessions mended)."""

@@ -163,23 +163,6 @@ def moved_on_before_the_pop(machine: WorkMachine, name: str, how: str) -> None:
     edit(machine, name, "pop", 0)
 
 
-def edited_between_transcript_and_eviction(machine: WorkMachine, name: str, how: str) -> None:
-    """Chosen again since, so that only the version tells that the transcript is another."""
-    afresh(machine, name, 1, 3)
-    for _ in range(2):
-        machine.pass_time(1000)
-        machine.observe()
-        machine.queue_eviction(3, "limit")
-        machine.claim_eviction(name)
-        if len(machine.in_hand) == 1 or machine.in_hand[-1].version == machine.model.sessions[name].version:
-            edit(machine, name, how, 0)
-            machine.agrees()
-    machine.pass_time(1000)
-    machine.observe()
-    machine.queue_eviction(3, "limit")
-    machine.evict(0)
-
-
 def renewed_with_originals(machine: WorkMachine, name: str, how: str) -> None:
     """Whatever puts off the end of a session puts off that of its originals."""
     machine.make_overdue(name)
@@ -286,5 +269,4 @@ EDITS: tuple[Scene, ...] = (
     *each(changed_after_the_end, how=("pop", "prune", "replace")),
     *each(lost_in_a_failover, how=("pop", "prune", "replace"), refilled=BOTH),
     *each(back_in_the_window, how=("replace", "unpin")),
-    *each(edited_between_transcript_and_eviction, how=("pop", "replace", "unpin")),
 )

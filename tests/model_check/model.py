@@ -41,6 +41,8 @@ class SessionModel:
     entries: list[Entry] = field(default_factory=list)
     version: int = 0
     """Changes with each pop and replacement."""
+    written: int = 0
+    """The number of the last append, state change, pop or replacement."""
     pinned_once: bool = False
     groups: list[list[int]] = field(default_factory=list)
     """The seqs of pinned messages that left the window together."""
@@ -158,7 +160,10 @@ class Model:
     def append(
         self, name: str, id: str, life: int, entries: list[Entry], now: int, params: dict[str, int] | None = None
     ) -> Receipt | None:
-        """Messages, params or both. Gives None if the window may not hold so many, or if too many would be pinned."""
+        """Messages, params or both. `life`: another number each time.
+
+        Gives None if the window may not hold so many, or if too many would be pinned.
+        """
         session = self.sessions.get(name)
         for known, receipt in [] if session is None else session.appends[-16:]:
             if known == id:
@@ -173,6 +178,7 @@ class Model:
         total = self.sessions[name].total
         receipt = Receipt(total - len(entries) + 1, total, total, session is None, False)
         self.sessions[name].appends.append((id, receipt))
+        self.sessions[name].written = life
         return receipt
 
     def touch(self, name: str, now: int) -> bool:
@@ -260,7 +266,7 @@ class Model:
 
     def _edited(self, name: str, number: int, now: int) -> None:
         session = self.sessions[name]
-        session.version = number
+        session.version = session.written = number
         session.appends.append((f"edit {number}", Receipt(0, 0, 0, False, False)))
         self._changed(name, False, now)
 

@@ -118,56 +118,6 @@ def pruned_in_another_life(machine: WorkMachine, name: str, count: int) -> None:
     machine.prune(name, 1, True)
 
 
-# Eviction.
-
-
-def evicted_unless_touched(machine: WorkMachine, name: str, touched: str, when: int) -> None:
-    """Observed, chosen, taken in hand, evicted: touched in between or not."""
-    if name not in machine.model.sessions:
-        machine.append(name)
-    machine.pass_time(1000)
-    machine.observe()
-    for at, step in enumerate(("choose", "take in hand", "evict")):
-        if when == at:
-            _touch(machine, name, touched)
-        if machine.observed and step == "choose":
-            machine.queue_eviction(3, "limit")
-        elif machine.observed and step == "take in hand":
-            machine.claim_eviction(name)
-    machine.claim_eviction(name)
-    if machine.in_hand:
-        machine.evict(0)
-
-
-def _touch(machine: WorkMachine, name: str, how: str) -> None:
-    if how == "touch":
-        machine.touch(name)
-    elif how == "state":
-        machine.change_state(name, 1)
-    elif how == "recreate":
-        machine.clear(name)
-    if how in ("append", "recreate"):
-        machine.append(name)
-
-
-def evicted_later(machine: WorkMachine, name: str, count: int, cleared: bool) -> None:
-    """A worker that hands over a transcript is slow, and finds a session that only looks the same."""
-    machine.clear(name)
-    for _ in range(2):
-        machine.append_batch(name, count)
-        machine.observe()
-        machine.queue_eviction(3, "limit")
-        machine.claim_eviction(name)
-        if cleared:
-            machine.clear(name)
-    if cleared:
-        machine.append_batch(name, count)
-        machine.observe()
-        machine.queue_eviction(3, "limit")
-    machine.in_hand.append(machine.in_hand[-2])
-    machine.evict(0)
-
-
 # What the store loses.
 
 
@@ -259,10 +209,6 @@ BEGINNINGS: tuple[Scene, ...] = (
     *(pruned_until_nothing_waits, given_back, committed_without_summary, chosen_and_touched),
 )
 USERS = (cleared_late, *each(pruned_in_another_life, count=(2, 3, 4)))
-EVICTIONS = (
-    *each(evicted_unless_touched, touched=("", "append", "state", "touch", "recreate"), when=(0, 1, 2)),
-    *each(evicted_later, count=(1, 2, 3), cleared=BOTH),
-)
 LOSSES = (
     *each(torn_and_swept, index=INDEXES),
     *each(expired_and_found, index=("dead",), by=("claim", "queue_eviction", "requeue")),

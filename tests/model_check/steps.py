@@ -60,7 +60,7 @@ def finished(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 class Seen(NamedTuple):
-    """A session as somebody read it."""
+    """A session as somebody read it. `version`: of one that is to be evicted, the number of the last write."""
 
     name: str
     life: int

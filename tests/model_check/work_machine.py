@@ -160,15 +160,14 @@ class WorkMachine(EditMachine):
         if held:
             session = self.model.sessions[name]
             view = self.run_call(edit_calls.window(self.calls[name]))
-            self.in_hand.append(Seen(name, session.life, session.version, view))
+            self.in_hand.append(Seen(name, session.life, session.written, view))
 
     @precondition(lambda self: self.in_hand)
     @rule(place=places)
     def evict(self, place: int) -> None:
-        name, life, version, view = newest(self.in_hand, place)
-        context = view.context
-        call = self.queue_calls[name].evict(context.epoch, context.total_messages, context.window_version)
-        self.same("evict", self.run_call(call), self.model.evict(name, life, context.total_messages, version))
+        name, life, number, view = newest(self.in_hand, place)
+        evicted = self.run_call(self.queue_calls[name].evict(view.context.epoch, view))
+        self.same("evict", evicted, self.model.evict(name, life, number))
 
     # The store itself.
 

@@ -174,11 +174,10 @@ class WorkModel(Model):
         self.indexes["evictions"][name] = now + int(self.settings.lease_s * 1000)
         return True
 
-    def evict(self, name: str, life: int, total: int, version: int) -> bool:
+    def evict(self, name: str, life: int, written: int) -> bool:
+        """`written`: the number of the last write in the transcript."""
         session = self.sessions.get(name)
-        if session is None or session.evicting is None:
-            return False
-        if (session.life, session.total, session.version) != (life, total, version):
+        if session is None or session.evicting is None or session.written != written:
             return False
         return self.remove(name, life)
 

@@ -13,6 +13,7 @@ from redismem.context import Context, State, Summary
 from redismem.messages import Message
 from redismem.protocol import queue_calls, scripts
 from redismem.protocol.call import Call
+from redismem.protocol.edit_calls import View
 from redismem.protocol.keys import Keys
 from redismem.protocol.layout import EvictionReason
 from redismem.protocol.queue_calls import Job, QueueCalls
@@ -122,8 +123,8 @@ CALLED: dict[str, tuple[Callable[[], Call[Any]], dict[str, Any]]] = {
         {"session": b"user-42", "now_ms": NOW_MS, "lease_ms": 56_789},
     ),
     "evict": (
-        lambda: CALLS.evict("7-e", 40, "v-7"),
-        {"session": b"user-42", "epoch": "7-e", "message_count": 40, "edited": "v-7"},
+        lambda: CALLS.evict("7-e", View(CONTEXT, {b"ids_a": b"c and so on"}, [])),
+        {"session": b"user-42", "epoch": "7-e", "appends": b"c and so on"},
     ),
     "queue_eviction": (
         lambda: queue_calls.queue_eviction(SHARD, [(SESSION, 55), (SESSION, 66)], EvictionReason.LIMIT, lambda: NOW_MS),

@@ -1,4 +1,4 @@
-"""A failover that loses acknowledged appends, between what an edit reads and what it writes."""
+"""A failover that loses acknowledged appends, between what an edit or an eviction reads and what it writes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from support.edited import SMALL, SYSTEM, payloads, sound
 from support.stores import patient
 
 import redismem.blocking
-from redismem import Conflict, Memory, Session, Settings
+from redismem import Conflict, Context, Memory, Session, Settings
 from redismem.errors import NotInWindow
 from redismem.events import Event
+from redismem.protocol import queue_calls
+from redismem.protocol.layout import EvictionReason
+from redismem.workers.eviction import Eviction
 
 SETTINGS = patient(Settings(**SMALL))
 OTHERS = [said("other 3"), said("other 4")]
@@ -33,12 +36,15 @@ class LossyFailover:
     def __call__(self, event: Event) -> None:
         if event.op == "read_window" and self.comes_next:
             self.comes_next = False
-            with redis.Redis(port=self._port) as client:
-                client.delete(*self._keys(client))
-                for key, expires_ms, dump in self._stored:
-                    client.restore(key, max(0, expires_ms), dump, absttl=True)
-            with redismem.blocking.Memory.connect(self._url, settings=SETTINGS, namespace=self._namespace) as memory:
-                self.meanwhile(memory.session("a"))
+            self.comes()
+
+    def comes(self) -> None:
+        with redis.Redis(port=self._port) as client:
+            client.delete(*self._keys(client))
+            for key, expires_ms, dump in self._stored:
+                client.restore(key, max(0, expires_ms), dump, absttl=True)
+        with redismem.blocking.Memory.connect(self._url, settings=SETTINGS, namespace=self._namespace) as memory:
+            self.meanwhile(memory.session("a"))
 
     def begins(self) -> None:
         """What is written from here on is lost."""
@@ -126,3 +132,42 @@ async def test_a_pinned_message_that_is_back_in_the_window_is_changed_there(
         assert payloads([*context.pinned, *context.messages]) == [changed.to_openai(), said("2"), said("3")]
         assert len(context.pinned) == (what == "replace")
         assert await sound(memory)
+
+
+@pytest.mark.parametrize("lost", [True, False])
+async def test_an_eviction_removes_nothing_that_is_in_no_transcript(
+    redis_server: Any, namespace: str, failover: LossyFailover, lost: bool
+) -> None:
+    """While a worker hands over the transcript, it is outdated, and the session is chosen again by another."""
+    archived: list[tuple[list[Any], dict[str, Any]]] = []
+
+    async def choose() -> None:
+        found = await memory.store.run(queue_calls.oldest(memory.store.keys, 10))
+        (place,) = [(memory.store.keys.session(each.session_id), each.active_ms) for shard in found for each in shard]
+        call = queue_calls.queue_eviction(place[0].shard, [place], EvictionReason.LIMIT, memory.store.clock)
+        assert await memory.store.run(call) == 1
+
+    async def on_evict(session_id: str, context: Context) -> None:
+        archived.append((payloads(context.messages), dict(context.state.params)))
+        if len(archived) == 1:
+            if lost:
+                failover.comes()
+            else:
+                await memory.session("a").merge({"plan": "b"})
+            await choose()
+
+    async with connected(redis_server, namespace, failover) as memory:
+        session, eviction = memory.session("a"), Eviction(memory.store, on_evict)
+        await session.append(said("1"), said("2"))
+        failover.begins()
+        failover.meanwhile = lambda others: others.append(*OTHERS)
+        await session.append(said("lost 3"), said("lost 4"))
+        await choose()
+        assert await eviction.drain() == 0
+        assert await session.exists()
+        assert await sound(memory)
+        assert await eviction.drain() == 1
+        assert not await session.exists()
+    first = [said("1"), said("2"), said("lost 3"), said("lost 4")]
+    last = ([*first[:2], *OTHERS], {}) if lost else (first, {"plan": "b"})
+    assert archived == [(first, {}), last]

@@ -1,0 +1,117 @@
+"""Scenes of sessions that are chosen, handed over and removed, while users and the store are at it."""
+
+from __future__ import annotations
+
+from model_check.edit_scenes import afresh, edit
+from model_check.steps import Seen
+from model_check.work_machine import WorkMachine
+from model_check.work_scenes import BOTH, each
+
+
+def evicted_unless_touched(machine: WorkMachine, name: str, touched: str, when: int) -> None:
+    """Observed, chosen, taken in hand, evicted: touched in between or not."""
+    if name not in machine.model.sessions:
+        machine.append(name)
+    machine.pass_time(1000)
+    machine.observe()
+    for at, step in enumerate(("choose", "take in hand", "evict")):
+        if when == at:
+            _touch(machine, name, touched)
+        if machine.observed and step == "choose":
+            machine.queue_eviction(3, "limit")
+        elif machine.observed and step == "take in hand":
+            machine.claim_eviction(name)
+    machine.claim_eviction(name)
+    if machine.in_hand:
+        machine.evict(0)
+
+
+def _touch(machine: WorkMachine, name: str, how: str) -> None:
+    if how == "touch":
+        machine.touch(name)
+    elif how == "state":
+        machine.change_state(name, 1)
+    elif how == "recreate":
+        machine.clear(name)
+    if how in ("append", "recreate"):
+        machine.append(name)
+
+
+def evicted_later(machine: WorkMachine, name: str, count: int, cleared: bool) -> None:
+    """A worker that hands over a transcript is slow, and finds a session that only looks the same."""
+    machine.clear(name)
+    for _ in range(2):
+        machine.append_batch(name, count)
+        machine.observe()
+        machine.queue_eviction(3, "limit")
+        machine.claim_eviction(name)
+        if cleared:
+            machine.clear(name)
+    if cleared:
+        machine.append_batch(name, count)
+        machine.observe()
+        machine.queue_eviction(3, "limit")
+    machine.in_hand.append(machine.in_hand[-2])
+    machine.evict(0)
+
+
+def written_between_transcript_and_eviction(machine: WorkMachine, name: str, how: str, later_ms: int) -> None:
+    """Chosen again since: by the version, the seqs or the time alone is it known that the transcript is another."""
+    afresh(machine, name, 1, 3)
+    taken_in_hand(machine, name)
+    late = machine.in_hand[-1]
+    machine.pass_time(later_ms)
+    if how == "append":
+        machine.append(name)
+    elif how == "state":
+        machine.change_state(name, 7)
+    else:
+        edit(machine, name, how, 0)
+    evicted_late(machine, late)
+
+
+def taken_in_hand(machine: WorkMachine, name: str) -> None:
+    """By a worker that reads the transcript."""
+    machine.observe()
+    machine.queue_eviction(3, "limit")
+    machine.claim_eviction(name)
+
+
+def evicted_late(machine: WorkMachine, late: Seen) -> None:
+    """Chosen again first, and then removed by the worker whose transcript is of before."""
+    machine.observe()
+    machine.queue_eviction(3, "limit")
+    machine.in_hand.append(late)
+    machine.evict(0)
+    machine.agrees()
+
+
+def evicted_after_a_failover(machine: WorkMachine, name: str, refilled: bool) -> None:
+    """Messages that are in the transcript are lost, and others have their seqs: these are in no transcript."""
+    afresh(machine, name, 0, 2)
+    machine.agrees()
+    machine.remember()
+    machine.append_batch(name, 2)
+    taken_in_hand(machine, name)
+    late = machine.in_hand[-1]
+    machine.roll_back()
+    if refilled:
+        machine.append_batch(name, 2)
+    evicted_late(machine, late)
+
+
+def evicted_empty(machine: WorkMachine, name: str) -> None:
+    """The transcript holds no message of the window."""
+    afresh(machine, name, 0, 2)
+    machine.prune(name, 0, False)
+    taken_in_hand(machine, name)
+    machine.evict(0)
+    machine.agrees()
+
+
+EVICTIONS = (
+    *each(evicted_unless_touched, touched=("", "append", "state", "touch", "recreate"), when=(0, 1, 2)),
+    *each(evicted_later, count=(1, 2, 3), cleared=BOTH),
+    *each(written_between_transcript_and_eviction, how=("append", "state", "pop", "replace", "unpin"), later_ms=(0, 9)),
+    *(*each(evicted_after_a_failover, refilled=BOTH), evicted_empty),
+)
