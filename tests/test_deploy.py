@@ -195,7 +195,7 @@ async def opened(make: str, url: str, settings: Settings) -> Any:
 
 @pytest.mark.parametrize("make", ["lane", "redis-py", "blocking lane", "blocking redis-py"])
 async def test_where_nobody_loads_them_it_says_what_to_do(app_url: str, make: str) -> None:
-    async with opened(make, app_url, Settings(deadline_s=0.4, reply_timeout_s=0.4)) as memory:
+    async with opened(make, app_url, Settings(deadline_s=1, reply_timeout_s=1)) as memory:
         for options in ({}, {"confirm": 1}):
             with pytest.raises(StoreUnavailable, match="redismem deploy") as refused:
                 await memory.session("a").append(user(1), **options)

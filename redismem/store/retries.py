@@ -36,7 +36,16 @@ _MEANINGS = (
 class Retries:
     """The retries of one call."""
 
-    __slots__ = ("_clock", "_deadline", "_redis", "_reply_timeout_s", "_sent_count", "_session_id", "may_be_done")
+    __slots__ = (
+        "_answer",
+        "_clock",
+        "_deadline",
+        "_redis",
+        "_reply_timeout_s",
+        "_sent_count",
+        "_session_id",
+        "may_be_done",
+    )
 
     def __init__(
         self,
@@ -53,6 +62,7 @@ class Retries:
         self._clock = clock
         self._deadline = clock() + deadline_s
         self._sent_count = 1
+        self._answer: ServerError | None = None
         self.may_be_done = False
         """Whether it was sent without an answer, so that it may have been carried out."""
 
@@ -74,6 +84,7 @@ class Retries:
                 text = f"{self._redis} refused the call: {_explained(failure)}"
                 raise self._unavailable(text, failure.word)
             reason = failure.word
+            self._answer = failure
         else:
             reason = failure.reason
             if failure.lasts:
@@ -82,6 +93,9 @@ class Retries:
         pause_s = _random.uniform(0, min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**self._sent_count))
         if self._clock() + pause_s >= self._deadline:
             text = f"{self._redis} did not take the call in time, tried {self._sent_count} times: "
+            if self._answer is not None and reason == "TimeoutError":
+                # What is left of the deadline may be too short for any answer: the one before says what is wrong.
+                raise self._unavailable(f"{text}{_explained(self._answer)}, then {reason}", self._answer.word)
             raise self._unavailable(text + _explained(failure), reason)
         self._sent_count += 1
         return pause_s

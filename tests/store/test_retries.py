@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from redismem.errors import (
@@ -98,6 +100,19 @@ def test_a_lost_connection_is_tried_again_until_the_deadline(clock: Clock) -> No
     with pytest.raises(StoreUnavailable, match="TimeoutError") as failed:
         attempts.pause_s(ConnectionLost("TimeoutError"))
     assert failed.value.reason == "TimeoutError"
+
+
+@pytest.mark.parametrize(("lost", "reason"), [("TimeoutError", "NOSCRIPT"), ("ConnectionRefusedError", "Connection.*")])
+def test_what_was_answered_is_told_where_the_last_attempt_had_no_time_for_an_answer(
+    clock: Clock, lost: str, reason: str
+) -> None:
+    attempts = Retries("s", 5, 1, clock)
+    attempts.pause_s(ServerError("NOSCRIPT", "NOSCRIPT deploy"))
+    clock.now += 5
+    with pytest.raises(StoreUnavailable, match=f"tried 2 times: {reason}") as failed:
+        attempts.pause_s(ConnectionLost(lost))
+    assert re.fullmatch(reason, failed.value.reason)
+    assert str(failed.value).endswith(f"run `redismem deploy`, then {lost}" if reason == "NOSCRIPT" else lost)
 
 
 def test_an_attempt_may_take_its_time_but_not_past_the_deadline(clock: Clock) -> None:
