@@ -264,12 +264,12 @@ class QueueCalls:
         arguments = (keys.session, time_argument(self.clock), int(self.settings.lease_s * 1000))
         return self._call("claim_eviction", (keys.state, keys.shard.evictions), arguments, bool)
 
-    def evict(self, epoch: str, transcript: View | None = None) -> Call[bool]:
+    def evict(self, transcript: View | None) -> Call[bool]:
         """False: touched since, or not as in the transcript; None: there is no transcript to be as."""
         keys = self.keys
         appends = "*" if transcript is None else transcript.fields.get(layout.NEWEST_IDS, layout.NONE)
         keys_in_order = (keys.messages, keys.state, keys.originals, *keys.shard.indexes)
-        return self._call("evict", keys_in_order, (keys.session, epoch, appends), bool)
+        return self._call("evict", keys_in_order, (keys.session, appends), bool)
 
 
 def _field(summary: Summary) -> bytes:

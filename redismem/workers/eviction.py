@@ -161,11 +161,10 @@ class Eviction:
         calls = self._store.queue_calls(session_id)
         if not await self._store.run(calls.claim_eviction(), quarantine=True):
             return False
+        if self._on_evict is None:
+            return await self._store.run(calls.evict(None), quarantine=True)
         session_calls = self._store.session_calls(session_id)
         session = Session(self._store, session_calls)
-        if self._on_evict is None:
-            known = await session.info()
-            return await self._store.run(calls.evict(known.epoch))
         transcript = await self._store.run(edit_calls.window(session_calls), quarantine=True)
         if transcript is None:
             return False  # gone meanwhile, or in quarantine: there is nothing to hand over
@@ -181,7 +180,7 @@ class Eviction:
             if limit.expired():
                 raise RedismemError(f"on_evict did not end within {lease_s:g} s") from None
             raise
-        return await self._store.run(calls.evict(context.epoch, transcript))
+        return await self._store.run(calls.evict(transcript))
 
     async def sweep(self) -> tuple[int, int]:
         """Looks after the next few sessions of every shard: (index entries removed, sessions mended)."""

@@ -67,6 +67,7 @@ def written_between_transcript_and_eviction(machine: WorkMachine, name: str, how
         machine.change_state(name, 7)
     else:
         edit(machine, name, how, 0)
+    machine.agrees()
     evicted_late(machine, late)
 
 

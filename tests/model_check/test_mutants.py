@@ -112,7 +112,6 @@ MUTANTS = [
     Mutant("claim_eviction", "before its time", "due", r" or .* then", " then"),
     Mutant("claim_eviction", "touched since", "touched since"),
     Mutant("evict", "with a message that is in no transcript", "as it was read"),
-    Mutant("evict", "another life", "epoch"),
     Mutant("evict", "touched since", "touched since"),
     Mutant("evict", "stays listed", "all", r"\{\w+, ", "{"),
     Mutant("evict", "originals stay", "removal", r", \w+\)$", ")"),

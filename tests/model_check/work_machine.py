@@ -165,9 +165,9 @@ class WorkMachine(EditMachine):
     @precondition(lambda self: self.in_hand)
     @rule(place=places)
     def evict(self, place: int) -> None:
-        name, life, number, view = newest(self.in_hand, place)
-        evicted = self.run_call(self.queue_calls[name].evict(view.context.epoch, view))
-        self.same("evict", evicted, self.model.evict(name, life, number))
+        name, _, number, view = newest(self.in_hand, place)
+        evicted = self.run_call(self.queue_calls[name].evict(view))
+        self.same("evict", evicted, self.model.evict(name, number))
 
     # The store itself.
 

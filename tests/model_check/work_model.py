@@ -174,12 +174,12 @@ class WorkModel(Model):
         self.indexes["evictions"][name] = now + int(self.settings.lease_s * 1000)
         return True
 
-    def evict(self, name: str, life: int, written: int) -> bool:
+    def evict(self, name: str, written: int) -> bool:
         """`written`: the number of the last write in the transcript."""
         session = self.sessions.get(name)
         if session is None or session.evicting is None or session.written != written:
             return False
-        return self.remove(name, life)
+        return self.remove(name, session.life)
 
     def sweep(self, names: list[str], now: int) -> tuple[int, int]:
         removed = mended = 0

@@ -123,8 +123,8 @@ CALLED: dict[str, tuple[Callable[[], Call[Any]], dict[str, Any]]] = {
         {"session": b"user-42", "now_ms": NOW_MS, "lease_ms": 56_789},
     ),
     "evict": (
-        lambda: CALLS.evict("7-e", View(CONTEXT, {b"ids_a": b"c and so on"}, [])),
-        {"session": b"user-42", "epoch": "7-e", "appends": b"c and so on"},
+        lambda: CALLS.evict(View(CONTEXT, {b"ids_a": b"c and so on"}, [])),
+        {"session": b"user-42", "appends": b"c and so on"},
     ),
     "queue_eviction": (
         lambda: queue_calls.queue_eviction(SHARD, [(SESSION, 55), (SESSION, 66)], EvictionReason.LIMIT, lambda: NOW_MS),

@@ -9,7 +9,7 @@ from support.queue_scripts import INDEXES, over
 from support.raw_scripts import NOW_MS, TIMEOUT_MS, Scripts
 
 LATER_MS = NOW_MS + 5_000
-WITHOUT_TRANSCRIPT = {"epoch": "1-ab", "appends": "*"}
+WITHOUT_TRANSCRIPT = {"appends": "*"}
 
 
 async def chosen(lua: Scripts) -> dict[str, Any]:
@@ -21,8 +21,7 @@ async def chosen(lua: Scripts) -> dict[str, Any]:
 
 
 async def as_read(lua: Scripts) -> dict[str, Any]:
-    fields = await lua.fields()
-    return {"epoch": fields[b"epoch"], "appends": fields[b"ids_a"]}
+    return {"appends": (await lua.fields())[b"ids_a"]}
 
 
 async def test_everything_of_the_session_goes_and_nothing_else(lua: Scripts) -> None:
@@ -61,7 +60,7 @@ async def test_a_session_that_is_not_as_it_was_stays(lua: Scripts, since: str) -
         await lua.append(sets={"plan": "p"}, token=b"token..2", now_ms=LATER_MS)
     elif since.startswith("another life"):
         await lua.run("clear", epoch="1-ab")
-        await lua.append("1", "2", now_ms=LATER_MS)
+        await lua.append("1", "2", token=b"token..2", now_ms=LATER_MS)
     if "chosen again" in since:
         assert await over(lua, "queue_eviction", ["s"], LATER_MS + 1, "limit", "s", LATER_MS) == 1
     before = await lua.everything()
@@ -78,12 +77,11 @@ async def test_touched_and_chosen_again_it_is_still_as_in_its_transcript(lua: Sc
 
 async def test_without_a_transcript_it_only_has_to_be_chosen_still(lua: Scripts) -> None:
     await chosen(lua)
-    assert await lua.run("evict", **WITHOUT_TRANSCRIPT | {"epoch": "2-ab"}) == 0
     assert await lua.run("evict", **WITHOUT_TRANSCRIPT) == 1
     assert await lua.run("evict", **WITHOUT_TRANSCRIPT) == 0
     await chosen(lua)
     await lua.append("3", token=b"token..2", now_ms=LATER_MS)
-    assert await lua.run("evict", **WITHOUT_TRANSCRIPT | {"epoch": "2-ab"}) == 0
+    assert await lua.run("evict", **WITHOUT_TRANSCRIPT) == 0
 
 
 async def test_a_session_that_remembers_no_append_is_removed_too(lua: Scripts) -> None:
@@ -95,5 +93,5 @@ async def test_a_session_that_remembers_no_append_is_removed_too(lua: Scripts) -
 
 async def test_without_a_session_nothing_happens(lua: Scripts) -> None:
     assert await lua.run("evict", **WITHOUT_TRANSCRIPT) == 0
-    assert await lua.run("evict", epoch="-", appends="-") == 0
+    assert await lua.run("evict", appends="-") == 0
     assert await lua.everything() == {}
