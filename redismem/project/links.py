@@ -39,16 +39,21 @@ def entity_names(state: State) -> list[str]:
 def broken_links(found: Mapping[str, Stored]) -> Iterator[str]:
     """What the links of these items say that the other end does not. A link to what is not there is none."""
     for stored in found.values():
-        if stored.state["deleted"]:
-            continue
-        for other_id, name, value in links(stored):
-            other = found.get(other_id)
-            if other is not None and not other.state["deleted"] and value not in other.state[name]:
-                yield f"{stored.id} names {other_id}, which does not name it in {name}"
-        for name, twin in (("superseded_by", "supersedes"), ("supersedes", "superseded_by")):
-            other = found.get(stored.state.get(name) or "")
-            if other is not None and other.state[twin] != stored.id:
-                yield f"{stored.id} is {name.replace('_', ' ')} {other.id}, which says otherwise"
+        yield from broken_links_of(stored, found)
+
+
+def broken_links_of(stored: Stored, found: Mapping[str, Stored]) -> Iterator[str]:
+    """The same of one of them."""
+    if stored.state["deleted"]:
+        return
+    for other_id, name, value in links(stored):
+        other = found.get(other_id)
+        if other is not None and not other.state["deleted"] and value not in other.state[name]:
+            yield f"{stored.id} names {other_id}, which does not name it in {name}"
+    for name, twin in (("superseded_by", "supersedes"), ("supersedes", "superseded_by")):
+        other = found.get(stored.state.get(name) or "")
+        if other is not None and other.state[twin] != stored.id:
+            yield f"{stored.id} is {name.replace('_', ' ')} {other.id}, which says otherwise"
 
 
 async def unlink_all(items: Items, change: Change, ending: Sequence[Stored]) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -13,18 +12,20 @@ from typing import Any
 from redismem.errors import Conflict, InvalidItem, InvalidTransition, TooLarge
 from redismem.project import checks, importing, searching, transcripts
 from redismem.project.conversations import Conversations
+from redismem.project.files import FILES, entries_of, text_of
 from redismem.project.folding import Delta, check_path, fold
 from redismem.project.items import Items, Stored
-from redismem.project.links import broken_links
+from redismem.project.links import broken_links_of
 from redismem.project.schema import CONVERSATION, KINDS, Kind
 from redismem.project.transcripts import Transcript
 from redismem.protocol import import_calls
 from redismem.values import decode_value, pack
 
-FORMAT = 1
 ITEMS_LIMIT = 200_000
 _TRIES_LIMIT = 10
-FILES = {"decisions.json": "d", "tasks.json": "t", "entities.json": "e", "conversations.json": "c"}
+_BATCH_COUNT = 50
+Breathe = Callable[[int], Awaitable[None]]
+"""Lets others have their turn now and then: called with the number of each item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +49,18 @@ async def export_files(items: Items, conversations: Conversations) -> dict[str, 
 
 
 async def _file(items: Items, conversations: Conversations, name: str, kind: Kind) -> str:
-    entries = []
-    async for item_ids in searching.histories(items, kind):
-        for stored in await items.read(item_ids, with_versions=True):
+    item_ids = [item_id async for some in searching.histories(items, kind) for item_id in some]
+    return await text_of(name, items.keys.name, _entries(items, conversations, sorted(item_ids)))
+
+
+async def _entries(items: Items, conversations: Conversations, item_ids: list[str]) -> AsyncIterator[dict[str, Any]]:
+    for first in range(0, len(item_ids), _BATCH_COUNT):
+        for stored in await items.read(item_ids[first : first + _BATCH_COUNT], with_versions=True):
             if stored is not None:
-                entries.append(_entry(stored))
-                if kind is CONVERSATION and not stored.state["deleted"]:
-                    entries[-1] |= await transcripts.exported(conversations.session(stored.id))
-    entries.sort(key=lambda entry: str(entry["id"]))
-    document = {"format": FORMAT, "project": items.keys.name, name.removesuffix(".json"): entries}
-    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # a message may hold halves of surrogate pairs
-        return json.dumps(document, indent=2) + "\n"
-    return text
+                entry = _entry(stored)
+                if stored.kind is CONVERSATION and not stored.state["deleted"]:
+                    entry |= await transcripts.exported(conversations.session(stored.id))
+                yield entry
 
 
 def _entry(stored: Stored) -> dict[str, Any]:
@@ -95,12 +93,15 @@ def _time(ms: int) -> str:
 async def import_files(items: Items, conversations: Conversations, files: Mapping[str, str], replace: bool) -> Imported:
     """See `Project.import_files`."""
     max_message_bytes = items.store.settings.max_message_bytes
-    given, said = await _parsed(files, max_message_bytes, partial(importing.breathe, items))
+    breathe = partial(importing.breathe, items)
+    given, said = await _parsed(files, max_message_bytes, breathe)
     seen = await items.run(import_calls.seen(items.keys))
     there = {stored.id: stored async for stored in _everything(items)}
-    result = _replaced(there, given) if replace else _merged(there, given)
-    for text in broken_links(result):
-        raise InvalidItem(f"the import would not agree with itself: {text}")
+    result = await (_replaced if replace else _merged)(there, given, breathe)
+    for at, stored in enumerate(result.values()):
+        await breathe(at)
+        for text in broken_links_of(stored, result):
+            raise InvalidItem(f"the import would not agree with itself: {text}")
     holders: dict[str, str] = {}
     for name, holder in importing.names_of(result):
         if holders.setdefault(name, holder) != holder:
@@ -129,18 +130,22 @@ async def _everything(items: Items) -> Any:
                     yield stored
 
 
-def _replaced(there: Mapping[str, Stored], given: Mapping[str, Stored]) -> dict[str, Stored]:
+async def _replaced(there: Mapping[str, Stored], given: Mapping[str, Stored], breathe: Breathe) -> dict[str, Stored]:
     """What is given; where an item is there just so, it stays."""
-    return {
-        item_id: there[item_id] if item_id in there and _history(there[item_id]) == _history(stored) else stored
-        for item_id, stored in given.items()
-    }
+    result = dict(given)
+    for at, stored in enumerate(given.values()):
+        await breathe(at)
+        before = there.get(stored.id)
+        if before is not None and _history(before) == _history(stored):
+            result[stored.id] = before
+    return result
 
 
-def _merged(there: Mapping[str, Stored], given: Mapping[str, Stored]) -> dict[str, Stored]:
+async def _merged(there: Mapping[str, Stored], given: Mapping[str, Stored], breathe: Breathe) -> dict[str, Stored]:
     """Both together; of an item in both, the longer history. Raises Conflict where neither goes on from the other."""
     result = dict(there)
-    for item_id, stored in given.items():
+    for at, (item_id, stored) in enumerate(given.items()):
+        await breathe(at)
         before = _history(there[item_id]) if item_id in there else []
         after = _history(stored)
         if after[: len(before)] != before[: len(after)]:
@@ -156,13 +161,13 @@ def _history(stored: Stored) -> list[tuple[Any, ...]]:
 
 
 async def _parsed(
-    files: Mapping[str, str], max_message_bytes: int, breathe: Callable[[int], Awaitable[None]]
+    files: Mapping[str, str], max_message_bytes: int, breathe: Breathe
 ) -> tuple[dict[str, Stored], dict[str, Transcript]]:
     """The items, and what was said in conversations. Raises InvalidItem, TooLarge."""
     given: dict[str, Stored] = {}
     said: dict[str, Transcript] = {}
     for name, text in files.items():
-        for place, entry in enumerate(_entries(name, text)):
+        for place, entry in enumerate(entries_of(name, text)):
             await breathe(place)
             try:
                 stored = _item(KINDS[FILES[name]], entry)
@@ -178,19 +183,6 @@ async def _parsed(
     if len(given) > ITEMS_LIMIT:
         raise TooLarge(f"an import holds {len(given)} items, at most {ITEMS_LIMIT:,} are allowed")
     return given, said
-
-
-def _entries(name: str, text: str) -> list[Any]:
-    if name not in FILES:
-        raise InvalidItem(f"an import consists of {', '.join(FILES)}")
-    try:
-        document = json.loads(text)
-        entries = document[name.removesuffix(".json")] if document["format"] == FORMAT else None
-    except (ValueError, TypeError, KeyError, RecursionError):
-        entries = None
-    if not isinstance(entries, list):
-        raise InvalidItem(f"{name} is no export of a project in format {FORMAT}")
-    return entries
 
 
 def _item(kind: Kind, entry: Any) -> Stored:

@@ -20,8 +20,9 @@ from redismem.project.conversations import Conversations
 from redismem.project.decisions import Decisions
 from redismem.project.entities import Entities
 from redismem.project.extraction import Ask, Extraction, Extractions, Outcome, within
+from redismem.project.files import FILES
 from redismem.project.items import Items
-from redismem.project.portability import FILES, Imported, export_files, import_files
+from redismem.project.portability import Imported, export_files, import_files
 from redismem.project.querying import page_limit
 from redismem.project.statistics import Life, Statistics, life_of, statistics_of
 from redismem.project.tasks import Tasks

@@ -11,7 +11,8 @@ from inspection.test_projects import found, worked
 from support.project_scenes import everything
 
 from redismem import Conflict, InvalidItem, Memory, TooLarge
-from redismem.project.portability import FILES, Imported
+from redismem.project.files import FILES
+from redismem.project.portability import Imported
 from redismem.project.project import Project
 from redismem.protocol.import_calls import STAGED_MS
 

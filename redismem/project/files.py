@@ -1,0 +1,111 @@
+"""The files of an export, written and read an entry at a time: thousands of them at once would keep others waiting."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from redismem.errors import InvalidItem
+
+FORMAT = 1
+FILES = {"decisions.json": "d", "tasks.json": "t", "entities.json": "e", "conversations.json": "c"}
+_SPACE = re.compile(r"[ \t\n\r]*")
+_decode = json.JSONDecoder().raw_decode
+
+
+async def text_of(name: str, project: str, entries: AsyncIterator[dict[str, Any]]) -> str:
+    """The text of a file: JSON with two blanks a level, for people."""
+    head = _indented({"format": FORMAT, "project": project}).removesuffix("\n}")
+    parts = [_indented(entry).replace("\n", "\n    ") async for entry in entries]
+    body = "[\n    " + ",\n    ".join(parts) + "\n  ]" if parts else "[]"
+    return f'{head},\n  "{_list_of(name)}": {body}\n}}\n'
+
+
+def entries_of(name: str, text: str) -> Iterator[Any]:
+    """The entries of a file, as they are read. Raises InvalidItem if it is none, maybe only behind the last of them."""
+    if name not in FILES:
+        raise InvalidItem(f"an import consists of {', '.join(FILES)}")
+    reader, format, lists_count = _Reader(text), None, 0
+    try:
+        for member in reader.members():
+            if member == _list_of(name):
+                lists_count += 1
+                yield from reader.elements()
+            elif member == "format":
+                format = reader.value()
+            else:
+                reader.value()
+        is_export = (format, lists_count) == (FORMAT, 1) and reader.is_at_end()
+    except (ValueError, RecursionError):
+        is_export = False
+    if not is_export:
+        raise InvalidItem(f"{name} is no export of a project in format {FORMAT}")
+
+
+def _list_of(name: str) -> str:
+    return name.removesuffix(".json")
+
+
+def _indented(value: dict[str, Any]) -> str:
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a message may hold halves of surrogate pairs
+        return json.dumps(value, indent=2)
+    return text
+
+
+class _Reader:
+    """Reads JSON member by member. What is none raises ValueError."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+
+    def members(self) -> Iterator[str]:
+        """The names of an object's members; whoever asks takes the value of each."""
+        self._sign("{")
+        while True:
+            name = self.value()
+            if not isinstance(name, str):
+                raise ValueError("a member has a name")
+            self._sign(":")
+            yield name
+            if self._sign(",}") == "}":
+                return
+
+    def elements(self) -> Iterator[Any]:
+        """What an array holds."""
+        self._sign("[")
+        if self._next() == "]":
+            self._sign("]")
+            return
+        while True:
+            yield self.value()
+            if self._sign(",]") == "]":
+                return
+
+    def value(self) -> Any:
+        self._next()
+        value, self._at = _decode(self._text, self._at)
+        return value
+
+    def is_at_end(self) -> bool:
+        """Whether nothing follows."""
+        return self._next() == ""
+
+    def _sign(self, expected: str) -> str:
+        found = self._next()
+        if not found or found not in expected:
+            raise ValueError(f"one of {expected} was expected")
+        self._at += 1
+        return found
+
+    def _next(self) -> str:
+        """The next character that is no blank; "" at the end."""
+        blank = _SPACE.match(self._text, self._at)
+        assert blank is not None
+        self._at = blank.end()
+        return self._text[self._at : self._at + 1]
