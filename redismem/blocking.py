@@ -130,6 +130,10 @@ class Session:
         **options: Unpack[AppendOptions],
     ) -> Context:
         """The same as that of `redismem.Session`: its explanation stands there, and is put here below."""
+        if not isinstance(project, Project | None):
+            raise TypeError(
+                f"project is what memory.project(…) of a blocking memory gives, not {type(project).__name__}"
+            )
         twin = None if project is None else project.twin
         asked: dict[str, Any] = {"recall": recall, "project": twin, "project_tokens": project_tokens}
         return _finished(self._twin.append_and_read(*messages, **asked, **options))

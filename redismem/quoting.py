@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Sequence
 from typing import Protocol
@@ -22,6 +23,13 @@ class Background(Protocol):
 
     def check_tokens(self, max_tokens: int) -> None:
         """Raises InvalidItem for a budget that is none."""
+
+
+def check_background(background: Background, max_tokens: int) -> None:
+    """Raises TypeError for what is none, a project's name or one of a blocking memory, and InvalidItem."""
+    if not inspect.iscoroutinefunction(getattr(background, "background", None)):
+        raise TypeError(f"project is what memory.project(…) of an async memory gives, not {type(background).__name__}")
+    background.check_tokens(max_tokens)
 
 
 def quoted_as_data(tag: str, what: str, text: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ from redismem.protocol import edit_calls
 from redismem.protocol.append_command import AppendOptions
 from redismem.protocol.replies import telemetry
 from redismem.protocol.session_calls import SessionCalls
-from redismem.quoting import PROJECT_TOKENS, Background
+from redismem.quoting import PROJECT_TOKENS, Background, check_background
 from redismem.reading import Reading, check, check_count, lacks_others, narrowed
 from redismem.recall import Recall, said
 from redismem.recalling import HITS_LIMIT
@@ -83,7 +83,7 @@ class Session(SessionState):
         `append` does, and InvalidItem for fewer than 50 tokens.
         """
         if project is not None:
-            project.check_tokens(project_tokens)
+            check_background(project, project_tokens)
             both = (
                 self.append_and_read(*messages, recall=recall, **options),
                 project.background(messages, project_tokens),

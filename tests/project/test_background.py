@@ -144,3 +144,18 @@ def test_without_an_event_loop_it_reads_the_same(redis_server: RedisServer, name
                 assert memory.session("s").append_and_read(SAID).background == ""
                 with pytest.raises(InvalidMessage):
                     memory.session("s").append_and_read(5, project=apollo)  # type: ignore[arg-type]
+
+
+async def test_what_is_no_project_of_this_kind_of_memory_is_refused_and_nothing_is_written(
+    apollo: Project, memory: Memory, redis_server: RedisServer, namespace: str
+) -> None:
+    wrong: Any
+    with blocking.Memory.connect(redis_server.url, namespace=namespace) as other:
+        for wrong in ("apollo", 5, memory, other.project("apollo")):
+            with pytest.raises(TypeError, match="of an async memory gives, not "):
+                await memory.session("s").append_and_read(SAID, project=wrong)
+        for wrong in ("apollo", 5, other, apollo):
+            with pytest.raises(TypeError, match="of a blocking memory gives, not "):
+                other.session("s").append_and_read(SAID, project=wrong)
+        assert not other.session("s").exists()
+    assert not await memory.session("s").exists()
