@@ -62,8 +62,8 @@ class Memory:
 
         `on_event` runs in the thread of the call. `workers` run in a thread of their own, with an event loop and
         connections of its own, so they need a URL and no client: they begin with `with` or the first call about a
-        session, and `close()` waits for them. With the `fallback`, a thread looks for Redis while it is away. `embed` is awaited in
-        the workers' thread, and questions in another one, each with an event loop of its own.
+        session, and `close()` waits for them. With the `fallback`, a thread looks for Redis while it is away.
+        `embed` is awaited in the workers' thread, and for questions in another, each with an event loop of its own.
         """
         settings = Settings.given(settings)
         url = settings.url if url is None else url

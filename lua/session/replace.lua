@@ -75,7 +75,7 @@ if place >= 0 then
   redis.call('LSET', messages, place, new) -- [in the window]
 else
   if block ~= '-' then
-    redis.call('HDEL', originals, 'v' .. block) -- [what the other meant]
+    redis.call('HDEL', originals, 'v' .. block)
     redis.call('HSET', originals, block, new_block) -- [its original]
   end
   if new_field ~= pinned_field then redis.call('HDEL', state, pinned_field) end

@@ -10,6 +10,6 @@
 -- ERROR
 local originals = unpack(KEYS)
 local block, found, vectors = unpack(ARGV)
-if redis.call('HGET', originals, block) ~= found then return 0 end -- [as it was read]
-redis.call('HSET', originals, 'v' .. block, vectors) -- [beside it]
+if redis.call('HGET', originals, block) ~= found then return 0 end
+redis.call('HSET', originals, 'v' .. block, vectors)
 return 1

@@ -202,9 +202,8 @@ def _original_rules(seen: Stored, first_seq: int) -> Found:
         return
     blocks = {int(field): block for field, block in seen.originals.items() if field.isdigit()}
     signed = {int(field[1:]) for field in seen.originals if field[:1] == b"s" and field[1:].isdigit()}
-    meant = {
-        int(field[1:]): each for field, each in seen.originals.items() if field[:1] == b"v" and field[1:].isdigit()
-    }
+    vectors = (field for field in seen.originals if field[:1] == b"v" and field[1:].isdigit())
+    meant = {int(field[1:]): seen.originals[field] for field in vectors}
     others = len(seen.originals) - len(blocks) - len(signed) - len(meant.keys() & blocks.keys())
     if signed != blocks.keys() or others:
         yield "I15", f"{len(blocks)} blocks of originals, {len(signed)} signatures, {others} other fields"
