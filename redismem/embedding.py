@@ -79,6 +79,8 @@ class Embedder:
     ) -> None:
         self.name = name
         self.mark = mark_of(name)
+        self.dimensions = 0
+        """Of the last vectors that it gave; 0: it has given none yet."""
         self._embed = embed
         self._question_timeout_s = question_timeout_s
         self._aclose = aclose
@@ -104,16 +106,17 @@ class Embedder:
 
     async def rows(self, texts: Sequence[str]) -> tuple[int, list[bytes]]:
         """Dimensions, and a row for each of these texts, 1 at least. Raises ModelFailed."""
-        dimensions, found = 0, list[bytes]()
+        found = list[bytes]()
+        sizes = set[int]()
         for at in range(0, len(texts), TEXTS_LIMIT):
             part = [text[:TEXT_CHARS] for text in texts[at : at + TEXTS_LIMIT]]
             size, rows = await self._checked(part, _TIMEOUT_S, self._work)
-            if dimensions not in (0, size):
-                reason = "the embedder gave vectors of two sizes"
-                raise ModelFailed(reason, reason=reason, permanent=True)
-            dimensions = size
+            sizes.add(size)
             found += rows
-        return dimensions, found
+        if len(sizes) > 1:
+            reason = "the embedder gave vectors of two sizes"
+            raise ModelFailed(reason, reason=reason, permanent=True)
+        return sizes.pop(), found
 
     async def _checked(self, texts: list[str], timeout_s: float, pause: _Pause) -> tuple[int, list[bytes]]:
         try:
@@ -122,7 +125,8 @@ class Embedder:
             pause.failed(self.name, error)
             raise
         pause.ended(self.name)
-        return checked_rows(given, len(texts))
+        self.dimensions, rows = checked_rows(given, len(texts))
+        return self.dimensions, rows
 
     async def _given(self, texts: list[str], timeout_s: float) -> object:
         try:

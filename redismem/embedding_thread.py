@@ -22,6 +22,10 @@ class BlockingEmbedder(Embedder):
         self._pid = os.getpid()
         self._lock = threading.Lock()
 
+    @property
+    def dimensions(self) -> int:  # type: ignore[override]
+        return self._twin.dimensions
+
     async def question(self, text: str) -> bytes | None:
         return asyncio.run_coroutine_threadsafe(self._twin.question(text), self._begun()).result()
 

@@ -111,12 +111,15 @@ class HotSession:
                 self.vectors = {number: each for number, each in both.items() if number >= since}
                 self._vectors_bytes = sum(each.size_bytes + _ELEMENT_BYTES for each in self.vectors.values())
 
-    def lacking(self, count: int, limit: int) -> list[int]:
-        """Of the newest full blocks that were taken up, so many whose messages do not all have a vector here."""
-        known = self.vectors
+    def lacking(self, dimensions: int, count: int, limit: int) -> list[int]:
+        """Of the newest full blocks that were taken up, so many whose messages do not all have such a vector here.
+
+        `dimensions`: 0 for any.
+        """
+        whole = {number: each for number, each in self.vectors.items() if each.stop == BLOCK_COUNT}
+        known = {number for number, each in whole.items() if dimensions in (0, each.dimensions)}
         newest = range(self.stop - 1, max(-1, self.stop - 1 - limit), -1)
-        open_ones = (each for each in newest if each not in known or known[each].stop < BLOCK_COUNT)
-        return list(islice(open_ones, count))
+        return list(islice((number for number in newest if number not in known), count))
 
     def has(self, number: int, window_seq: int) -> bool:
         """Whether a block was read, as far as it stands before this window by now."""

@@ -40,7 +40,10 @@ class Meaning:
         """The blocks whose vectors to ask for together with the signatures of these."""
         if hot is None:
             return [*numbers]
-        return [*hot.lacking(_LACKING_COUNT, BLOCKS_LIMIT), *(number for number in numbers if number >= hot.stop)]
+        return [
+            *hot.lacking(self._embedder.dimensions, _LACKING_COUNT, BLOCKS_LIMIT),
+            *(number for number in numbers if number >= hot.stop),
+        ]
 
     def begin(self) -> None:
         """Has the vector of the question made meanwhile; `end` must follow."""

@@ -73,8 +73,21 @@ def test_a_changed_byte_is_noticed(data: Any) -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [None, 7, [], [[]], [[], []], [[1.0], [1.0, 2.0]], ["x", "y"], [[1.0]], [[math.nan], [1.0]], [[math.inf], [1.0]]]
-    + [[[0.1] * 4_097] * 2, [[[1.0]], [[1.0]]], {"a": 1}],
+    [
+        *(
+            None,
+            7,
+            [],
+            [[]],
+            [[], []],
+            [[1.0], [1.0, 2.0]],
+            ["x", "y"],
+            [[1.0]],
+            [[math.nan], [1.0]],
+            [[math.inf], [1.0]],
+        ),
+        *([[0.1] * 4_097] * 2, [[[1.0]], [[1.0]]], {"a": 1}),
+    ],
 )
 def test_what_is_not_a_vector_for_each_text_is_refused(given: Any) -> None:
     with pytest.raises(ModelFailed) as refused:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 
 from redismem.blocks import decode_block, first_seq_of, number_of
+from redismem.dictionaries import Dictionaries
 from redismem.elements import decode_messages
 from redismem.embedding import Embedder
 from redismem.errors import ProviderUnavailable
@@ -16,6 +17,7 @@ from redismem.kept import texts_of
 from redismem.protocol import page_calls, vector_calls
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys
+from redismem.protocol.page_calls import Block
 from redismem.protocol.vector_calls import Beside
 from redismem.store.store import Store
 from redismem.values import Undecodable
@@ -37,9 +39,11 @@ class Embedding:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._waiting: dict[str, None] = {}
-        self._is_at_it = False
-        self._dimensions = 0
-        """Of the vectors that this embedder makes; 0: not known yet."""
+        self._is_at_it = self._stopping = False
+
+    def stop(self) -> None:
+        """Begins with no further session: those that wait get theirs with their next commit."""
+        self._stopping = True
 
     def note(self, session_id: str) -> None:
         """A commit has kept messages of this session."""
@@ -53,7 +57,7 @@ class Embedding:
             return
         self._is_at_it = True
         try:
-            while self._waiting and not embedder.is_paused:
+            while self._waiting and not (embedder.is_paused or self._stopping):
                 some = list(self._waiting)[:_AT_ONCE]
                 await asyncio.gather(*(self._attend(embedder, session_id) for session_id in some))
         finally:
@@ -79,10 +83,10 @@ class Embedding:
         lengths = await store.run(vector_calls.lengths(keys, range(max(0, last + 1 - _LOOKED_AT), last + 1)))
         count = looked_count = 0
         for number in sorted(lengths, reverse=True):
-            # The last block grows, so its length tells nothing; and it tells the dimensions.
-            is_whole = lengths[number] == field_bytes(self._dimensions) if self._dimensions else lengths[number] > 0
+            size = embedder.dimensions
+            is_whole = lengths[number] == field_bytes(size) if size else lengths[number] > 0
             if looked_count == _BLOCKS_LIMIT or (is_whole and number != last):
-                continue
+                continue  # the length of the last block's, which grows, tells nothing
             looked_count += 1
             beside = await store.run(vector_calls.beside(keys, number))
             if beside is not None:
@@ -91,32 +95,37 @@ class Embedding:
 
     async def _completed(self, embedder: Embedder, keys: SessionKeys, beside: Beside, epoch: str) -> bool:
         """Whether vectors were made for messages of this block that had none."""
-        block, number = beside.block, beside.block.number
+        block = beside.block
         known = await self._store.dictionaries_of([block.stored])
         try:
-            first_seq, elements = decode_block(*block, known)
-            messages = decode_messages(elements, first_seq, epoch)
+            place, texts = await asyncio.to_thread(_texts_of, block, known, epoch)
         except Undecodable:
             return False  # who reads it puts it into quarantine
-        place = first_seq - first_seq_of(number)
+        stop = place + len(texts)
         made = _decoded(beside.vectors, embedder.mark)
-        if made is not None and (made.place, made.stop) == (place, place + len(messages)):
-            self._dimensions = self._dimensions or made.dimensions
+        if made is not None and embedder.dimensions not in (0, made.dimensions):
+            made = None
+        if made is not None and (made.place, made.stop) == (place, stop):
             return False
-        texts = {at: "\n".join(texts_of(message)).strip() for at, message in enumerate(messages, place)}
-        rows = {at: row for at in texts if made is not None and (row := made.row(at)) is not None}
-        lacking = [at for at, text in texts.items() if text and at not in rows]
-        dimensions = self._dimensions if made is None else made.dimensions
+        rows = {at: row for at in range(place, stop) if made is not None and (row := made.row(at)) is not None}
+        lacking = [at for at, text in enumerate(texts, place) if text and at not in rows]
+        dimensions = embedder.dimensions if made is None else made.dimensions
         if lacking:
-            size, new = await embedder.rows([texts[at] for at in lacking])
-            if made is not None and size != made.dimensions:
+            dimensions, new = await embedder.rows([texts[at - place] for at in lacking])
+            if made is not None and dimensions != made.dimensions:
                 return await self._completed(embedder, keys, Beside(block, None), epoch)
-            dimensions = self._dimensions = size
             rows |= dict(zip(lacking, new, strict=True))
         if not dimensions:
             return False
-        encoded = encode_vectors(embedder.mark, dimensions, rows, place, place + len(messages))
+        encoded = encode_vectors(embedder.mark, dimensions, rows, place, stop)
         return await self._store.run(vector_calls.set_vectors(keys, block, encoded))
+
+
+def _texts_of(block: Block, known: Dictionaries, epoch: str) -> tuple[int, list[str]]:
+    """The place of a block's first message, and what each says. Raises Undecodable, UnsupportedFormat."""
+    first_seq, elements = decode_block(*block, known)
+    messages = decode_messages(elements, first_seq, epoch)
+    return first_seq - first_seq_of(block.number), ["\n".join(texts_of(message)).strip() for message in messages]
 
 
 def _decoded(vectors: bytes | None, mark: bytes) -> Vectors | None:

@@ -69,6 +69,8 @@ class Worker:
     def stop(self) -> None:
         """No further claims; what is claimed goes on."""
         self._stopping = True
+        if self._embedding is not None:
+            self._embedding.stop()
 
     async def stand_by(self) -> None:
         """What is left to do where another pod drains: to notice that a provider answers again."""

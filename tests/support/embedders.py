@@ -24,7 +24,7 @@ def vector(text: str, dimensions: int) -> list[float]:
 class Words:
     """It notes what it was asked for, and fails or hangs on demand."""
 
-    def __init__(self, dimensions: int = 64, name: str = "words") -> None:
+    def __init__(self, dimensions: int = 256, name: str = "words") -> None:
         self.name = name
         self.dimensions = dimensions
         self.asked: list[list[str]] = []
