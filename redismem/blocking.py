@@ -7,8 +7,9 @@ other suspends. Such a coroutine ends at its first step, so there is no event lo
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from redismem import memory, session
 from redismem.context import Context
@@ -29,6 +30,9 @@ from redismem.transport.connect import connect_blocking, connect_both
 from redismem.unawaited import blocking as _blocking
 from redismem.unawaited import finished as _finished
 from redismem.worker_thread import WorkerThread
+
+if TYPE_CHECKING:
+    from redismem.embedding import Embed, Embedder
 
 
 class Memory:
@@ -52,12 +56,14 @@ class Memory:
         clock: Clock | None = None,
         workers: bool | Callable[[Store], memory.Workers] = False,
         fallback: bool | None = None,
+        embed: Embed | str | None = None,
     ) -> Memory:
         """The same as `redismem.Memory.connect`; `client` is a `redis.Redis`.
 
         `on_event` runs in the thread of the call. `workers` run in a thread of their own, with an event loop and
         connections of its own, so they need a URL and no client: they begin with `with` or the first call about a
         session, and `close()` waits for them. With the `fallback`, a thread looks for Redis while it is away.
+        `embed` is awaited in the workers' thread, and for questions in another, each with an event loop of its own.
         """
         settings = Settings.given(settings)
         url = settings.url if url is None else url
@@ -65,12 +71,14 @@ class Memory:
         if workers is False:
             transport = connect_blocking(url, client, settings)
             store = open_store(transport, namespace, settings, on_event, clock, background)
+            store.embedder = _embedder(embed, settings)
             return cls(memory.Memory(store, count_tokens))
         if client is not None:
             raise InvalidSettings("workers need a URL: a client for blocking callers is of no use to their event loop")
         blocking, looping = connect_both(url, settings)
         store = open_store(blocking, namespace, settings, on_event, clock, background)
         theirs = open_store(looping, namespace, settings, on_event, clock)
+        store.embedder, theirs.embedder = _embedder(embed, settings), memory.make_embedder(embed, settings)
         thread = WorkerThread(memory.Memory(theirs, workers=memory.make_workers(theirs, workers)))
         return cls(memory.Memory(store, count_tokens, thread))
 
@@ -104,6 +112,15 @@ class Memory:
     count = _blocking(memory.Memory.count)
     sessions = _blocking(memory.Memory.sessions)
     take = _blocking(memory.Memory.take)
+
+
+def _embedder(embed: Embed | str | None, settings: Settings) -> Embedder | None:
+    if not (wanted := embed or settings.embed):
+        return None
+    from redismem.embedding import open_embedder
+    from redismem.embedding_thread import BlockingEmbedder
+
+    return BlockingEmbedder(partial(open_embedder, wanted, settings))
 
 
 class Session:

@@ -22,13 +22,13 @@ class Event(NamedTuple):
     """What was done.
 
     By a session: append, append_and_read, read, messages, state, info, exists, touch, update, read_epoch, clear,
-    read_window, prune, pop, replace, pinned, recall, block, set_block_aside, quarantine. By a memory: ping, count,
-    sessions, server_time, take, recorded, record.
+    read_window, prune, pop, replace, pinned, recall, block, set_block_aside, quarantine; embed (the vector of
+    a question). By a memory: ping, count, sessions, server_time, take, recorded, record.
     By workers, a call each: hold (whose turn it is); provider, pause (whether somebody may be asked); due, claim,
     extend, commit, release; counts, oldest, queue_eviction, due_evictions, claim_eviction, evict; scan, sweep,
-    dictionaries (what originals are compressed with: sessions read them too).
-    By workers, all of it together, with what a strategy or an `on_evict` takes: summary and eviction (of one session),
-    drain (the overdue queue), enforce (the session limit and the timeout), sweep_round.
+    dictionaries (what originals are compressed with: sessions read them too); vectors, set_vectors.
+    By workers, all of it together, with what a strategy or an `on_evict` takes: summary, embedding and eviction (of one
+    session), drain (the overdue queue), enforce (the session limit and the timeout), sweep_round.
     By a store: breaker (it has changed: its state is the outcome), replay (an append that was accepted while Redis was
     away).
     By a project: project_read, project_change, project_find, project_words, project_count, project_record.

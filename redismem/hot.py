@@ -9,14 +9,16 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
-from redismem.blocks import first_seq_of, number_of
+from redismem.blocks import BLOCK_COUNT, first_seq_of, number_of
 from redismem.elements import StoredMessages, is_gap
 from redismem.messages import Message
 from redismem.postings import Postings
 from redismem.recalling import calling
 from redismem.signatures import Signature, decode_signature
 from redismem.values import Undecodable
+from redismem.vectors import Vectors, decode_vectors
 
 # What a bytes object and its places in a list and a dict take beside the bytes, about.
 _ELEMENT_BYTES = 160
@@ -55,18 +57,20 @@ class HotSession:
         """Blocks before this one are full, and were taken up."""
         self.postings = Postings()
         self.contents: dict[int, Contents] = {}
+        self.vectors: dict[int, Vectors] = {}
+        """Of the messages of blocks, by the blocks' numbers: with an embedder."""
         self.noted_bytes = 0
         """What it counted as when it was noted last."""
         self._epoch = epoch
         self._version = version
         self._last: tuple[int, bytes] | None = None
         self._growing: bytes | None = None
-        self._contents_bytes = 0
+        self._contents_bytes = self._vectors_bytes = 0
         self._lock = threading.Lock()
 
     @property
     def size_bytes(self) -> int:
-        return _SESSION_BYTES + self.postings.size_bytes + self._contents_bytes
+        return _SESSION_BYTES + self.postings.size_bytes + self._contents_bytes + self._vectors_bytes
 
     def asked(self, more_count: int) -> Sequence[int]:
         """The signatures to ask for: of the last block taken up, as a sign that all are there still; then new ones."""
@@ -97,6 +101,26 @@ class HotSession:
                 self.postings.grow(number, _decoded(encoded))
                 self._growing = encoded
 
+    def take_vectors(self, stored: Mapping[int, bytes | None], mark: bytes, since: int) -> None:
+        """Takes up vectors, if they are of this model; those of blocks before `since` are forgotten."""
+        found = {number: each for number in stored if (each := _vectors(stored[number], mark))}
+        if found:
+            with self._lock:
+                # Another dict each time: whoever searches meanwhile has the one before.
+                both = self.vectors | found
+                self.vectors = {number: each for number, each in both.items() if number >= since}
+                self._vectors_bytes = sum(each.size_bytes + _ELEMENT_BYTES for each in self.vectors.values())
+
+    def lacking(self, dimensions: int, count: int, limit: int) -> list[int]:
+        """Of the newest full blocks that were taken up, so many whose messages do not all have such a vector here.
+
+        `dimensions`: 0 for any.
+        """
+        whole = {number: each for number, each in self.vectors.items() if each.stop == BLOCK_COUNT}
+        known = {number for number, each in whole.items() if dimensions in (0, each.dimensions)}
+        newest = range(self.stop - 1, max(-1, self.stop - 1 - limit), -1)
+        return list(islice((number for number in newest if number not in known), count))
+
     def has(self, number: int, window_seq: int) -> bool:
         """Whether a block was read, as far as it stands before this window by now."""
         found = self.contents.get(number)
@@ -124,6 +148,13 @@ def _decoded(encoded: bytes | None) -> Signature | None:
         return decode_signature(encoded)
     except Undecodable:
         return None  # `redismem check` tells of it; its block is not found by what it holds
+
+
+def _vectors(encoded: bytes | None, mark: bytes) -> Vectors | None:
+    try:
+        return None if encoded is None else decode_vectors(encoded, mark)
+    except Undecodable:
+        return None  # likewise; its messages are found by their words
 
 
 class HotSessions:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from redismem.context import Receipt, SessionPage
 from redismem.errors import InvalidSettings
@@ -25,6 +25,9 @@ from redismem.store.background import LoopBackground
 from redismem.store.observed import open_store
 from redismem.store.store import Store
 from redismem.transport.connect import connect
+
+if TYPE_CHECKING:
+    from redismem.embedding import Embed, Embedder
 
 _REMEMBERED_COUNT = 4_096
 
@@ -73,6 +76,7 @@ class Memory:
         clock: Clock | None = None,
         workers: bool | Callable[[Store], Workers] = False,
         fallback: bool | None = None,
+        embed: Embed | str | None = None,
     ) -> Memory:
         """A memory on the Redis at `url`; without one on `REDISMEM_URL`'s, and without that on a new embedded store.
 
@@ -86,7 +90,9 @@ class Memory:
         raises is logged, once a kind, and disturbs no call. `clock`: for tests; gives milliseconds since 1970 as an
         int, which then count everywhere instead of the server's time. `fallback`:
         True to serve appends and reads from this process while Redis is away, marked `degraded`, and to replay them
-        when it is back; None: as `REDISMEM_FALLBACK` says.
+        when it is back; None: as `REDISMEM_FALLBACK` says. `embed`: who makes vectors of messages, so that recall finds
+        what means the same: an async callable that gives one for each of some texts, or a provider's model, such as
+        `openai:text-embedding-3-small`; None: as `REDISMEM_EMBED` says. It needs `redismem[embeddings]`.
         No I/O happens here; `async with` checks that Redis answers and has the same layout and as many shards.
         Raises InvalidSessionId for the namespace, InvalidSettings, TypeError for a hook that must be awaited.
         """
@@ -94,6 +100,7 @@ class Memory:
         background = LoopBackground() if (settings.fallback if fallback is None else fallback) else None
         transport = connect(settings.url if url is None else url, client, settings)
         store = open_store(transport, namespace, settings, on_event, clock, background)
+        store.embedder = make_embedder(embed, settings)
         return cls(store, count_tokens, make_workers(store, workers))
 
     async def __aenter__(self) -> Self:
@@ -118,6 +125,8 @@ class Memory:
         """
         if self.workers is not None:
             await self.workers.stop()
+        if self.store.embedder is not None:
+            await self.store.embedder.aclose()
         await self.store.aclose()
 
     async def _start_workers(self) -> None:
@@ -188,6 +197,15 @@ class Memory:
 
     async def _alive_since_ms(self) -> int:
         return await self.server_time_ms() - self.settings.idle_timeout_ms
+
+
+def make_embedder(embed: Embed | str | None, settings: Settings) -> Embedder | None:
+    """Who makes vectors, as `connect` was asked for, or as the settings say. Raises InvalidSettings."""
+    if not (wanted := embed or settings.embed):
+        return None
+    from redismem.embedding import open_embedder  # numpy is imported only for those who want vectors
+
+    return open_embedder(wanted, settings)
 
 
 def make_workers(store: Store, wanted: bool | Callable[[Store], Workers]) -> Workers | None:

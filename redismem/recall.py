@@ -20,6 +20,8 @@ from redismem.errors import StoreUnavailable, UnsupportedFormat
 from redismem.events import facts
 from redismem.hot import Contents, HotSession
 from redismem.kept import texts_of
+from redismem.meaning import BLOCKS_LIMIT as VECTORS_LIMIT
+from redismem.meaning import Meaning
 from redismem.messages import Message
 from redismem.models.transcript import pieces
 from redismem.originals import Originals
@@ -29,7 +31,17 @@ from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.page_calls import Block, Signed
-from redismem.recalling import HITS_LIMIT, SIGNATURES_LIMIT, Ranking, blocks_of, calling, chosen, groups
+from redismem.recalling import (
+    HITS_LIMIT,
+    HITS_MOST,
+    SIGNATURES_LIMIT,
+    Ranking,
+    blocks_of,
+    calling,
+    chosen,
+    fused,
+    groups,
+)
 from redismem.shapes import Shape
 from redismem.signatures import TEXT_CHARS, decode_signature, encode_signature
 from redismem.store.store import Store
@@ -59,11 +71,20 @@ class Recall:
         self._hot = hot = store.hot.get(keys.session_id)
         self._asked = range(_FIRST_COUNT) if hot is None else hot.asked(_MORE_COUNT)
         self._signed = Signed("", 1, False, ())
+        self._meaning = meaning = None if store.embedder is None else Meaning(store, keys, query, store.embedder)
+        self._vectors = [] if meaning is None else meaning.asked(hot, self._asked)
 
     async def asked(self, limit: int = HITS_LIMIT, max_tokens: int | None = None) -> list[Message]:
         """The messages, oldest first. Raises StoreUnavailable, CorruptSession, UnsupportedFormat."""
-        self._signed = await self._store.run(page_calls.signed(self._keys, self._asked), quarantine=True)
-        return await self._found(limit, max_tokens)
+        if self._meaning is not None:
+            self._meaning.begin()
+        try:
+            call = page_calls.signed(self._keys, self._asked, self._vectors)
+            self._signed = await self._store.run(call, quarantine=True)
+            return await self._found(limit, max_tokens)
+        finally:
+            if self._meaning is not None:
+                self._meaning.end()
 
     async def in_turn(self, call: Call[Context], max_tokens: int) -> Context:
         """The context of this append, with what is recalled for it. Raises as the append does.
@@ -77,16 +98,26 @@ class Recall:
             self._signed = Signed(context.epoch, context.first_seq, kept, signatures, context.window_version)
             return context
 
-        commands = (*call.commands, page_calls.signatures(self._keys, self._asked))
-        context = await self._store.run(replace(call, commands=commands, decode=decode), quarantine=True)
-        if not context.degraded:
-            try:
-                context.recalled = await self._found(None, max_tokens)
-            except (StoreUnavailable, UnsupportedFormat) as error:
-                session = session_hash(self._keys.session_id)
-                known = facts(op="recall", session=session, error=type(error).__name__)
-                log.warning("session %s: nothing is recalled in this turn: %s", session, error.text, extra=known)
-        return context
+        commands = (*call.commands, page_calls.signatures(self._keys, self._asked, self._vectors))
+        if self._meaning is not None:
+            self._meaning.begin()
+        try:
+            context = await self._store.run(replace(call, commands=commands, decode=decode), quarantine=True)
+            if not context.degraded:
+                context.recalled = await self._found_or_none(max_tokens)
+            return context
+        finally:
+            if self._meaning is not None:
+                self._meaning.end()
+
+    async def _found_or_none(self, max_tokens: int) -> list[Message]:
+        try:
+            return await self._found(None, max_tokens)
+        except (StoreUnavailable, UnsupportedFormat) as error:
+            session = session_hash(self._keys.session_id)
+            known = facts(op="recall", session=session, error=type(error).__name__)
+            log.warning("session %s: nothing is recalled in this turn: %s", session, error.text, extra=known)
+            return []
 
     async def _found(self, limit: int | None, max_tokens: int | None) -> list[Message]:
         signed = self._signed
@@ -94,11 +125,13 @@ class Recall:
             self._store.hot.forget(self._keys.session_id)
             return []
         ranking = Ranking(self._query)
-        if not ranking.hashes:
+        if not ranking.hashes and self._meaning is None:
             return []
         hot = await self._up_to_date()
         most = limit if limit is not None else _FEWEST_HITS + (max_tokens or 0) // _HIT_TOKENS
         hits = ranking.best(hot.postings, signed.first_seq, most)
+        if self._meaning is not None:
+            hits = fused(hits, await self._meaning.best(hot, signed.first_seq, min(most, HITS_MOST)))
         numbers = blocks_of(hot.postings, hits)
         await self._read(hot, numbers)
         self._store.hot.note(self._keys.session_id, hot)
@@ -117,14 +150,19 @@ class Recall:
             hot = HotSession(signed.epoch, signed.version, max(0, stop - SIGNATURES_LIMIT))
         wanted = range(hot.stop, number_of(signed.first_seq - 1) + 1)
         others = [number for number in wanted if number not in stored]
-        if others:
-            more = await self._store.run(page_calls.signed(self._keys, others), quarantine=True)
+        vectors = dict(zip(self._vectors, signed.signatures[len(self._asked) :], strict=False))
+        meant = [] if self._meaning is None else [each for each in wanted[-VECTORS_LIMIT:] if each not in vectors]
+        if others or meant:
+            more = await self._store.run(page_calls.signed(self._keys, others, meant), quarantine=True)
             stored.update(zip(others, more.signatures, strict=False))
+            vectors.update(zip(meant, more.signatures[len(others) :], strict=False))
         for at in range(hot.stop, stop, SEGMENT_COUNT):
             hot.take(stored, min(at + SEGMENT_COUNT, stop))
             await self._store.transport.sleep(0)
         hot.grow(stop, stored.get(stop) if wanted.stop > stop else None)
         hot.postings.drop_before(stop - SIGNATURES_LIMIT)
+        if self._meaning is not None:
+            self._meaning.take(hot, vectors, wanted.stop)
         return hot
 
     async def _read(self, hot: HotSession, numbers: Sequence[int]) -> None:

@@ -71,6 +71,20 @@ class Settings(BaseSettings):
     model_max_tokens_field: Literal["max_completion_tokens", "max_tokens"] = Field(
         "max_completion_tokens", description="what an OpenAI-compatible server calls the limit of its answer"
     )
+    embed: str | None = Field(
+        None,
+        description="who makes vectors of messages, such as openai:text-embedding-3-small; without it nobody does",
+    )
+    embed_api_key: SecretStr | None = Field(
+        None, description="its key; without one the model's, if both are of one provider at one address"
+    )
+    embed_base_url: str | None = Field(None, description="where its paths begin, if not at the provider's own address")
+    embed_dimensions: Annotated[int, Field(ge=0, le=4_096)] = Field(
+        0, description="dimensions a vector is asked to have, a byte each in Redis; 0: as many as the model gives"
+    )
+    embed_timeout_s: Annotated[float, Field(ge=0.01, le=30)] = Field(
+        0.5, description="seconds a question may wait for its vector before it is recalled by its words alone"
+    )
     summary_tokens: Annotated[int, Field(ge=16, le=100_000)] = Field(
         500, description="length a model's summary is asked to have"
     )

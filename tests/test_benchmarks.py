@@ -54,6 +54,12 @@ def test_pins_gives_the_ratios_to_sessions_without_them() -> None:
         assert re.search(rf"^{pair}(?: +x \d+\.\d\d){{2}}$", printed, re.MULTILINE)
 
 
+def test_meaning_gives_the_bytes_and_the_time_by_dimensions() -> None:
+    printed = run("benchmarks.meaning", "--quick")
+    for dimensions in (0, 256, 1536):
+        assert re.search(rf"^200 +{dimensions} +\d+ +\d+\.\d\d +\d+\.\d\d$", printed, re.MULTILINE)
+
+
 def test_originals_gives_the_bytes_of_a_conversation_by_its_text() -> None:
     printed = run("benchmarks.originals", "--quick")
     assert re.search(r"^made up +320 +\d+(?: +x \d+\.\d\d){5}$", printed, re.MULTILINE)

@@ -95,7 +95,7 @@ REFUSED_ON_THE_WAY = [*DATA, "evalsha", "multi", "ping", "time", "wait"]
 # it looks.
 ELSEWHERE = {"hlen", "hkeys", "zscore", "zcard", "zrange", "zscan", "get", "type", "rename", "pexpire", "pttl"}
 ELSEWHERE |= {"zrangebyscore", "pexpiretime", "hsetnx", "incr", "del", "exists", "zrem", "hdel", "ltrim"}
-ELSEWHERE |= {"hscan", "zrevrank", "persist"}
+ELSEWHERE |= {"hscan", "hstrlen", "zrevrank", "persist"}
 
 
 @pytest.mark.parametrize("command", REFUSED_ON_THE_WAY)

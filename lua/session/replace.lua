@@ -74,7 +74,10 @@ if aged then for _, key in ipairs({state, messages, originals}) do redis.call('P
 if place >= 0 then
   redis.call('LSET', messages, place, new) -- [in the window]
 else
-  if block ~= '-' then redis.call('HSET', originals, block, new_block) end -- [its original]
+  if block ~= '-' then
+    redis.call('HDEL', originals, 'v' .. block)
+    redis.call('HSET', originals, block, new_block) -- [its original]
+  end
   if new_field ~= pinned_field then redis.call('HDEL', state, pinned_field) end
   if new_field ~= '-' then redis.call('HSET', state, new_field, new) end
 end

@@ -14,5 +14,5 @@ local block, found, idle_timeout_ms = unpack(ARGV)
 if redis.call('HGET', originals, block) ~= found then return 0 end -- [as it was read]
 redis.call('HSET', quarantine_originals, block, found) -- [set aside]
 redis.call('PEXPIRE', quarantine_originals, idle_timeout_ms)
-redis.call('HDEL', originals, block, 's' .. block) -- [gone from here]
+redis.call('HDEL', originals, block, 's' .. block, 'v' .. block) -- [gone from here]
 return 1

@@ -9,8 +9,8 @@ from redismem.cli.terminal import AsJson, console, print_json, printable
 from redismem.environment import PREFIX, Look, look
 from redismem.settings import Settings
 
-_SECRETS = ("model_api_key",)
-_ADDRESSES = ("url", "model_base_url")
+_SECRETS = ("model_api_key", "embed_api_key")
+_ADDRESSES = ("url", "model_base_url", "embed_base_url")
 
 
 async def settings(*, as_json: AsJson = False) -> int:

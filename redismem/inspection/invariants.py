@@ -30,6 +30,7 @@ from redismem.protocol.layout import Counters, QueueState
 from redismem.settings import Settings
 from redismem.signatures import decode_signature
 from redismem.values import Undecodable
+from redismem.vectors import decode_vectors
 
 _OPTIONAL_NUMBERS = (layout.ATTEMPTS, layout.DEATHS, layout.SUMMARIES_COUNT, layout.DROPPED_SEQ)
 _FENCE = re.compile(r"([1-9][0-9]{0,18})-[0-9a-f]+")
@@ -201,7 +202,9 @@ def _original_rules(seen: Stored, first_seq: int) -> Found:
         return
     blocks = {int(field): block for field, block in seen.originals.items() if field.isdigit()}
     signed = {int(field[1:]) for field in seen.originals if field[:1] == b"s" and field[1:].isdigit()}
-    others = len(seen.originals) - len(blocks) - len(signed)
+    vectors = (field for field in seen.originals if field[:1] == b"v" and field[1:].isdigit())
+    meant = {int(field[1:]): seen.originals[field] for field in vectors}
+    others = len(seen.originals) - len(blocks) - len(signed) - len(meant.keys() & blocks.keys())
     if signed != blocks.keys() or others:
         yield "I15", f"{len(blocks)} blocks of originals, {len(signed)} signatures, {others} other fields"
     for number, block in sorted(blocks.items()):
@@ -215,8 +218,17 @@ def _original_rules(seen: Stored, first_seq: int) -> Found:
         except (Undecodable, RedismemError):
             yield "I15", f"block {number} of the originals cannot be read"
             continue
+        if number in meant and not _are_vectors(meant[number]):
+            yield "I15", f"the vectors of block {number} of the originals cannot be read"
         if first + len(elements) > first_seq:
             yield "I6", f"originals up to {first + len(elements) - 1} before a window from {first_seq}"
+
+
+def _are_vectors(encoded: bytes) -> bool:
+    try:
+        return decode_vectors(encoded) is not None
+    except Undecodable:
+        return False
 
 
 def _place_rules(seen: Stored, counters: Counters, late_ms: int) -> Found:

@@ -13,7 +13,9 @@ from redismem.models.draft import ChatModel, Draft, Summarizer
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["ChatModel", "Draft", "Provider", "Summarizer", "open_extractive", "open_model"]
+    from redismem.models.embeddings import Embeddings
+
+__all__ = ["ChatModel", "Draft", "Provider", "Summarizer", "open_embeddings", "open_extractive", "open_model"]
 
 Provider = Literal["openai", "gemini", "anthropic"]
 
@@ -69,3 +71,32 @@ def open_extractive() -> Summarizer:
     from redismem.models.extractive import Extractive
 
     return Extractive()
+
+
+def open_embeddings(
+    provider: str,
+    model: str,
+    api_key: str | None = None,
+    *,
+    base_url: str | None = None,
+    allow_http: bool = False,
+    dimensions: int = 0,
+    timeout_s: float = 30,
+) -> Embeddings:
+    """A model over HTTP that gives vectors of texts: `openai`, or what speaks as it does, or `gemini`.
+
+    `dimensions`: how many a vector is asked to have; 0: as many as the model gives by itself. The rest as `open_model`.
+    Raises InvalidSettings.
+    """
+    from redismem.models.embeddings import Embeddings, wire_of
+
+    wire = wire_of(provider, base_url)
+    return Embeddings(
+        wire,
+        model,
+        api_key,
+        base_url=base_url,
+        allow_http=allow_http,
+        dimensions=dimensions,
+        timeout_s=timeout_s,
+    )

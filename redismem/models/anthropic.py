@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redismem.models.http_model import Answer, count, failed, turns
+from redismem.models.asking import failed
+from redismem.models.http_model import Answer, count, turns
 
 
 @dataclass(frozen=True, slots=True)

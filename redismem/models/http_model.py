@@ -1,25 +1,18 @@
-"""What the three providers share: the prompt, the way of a request, and what counts as an answer.
-
-One attempt is one request: whether and when to try again is up to the caller. Errors carry a status and the provider's
-code for it, never what was sent or answered. What the transcript has nothing to do with is a ProviderUnavailable.
-"""
+"""What the three providers share: the prompt, and what counts as an answer."""
 
 from __future__ import annotations
 
-import asyncio
-import json
 import math
-import re
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import httpx
 
-from redismem.errors import InvalidSettings, ModelFailed, ProviderUnavailable
+from redismem.errors import InvalidSettings
 from redismem.messages import Message
 from redismem.models.address import checked_url
+from redismem.models.asking import Asking, checked_key, failed, not_json
 from redismem.models.checking import with_lost
 from redismem.models.draft import Draft
 from redismem.models.transcript import cleaned, pieces, quoted, shortened, steps
@@ -37,20 +30,8 @@ points that contradict each other keep the newer one alone. Carry over what stil
 Leave out greetings and repetition. Add nothing that is not there.
 Write in the language of the conversation, also the kinds: plain text, nothing before or after the summary."""
 
-CONNECT_S = 5.0
 # Of the length of a summary, this part is for numbers and names that it has lost.
 _LOST_PART = 8
-MAX_REPLY_BYTES = 1024 * 1024
-# The longest pause that a provider is granted: whoever asks for more is asked again then.
-MAX_WAIT_S = 3_600.0
-# What a request itself may be refused for. Any other status says that nobody gets an answer.
-_OF_THE_REQUEST = frozenset([400, 413, 422])
-# So do these codes, whatever their status: Gemini answers 400 to a wrong key.
-_OF_THE_ACCOUNT = frozenset(
-    ["invalid_api_key", "API_KEY_INVALID", "insufficient_quota", "billing_hard_limit_reached", "model_not_found"]
-)
-_WORD = re.compile("[A-Za-z_]{1,40}")
-_KEY = re.compile("[!-~]+")
 
 
 class Answer(NamedTuple):
@@ -110,59 +91,6 @@ def question(previous: str, transcript: str) -> str:
     return "\n".join([*parts, "Write the summary of all of this now."])
 
 
-def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """The pause that a provider asks for: retry-after-ms, else retry-after in seconds or as a date."""
-    for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        try:
-            wait_s = float(headers.get(name, "")) * unit_s
-        except ValueError:
-            continue
-        if wait_s >= 0:
-            return wait_s
-    try:
-        until = parsedate_to_datetime(headers.get("retry-after", ""))
-    except (ValueError, TypeError, OverflowError):
-        return None
-    until = until if until.tzinfo else until.replace(tzinfo=UTC)
-    return max((until - datetime.now(UTC)).total_seconds(), 0.0)
-
-
-def failed(reason: str, *, permanent: bool = False) -> ModelFailed:
-    """The error for this reason: all of it is said here, and nothing of what was sent or answered."""
-    return ModelFailed(reason, reason=reason, permanent=permanent)
-
-
-def unavailable(reason: str, retry_after_s: float | None = None, *, perhaps_request: bool) -> ProviderUnavailable:
-    """The same, for what the transcript has nothing to do with, or only perhaps."""
-    return ProviderUnavailable(reason, reason=reason, retry_after_s=retry_after_s, perhaps_request=perhaps_request)
-
-
-def refusal(name: str, status: int, headers: Mapping[str, str], raw: bytes) -> ModelFailed:
-    """What an answer other than 200 means for the next attempt."""
-    words = _error_words(raw)
-    reason = f"{name} answered {' '.join([str(status), *words])}"
-    if status in _OF_THE_REQUEST and _OF_THE_ACCOUNT.isdisjoint(words):
-        return failed(reason, permanent=headers.get("x-should-retry") != "true")
-    wait_s = retry_after_s(headers)
-    return unavailable(reason, None if wait_s is None else min(wait_s, MAX_WAIT_S), perhaps_request=status >= 500)
-
-
-def _error_words(raw: bytes) -> list[str]:
-    """The provider's own names for the error. Not its message: that may quote the key or the transcript."""
-    try:
-        reply = json.loads(raw)
-    except (ValueError, RecursionError):
-        return []
-    error = reply.get("error") if isinstance(reply, dict) else None
-    if not isinstance(error, dict):
-        return []
-    details = error.get("details")
-    found = [error.get(name) for name in ("code", "type", "status")]
-    found += [each.get("reason") for each in (details if isinstance(details, list) else ()) if isinstance(each, dict)]
-    words = (word for word in found if isinstance(word, str) and _WORD.fullmatch(word))
-    return list(dict.fromkeys(words))[:3]
-
-
 class HttpModel:
     """A model behind a provider's HTTP API: it summarises and replies."""
 
@@ -181,22 +109,16 @@ class HttpModel:
     ) -> None:
         if not model or not model.isprintable():
             raise InvalidSettings("a model needs its name; there is no default")
-        api_key = (api_key or "").strip()
-        if api_key and not _KEY.fullmatch(api_key):
-            raise InvalidSettings("the API key of a model holds characters that no key has")
+        key = checked_key(api_key)
         if not (0 < timeout_s < math.inf and input_tokens >= 1_000 and max_summary_bytes >= 100):
             raise InvalidSettings("a model needs timeout_s > 0, input_tokens >= 1000, max_summary_bytes >= 100")
         self._wire = wire
         self._model = model
         base, query = checked_url(wire.base_url if base_url is None else base_url, allow_http)
-        self._url = base + wire.path(model) + query
-        headers = {"accept-encoding": "identity", "content-type": "application/json", "user-agent": "redismem"}
-        self._headers = headers | (wire.headers(api_key) if api_key else {})
-        self._timeout_s = timeout_s
+        url, headers = base + wire.path(model) + query, wire.headers(key) if key else {}
+        self._asking = Asking(wire.name, url, headers, timeout_s, client=client)
         self._input_bytes = input_tokens * 4
         self._max_summary_bytes = max_summary_bytes
-        self._owns_client = client is None
-        self._client = client or httpx.AsyncClient(trust_env=False)
         self.provider = f"{wire.name}/{model}"
 
     @property
@@ -234,51 +156,17 @@ class HttpModel:
         return (await self._ask(messages, max_tokens)).text
 
     async def aclose(self) -> None:
-        if self._owns_client:
-            await self._client.aclose()
+        await self._asking.aclose()
 
     async def _ask(self, messages: Sequence[dict[str, Any]], max_tokens: int) -> Answer:
         name = self._wire.name
-        request = self._request(messages, max_tokens)
+        reply = await self._asking.ask(partial(self._wire.body, self._model, messages, max_tokens))
         try:
-            async with asyncio.timeout(self._timeout_s):  # httpx limits each read, not the whole
-                status, headers, raw = await self._send(request)
-        except (TimeoutError, httpx.ReadTimeout, httpx.WriteTimeout):
-            raise unavailable(f"{name} did not answer within {self._timeout_s:g} s", perhaps_request=True) from None
-        except httpx.HTTPError as cause:
-            connected = not isinstance(cause, httpx.ConnectError | httpx.ConnectTimeout)
-            kind = type(cause).__name__
-            raise unavailable(f"{name} could not be asked ({kind})", perhaps_request=connected) from None
-        if status != 200:
-            raise refusal(name, status, headers, raw)
-        try:
-            answer = self._wire.answer(json.loads(raw.decode()))
+            answer = self._wire.answer(reply)
             answer.text.encode()  # an escaped half of a surrogate pair is valid JSON
         except (ValueError, RecursionError):
-            raise failed(f"{name} answered with something other than JSON in UTF-8") from None
+            raise not_json(name) from None
         text = cleaned(answer.text).strip()
         if not text:
             raise failed(f"{name} answered with an empty text")
         return answer._replace(text=text)
-
-    def _request(self, messages: Sequence[dict[str, Any]], max_tokens: int) -> httpx.Request:
-        try:
-            body = json.dumps(self._wire.body(self._model, messages, max_tokens), ensure_ascii=False, allow_nan=False)
-        except (ValueError, TypeError, RecursionError):
-            raise failed("the messages hold a value that JSON has no form for", permanent=True) from None
-        timeout = httpx.Timeout(self._timeout_s, connect=min(CONNECT_S, self._timeout_s))
-        content = body.encode("utf-8", "replace")  # halves of surrogate pairs become question marks
-        return self._client.build_request("POST", self._url, content=content, headers=self._headers, timeout=timeout)
-
-    async def _send(self, request: httpx.Request) -> tuple[int, Mapping[str, str], bytes]:
-        response = await self._client.send(request, stream=True, follow_redirects=False, auth=None)
-        try:
-            raw = bytearray()
-            # Raw: a small compressed body may unpack to any size.
-            async for chunk in response.aiter_raw():
-                raw += chunk
-                if len(raw) > MAX_REPLY_BYTES:
-                    raise failed(f"{self._wire.name} answered with more than {MAX_REPLY_BYTES} bytes")
-        finally:
-            await response.aclose()
-        return response.status_code, response.headers, bytes(raw)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redismem.models.http_model import Answer, count, failed
+from redismem.models.asking import failed
+from redismem.models.http_model import Answer, count
 
 
 @dataclass(frozen=True, slots=True)

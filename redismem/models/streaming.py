@@ -12,15 +12,8 @@ import httpx
 
 from redismem.errors import InvalidSettings
 from redismem.models.address import checked_url
-from redismem.models.http_model import (
-    CONNECT_S,
-    MAX_REPLY_BYTES,
-    HttpModel,
-    Wire,
-    failed,
-    refusal,
-    unavailable,
-)
+from redismem.models.asking import CONNECT_S, MAX_REPLY_BYTES, failed, refusal, unavailable
+from redismem.models.http_model import HttpModel, Wire
 from redismem.models.openai import key_header_for
 from redismem.models.stream_wires import AnthropicStream, GeminiStream, OpenAIStream, StreamWire
 

@@ -117,13 +117,16 @@ class Signed(NamedTuple):
     """What `edited` is: after a replacement, a block may hold another message."""
 
 
-def signatures(keys: SessionKeys, numbers: Sequence[int]) -> Command:
-    """The command that reads the signatures of these blocks."""
-    return ("HMGET", keys.originals, *(f"s{number}" for number in numbers))
+def signatures(keys: SessionKeys, numbers: Sequence[int], vectors: Sequence[int] = ()) -> Command:
+    """The command that reads the signatures of these blocks, and behind them the vectors of those."""
+    return ("HMGET", keys.originals, *(f"s{number}" for number in numbers), *(f"v{number}" for number in vectors))
 
 
-def signed(keys: SessionKeys, numbers: Sequence[int]) -> Call[Signed]:
-    """What there is to recall from, and the signatures of these blocks. Raises CorruptSession, UnsupportedFormat."""
+def signed(keys: SessionKeys, numbers: Sequence[int], vectors: Sequence[int] = ()) -> Call[Signed]:
+    """What there is to recall from, the signatures of these blocks, and behind them the vectors of those.
+
+    Raises CorruptSession, UnsupportedFormat.
+    """
 
     def decode(state: Sequence[bytes | None], found: Sequence[bytes | None]) -> Signed:
         epoch, counters, kept, edited = state
@@ -139,7 +142,7 @@ def signed(keys: SessionKeys, numbers: Sequence[int]) -> Call[Signed]:
             raise corrupt(keys.session_id, cause, (epoch or b"").decode("utf-8", "replace")) from None
 
     asked = ("HMGET", keys.state, EPOCH, COUNTERS, WITH_ORIGINALS, EDITED)
-    return Call(keys.session_id, (asked, signatures(keys, numbers)), decode, op="recall")
+    return Call(keys.session_id, (asked, signatures(keys, numbers, vectors)), decode, op="recall")
 
 
 def blocks(keys: SessionKeys, numbers: Sequence[int]) -> Call[list[Block]]:

@@ -16,10 +16,10 @@ _LETTING_IN = "cluster|slots role ping auth hello select client|setname"
 _WITHOUT_A_KEY = f"evalsha {_LOAD} multi exec time wait asking {_LETTING_IN}"
 # What follows the key when it is asked whether a command is allowed: enough to be one.
 _WITH_A_KEY = """
-hgetall / hget f / hmget f / hset f v / hsetnx f v / hdel f / hlen / hkeys / hscan 0 / hexists f / lrange 0 0 /
-lindex 0 / llen / rpush v / lset 0 v / ltrim 0 0 / zadd 1 v / zrem v / zscore v / zcard / zcount 0 0 / zrange 0 0 /
-zrangebyscore 0 0 / zrevrangebyscore 0 0 / zrevrank v / zscan 0 / get / set v / incr / exists / type / del / rename - /
-persist / pexpire 1 / pexpireat 1 / pexpiretime / pttl
+hgetall / hget f / hmget f / hstrlen f / hset f v / hsetnx f v / hdel f / hlen / hkeys / hscan 0 / hexists f /
+lrange 0 0 / lindex 0 / llen / rpush v / lset 0 v / ltrim 0 0 / zadd 1 v / zrem v / zscore v / zcard / zcount 0 0 /
+zrange 0 0 / zrangebyscore 0 0 / zrevrangebyscore 0 0 / zrevrank v / zscan 0 / get / set v / incr / exists / type /
+del / rename - / persist / pexpire 1 / pexpireat 1 / pexpiretime / pttl
 """
 _PROBES = {name: tuple(rest) for name, *rest in (probe.split() for probe in _WITH_A_KEY.split("/"))}
 COMMANDS = (*_WITHOUT_A_KEY.split(), *_PROBES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from time import monotonic
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from redismem.blocks import dictionary_of
 from redismem.dictionaries import Dictionaries, Dictionary
@@ -31,6 +31,9 @@ from redismem.store.retries import Retries
 from redismem.transport.base import CLOSED, Transport, place_of
 from redismem.transport.confirming import Wanted
 
+if TYPE_CHECKING:
+    from redismem.embedding import Embedder
+
 log = logging.getLogger("redismem")
 
 T = TypeVar("T")
@@ -49,6 +52,8 @@ class Store(Reach):
         """Awaited once the namespace was found to be as the settings say: before the first call about a session."""
         self.hot = HotSessions(settings.max_recalled_sessions, settings.max_recalled_bytes)
         """What this process keeps of the sessions that it recalled from."""
+        self.embedder: Embedder | None = None
+        """Who makes vectors of messages, for recall; None: nobody does."""
         self.dictionaries: dict[int, Dictionary] = {}
         """Of the namespace, those that this process has read, by version."""
         self._patience_s = settings.deadline_s

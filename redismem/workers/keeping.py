@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from redismem.blocks import BLOCK_COUNT, NONE_KNOWN, decode_block
 from redismem.dictionaries import Dictionaries, Dictionary
@@ -14,8 +15,21 @@ from redismem.protocol.edit_calls import leaving
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.page_calls import Block
 from redismem.protocol.queue_calls import Job
+from redismem.store.store import Store
 from redismem.values import Undecodable
 from redismem.workers.training import Trainer
+
+if TYPE_CHECKING:
+    from redismem.workers.embedding import Embedding
+
+
+def embedding_of(store: Store) -> Embedding | None:
+    """What makes vectors of the messages that are kept; None without an embedder, and nothing of it is imported."""
+    if store.embedder is None:
+        return None
+    from redismem.workers.embedding import Embedding
+
+    return Embedding(store)
 
 
 async def kept(trainer: Trainer, keys: SessionKeys, job: Job, covered: Sequence[Message]) -> dict[bytes, bytes]:

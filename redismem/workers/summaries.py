@@ -22,7 +22,7 @@ from redismem.protocol.layout import CommitOutcome, ReleaseOutcome
 from redismem.protocol.queue_calls import Job, QueueCalls
 from redismem.store.store import Store
 from redismem.workers.failures import OtherLayouts, log_failure, reason_of
-from redismem.workers.keeping import kept
+from redismem.workers.keeping import embedding_of, kept
 from redismem.workers.outcomes import WORKED_OFF, SummaryOutcome
 from redismem.workers.planning import plan
 from redismem.workers.provider import Answering, Provider
@@ -51,6 +51,7 @@ class Worker:
         self._writers = Writers(store, strategy, self._provider)
         self._longest_wait_ms = int(store.settings.extractive_after_s * 1000)
         self._trainer = Trainer(store)
+        self._embedding = embedding_of(store)
         self._slots = asyncio.Semaphore(concurrency)
         self._in_hand: set[str] = set()
         self._in_vain: deque[str] = deque(maxlen=_IN_VAIN_COUNT)
@@ -68,11 +69,15 @@ class Worker:
     def stop(self) -> None:
         """No further claims; what is claimed goes on."""
         self._stopping = True
+        if self._embedding is not None:
+            self._embedding.stop()
 
     async def stand_by(self) -> None:
         """What is left to do where another pod drains: to notice that a provider answers again."""
         if self._provider.is_paused:
             await self._provider.look(await self._store.server_time_ms())
+        if self._embedding is not None:
+            await self._embedding.work_off()
 
     async def drain(self) -> int:
         """Works off every session that is due and not in hand already. Gives how many summaries were committed.
@@ -91,6 +96,8 @@ class Worker:
             if WORKED_OFF.isdisjoint(outcomes):
                 break
         await self._trainer.train()
+        if self._embedding is not None:
+            await self._embedding.work_off()
         return committed
 
     def _looks_at_leases(self, now_ms: int) -> bool:
@@ -224,6 +231,8 @@ class Worker:
         originals = await kept(self._trainer, calls.keys, job, todo.covered)
         commit = calls.commit(job, todo.covered, summary, todo.folded, originals, noted(job, sketch, todo.covered))
         outcome = await self._store.run(commit, quarantine=True)
+        if self._embedding is not None and originals:
+            self._embedding.note(calls.keys.session_id)
         known = facts(
             op="summary",
             session=session_hash(calls.keys.session_id),

@@ -23,6 +23,7 @@ from redismem.protocol.quarantine_calls import restore
 from redismem.protocol.restoring import Restoration
 from redismem.protocol.session_calls import SessionCalls
 from redismem.protocol.state_changes import StateChanges
+from redismem.protocol.vector_calls import set_vectors
 from redismem.settings import Settings
 
 LUA = Path(__file__).parents[2] / "lua"
@@ -161,6 +162,10 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
     "set_block_aside": (
         lambda: set_block_aside(KEYS, Block(3, b"foreign"), 77, 56_789),
         {"block": 3, "found": b"foreign", "idle_timeout_ms": 56_789},
+    ),
+    "set_vectors": (
+        lambda: set_vectors(KEYS, Block(3, b"a block"), b"vectors"),
+        {"block": 3, "found": b"a block", "vectors": b"vectors"},
     ),
     "quarantine": (
         lambda: CALLS.quarantine("9-ab", NOW_MS),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+from support.embedders import vector
 
 
 def openai_answer(text: Any, **changes: Any) -> dict[str, Any]:
@@ -54,6 +56,33 @@ TOOL_CALLS = {
     "anthropic": anthropic_answer("", content=[{"type": "tool_use", "id": "c", "name": "f", "input": {}}]),
     "gemini": gemini_answer("", content={"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]}),
 }
+
+
+def given_vectors(texts: Sequence[str], mode: str) -> list[Any]:
+    """A vector each; but for those that a mode spoils."""
+    found: list[Any] = [vector(text, 32) for text in texts]
+    spoilt: dict[str, list[Any]] = {
+        "few": found[1:],
+        "many": [*found, found[0]],
+        "ragged": [*found[1:], found[0][:7]],
+        "nan": [[float("nan"), *found[0][1:]], *found[1:]],
+        "words": ["x", *found[1:]],
+        "empty": [[] for _ in found],
+    }
+    return spoilt.get(mode, found)
+
+
+def openai_vectors(found: Sequence[Any]) -> dict[str, Any]:
+    """In any order: each has its place."""
+    items = [{"object": "embedding", "index": at, "embedding": each} for at, each in enumerate(found)]
+    return {"object": "list", "data": items[::-1], "usage": {"prompt_tokens": 7, "total_tokens": 7}}
+
+
+def gemini_vectors(found: Sequence[Any]) -> dict[str, Any]:
+    return {"embeddings": [{"values": each} for each in found]}
+
+
+VECTORS: dict[str, Callable[[Sequence[Any]], dict[str, Any]]] = {"openai": openai_vectors, "gemini": gemini_vectors}
 FAILURES = {
     "400": (400, {"code": "context_length_exceeded", "message": "too long: canary-text"}),
     "echo": (422, {"code": "canary-text in a code", "type": ["canary-text"], "status": "INVALID"}),

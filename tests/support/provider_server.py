@@ -22,7 +22,7 @@ from email.utils import format_datetime
 from functools import partial
 from typing import Any
 
-from support.provider_answers import ANSWERS, CUT_SHORT, FAILURES, REFUSED, TOOL_CALLS
+from support.provider_answers import ANSWERS, CUT_SHORT, FAILURES, REFUSED, TOOL_CALLS, VECTORS, given_vectors
 
 HUGE_BYTES = 10 * 1024 * 1024
 
@@ -43,9 +43,16 @@ class Asked:
     @property
     def provider(self) -> str:
         path = self.path.partition("?")[0]
-        if path.endswith("/chat/completions"):
+        if path.endswith(("/chat/completions", "/embeddings")):
             return "openai"
-        return "gemini" if path.endswith(":generateContent") else "anthropic"
+        return "gemini" if path.endswith((":generateContent", ":batchEmbedContents")) else "anthropic"
+
+    @property
+    def texts(self) -> list[str] | None:
+        """What vectors are asked for; None: it is another request."""
+        if "requests" in self.body:
+            return [each["content"]["parts"][0]["text"] for each in self.body["requests"]]
+        return self.body.get("input")
 
 
 def told(asked: Asked) -> list[tuple[str, str]]:
@@ -201,6 +208,8 @@ class ProviderServer:
             return 307, b"", {"location": f"{self.base_url}/elsewhere"}
         if mode == "raw":
             return 200, self.raw, json_headers
+        if asked.texts is not None:
+            return 200, json.dumps(VECTORS[asked.provider](given_vectors(asked.texts, mode))).encode(), json_headers
         return 200, self._body(asked.provider, mode), json_headers
 
     def _body(self, provider: str, mode: str) -> bytes:

@@ -1,0 +1,80 @@
+"""Recall by meaning, beside the words: the vector of a question, and which messages' vectors lie nearest to it.
+
+It runs beside the first round trip to Redis. What goes wrong with it costs nothing but itself: then the words decide.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from redismem.errors import ModelFailed
+from redismem.hot import HotSession
+from redismem.protocol.keys import SessionKeys
+from redismem.store.store import Store
+from redismem.transport.base import apart
+
+if TYPE_CHECKING:
+    from redismem.embedding import Embedder
+
+BLOCKS_LIMIT = 256
+"""Blocks whose vectors are searched, the newest: 4,096 messages."""
+_LACKING_COUNT = 3
+_MUCH_WORK = 500_000
+"""So many products take more than a millisecond."""
+
+
+class Meaning:
+    """Of one question to one session."""
+
+    def __init__(self, store: Store, keys: SessionKeys, query: str, embedder: Embedder) -> None:
+        self._store = store
+        self._keys = keys
+        self._query = query
+        self._embedder = embedder
+        self._begun: asyncio.Task[bytes | None] | None = None
+
+    def asked(self, hot: HotSession | None, numbers: Sequence[int]) -> list[int]:
+        """The blocks whose vectors to ask for together with the signatures of these."""
+        if hot is None:
+            return [*numbers]
+        return [
+            *hot.lacking(self._embedder.dimensions, _LACKING_COUNT, BLOCKS_LIMIT),
+            *(number for number in numbers if number >= hot.stop),
+        ]
+
+    def begin(self) -> None:
+        """Has the vector of the question made meanwhile; `end` must follow."""
+        if not getattr(self._store.transport, "blocks", False):
+            self._begun = asyncio.create_task(self._row())
+
+    def end(self) -> None:
+        """It is waited for no more."""
+        if self._begun is not None:
+            self._begun.cancel()
+
+    async def best(self, hot: HotSession, before_seq: int, limit: int) -> list[int]:
+        """Seqs before this one whose messages mean what is nearest to the question, best first; none if it failed."""
+        from redismem.nearest import nearest, work_of
+
+        blocks = hot.vectors
+        if not blocks:
+            return []
+        row = await (self._row() if self._begun is None else self._begun)
+        if row is None:
+            return []
+        search = partial(nearest, row, blocks, before_seq, limit)
+        is_much = work_of(row, blocks) > _MUCH_WORK
+        return await apart(self._store.transport, search) if is_much else search()
+
+    def take(self, hot: HotSession, stored: dict[int, bytes | None], stop: int) -> None:
+        """What was read of them, of a session with so many blocks."""
+        hot.take_vectors(stored, self._embedder.mark, stop - BLOCKS_LIMIT)
+
+    async def _row(self) -> bytes | None:
+        try:
+            return await self._store.told("embed", self._embedder.question(self._query), self._keys.session_id)
+        except ModelFailed:
+            return None  # it is told of, and logged when it begins

@@ -1,0 +1,132 @@
+"""Vectors of texts from a provider's model: OpenAI and what speaks as it does, and Gemini."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from redismem.errors import InvalidSettings
+from redismem.models.address import checked_url
+from redismem.models.asking import Asking, checked_key, failed
+from redismem.models.gemini import Gemini
+from redismem.models.openai import OpenAI, key_header_for
+
+MAX_REPLY_BYTES = 8 * 1024 * 1024
+"""Of an answer: 16 vectors of 4,096 dimensions, written at length, are less."""
+
+
+class EmbeddingsWire(Protocol):
+    """How a provider wants to be asked for vectors, and how it answers. No I/O."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def base_url(self) -> str: ...
+
+    def path(self, model: str) -> str: ...
+
+    def headers(self, api_key: str) -> dict[str, str]: ...
+
+    def body(self, model: str, texts: Sequence[str], dimensions: int) -> dict[str, Any]: ...
+
+    def answer(self, reply: Any) -> list[Any]:
+        """Raises ModelFailed, KeyError, TypeError."""
+
+
+class OpenAIEmbeddings:
+    """`/embeddings`."""
+
+    def __init__(self, key_header: str | None) -> None:
+        self._chat = OpenAI(key_header=key_header)
+        self.name = self._chat.name
+        self.base_url = self._chat.base_url
+        self.headers = self._chat.headers
+
+    def path(self, model: str) -> str:
+        del model
+        return "/embeddings"
+
+    def body(self, model: str, texts: Sequence[str], dimensions: int) -> dict[str, Any]:
+        asked: dict[str, Any] = {"model": model, "input": list(texts), "encoding_format": "float"}
+        return asked | ({"dimensions": dimensions} if dimensions else {})
+
+    def answer(self, reply: Any) -> list[Any]:
+        places = {each["index"]: each["embedding"] for each in reply["data"]}
+        return [places[at] for at in range(len(reply["data"]))]
+
+
+class GeminiEmbeddings:
+    """`batchEmbedContents`."""
+
+    base_url = "https://generativelanguage.googleapis.com/v1beta"
+
+    def __init__(self) -> None:
+        self._chat = Gemini()
+        self.name = self._chat.name
+        self.headers = self._chat.headers
+
+    def path(self, model: str) -> str:
+        return f"/models/{quote(model, safe='')}:batchEmbedContents"
+
+    def body(self, model: str, texts: Sequence[str], dimensions: int) -> dict[str, Any]:
+        more = {"outputDimensionality": dimensions} if dimensions else {}
+        return {
+            "requests": [{"model": f"models/{model}", "content": {"parts": [{"text": text}]}, **more} for text in texts]
+        }
+
+    def answer(self, reply: Any) -> list[Any]:
+        return [each["values"] for each in reply["embeddings"]]
+
+
+class Embeddings:
+    """A model behind a provider's HTTP API: gives a vector for each text."""
+
+    def __init__(
+        self,
+        wire: EmbeddingsWire,
+        model: str,
+        api_key: str | None,
+        *,
+        base_url: str | None,
+        allow_http: bool,
+        dimensions: int,
+        timeout_s: float,
+    ) -> None:
+        """Raises InvalidSettings."""
+        if not model or not model.isprintable():
+            raise InvalidSettings("a model needs its name; there is no default")
+        key = checked_key(api_key)
+        base, query = checked_url(wire.base_url if base_url is None else base_url, allow_http)
+        url, headers = base + wire.path(model) + query, wire.headers(key) if key else {}
+        self._wire = wire
+        self._model = model
+        self._dimensions = dimensions
+        self._asking = Asking(wire.name, url, headers, timeout_s, max_reply_bytes=MAX_REPLY_BYTES)
+        self.name = f"{wire.name}/{model}" + (f"/{dimensions}" if dimensions else "")
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+    async def __call__(self, texts: list[str]) -> list[Any]:
+        """A vector for each of these texts, as the provider gave them. Raises ModelFailed."""
+        reply = await self._asking.ask(partial(self._wire.body, self._model, texts, self._dimensions))
+        try:
+            return self._wire.answer(reply)
+        except (KeyError, TypeError, ValueError):
+            raise failed(f"{self._wire.name} answered without vectors", permanent=True) from None
+
+    async def aclose(self) -> None:
+        """Closes the connections."""
+        await self._asking.aclose()
+
+
+def wire_of(provider: str, base_url: str | None) -> EmbeddingsWire:
+    """Raises InvalidSettings for a provider that gives no vectors."""
+    if provider == "openai":
+        return OpenAIEmbeddings(key_header_for(base_url))
+    if provider == "gemini":
+        return GeminiEmbeddings()
+    raise InvalidSettings("embed is openai:MODEL or gemini:MODEL, or an async callable")

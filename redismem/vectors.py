@@ -1,0 +1,89 @@
+"""What the messages of a block mean, as an embedder has it: a vector each, a byte a dimension. No I/O.
+
+Beside block `n` stands the field `v` and `n`. Its parts, one behind the other:
+
+    crc (4), mark of the model (8), dimensions (2), place of the first message (1), messages (1),
+    a scale for each message (4, a float), then each message's dimensions (a signed byte each)
+
+A message without a text has the scale 0. Each vector has the length 1 when its bytes are multiplied by its scale.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import NamedTuple
+from zlib import crc32
+
+from redismem.blocks import BLOCK_COUNT
+from redismem.values import Undecodable
+
+MARK_BYTES = 8
+DIMENSIONS_LIMIT = 4_096
+_HEAD = struct.Struct(f"<I{MARK_BYTES}sHBB")
+_CRC_BYTES, _SCALE_BYTES = 4, 4
+
+
+class Vectors(NamedTuple):
+    """Of the messages of one block that follow each other."""
+
+    dimensions: int
+    place: int
+    """Of the first of them in the block."""
+    scales: bytes
+    """Little-endian floats of 32 bits."""
+    rows: bytes
+
+    @property
+    def stop(self) -> int:
+        """The place behind the last of them."""
+        return self.place + len(self.scales) // _SCALE_BYTES
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.scales) + len(self.rows)
+
+    def row(self, place: int) -> bytes | None:
+        """Scale and vector of the message at this place, to be put into others; None if there is none."""
+        at = place - self.place
+        if not self.place <= place < self.stop:
+            return None
+        scale = self.scales[at * _SCALE_BYTES : (at + 1) * _SCALE_BYTES]
+        return scale + self.rows[at * self.dimensions : (at + 1) * self.dimensions]
+
+
+def mark_of(model: str) -> bytes:
+    """What tells the vectors of one model from those of others."""
+    return blake2b(model.encode("utf-8", "surrogatepass"), digest_size=MARK_BYTES).digest()
+
+
+def encode_vectors(mark: bytes, dimensions: int, rows: Mapping[int, bytes], place: int, stop: int) -> bytes:
+    """The field of the messages from this place to before that one; without a row they have no text.
+
+    `rows`: by their places, as `Vectors.row` gives them.
+    """
+    empty = bytes(_SCALE_BYTES + dimensions)
+    each = [rows.get(at, empty) for at in range(place, stop)]
+    scales = b"".join(row[:_SCALE_BYTES] for row in each)
+    content = _HEAD.pack(0, mark, dimensions, place, len(each)) + scales + b"".join(row[_SCALE_BYTES:] for row in each)
+    return crc32(content[_CRC_BYTES:]).to_bytes(_CRC_BYTES, "little") + content[_CRC_BYTES:]
+
+
+def field_bytes(dimensions: int) -> int:
+    """How long the field of a full block is."""
+    return _HEAD.size + BLOCK_COUNT * (_SCALE_BYTES + dimensions)
+
+
+def decode_vectors(encoded: bytes, mark: bytes | None = None) -> Vectors | None:
+    """None: they are of another model than that of this mark. Raises Undecodable."""
+    if len(encoded) < _HEAD.size:
+        raise Undecodable("vectors are none")
+    crc, made_by, dimensions, place, count = _HEAD.unpack_from(encoded)
+    scales_stop = _HEAD.size + count * _SCALE_BYTES
+    is_whole = len(encoded) == scales_stop + count * dimensions and crc32(encoded[_CRC_BYTES:]) == crc
+    if not is_whole or not dimensions or place + count > BLOCK_COUNT:
+        raise Undecodable("vectors are none")
+    if mark not in (None, made_by):
+        return None
+    return Vectors(dimensions, place, encoded[_HEAD.size : scales_stop], encoded[scales_stop:])

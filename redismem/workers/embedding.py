@@ -1,0 +1,135 @@
+"""Makes the vectors of messages that were kept, behind the commits: no summary waits for it, and none fails with it.
+
+What could not be made is made with a later commit of its session, as long as it stands in the newest blocks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from redismem.blocks import decode_block, first_seq_of, number_of
+from redismem.dictionaries import Dictionaries
+from redismem.elements import decode_messages
+from redismem.embedding import Embedder
+from redismem.errors import ProviderUnavailable
+from redismem.events import facts
+from redismem.kept import texts_of
+from redismem.protocol import page_calls, vector_calls
+from redismem.protocol.ids import session_hash
+from redismem.protocol.keys import SessionKeys
+from redismem.protocol.page_calls import Block
+from redismem.protocol.vector_calls import Beside
+from redismem.store.store import Store
+from redismem.values import Undecodable
+from redismem.vectors import Vectors, decode_vectors, encode_vectors, field_bytes
+from redismem.workers.failures import log_failure
+
+_SESSIONS_LIMIT = 10_000
+"""Sessions that may wait; the rest wait for their next commit."""
+_AT_ONCE = 8
+_LOOKED_AT = 64
+"""Blocks that are looked at for messages without vectors, the newest."""
+_BLOCKS_LIMIT = 8
+"""Of these, so many are worked on after one commit."""
+
+
+class Embedding:
+    """What one worker does for recall by meaning."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._waiting: dict[str, None] = {}
+        self._is_at_it = self._stopping = False
+
+    def stop(self) -> None:
+        """Begins with no further session: those that wait get theirs with their next commit."""
+        self._stopping = True
+
+    def note(self, session_id: str) -> None:
+        """A commit has kept messages of this session."""
+        if self._store.embedder is not None and len(self._waiting) < _SESSIONS_LIMIT:
+            self._waiting[session_id] = None
+
+    async def work_off(self) -> None:
+        """Makes the vectors of all sessions that wait; what goes wrong is logged. They wait while it fails."""
+        embedder = self._store.embedder
+        if embedder is None or self._is_at_it:
+            return
+        self._is_at_it = True
+        try:
+            while self._waiting and not (embedder.is_paused or self._stopping):
+                some = list(self._waiting)[:_AT_ONCE]
+                await asyncio.gather(*(self._attend(embedder, session_id) for session_id in some))
+        finally:
+            self._is_at_it = False
+
+    async def _attend(self, embedder: Embedder, session_id: str) -> None:
+        self._waiting.pop(session_id, None)
+        try:
+            await self._store.told("embedding", self._made(embedder, session_id), session_id)
+        except ProviderUnavailable:  # it is paused, and has said so
+            self._waiting.setdefault(session_id)
+        except Exception as error:  # of one session: it has its words still
+            session = session_hash(session_id)
+            log_failure(f"session {session}: found by its words alone", error, facts(op="embedding", session=session))
+
+    async def _made(self, embedder: Embedder, session_id: str) -> int:
+        """How many blocks have vectors now that had not all of theirs before."""
+        store, keys = self._store, self._store.keys.session(session_id)
+        signed = await store.run(page_calls.signed(keys, [0]))
+        last = number_of(signed.first_seq - 1)
+        if not signed.kept or last < 0:
+            return 0
+        lengths = await store.run(vector_calls.lengths(keys, range(max(0, last + 1 - _LOOKED_AT), last + 1)))
+        count = looked_count = 0
+        for number in sorted(lengths, reverse=True):
+            size = embedder.dimensions
+            is_whole = lengths[number] == field_bytes(size) if size else lengths[number] > 0
+            if looked_count == _BLOCKS_LIMIT or (is_whole and number != last):
+                continue  # the length of the last block's, which grows, tells nothing
+            looked_count += 1
+            beside = await store.run(vector_calls.beside(keys, number))
+            if beside is not None:
+                count += await self._completed(embedder, keys, beside, signed.epoch)
+        return count
+
+    async def _completed(self, embedder: Embedder, keys: SessionKeys, beside: Beside, epoch: str) -> bool:
+        """Whether vectors were made for messages of this block that had none."""
+        block = beside.block
+        known = await self._store.dictionaries_of([block.stored])
+        try:
+            place, texts = await asyncio.to_thread(_texts_of, block, known, epoch)
+        except Undecodable:
+            return False  # who reads it puts it into quarantine
+        stop = place + len(texts)
+        made = _decoded(beside.vectors, embedder.mark)
+        if made is not None and embedder.dimensions not in (0, made.dimensions):
+            made = None
+        if made is not None and (made.place, made.stop) == (place, stop):
+            return False
+        rows = {at: row for at in range(place, stop) if made is not None and (row := made.row(at)) is not None}
+        lacking = [at for at, text in enumerate(texts, place) if text and at not in rows]
+        dimensions = embedder.dimensions if made is None else made.dimensions
+        if lacking:
+            dimensions, new = await embedder.rows([texts[at - place] for at in lacking])
+            if made is not None and dimensions != made.dimensions:
+                return await self._completed(embedder, keys, Beside(block, None), epoch)
+            rows |= dict(zip(lacking, new, strict=True))
+        if not dimensions:
+            return False
+        encoded = encode_vectors(embedder.mark, dimensions, rows, place, stop)
+        return await self._store.run(vector_calls.set_vectors(keys, block, encoded))
+
+
+def _texts_of(block: Block, known: Dictionaries, epoch: str) -> tuple[int, list[str]]:
+    """The place of a block's first message, and what each says. Raises Undecodable, UnsupportedFormat."""
+    first_seq, elements = decode_block(*block, known)
+    messages = decode_messages(elements, first_seq, epoch)
+    return first_seq - first_seq_of(block.number), ["\n".join(texts_of(message)).strip() for message in messages]
+
+
+def _decoded(vectors: bytes | None, mark: bytes) -> Vectors | None:
+    try:
+        return None if vectors is None else decode_vectors(vectors, mark)
+    except Undecodable:
+        return None  # they are made anew

@@ -1,0 +1,45 @@
+"""set_vectors.lua, raw."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from redis.exceptions import ResponseError
+from support.raw_scripts import Scripts
+
+VECTORS: dict[str, Any] = {"block": 1, "found": b"that", "vectors": b"meant"}
+
+
+@pytest.fixture
+async def stored(lua: Scripts) -> Scripts:
+    await lua.raw.hset(lua.key("originals"), mapping={"0": "this", "s0": "of it", "1": "that", "s1": "of that"})
+    await lua.raw.pexpire(lua.key("originals"), 5_000_000)
+    return lua
+
+
+async def test_they_stand_beside_their_block_and_live_as_long(stored: Scripts) -> None:
+    for _ in range(2):
+        assert await stored.run("set_vectors", **VECTORS) == 1
+        fields = {b"0": b"this", b"s0": b"of it", b"1": b"that", b"s1": b"of that", b"v1": b"meant"}
+        assert await stored.raw.hgetall(stored.key("originals")) == fields
+        assert 0 < await stored.raw.pttl(stored.key("originals")) <= 5_000_000
+
+
+@pytest.mark.parametrize("changed", [{"found": b"another"}, {"block": 7}, {"block": "s1"}])
+async def test_of_another_block_they_are_not_kept(stored: Scripts, changed: dict[str, Any]) -> None:
+    before = await stored.everything()
+    assert await stored.run("set_vectors", **VECTORS | changed) == 0
+    assert await stored.everything() == before
+
+
+async def test_a_session_that_is_gone_does_not_come_back(lua: Scripts) -> None:
+    before = await lua.everything()
+    assert await lua.run("set_vectors", **VECTORS) == 0
+    assert await lua.everything() == before
+
+
+async def test_a_key_of_a_foreign_type_is_refused(lua: Scripts) -> None:
+    await lua.raw.set(lua.key("originals"), "x")
+    with pytest.raises(ResponseError, match=r"^WRONGTYPE"):
+        await lua.run("set_vectors", **VECTORS)
