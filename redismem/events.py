@@ -13,7 +13,8 @@ class Event(NamedTuple):
     """One call to Redis that has ended, or one piece of a worker's work.
 
     A method of a session is one call of its name, `params()` and the like are a `state`, `merge()` and the like an
-    `update`; `undo()` is a `pop`, `unpin()` a `replace`. Some take more: `messages` is a call a page, and `pinned` one
+    `update`; `undo()` is a `pop`, `unpin()` a `replace`; `embed` is no call,
+    but what a recall waits for beside its own: the vector of its question. Some take more: `messages` is a call a page, and `pinned` one
     more; a `read_epoch` goes before a `clear`, a `read_window` before a `prune`, `pop` or `replace`. What is refused
     before it is sent, such as a message that cannot be stored, is no call.
     """
@@ -22,8 +23,8 @@ class Event(NamedTuple):
     """What was done.
 
     By a session: append, append_and_read, read, messages, state, info, exists, touch, update, read_epoch, clear,
-    read_window, prune, pop, replace, pinned, recall, block, set_block_aside, quarantine; embed (the vector of
-    a question). By a memory: ping, count, sessions, server_time, take, recorded, record.
+    read_window, prune, pop, replace, pinned, recall, block, set_block_aside, quarantine, embed. By a memory:
+    ping, count, sessions, server_time, take, recorded, record.
     By workers, a call each: hold (whose turn it is); provider, pause (whether somebody may be asked); due, claim,
     extend, commit, release; counts, oldest, queue_eviction, due_evictions, claim_eviction, evict; scan, sweep,
     dictionaries (what originals are compressed with: sessions read them too); vectors, set_vectors.
