@@ -13,10 +13,10 @@ class Event(NamedTuple):
     """One call to Redis that has ended, or one piece of a worker's work.
 
     A method of a session is one call of its name, `params()` and the like are a `state`, `merge()` and the like an
-    `update`; `undo()` is a `pop`, `unpin()` a `replace`; `embed` is no call,
-    but what a recall waits for beside its own: the vector of its question. Some take more: `messages` is a call a page, and `pinned` one
+    `update`; `undo()` is a `pop`, `unpin()` a `replace`. Some take more: `messages` is a call a page, and `pinned` one
     more; a `read_epoch` goes before a `clear`, a `read_window` before a `prune`, `pop` or `replace`. What is refused
-    before it is sent, such as a message that cannot be stored, is no call.
+    before it is sent, such as a message that cannot be stored, is no call. An `embed` goes to no Redis: it is the
+    vector of a question.
     """
 
     op: str
