@@ -15,7 +15,7 @@ from support.writers import Echo, fill, said
 
 from redismem import Memory, Settings
 from redismem.blocks import decode_block
-from redismem.embedding import TEXT_CHARS
+from redismem.embedding import TEXT_CHARS, TEXTS_LIMIT
 from redismem.errors import ModelFailed
 from redismem.inspection import quarantine
 from redismem.inspection.check import check_session
@@ -54,7 +54,7 @@ async def test_each_message_is_given_once_and_has_a_vector(store: Store, namespa
         given = [text for texts in words.asked for text in texts]
         assert len(given) == window - 1 - 1, "none twice, and nothing for the one without a text"
         assert max(map(len, given)) == TEXT_CHARS
-        assert max(map(len, words.asked)) <= 16
+        assert max(map(len, words.asked)) <= TEXTS_LIMIT
         found = await vectors_of(raw, keys)
         for number, each in found.items():
             first_seq, elements = decode_block(number, await raw.hget(keys.originals, number))
