@@ -15,15 +15,16 @@ class Event(NamedTuple):
     A method of a session is one call of its name, `params()` and the like are a `state`, `merge()` and the like an
     `update`; `undo()` is a `pop`, `unpin()` a `replace`. Some take more: `messages` is a call a page, and `pinned` one
     more; a `read_epoch` goes before a `clear`, a `read_window` before a `prune`, `pop` or `replace`. What is refused
-    before it is sent, such as a message that cannot be stored, is no call.
+    before it is sent, such as a message that cannot be stored, is no call. An `embed` goes to no Redis: it is the
+    vector of a question.
     """
 
     op: str
     """What was done.
 
     By a session: append, append_and_read, read, messages, state, info, exists, touch, update, read_epoch, clear,
-    read_window, prune, pop, replace, pinned, recall, block, set_block_aside, quarantine; embed (the vector of
-    a question). By a memory: ping, count, sessions, server_time, take, recorded, record.
+    read_window, prune, pop, replace, pinned, recall, block, set_block_aside, quarantine, embed. By a memory:
+    ping, count, sessions, server_time, take, recorded, record.
     By workers, a call each: hold (whose turn it is); provider, pause (whether somebody may be asked); due, claim,
     extend, commit, release; counts, oldest, queue_eviction, due_evictions, claim_eviction, evict; scan, sweep,
     dictionaries (what originals are compressed with: sessions read them too); vectors, set_vectors.

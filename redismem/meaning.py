@@ -1,6 +1,7 @@
 """Recall by meaning, beside the words: the vector of a question, and which messages' vectors lie nearest to it.
 
-It runs beside the first round trip to Redis. What goes wrong with it costs nothing but itself: then the words decide.
+Of a session that is known, it runs beside the first round trip to Redis. What goes wrong with it costs nothing but
+itself: then the words decide.
 """
 
 from __future__ import annotations
@@ -45,9 +46,10 @@ class Meaning:
             *(number for number in numbers if number >= hot.stop),
         ]
 
-    def begin(self) -> None:
-        """Has the vector of the question made meanwhile; `end` must follow."""
-        if not getattr(self._store.transport, "blocks", False):
+    def begin(self, hot: HotSession | None) -> None:
+        """Has the vector of the question made meanwhile, if there are others to hold it to; `end` must follow."""
+        is_wanted = hot is not None and hot.vectors
+        if is_wanted and not getattr(self._store.transport, "blocks", False):
             self._begun = asyncio.create_task(self._row())
 
     def end(self) -> None:

@@ -77,7 +77,7 @@ class Recall:
     async def asked(self, limit: int = HITS_LIMIT, max_tokens: int | None = None) -> list[Message]:
         """The messages, oldest first. Raises StoreUnavailable, CorruptSession, UnsupportedFormat."""
         if self._meaning is not None:
-            self._meaning.begin()
+            self._meaning.begin(self._hot)
         try:
             call = page_calls.signed(self._keys, self._asked, self._vectors)
             self._signed = await self._store.run(call, quarantine=True)
@@ -100,7 +100,7 @@ class Recall:
 
         commands = (*call.commands, page_calls.signatures(self._keys, self._asked, self._vectors))
         if self._meaning is not None:
-            self._meaning.begin()
+            self._meaning.begin(self._hot)
         try:
             context = await self._store.run(replace(call, commands=commands, decode=decode), quarantine=True)
             if not context.degraded:

@@ -109,6 +109,7 @@ async def test_a_turn_does_not_wait_for_a_vector_that_nobody_needs(store: Store,
             for _ in range(3):
                 context = await session.append_and_read({"role": "user", "content": QUESTION}, recall=500)
                 assert list(context.recalled) == []
+        assert words.asked == [], "nor is anybody asked for it"
 
 
 async def test_vectors_of_another_model_or_size_are_not_mixed(store: Store, namespace: str, raw: Any) -> None:

@@ -13,8 +13,8 @@ from redismem.models.asking import Asking, checked_key, failed
 from redismem.models.gemini import Gemini
 from redismem.models.openai import OpenAI, key_header_for
 
-MAX_REPLY_BYTES = 8 * 1024 * 1024
-"""Of an answer: 16 vectors of 4,096 dimensions, written at length, are less."""
+MAX_REPLY_BYTES = 2 * 1024 * 1024
+"""Of an answer: 8 vectors of 4,096 dimensions, written at length, are less."""
 
 
 class EmbeddingsWire(Protocol):

@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 from support.checks import until
 from support.embedders import Words
+from support.provider_server import ProviderServer
+from support.redis_server import RedisServer
 from support.stores import Store
 from support.writers import Echo, fill, said
 
 from redismem import Memory, Settings
 from redismem.blocks import decode_block
-from redismem.embedding import TEXT_CHARS
+from redismem.embedding import TEXT_CHARS, TEXTS_LIMIT
 from redismem.errors import ModelFailed
+from redismem.inspection import quarantine
 from redismem.inspection.check import check_session
 from redismem.protocol.keys import SessionKeys
 from redismem.vectors import Vectors, decode_vectors
@@ -51,7 +54,7 @@ async def test_each_message_is_given_once_and_has_a_vector(store: Store, namespa
         given = [text for texts in words.asked for text in texts]
         assert len(given) == window - 1 - 1, "none twice, and nothing for the one without a text"
         assert max(map(len, given)) == TEXT_CHARS
-        assert max(map(len, words.asked)) <= 16
+        assert max(map(len, words.asked)) <= TEXTS_LIMIT
         found = await vectors_of(raw, keys)
         for number, each in found.items():
             first_seq, elements = decode_block(number, await raw.hget(keys.originals, number))
@@ -177,3 +180,43 @@ async def test_a_scheduler_has_them_made_too_and_stops_at_once(store: Store, nam
             return len(words.asked) > 1
 
         await until(is_asked)
+
+
+@pytest.mark.parametrize("provider", ["openai", "gemini"])
+async def test_a_provider_makes_them_when_it_answers_again(
+    redis_server: RedisServer, namespace: str, provider: str
+) -> None:
+    with ProviderServer() as server:
+        given = {"embed_base_url": server.base_url, "model_allow_http": True, "embed_timeout_s": 20}
+        settings = Settings(shards=2, deadline_s=60, reply_timeout_s=20, embed=f"{provider}:some-model", **given)
+        async with Memory.connect(redis_server.url, namespace=namespace, settings=settings) as memory:
+            session, worker = memory.session("a"), Worker(memory.store, Echo())
+            await session.append({"role": "user", "content": "The dog sleeps in the kitchen."})
+            await fill(session, 40)
+            server.mode = "500"
+            assert await worker.drain() == 1
+            assert await session.recall("hound", limit=1) == []
+            server.mode = "ok"
+            resume(memory)
+            await worker.drain()
+            found = await session.recall("hound", limit=1)
+            assert [message.seq for message in found] == [1, 2]
+            assert {asked.provider for asked in server.asked} == {provider}
+            await session.clear()
+
+
+async def test_they_come_back_with_their_session_out_of_quarantine(store: Store, namespace: str, raw: Any) -> None:
+    async with open_with(store, namespace, Words()) as memory:
+        session, worker, keys = memory.session("a"), Worker(memory.store, Echo()), memory.store.keys.session("a")
+        await fill(session, 40)
+        await worker.drain()
+        before = await vectors_of(raw, keys)
+        counters = await raw.hget(keys.state, "counters")
+        await raw.hset(keys.state, "counters", "foreign")
+        assert (await session.read()).total_messages == 0
+        assert await vectors_of(raw, keys) == {}
+        (state,) = [key async for key in raw.scan_iter(keys.quarantine + b":*:state")]
+        await raw.hset(state, "counters", counters)
+        await quarantine.restore(memory.store, await quarantine.find(memory.store, "a", None))
+        assert await vectors_of(raw, keys) == before
+        assert await check_session(memory.store, "a") == []
