@@ -44,7 +44,7 @@ _CONFIG = (
 async def examine(store: Store, *, embedded: bool) -> list[Finding]:
     """A finding a question. A server that does not answer is one, too; nothing is raised for it."""
     try:
-        await _ping(store)  # connects, which must not count as the way of an answer
+        await store.ping()  # connects, which must not count as the way of an answer
         start = time.time()
         server_ms = await store.server_time_ms()
         trip_ms = (time.time() - start) * 1000
@@ -132,13 +132,9 @@ def _text(value: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-async def _ping(store: Store) -> None:
-    await store.run(namespace_calls.ping())
-
-
 async def _ping_ms(store: Store) -> float:
     start = time.perf_counter()
-    await _ping(store)
+    await store.ping()
     return (time.perf_counter() - start) * 1000
 
 

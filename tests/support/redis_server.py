@@ -93,6 +93,10 @@ class RedisServer:
     def is_running(self) -> bool:
         return self._running is not None and not self.is_stopped
 
+    def is_up(self) -> bool:
+        """Whether its process lives: it may have ended by itself."""
+        return self._running is not None and self._running.poll() is None
+
     def stop(self) -> None:
         if self._running is not None:
             self.kill()
