@@ -75,7 +75,7 @@ async def test_everysec_refuses_writes_serves_reads_and_goes_on_when_there_is_ro
         assert await is_whole(memory, acked)
         async with served(memory) as http:
             answer = await http.ask("POST", "/v1/sessions/s/messages", json=user("refused"))
-            assert (answer.status_code, answer.json()["code"]) == (503, "store_unavailable")
+            assert (answer.status_code, answer.json()["reason"]) == (503, "MISCONF")
             assert answer.headers["retry-after"] == "1"
             assert (await http.ask("GET", "/v1/sessions/s")).status_code == 200
             ready = (await http.ask("GET", "/readyz")).json()
