@@ -36,7 +36,7 @@ class RedisServer:
         self.folder = folder
         self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
-        self._options = ("--appendonly", "yes" if aof else "no", *options)
+        self.options: tuple[str, ...] = ("--appendonly", "yes" if aof else "no", *options)
         self._running: subprocess.Popen[bytes] | None = None
         self.is_stopped = False
 
@@ -57,7 +57,7 @@ class RedisServer:
         binary = shutil.which("redis-server")
         assert binary, "redis-server is not installed; `make test` installs it"
         command = [binary, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", ""]
-        return [*command, *self._options]
+        return [*command, *self.options]
 
     def wait(self, deadline_s: float = 60) -> None:
         """Until it answers and has loaded its data."""
