@@ -14,6 +14,7 @@ from support.writers import Echo
 from redismem import Memory, Settings
 from redismem.inspection.check import check
 from redismem.workers.eviction import Eviction
+from redismem.workers.outcomes import SummaryOutcome
 from redismem.workers.summaries import Worker
 
 # Of sessions that time out within the jump this test could say nothing: they are past their time then.
@@ -52,7 +53,7 @@ async def test_nothing_is_done_twice_and_no_session_is_lost(server: ShiftedServe
         slow.gate.set()
         await holding
         # An hour on, the lease is over and another has done it; an hour back, it is still held.
-        assert late.outcomes["fenced"] == (1 if shift_s > 0 else 0)
+        assert late.outcomes[SummaryOutcome.FENCED] == (1 if shift_s > 0 else 0)
         await Eviction(memory.store).enforce()
         assert {each.session_id for each in (await memory.sessions()).sessions} == set(names)
         server.clock.shift(0)
