@@ -17,7 +17,7 @@ from redismem import Memory, Settings, StoreUnavailable
 from redismem.inspection.check import check
 from redismem.inspection.doctor import examine
 
-SETTINGS = Settings(deadline_s=2, strategy="none")
+SETTINGS = Settings(deadline_s=5, strategy="none")
 TEXT = "x" * 20_000
 
 

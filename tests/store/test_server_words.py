@@ -20,6 +20,7 @@ from redismem import Memory, NotAllowed, Session, Settings, StoreUnavailable
 
 # Long: what ends at once has not waited for it. Short: what is tried again to the end.
 LONG = Settings(deadline_s=60)
+HASTY = Settings(deadline_s=5, reply_timeout_s=2)  # for an answer that is long in coming
 SHORT = Settings(deadline_s=1.5, reply_timeout_s=0.3)
 WRITES: list[Callable[[Session], Coroutine[Any, Any, object]]] = [
     lambda session: session.append(user("refused")),
@@ -199,7 +200,7 @@ async def test_passes_when_the_server_is_ready_again(word: str, proxy: Proxy, ra
 async def test_a_server_that_loads_its_data(tmp_path: Path, namespace: str) -> None:
     async with (
         loading(tmp_path) as (server, go_on),
-        contextlib.aclosing(Memory.connect(server.url, namespace=namespace, settings=SHORT)) as hasty,
+        contextlib.aclosing(Memory.connect(server.url, namespace=namespace, settings=HASTY)) as hasty,
         Proxy(server.port) as proxy,
         contextlib.aclosing(Memory.connect(proxy.url, namespace=namespace, settings=LONG)) as memory,
     ):

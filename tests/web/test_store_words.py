@@ -15,7 +15,7 @@ from support.server_words import PASSING, loading
 
 from redismem import Memory, Settings
 
-HASTY = Settings(deadline_s=1, reply_timeout_s=0.3)
+HASTY = Settings(deadline_s=3, reply_timeout_s=1)
 
 
 @pytest.fixture(scope="module")
