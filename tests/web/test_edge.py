@@ -107,6 +107,7 @@ async def test_a_store_that_does_not_answer_is_503_and_comes_back(behind: Memory
             assert "detail" not in answer.json()
         ready = await http.ask("GET", "/readyz")
         assert (ready.status_code, ready.json()["readable"], ready.json()["writable"]) == (503, False, False)
+        assert ready.json()["keeping"] is True, "nothing else is known of it"
         assert (await http.ask("GET", "/livez")).status_code == 200
         proxy.heal()
         for _ in range(200):
