@@ -160,7 +160,7 @@ class Memory:
 
     async def ping(self) -> bool:
         """True if Redis answers. Raises StoreUnavailable."""
-        return await self.store.run(namespace_calls.ping())
+        return await self.store.ping()
 
     async def count(self) -> int:
         """Live sessions of the namespace: those active within the timeout. Raises StoreUnavailable."""

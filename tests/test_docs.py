@@ -207,6 +207,27 @@ def test_the_checks_of_the_queues_are_marked_in_the_scripts() -> None:
     assert [row for row in rows if f" -- {row[1]}\n" not in scripts.load(row[0]).source.decode()] == []
 
 
+def faults_without_a_test(text: str) -> Iterator[str]:
+    """Rows of tables of faults that name no test that there is, and do not say why not."""
+    for fault, test in re.findall(r"^\| (.+?) \| .+ \| ([^|]+) \|$", text, re.MULTILINE):
+        if test in ("test", "---") or re.match(r"not tested: \w", test):
+            continue
+        named = re.findall(r"`([\w/.]+)::(test_\w+)`", test)
+        sources = [(ROOT / path, name) for path, name in named]
+        if not named or not all(path.is_file() and f"def {name}(" in path.read_text() for path, name in sources):
+            yield fault
+
+
+def test_every_fault_names_the_test_that_shows_it() -> None:
+    page = (ROOT / "docs" / "faults.md").read_text()
+    assert list(faults_without_a_test(page)) == []
+    assert len(re.findall(r"^\| .+::test_", page, re.MULTILINE)) > 40
+    here = "`tests/test_docs.py::test_every_fault_names_the_test_that_shows_it`"
+    rows = {"a": here, "b": "", "c": "not tested:", "d": here.replace("every", "no"), "e": "not tested: why", "f": "x"}
+    text = "".join(f"| {fault} | it does | {test or '-'} |\n" for fault, test in rows.items())
+    assert list(faults_without_a_test(text)) == ["b", "c", "d", "f"]
+
+
 def test_the_invariants_are_those_that_are_checked() -> None:
     page = (ROOT / "docs" / "queues.md").read_text()
     told = re.findall(r"^\| (I\d+) \|", page, re.MULTILINE)

@@ -70,6 +70,11 @@ if moves == '1' then
   if redis.call('EXISTS', quarantine_originals) > 0 then redis.call('RENAME', quarantine_originals, originals) end
   redis.call('DEL', quarantine_state)
 end
+if #kept > 0 then
+  -- Likewise: whatever was added to it the first time is gone by this. DEL alone leaves nothing in the log.
+  redis.call('SET', messages, '')
+  redis.call('DEL', messages)
+end
 for _, element in ipairs(kept) do redis.call('RPUSH', messages, element) end
 for _, key in ipairs({messages, originals}) do redis.call('PEXPIREAT', key, expires_ms) end -- [all expire]
 return 1

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from redismem.context import SessionInfo
-from redismem.errors import ConnectionLost, NotAllowed, RedismemError, ServerError, StoreUnavailable
-from redismem.inspection import nodes, rules
+from redismem.errors import NotAllowed, RedismemError, StoreUnavailable
+from redismem.inspection import nodes, rules, servers
 from redismem.inspection.dead import list_dead
 from redismem.inspection.depths import depths_of, sessions_count
 from redismem.inspection.quarantine import list_quarantined
@@ -21,13 +20,11 @@ from redismem.protocol import (
     namespace_calls,
     permissions,
     provider_calls,
-    replies,
     scripts,
     tick_calls,
 )
 from redismem.protocol.call import Call
 from redismem.store.store import Store
-from redismem.transport.base import place_of
 from redismem.values import Undecodable
 
 SAMPLE_COUNT = 200
@@ -44,7 +41,7 @@ _CONFIG = (
 async def examine(store: Store, *, embedded: bool) -> list[Finding]:
     """A finding a question. A server that does not answer is one, too; nothing is raised for it."""
     try:
-        await _ping(store)  # connects, which must not count as the way of an answer
+        await store.ping()  # connects, which must not count as the way of an answer
         start = time.time()
         server_ms = await store.server_time_ms()
         trip_ms = (time.time() - start) * 1000
@@ -81,64 +78,29 @@ def _refused(store: Store, name: str, error: RedismemError) -> Finding:
 
 
 async def _server(store: Store) -> list[Finding]:
-    info = await _facts(store, ("INFO",))
+    info = await servers.facts(store, ("INFO",))
     if not info:
         return [Finding("server", WARN, "no_info")]
-    config = {name: value for each in _CONFIG for name, value in (await _facts(store, ("CONFIG", "GET", each))).items()}
+    infos = await servers.memory_of(store)
+    told = [await servers.facts(store, ("CONFIG", "GET", each)) for each in _CONFIG]
+    config = {name: value for found in told for name, value in found.items()}
     return [
         rules.version(info),
         rules.persistence(info, config),
-        rules.memory(info),
+        rules.worst([rules.memory(each) for each in infos.values() if each] or [rules.memory(info)]),
         rules.replication(info, config),
         nodes.config(config),
-        await _looked_at(store, "nodes", _nodes(store, info)),
+        await _looked_at(store, "nodes", _nodes(store, infos)),
     ]
 
 
-async def _nodes(store: Store, info: Facts) -> Finding:
-    infos = {place_of(store.transport): info}
-    if store.breakers is not None:
-        infos = {place: await _memory_at(store, place) for place in nodes.owners_of(store)}
+async def _nodes(store: Store, infos: Mapping[str, Facts]) -> Finding:
     return nodes.spread(await nodes.nodes_of(store, infos))
-
-
-async def _memory_at(store: Store, place: str) -> Facts:
-    """Empty if the node does not tell, or does not answer."""
-    transport: Any = store.transport
-    try:
-        (answer,) = await transport.run_at(place, [("INFO", "memory")], store.settings.reply_timeout_s)
-    except (ServerError, ConnectionLost):
-        return {}
-    return {} if isinstance(answer, ServerError) else _named(answer)
-
-
-async def _facts(store: Store, command: tuple[str, ...]) -> Facts:
-    """Empty if the server does not allow the command."""
-    try:
-        return await store.run(Call(None, (command,), _named))
-    except (StoreUnavailable, NotAllowed):
-        return {}
-
-
-def _named(answer: Any) -> Facts:
-    """The answer to INFO or CONFIG GET: text, a flat list, or what a client has made of them."""
-    if isinstance(answer, bytes):
-        lines = answer.decode("utf-8", "replace").splitlines()
-        return {name: value for name, colon, value in (line.partition(":") for line in lines) if colon}
-    return {_text(name): _text(value) for name, value in replies.fields(answer).items()}
-
-
-def _text(value: Any) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-
-
-async def _ping(store: Store) -> None:
-    await store.run(namespace_calls.ping())
 
 
 async def _ping_ms(store: Store) -> float:
     start = time.perf_counter()
-    await _ping(store)
+    await store.ping()
     return (time.perf_counter() - start) * 1000
 
 

@@ -52,6 +52,11 @@ _LUA_FIXED = {
 }
 
 
+def worst(findings: Sequence[Finding]) -> Finding:
+    """The first of those with the gravest verdict."""
+    return max(findings, key=lambda finding: (OK, WARN, FAIL).index(finding.verdict))
+
+
 def version(info: Facts) -> Finding:
     """Whether the server is new enough, and whether it has the fixes of its Lua."""
     make = "valkey" if "valkey_version" in info else "redis"
@@ -80,6 +85,11 @@ def persistence(info: Facts, config: Facts) -> Finding:
     if fsync == "no":
         return Finding("persistence", WARN, "fsync_no")
     return Finding("persistence", OK, "aof_on", {"appendfsync": fsync})
+
+
+def drops_keys(info: Facts) -> bool:
+    """Whether the server would drop keys by itself when its memory is full; False where it does not tell."""
+    return info.get("maxmemory_policy", "noeviction") != "noeviction"
 
 
 def memory(info: Facts) -> Finding:

@@ -169,6 +169,18 @@ class Store(Reach):
         """Calls that have no answer yet, where the transport knows it: the lane does, others say 0."""
         return int(getattr(self.transport, "calls_count", 0))
 
+    async def ping(self) -> bool:
+        """True if Redis answers, also one that cannot save: it refuses a PING then, and serves reads.
+
+        Raises StoreUnavailable.
+        """
+        try:
+            return await self.run(namespace_calls.ping())
+        except StoreUnavailable as refused:
+            if refused.reason != "MISCONF":
+                raise
+            return True
+
     async def server_time_ms(self) -> int:
         """The server's clock, or what counts instead of it, in milliseconds. Raises StoreUnavailable, InvalidTime."""
         if self.clock is not None:

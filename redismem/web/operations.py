@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 
 from redismem.errors import RedismemError
-from redismem.inspection import dead
+from redismem.inspection import dead, servers
 from redismem.inspection.depths import depths_of
 from redismem.web import schemas
 from redismem.web.documents import Json
@@ -67,12 +67,13 @@ async def live(request: Request) -> Response:
 
 @router.get("/readyz", response_model=schemas.Readiness, responses={503: {"model": schemas.Readiness}})
 async def ready(request: Request) -> Response:
-    """Whether it can be sent turns: the store answers, and takes what is written."""
+    """Whether it can be sent turns: the store answers, takes what is written, and keeps it."""
     service = service_of(request)
-    readable, writable = await asyncio.gather(*map(_within, (_readable(service), _writable(service))))
+    looks = (_within(_readable(service)), _within(_writable(service)), _is_keeping(service))
+    readable, writable, keeping = await asyncio.gather(*looks)
     stopping = service.stopping.is_set()
-    document = {"live": True, "readable": readable, "writable": writable, "stopping": stopping}
-    return Json(document, 200 if readable and writable and not stopping else 503)
+    document = {"live": True, "readable": readable, "writable": writable, "keeping": keeping, "stopping": stopping}
+    return Json(document, 200 if readable and writable and keeping and not stopping else 503)
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
@@ -101,6 +102,15 @@ async def _within(look: Awaitable[None]) -> bool:
 
 async def _readable(service: Service) -> None:
     await next(iter(service.memories.values())).ping()
+
+
+async def _is_keeping(service: Service) -> bool:
+    """False if it is known to drop single keys when it is full: half a conversation may go."""
+    try:
+        async with asyncio.timeout(_LOOK_S):
+            return not await servers.drop_keys(next(iter(service.memories.values())).store)
+    except TimeoutError:
+        return True
 
 
 async def _writable(service: Service) -> None:

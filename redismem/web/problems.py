@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 
 from redismem.errors import (
+    LASTING_WORDS,
+    TRANSIENT_WORDS,
     Conflict,
     CorruptSession,
     InvalidItem,
@@ -124,6 +126,8 @@ def _more(error: RedismemError) -> Mapping[str, Any]:
     """What a program may want to know beside the words."""
     if isinstance(error, Conflict):
         return {"last_seq": error.last_seq}
+    if isinstance(error, StoreUnavailable) and error.reason in TRANSIENT_WORDS | LASTING_WORDS:
+        return {"reason": error.reason}
     if isinstance(error, InvalidTransition):
         return {"before": error.before, "after": error.after}
     return {}

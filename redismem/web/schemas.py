@@ -269,7 +269,8 @@ class Liveness(BaseModel):
 
 
 class Readiness(Liveness):
-    """Readable and writable: what the store lets it do."""
+    """Readable and writable: what the store lets it do. Keeping: it is not known to drop keys by itself."""
 
     readable: bool
     writable: bool
+    keeping: bool

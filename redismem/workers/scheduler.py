@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from apscheduler.job import Job
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from redismem.context import Receipt
@@ -67,6 +68,7 @@ class Scheduler:
         self._last: dict[str, asyncio.Task[None]] = {}
         self._tick_count = 0
         self._ticker: AsyncIOScheduler | None = None
+        self._watch: asyncio.Task[None] | None = None
         # Pods that are set up differently do not stand in for each other.
         limits = f"{store.settings.max_sessions}/{store.settings.idle_timeout_ms}"
         self._evictions = f"evictions/{limits}"
@@ -99,9 +101,18 @@ class Scheduler:
             # In a task of ours: APScheduler cancels its own when it shuts down.
             self._begin_alone("tick", self.tick)
 
-        ticker.add_job(tick, "interval", seconds=tick_s, jitter=tick_s / 10, next_run_time=datetime.now(UTC))
+        job = ticker.add_job(tick, "interval", seconds=tick_s, jitter=tick_s / 10, next_run_time=datetime.now(UTC))
         ticker.start()
         self._ticker = ticker
+        self._watch = asyncio.create_task(self._keep_ticking(job))
+
+    async def _keep_ticking(self, job: Job) -> None:
+        """APScheduler goes by this machine's time of day: set back by an hour, it would not tick for as long."""
+        while True:
+            await asyncio.sleep(self._settings.tick_s)
+            now = datetime.now(UTC)
+            if job.next_run_time is not None and (job.next_run_time - now).total_seconds() > 2 * self._settings.tick_s:
+                job.modify(next_run_time=now)
 
     @property
     def holds(self) -> tuple[str, ...]:
@@ -161,6 +172,8 @@ class Scheduler:
         """Claims nothing more, lets what is in hand end for `stop_s`, then gives it back."""
         self._stopping = True
         ticker, self._ticker = self._ticker, None
+        if self._watch is not None:
+            self._watch.cancel()
         if ticker is not None:
             ticker.pause()
             await asyncio.sleep(0)  # a tick that has begun ends here

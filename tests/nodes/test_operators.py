@@ -8,6 +8,7 @@ from support.cluster_servers import ClusterServers
 
 from redismem.inspection.doctor import examine
 from redismem.inspection.loading import load_scripts, scripts_count
+from redismem.inspection.servers import drop_keys
 from redismem.protocol import scripts
 
 pytestmark = pytest.mark.timeout(300)
@@ -25,6 +26,19 @@ async def test_each_node_is_told_of(cluster_servers: ClusterServers, namespace: 
     assert max(node["shards_count"] for node in told.values()) <= 6, "a third of sixteen"
     assert [node["sessions_count"] for node in told.values()] == [1, 1, 1]
     assert all(node["used_bytes"] > 0 for node in told.values())
+
+
+async def test_one_node_that_would_drop_keys_is_enough(cluster_servers: ClusterServers, namespace: str) -> None:
+    async with calling("asyncio", cluster_servers.url, namespace) as caller:
+        assert not await drop_keys(caller.store)
+        for node in cluster_servers.primaries():
+            node.say("CONFIG", "SET", "maxmemory-policy", "allkeys-lfu", "maxmemory", "1gb")
+            try:
+                assert await drop_keys(caller.store)
+                (found,) = [each for each in await examine(caller.store, embedded=False) if each.name == "memory"]
+                assert (found.verdict, found.case) == ("fail", "evicts")
+            finally:
+                node.say("CONFIG", "SET", "maxmemory-policy", "noeviction", "maxmemory", "0")
 
 
 async def test_what_is_deployed_is_known_on_every_node(cluster_servers: ClusterServers, namespace: str) -> None:

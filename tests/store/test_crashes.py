@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import signal
 import threading
 import time
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 import redis.asyncio
 from support.checks import check_silent, contents, silent_logs, unavailable, until, user  # noqa: F401 (an autouse fixture)
+from support.cut_logs import crash, cuts, log_of
 from support.proxy import Proxy
 from support.redis_server import RedisServer
 
@@ -168,14 +168,6 @@ async def test_killed_under_load(server: RedisServer, settings: Settings, kills_
         await load.check(raw)
 
 
-async def crash(server: RedisServer, log: Path, content: bytes | None = None) -> None:
-    """The server crashes, its log may be another, and it starts."""
-    await asyncio.to_thread(server.kill)
-    if content is not None:
-        await asyncio.to_thread(log.write_bytes, content)
-    await asyncio.to_thread(server.start)
-
-
 @pytest.mark.parametrize("write", ["append", "append to a full slot of ids", "prune"])
 async def test_a_log_that_a_crash_has_cut_is_read_twice(server: RedisServer, write: str) -> None:
     """The server cuts off what is no whole command, leaves the first commands of the transaction where they are, and
@@ -193,18 +185,15 @@ async def test_a_log_that_a_crash_has_cut_is_read_twice(server: RedisServer, wri
 
         for number in range(count):
             await session.append(user(str(number)), id=str(number))
-        (log,) = (server.folder / "appendonlydir").glob("*.incr.aof")
-        before = log.read_bytes()
+        before = log_of(server).read_bytes()
         expected = await written()
-        whole = log.read_bytes()
-        commands = [
-            at for at in range(len(before), len(whole)) if re.match(rb"\*\d+\r\n\$\d+\r\n[A-Z]+\r\n", whole[at:])
-        ]
+        whole = log_of(server).read_bytes()
+        commands = cuts(before, whole)
         assert len(commands) > 2, "MULTI, what is set, the messages, EXEC"
         for at in commands[:-1]:
-            await crash(server, log, whole[: at + 6])
+            await crash(server, whole[: at + 6])
             assert await written() == expected, "sent again, as its answer never came"
-            await crash(server, log)
+            await crash(server)
             assert await contents(session) == expected
             assert (await session.append(user("next"))).last_seq == count + (write != "prune") + 1
         assert not [key async for key in raw.scan_iter("*corrupt*")]

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 import redis.asyncio
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from support.checks import check_silent, contents, silent_logs, unavailable, until, user  # noqa: F401 (an autouse fixture)
 from support.proxy import Proxy
-from support.redis_server import RedisServer, free_port
+from support.redis_server import RedisServer
+from support.server_words import PASSING, config, loading
 
 import redismem.blocking
 from redismem import Memory, NotAllowed, Session, Settings, StoreUnavailable
 
 # Long: what ends at once has not waited for it. Short: what is tried again to the end.
 LONG = Settings(deadline_s=60)
+HASTY = Settings(deadline_s=5, reply_timeout_s=2)  # for an answer that is long in coming
 SHORT = Settings(deadline_s=1.5, reply_timeout_s=0.3)
 WRITES: list[Callable[[Session], Coroutine[Any, Any, object]]] = [
     lambda session: session.append(user("refused")),
@@ -47,19 +47,6 @@ async def raw(server: RedisServer) -> AsyncIterator[Any]:
 async def proxy(server: RedisServer) -> AsyncIterator[Proxy]:
     async with Proxy(server.port) as proxy:
         yield proxy
-
-
-@contextlib.asynccontextmanager
-async def config(raw: Any, **values: str) -> AsyncIterator[None]:
-    values = {name.replace("_", "-"): value for name, value in values.items()}
-    before = {name: (await raw.config_get(name))[name] for name in values}
-    for name, value in values.items():
-        await raw.config_set(name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            await raw.config_set(name, value)
 
 
 async def snapshot(raw: Any, namespace: str) -> dict[bytes, Any]:
@@ -177,58 +164,6 @@ async def test_disk_that_takes_nothing(server: RedisServer, proxy: Proxy, raw: A
         assert (await session.append(user("after"))).last_seq == 2
 
 
-@contextlib.asynccontextmanager
-async def too_few_replicas(raw: Any) -> AsyncIterator[None]:
-    async with config(raw, min_replicas_to_write="1"):
-        yield
-
-
-@contextlib.asynccontextmanager
-async def replica(raw: Any) -> AsyncIterator[None]:
-    await raw.replicaof("127.0.0.1", free_port())
-    try:
-        yield
-    finally:
-        await raw.replicaof("NO", "ONE")
-
-
-@contextlib.asynccontextmanager
-async def replica_without_master(raw: Any) -> AsyncIterator[None]:
-    async with config(raw, replica_serve_stale_data="no"), replica(raw):
-        yield
-
-
-@contextlib.asynccontextmanager
-async def busy(raw: Any) -> AsyncIterator[None]:
-    port = raw.connection_pool.connection_kwargs["port"]
-    # Neither given up nor sent again: a second loop could begin when the first one has been ended.
-    patient = redis.asyncio.Redis(port=port, socket_timeout=None, retry=Retry(NoBackoff(), 0))
-    async with patient, redis.asyncio.Redis(port=port) as other:
-        looping: asyncio.Future[Any] = asyncio.ensure_future(patient.eval("while true do end", 0))
-
-        async def is_busy() -> bool:
-            try:
-                return not await other.ping()
-            except redis.exceptions.ResponseError as error:
-                return "BUSY" in str(error)
-
-        await until(is_busy)
-        try:
-            yield
-        finally:
-            await other.script_kill()
-            with contextlib.suppress(redis.exceptions.ResponseError):
-                await looping
-
-
-PASSING = {
-    "NOREPLICAS": too_few_replicas,
-    "READONLY": replica,
-    "MASTERDOWN": replica_without_master,
-    "BUSY": busy,
-}
-
-
 @pytest.mark.parametrize("word", PASSING)
 async def test_tried_again_until_the_deadline(word: str, proxy: Proxy, raw: Any, namespace: str) -> None:
     async with Memory.connect(proxy.url, namespace=namespace, settings=SHORT) as memory:
@@ -263,26 +198,19 @@ async def test_passes_when_the_server_is_ready_again(word: str, proxy: Proxy, ra
 
 
 async def test_a_server_that_loads_its_data(tmp_path: Path, namespace: str) -> None:
-    slow = ("--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024")
-    server = RedisServer(tmp_path, options=slow).start()
-    starting = None
-    try:
-        async with (
-            Proxy(server.port) as proxy,
-            Memory.connect(proxy.url, namespace=namespace, settings=LONG) as memory,
-        ):
-            await memory.session("a").append(user("first"))
-            async with redis.asyncio.Redis(port=server.port) as raw:
-                await raw.mset({f"filler:{number}": "x" * 100 for number in range(2_000)})
-                await raw.save()
-            await asyncio.to_thread(server.kill)
-            starting = asyncio.create_task(asyncio.to_thread(server.start))
-            context = await memory.session("a").append_and_read(user("second"))
-            assert any(b"-LOADING" in chunk for chunk in proxy.received)
-            assert [message.content for message in context.messages] == [
-                user(n)["content"] for n in ("first", "second")
-            ]
-    finally:
-        if starting is not None:
-            await starting
-        server.stop()
+    async with (
+        loading(tmp_path) as (server, go_on),
+        contextlib.aclosing(Memory.connect(server.url, namespace=namespace, settings=HASTY)) as hasty,
+        Proxy(server.port) as proxy,
+        contextlib.aclosing(Memory.connect(proxy.url, namespace=namespace, settings=LONG)) as memory,
+    ):
+        error = await unavailable(hasty.session("a").append_and_read(user("refused")))
+        assert error.reason == "LOADING"
+        waiting = asyncio.create_task(memory.session("a").append_and_read(user("first")))
+
+        async def refused() -> bool:
+            return sum(b"-LOADING" in chunk for chunk in proxy.received) > 2
+
+        await until(refused)
+        await go_on()
+        assert [message.content for message in (await waiting).messages] == [user("first")["content"]]

@@ -36,7 +36,7 @@ class RedisServer:
         self.folder = folder
         self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
-        self._options = ("--appendonly", "yes" if aof else "no", *options)
+        self.options: tuple[str, ...] = ("--appendonly", "yes" if aof else "no", *options)
         self._running: subprocess.Popen[bytes] | None = None
         self.is_stopped = False
 
@@ -57,7 +57,7 @@ class RedisServer:
         binary = shutil.which("redis-server")
         assert binary, "redis-server is not installed; `make test` installs it"
         command = [binary, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", ""]
-        return [*command, *self._options]
+        return [*command, *self.options]
 
     def wait(self, deadline_s: float = 60) -> None:
         """Until it answers and has loaded its data."""
@@ -92,6 +92,10 @@ class RedisServer:
     @property
     def is_running(self) -> bool:
         return self._running is not None and not self.is_stopped
+
+    def is_up(self) -> bool:
+        """Whether its process lives: it may have ended by itself."""
+        return self._running is not None and self._running.poll() is None
 
     def stop(self) -> None:
         if self._running is not None:

@@ -107,6 +107,7 @@ async def test_a_store_that_does_not_answer_is_503_and_comes_back(behind: Memory
             assert "detail" not in answer.json()
         ready = await http.ask("GET", "/readyz")
         assert (ready.status_code, ready.json()["readable"], ready.json()["writable"]) == (503, False, False)
+        assert ready.json()["keeping"] is True, "nothing else is known of it"
         assert (await http.ask("GET", "/livez")).status_code == 200
         proxy.heal()
         for _ in range(200):
@@ -126,8 +127,40 @@ async def test_a_store_that_takes_no_writes_is_readable_alone(tmp_path: Any, nam
             ready = await http.ask("GET", "/readyz")
             assert ready.status_code == 503
             assert (ready.json()["readable"], ready.json()["writable"]) == (True, False)
+            refused = await http.ask("POST", "/v1/sessions/s/messages", json=said(1))
+            assert (refused.status_code, refused.json()["reason"]) == (503, "OOM")
     finally:
         server.stop()
+
+
+@pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl"])
+async def test_a_store_that_would_drop_keys_is_not_ready(tmp_path: Any, namespace: str, policy: str) -> None:
+    server = RedisServer(tmp_path).start()
+    try:
+        async with Memory.connect(server.url, namespace=namespace) as memory, served(memory) as http:
+            assert (await http.ask("GET", "/readyz")).status_code == 200
+            with redis.Redis(port=server.port) as admin:
+                admin.config_set("maxmemory-policy", policy)
+                ready = await http.ask("GET", "/readyz")
+                document = {"live": True, "readable": True, "writable": True, "keeping": False, "stopping": False}
+                assert (ready.status_code, ready.json()) == (503, document)
+                admin.config_set("maxmemory-policy", "noeviction")
+            assert (await http.ask("GET", "/readyz")).status_code == 200
+    finally:
+        server.stop()
+
+
+async def test_a_store_that_does_not_tell_its_policy_is_ready(redis_server: RedisServer, namespace: str) -> None:
+    """The ACL that pods need has no INFO in it."""
+    with redis.Redis(port=redis_server.port) as admin:
+        admin.execute_command(*f"ACL SETUSER untold reset on >pw {permissions.acl(namespace)}".split())
+        try:
+            url = redis_server.url.replace("redis://", "redis://untold:pw@")
+            async with Memory.connect(url, namespace=namespace) as memory, served(memory) as http:
+                ready = await http.ask("GET", "/readyz")
+                assert (ready.status_code, ready.json()["keeping"]) == (200, True)
+        finally:
+            admin.execute_command("ACL", "DELUSER", "untold")
 
 
 async def test_a_request_has_a_deadline(proxy: Proxy, namespace: str) -> None:

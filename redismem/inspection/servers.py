@@ -1,0 +1,57 @@
+"""What servers tell of themselves: INFO and CONFIG GET, of one or of each node of a cluster. Data out."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from redismem.errors import ConnectionLost, NotAllowed, ServerError, StoreUnavailable
+from redismem.inspection.nodes import owners_of
+from redismem.inspection.rules import Facts, drops_keys
+from redismem.protocol import replies
+from redismem.protocol.call import Call
+from redismem.store.store import Store
+from redismem.transport.base import place_of
+
+
+async def facts(store: Store, command: tuple[str, ...]) -> Facts:
+    """Empty if the server does not allow the command."""
+    try:
+        return await store.run(Call(None, (command,), _named))
+    except (StoreUnavailable, NotAllowed):
+        return {}
+
+
+async def memory_of(store: Store) -> dict[str, Facts]:
+    """What INFO says of the memory of each node, by its place; empty where a node does not tell."""
+    if store.breakers is None:
+        return {place_of(store.transport): await facts(store, ("INFO", "memory"))}
+    places = owners_of(store)
+    found = await asyncio.gather(*(_memory_at(store, place) for place in places))
+    return dict(zip(places, found, strict=True))
+
+
+async def drop_keys(store: Store) -> bool:
+    """Whether a node may drop single keys by itself, as far as they tell."""
+    return any(map(drops_keys, (await memory_of(store)).values()))
+
+
+async def _memory_at(store: Store, place: str) -> Facts:
+    transport: Any = store.transport
+    try:
+        (answer,) = await transport.run_at(place, [("INFO", "memory")], store.settings.reply_timeout_s)
+    except (ServerError, ConnectionLost):
+        return {}
+    return {} if isinstance(answer, ServerError) else _named(answer)
+
+
+def _named(answer: Any) -> Facts:
+    """The answer to INFO or CONFIG GET: text, a flat list, or what a client has made of them."""
+    if isinstance(answer, bytes):
+        lines = answer.decode("utf-8", "replace").splitlines()
+        return {name: value for name, colon, value in (line.partition(":") for line in lines) if colon}
+    return {_text(name): _text(value) for name, value in replies.fields(answer).items()}
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

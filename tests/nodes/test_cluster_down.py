@@ -1,0 +1,68 @@
+"""A cluster that serves no slot because a primary without a replica is gone: refused with its word, and back again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.callers import calling, on_each
+from support.checks import unavailable, until
+from support.cluster_servers import ClusterNode, ClusterServers
+from support.http_service import said, served
+
+from redismem import Settings
+
+HASTY = Settings(shards=16, deadline_s=3, reply_timeout_s=1)
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[ClusterServers]:
+    servers = ClusterServers(tmp_path, node_timeout_ms=60_000, replicas=False)
+    try:
+        servers.start()
+        for node in servers.nodes:
+            node.say("CONFIG", "SET", "cluster-require-full-coverage", "yes")
+        yield servers
+    finally:
+        servers.stop()
+
+
+def set_timeout(nodes: list[ClusterNode], node_timeout_ms: int) -> None:
+    for node in nodes:
+        node.say("CONFIG", "SET", "cluster-node-timeout", node_timeout_ms)
+
+
+@pytest.mark.parametrize("kind", ["asyncio", "blocking"])
+async def test_a_cluster_that_is_down(kind: str, servers: ClusterServers, namespace: str) -> None:
+    async with (
+        calling(kind, servers.url, namespace) as caller,
+        calling(kind, servers.url, namespace, HASTY) as hasty,
+    ):
+        owners = servers.topology().owners
+        names = on_each(caller, owners)
+        record = owners[caller.slot_of_record()]
+        for (name,) in names.values():
+            await caller.append(name, "a")
+        gone = servers.at(next(place for place in names if place != record))
+        (name,) = names[record]
+        gone.kill()
+        there = [node for node in servers.nodes if node is not gone]
+        set_timeout(there, 1_000)  # and not before: this machine may be busy
+
+        async def is_down() -> bool:
+            return all(node.facts()["cluster_state"] == "fail" for node in there)
+
+        await until(is_down)
+        refused = await unavailable(hasty.append(name, "b", id="b"))
+        assert refused.reason == "CLUSTERDOWN"
+        if kind == "asyncio":
+            async with served(hasty.memory) as http:
+                answer = await http.ask("POST", f"/v1/sessions/{name}/messages", json=said(1))
+                assert (answer.status_code, answer.json()["reason"]) == (503, "CLUSTERDOWN")
+        waiting = asyncio.ensure_future(caller.append(name, "b", id="b"))
+        await asyncio.to_thread(gone.start)
+        await waiting
+        assert await caller.texts(name) == ["a", "b"]

@@ -1,0 +1,116 @@
+"""The disk of Redis is full: a real one of a few MB, which root may mount. Nothing acknowledged is lost by it."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from support.checks import check_silent, contents, silent_logs, until, user  # noqa: F401 (an autouse fixture)
+from support.http_service import served
+from support.redis_server import RedisServer
+
+from redismem import Memory, Settings, StoreUnavailable
+from redismem.inspection.check import check
+from redismem.inspection.doctor import examine
+
+SETTINGS = Settings(deadline_s=5, strategy="none")
+TEXT = "x" * 20_000
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounting = ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(folder)]
+    if subprocess.run(mounting, capture_output=True, check=False).returncode:
+        pytest.skip("only root may mount a small disk")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+async def until_refused(server: RedisServer, memory: Memory, acked: list[str]) -> StoreUnavailable:
+    """Appends until there is no room; gives the refusal."""
+    while len(acked) < 1_000:
+        try:
+            await memory.session("s").append(user(f"{len(acked)} {TEXT}"), id=str(len(acked)))
+        except StoreUnavailable as error:
+            check_silent(error)
+            if error.reason == "MISCONF" or not server.is_up():
+                return error
+        else:
+            acked.append(user(f"{len(acked)} {TEXT}")["content"])
+    raise AssertionError("the disk took everything")
+
+
+@asynccontextmanager
+async def filled(disk: Path, fsync: str) -> AsyncIterator[tuple[RedisServer, Memory, list[str], StoreUnavailable]]:
+    """A server whose log has no room, a memory on it, what was acknowledged of its session "s", and the refusal."""
+    server = RedisServer(disk.parent, aof=True, options=("--dir", str(disk), "--appendfsync", fsync)).start()
+    acked: list[str] = []
+    try:
+        async with Memory.connect(server.url, settings=SETTINGS) as memory:
+            refused = await until_refused(server, memory, acked)
+            assert len(acked) > 100
+            yield server, memory, acked, refused
+    finally:
+        server.stop()
+
+
+def make_room(disk: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True)
+
+
+async def is_whole(memory: Memory, expected: list[str]) -> bool:
+    assert [violation async for violation in check(memory.store)] == []
+    return await contents(memory.session("s")) == expected
+
+
+async def test_everysec_refuses_writes_serves_reads_and_goes_on_when_there_is_room(disk: Path) -> None:
+    async with filled(disk, "everysec") as (server, memory, acked, refused):
+        assert (refused.reason, refused.may_be_done) == ("MISCONF", False)
+        assert await is_whole(memory, acked)
+        async with served(memory) as http:
+            answer = await http.ask("POST", "/v1/sessions/s/messages", json=user("refused"))
+            assert (answer.status_code, answer.json()["reason"]) == (503, "MISCONF")
+            assert answer.headers["retry-after"] == "1"
+            assert (await http.ask("GET", "/v1/sessions/s")).status_code == 200
+            ready = (await http.ask("GET", "/readyz")).json()
+            assert (ready["readable"], ready["writable"]) == (True, False)
+        found = {each.name: each for each in await examine(memory.store, embedded=False)}
+        assert (found["persistence"].verdict, found["persistence"].case) == ("fail", "cannot_save")
+        make_room(disk)
+        last = user("after")
+
+        async def taken() -> bool:
+            try:
+                return bool(await memory.session("s").append(last, id="after"))
+            except StoreUnavailable:
+                return False
+
+        await until(taken)
+        server.kill()
+        await asyncio.to_thread(server.start)
+        assert await is_whole(memory, [*acked, last["content"]])
+
+
+async def test_always_ends_the_server_and_loses_nothing(disk: Path) -> None:
+    """Redis stops rather than acknowledge what it has not written: whoever runs it makes room and starts it."""
+    async with filled(disk, "always") as (server, memory, acked, refused):
+        assert refused.may_be_done
+        assert not server.is_up()
+        make_room(disk)
+        await asyncio.to_thread(server.start)
+        number = len(acked)
+
+        async def taken() -> bool:
+            try:
+                return bool(await memory.session("s").append(user(f"{number} {TEXT}"), id=str(number)))
+            except StoreUnavailable:
+                return False  # until it is noticed that the server is back
+
+        await until(taken)
+        assert await is_whole(memory, [*acked, user(f"{number} {TEXT}")["content"]])

@@ -1,0 +1,108 @@
+"""The server dies within a script that removes a session, or brings one back: its log is cut, and read twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis.asyncio
+from support.checks import user
+from support.clock import Clock
+from support.cut_logs import SETTINGS, check_cut_anywhere, commit, crash, cuts, everything, log_of, viewed
+from support.redis_server import RedisServer
+
+from redismem import Memory, Session
+from redismem.inspection import quarantine
+from redismem.inspection.check import check
+from redismem.protocol import quarantine_calls, queue_calls
+from redismem.protocol.call import Call
+from redismem.protocol.ids import now_ms
+from redismem.protocol.layout import EvictionReason
+from redismem.workers.eviction import Eviction
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RedisServer]:
+    server = RedisServer(tmp_path / "redis", aof=True, options=("--appendfsync", "always")).start()
+    yield server
+    server.stop()
+
+
+async def evicted(memory: Memory) -> Call[Any]:
+    """The last step of an eviction, of a session that was chosen."""
+    calls, store = memory.store.queue_calls("a"), memory.store
+    seen_ms = (await memory.session("a").info()).active_ms
+    chosen = [(calls.keys, seen_ms)]
+    assert await store.run(queue_calls.queue_eviction(calls.keys.shard, chosen, EvictionReason.LIMIT, store.clock)) == 1
+    assert await store.run(calls.claim_eviction())
+    view = await viewed(memory)
+    return calls.evict(view.context.epoch, view)
+
+
+async def cleared(memory: Memory) -> Call[Any]:
+    calls = memory.store.session_calls("a")
+    return calls.clear(await memory.store.run(calls.epoch()))
+
+
+async def restored(memory: Memory, raw: Any, spoilt: bool) -> Call[Any]:
+    """A session with originals comes back from quarantine: as it was, or without a message that cannot be read."""
+    store, calls = memory.store, memory.store.session_calls("a")
+    if spoilt:
+        await raw.lset(calls.keys.messages, 1, b"\xc1")
+    await store.run(calls.quarantine(await store.run(calls.epoch()), now_ms()))
+    found = await quarantine.find(store, "a", None)
+    wanted = await quarantine.read(store, found)
+    assert bool(wanted.faults) is spoilt
+    return quarantine_calls.restore(calls.keys, found.put_ms, wanted, store.settings)
+
+
+async def call_of(memory: Memory, raw: Any, name: str) -> Call[Any]:
+    """Of a session with a summary and its originals."""
+    await memory.session("a").append({"role": "system", "content": "Be brief."}, *(user(str(at)) for at in range(9)))
+    await memory.store.run(await commit(memory, await viewed(memory)))
+    if name == "evict":
+        return await evicted(memory)
+    if name == "clear":
+        return await cleared(memory)
+    return await restored(memory, raw, name != "restore")
+
+
+async def goes_on(session: Session) -> None:
+    await session.append(user("next"))
+
+
+@pytest.mark.parametrize("name", ["evict", "clear", "restore", "restore what can be read"])
+async def test_a_log_that_is_cut_within_a_removal_or_a_restore_is_read_twice(server: RedisServer, name: str) -> None:
+    async with Memory.connect(server.url, settings=SETTINGS) as memory, redis.asyncio.Redis(port=server.port) as raw:
+        call = await call_of(memory, raw, name)
+        assert await check_cut_anywhere(server, memory, call, goes_on) > 3
+        aside = [key async for key in raw.scan_iter("*quarantine*")]
+        assert bool(aside) is (name == "restore what can be read"), "a copy leaves there what it was made of"
+
+
+@pytest.mark.parametrize("name", ["evict", "clear"])
+async def test_a_removal_that_a_crash_has_cut_and_nobody_sends_again_loses_nothing(
+    server: RedisServer, name: str, clock: Clock
+) -> None:
+    """Its caller has died too: the session is there with what came since. What takes it for active is mended."""
+    async with (
+        Memory.connect(server.url, settings=SETTINGS, clock=clock) as memory,
+        redis.asyncio.Redis(port=server.port) as raw,
+    ):
+        call = await call_of(memory, raw, name)
+        session, before = memory.session("a"), log_of(server).read_bytes()
+        assert await memory.store.run(call)
+        whole = log_of(server).read_bytes()
+        for at in cuts(before, whole)[:-1]:
+            await crash(server, whole[: at + 6])
+            await goes_on(session)
+            found = await everything(session)
+            assert found
+            await crash(server)
+            assert await everything(session) == found
+            clock.now_ms += 2_000  # activity is kept to the second
+            await goes_on(session)
+            await Eviction(memory.store).sweep()
+            assert [violation async for violation in check(memory.store)] == []

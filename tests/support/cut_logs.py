@@ -1,0 +1,100 @@
+"""A log that a crash has cut within a script: what it holds of the script is carried out again at a later start."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from redismem import Memory, Session, Settings
+from redismem.context import Summary
+from redismem.inspection.check import check
+from redismem.protocol import edit_calls
+from redismem.protocol.call import Call
+from redismem.protocol.edit_calls import View
+from redismem.protocol.queue_calls import Job
+from redismem.workers.keeping import kept
+from redismem.workers.training import Trainer
+from support.redis_server import RedisServer
+
+SETTINGS = Settings(deadline_s=60, reply_timeout_s=1, threshold=4, recent_limit=2, keep_originals=True, shards=1)
+
+
+def cuts(before: bytes, whole: bytes) -> list[int]:
+    """Where each command begins that the log has more than before."""
+    return [at for at in range(len(before), len(whole)) if re.match(rb"\*\d+\r\n\$\d+\r\n[A-Z]+\r\n", whole[at:])]
+
+
+def log_of(server: RedisServer) -> Path:
+    (log,) = (server.folder / "appendonlydir").glob("*.incr.aof")
+    return log
+
+
+async def crash(server: RedisServer, content: bytes | None = None) -> None:
+    """The server crashes, its log may be another, and it starts."""
+    log = log_of(server)
+    await asyncio.to_thread(server.kill)
+    if content is not None:
+        await asyncio.to_thread(log.write_bytes, content)
+    await asyncio.to_thread(server.start)
+
+
+async def everything(session: Session) -> list[Any]:
+    """What a reader may see of it; nothing if there is no such session."""
+    if not await session.exists():
+        return []
+    context = await session.read()
+    found = await session.messages(include_originals=True)
+    return [
+        context.summaries,
+        context.to_openai(),
+        context.total_messages,
+        [(each.seq, each.content) for each in found],
+    ]
+
+
+async def viewed(memory: Memory) -> View:
+    """The window of the session "a", as an edit of it wants it."""
+    view = await memory.store.run(edit_calls.window(memory.store.session_calls("a")))
+    assert view is not None
+    return view
+
+
+async def commit(memory: Memory, view: View) -> Call[Any]:
+    """The commit of a summary of its second and third message, which it claims."""
+    calls = memory.store.queue_calls("a")
+    job = await memory.store.run(calls.claim())
+    assert isinstance(job, Job)
+    summary = Summary(f"{view.context.epoch}:2-3", "told", 2, 3, 1, 2, "m", 3, 4, ("x",))
+    covered = job.context.messages[:2]
+    return calls.commit(job, covered, summary, (), await kept(Trainer(memory.store), calls.keys, job, covered))
+
+
+async def nothing(session: Session) -> None:
+    del session
+
+
+async def check_cut_anywhere(
+    server: RedisServer, memory: Memory, call: Call[Any], after: Callable[[Session], Awaitable[object]] = nothing
+) -> int:
+    """Makes the call, cuts the log within each of its commands, and sends it again. Gives how many commands there were.
+
+    `after`: what happens to the session "a" once it was sent again.
+    """
+    session, before = memory.session("a"), log_of(server).read_bytes()
+    assert await memory.store.run(call)
+    expected = await everything(session)
+    whole = log_of(server).read_bytes()
+    commands = cuts(before, whole)
+    for at in commands[:-1]:
+        await crash(server, whole[: at + 6])
+        await memory.store.run(call.again())
+        assert await everything(session) == expected, "sent again, as its answer never came"
+        await after(session)
+        then = await everything(session)
+        await crash(server)
+        assert await everything(session) == then
+        assert [violation async for violation in check(memory.store)] == []
+    return len(commands)

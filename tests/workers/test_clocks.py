@@ -1,0 +1,124 @@
+"""Pods whose clocks are an hour fast or slow, and change while they work: real processes, with what they take for the
+time shifted beneath them. Nothing is lost, doubled or left waiting, for the time that counts is Redis'."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import nodes_pod
+from support.checks import until, user
+from support.redis_server import RedisServer
+from support.shifted import HOUR_S, ShiftedClock
+
+from redismem import Memory
+from redismem.inspection.check import check
+
+NAMESPACE = "clocks"
+pytestmark = pytest.mark.timeout(600)
+
+
+class Pods:
+    """Producers and workers on one server, each with a clock of its own."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self._url, self._folder = url, folder
+        self._running: list[subprocess.Popen[bytes]] = []
+
+    def start(self, role: str, number: int, shift_s: int) -> ShiftedClock:
+        folder = self._folder / f"{role}-{number}"
+        folder.mkdir()
+        clock = ShiftedClock(folder)
+        clock.shift(shift_s)
+        given = (role, self._url, NAMESPACE, str(number), str(self._folder / f"pod-{number}"))
+        command = [sys.executable, nodes_pod.__file__, *given]
+        environment = os.environ | clock.variables
+        self._running.append(subprocess.Popen(command, stdin=subprocess.PIPE, env=environment))
+        return clock
+
+    def acked(self) -> list[Any]:
+        """Session, text, when it began and ended, of each append."""
+        found = []
+        for path in self._folder.glob("pod-*"):
+            found += [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        return found
+
+    async def until_more(self, count: int) -> None:
+        """Until each producer has had so many more appends acknowledged."""
+        before = Counter(append[1].partition(".")[0] for append in self.acked())
+
+        async def reached() -> bool:
+            assert all(pod.poll() is None for pod in self._running), "a pod has died"
+            await asyncio.sleep(0.05)
+            now = Counter(append[1].partition(".")[0] for append in self.acked())
+            return len(now) == 2 and all(now[each] >= before[each] + count for each in now)
+
+        await until(reached)
+
+    def finish(self) -> None:
+        for pod in self._running:
+            pod.communicate(timeout=120)
+            assert pod.returncode == 0
+
+    def close(self) -> None:
+        for pod in self._running:
+            pod.kill()
+            pod.communicate()
+
+
+@pytest.fixture
+async def pods(redis_server: RedisServer, tmp_path: Path) -> AsyncIterator[Pods]:
+    pods = Pods(redis_server.url, tmp_path)
+    yield pods
+    pods.close()
+    async with Memory.connect(redis_server.url, namespace=NAMESPACE, settings=nodes_pod.SETTINGS) as memory:
+        while found := (await memory.sessions()).sessions:
+            await asyncio.gather(*(memory.session(each.session_id).clear() for each in found))
+
+
+async def test_pods_whose_clocks_are_wrong_and_change_do_no_harm(pods: Pods, redis_server: RedisServer) -> None:
+    fast, slow = (pods.start("producer", number, shift_s) for number, shift_s in enumerate((HOUR_S, -HOUR_S)))
+    late, early = (pods.start("worker", number, shift_s) for number, shift_s in enumerate((-HOUR_S, HOUR_S)))
+    await pods.until_more(120)
+    for clock, shift_s in ((fast, -HOUR_S), (slow, HOUR_S), (late, HOUR_S), (early, -HOUR_S)):
+        clock.shift(shift_s)
+    await pods.until_more(120)
+    await asyncio.to_thread(pods.finish)
+    expected: dict[str, Counter[str]] = {}
+    for session_id, text, *_ in pods.acked():
+        expected.setdefault(session_id, Counter())[text] += 1
+    async with Memory.connect(redis_server.url, namespace=NAMESPACE, settings=nodes_pod.SETTINGS) as memory:
+        time_ms, covered = await memory.server_time_ms(), 0
+        assert await memory.count() == len(expected), "an index has lost one"
+        for session_id, texts in expected.items():
+            messages = await memory.session(session_id).messages(include_originals=True)
+            assert Counter(str(message.content) for message in messages) == texts
+            assert all(time_ms - HOUR_S * 1_000 < message.stored_ms <= time_ms for message in messages)
+            covered += len((await memory.session(session_id).read()).summaries)
+        assert covered, "the workers have worked"
+        assert [violation async for violation in check(memory.store)] == []
+
+
+@pytest.mark.parametrize("shift_s", [-HOUR_S, HOUR_S])
+async def test_a_worker_goes_on_ticking_when_its_clock_is_set(
+    pods: Pods, redis_server: RedisServer, shift_s: int
+) -> None:
+    clock = pods.start("worker", 0, 0)
+    async with Memory.connect(redis_server.url, namespace=NAMESPACE, settings=nodes_pod.SETTINGS) as memory:
+        for number, shift in enumerate((0, shift_s, shift_s, shift_s)):
+            clock.shift(shift)
+            session = memory.session(f"s-{number}")
+            await session.append(*(user(f"{number}.{at}") for at in range(30)))
+
+            async def is_summarised() -> bool:
+                return bool((await session.read()).summaries)  # noqa: B023 (awaited before the next round)
+
+            await until(is_summarised)
