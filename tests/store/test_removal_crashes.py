@@ -37,8 +37,7 @@ async def evicted(memory: Memory) -> Call[Any]:
     chosen = [(calls.keys, seen_ms)]
     assert await store.run(queue_calls.queue_eviction(calls.keys.shard, chosen, EvictionReason.LIMIT, store.clock)) == 1
     assert await store.run(calls.claim_eviction())
-    view = await viewed(memory)
-    return calls.evict(view.context.epoch, view)
+    return calls.evict(await viewed(memory))
 
 
 async def cleared(memory: Memory) -> Call[Any]:
