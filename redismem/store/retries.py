@@ -29,6 +29,9 @@ _MEANINGS = (
     ("ERR", "No such master with that name", "the sentinels know no service of the name that the URL has"),
     ("ERR", "cluster support disabled", "it is one node and no cluster: the URL begins with redis://"),
     ("MOVED", "", "it is a node of a cluster: the URL begins with redis+cluster://"),
+    ("CLUSTERDOWN", "not served", "no node has the slot"),
+    ("CLUSTERDOWN", "no node has", "no node has the slot"),
+    ("CLUSTERDOWN", "", "a part of the cluster is away, and cluster-require-full-coverage is yes"),
     ("gaierror", "", "nothing is known by that host name"),
 )
 
