@@ -136,8 +136,9 @@ async def test_with_the_fallback_only_sessions_of_what_is_away_are_degraded(
         assert [message.content for message in turn.messages] == ["a", "b", "c", "d", "e"]
 
 
+@pytest.mark.parametrize("kind", KINDS)
 async def test_a_process_may_start_while_the_node_with_the_record_is_away(
-    servers: ClusterServers, namespace: str
+    kind: str, servers: ClusterServers, namespace: str
 ) -> None:
     """With the fallback. It does not know yet that the settings are the namespace's, so it serves all by itself."""
     async with calling("asyncio", servers.url, namespace, HASTY) as caller:
@@ -147,7 +148,7 @@ async def test_a_process_may_start_while_the_node_with_the_record_is_away(
             await caller.append_confirmed(name, "a")
         node.kill()
         hit = names.pop(node.place)[0]
-        async with calling("asyncio", servers.url, namespace, HASTY, fallback=True) as started:
+        async with calling(kind, servers.url, namespace, HASTY, fallback=True) as started:
             for name in (hit, *(name for (name,) in names.values())):
                 for text in "bc":
                     assert (await started.turn(name, text)).degraded

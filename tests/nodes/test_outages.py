@@ -13,17 +13,21 @@ from pathlib import Path
 
 import pytest
 from support import outage_pod
+from support.callers import calling, on_each
+from support.checks import unavailable, until
 from support.cluster_servers import ClusterNode, ClusterServers
 from support.cluster_servers import until as until_so
 from support.outages import NAMESPACE, SECONDS, Pods, outage
 from support.redis_server import RedisServer
 from support.sentinel_servers import SentinelServers
 
+from redismem import Settings, StoreUnavailable
 from redismem.protocol.keys import Keys
 from redismem.transport.topology import slot_of
 
 KEYS = Keys(NAMESPACE, outage_pod.SETTINGS.shards)
 NODE_TIMEOUT_MS = 1_500
+HASTY = Settings(shards=16, deadline_s=3, reply_timeout_s=3)
 WAYS = ("killed", "stopped")
 pytestmark = pytest.mark.timeout(600)
 
@@ -89,6 +93,39 @@ async def test_a_cluster_that_is_down_as_a_whole_is_degraded(on_cluster: OnClust
         node.say("CONFIG", "SET", "cluster-require-full-coverage", "yes")
     row = await outage(on_cluster.pods, "all down for one", seconds, on_cluster.begin_whole, on_cluster.end)
     print(f"\n{row}")  # noqa: T201
+
+
+@pytest.mark.parametrize("kind", ["asyncio", "blocking"])
+async def test_without_the_fallback_a_cluster_that_is_down_is_refused_until_it_is_up(
+    on_cluster: OnCluster, kind: str, namespace: str
+) -> None:
+    for node in on_cluster.servers.nodes:
+        node.say("CONFIG", "SET", "cluster-require-full-coverage", "yes")
+    async with calling(kind, on_cluster.servers.url, namespace, HASTY) as caller:
+        owners = on_cluster.servers.topology().owners
+        names = on_each(caller, owners)
+        name = next(name for place, (name,) in names.items() if place != on_cluster.lost.place)
+        await caller.append(name, "a")
+        await on_cluster.begin_whole()
+        failed = await unavailable(caller.append(name, "b", id="b"))
+        assert failed.reason == "CLUSTERDOWN"
+        assert "cluster-require-full-coverage" in str(failed)
+        # A PING would be answered: whoever looks for the node asks it for a key.
+        caller.events.clear()
+        for _ in range(3):
+            assert (await unavailable(caller.append(name, "b", id="b"))).reason == "CLUSTERDOWN"
+        assert caller.sends() == [0] * 3
+        assert caller.memory.health().away_nodes == (owners[caller.slot(name)],)
+        await on_cluster.end()
+
+        async def is_up() -> bool:
+            try:
+                return bool(await caller.append(name, "b", id="b"))
+            except StoreUnavailable:
+                return False
+
+        await until(is_up)
+        assert await caller.texts(name) == ["a", "b"]
 
 
 @pytest.mark.parametrize("seconds", SECONDS)
