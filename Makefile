@@ -8,6 +8,12 @@ UV := uv==0.13.9
 ARGS ?=
 # Most tests wait for something, so a few more processes than two cores.
 TEST_PROCESSES ?= 4
+# What the outages are of.
+OUTAGE_ON ?= node
+OUTAGES_node := tests/store/test_outages.py
+OUTAGES_cluster := tests/nodes/test_outages.py::test_on_a_cluster_only_what_is_hit_is_degraded \
+  tests/nodes/test_outages.py::test_a_cluster_that_is_down_as_a_whole_is_degraded
+OUTAGES_sentinel := tests/nodes/test_outages.py::test_behind_sentinels_without_a_primary_all_is_degraded
 
 # Stamps. Another PYTHON, or a changed lock, builds the environment anew.
 LOCKED := $(VENV)/.locked-$(notdir $(PYTHON))
@@ -58,8 +64,8 @@ coverage: $(READY) have-redis have-chromium ## the tests, and how much of the pa
 model: $(READY) have-redis ## check the queue protocol for ten minutes; MODEL_SECONDS=, MODEL_SEED=
 	@MODEL_SECONDS=$${MODEL_SECONDS:-600} $(BIN)/python -m pytest tests/model_check/test_model_check.py $(ARGS)
 
-outages: $(READY) have-redis ## outages of Redis of 1, 10 and 60 s under five pods, and what they took; OUTAGE_SECONDS="1 10 60"
-	@OUTAGE_SECONDS="$${OUTAGE_SECONDS:-1 10 60}" $(BIN)/python -m pytest tests/store/test_outages.py -s $(ARGS)
+outages: $(READY) have-redis ## outages of Redis of 1, 10 and 60 s under five pods, and what they took; OUTAGE_SECONDS="1 10 60", OUTAGE_ON="node cluster sentinel"
+	@OUTAGE_SECONDS="$${OUTAGE_SECONDS:-1 10 60}" $(BIN)/python -m pytest $(foreach place,$(OUTAGE_ON),$(OUTAGES_$(place))) -s $(ARGS)
 
 faults: $(READY) have-redis ## bad days of a cluster and of sentinels under producers and workers, and what they cost; FAULT_ROUNDS=10, FAULT_CONFIRM=1
 	@FAULT_ROUNDS="$${FAULT_ROUNDS:-10}" $(BIN)/python -m pytest tests/nodes/test_campaign.py -s $(ARGS)

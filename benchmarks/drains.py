@@ -2,10 +2,12 @@
 
 Summaries: sessions whose window has 11 messages, worked off by one worker, with a model that answers at once and one
 that takes 500 ms, at two concurrencies. Evictions: the oldest of twice as many sessions as the limit allows, without
-and with somebody to hand transcripts to. Idle: the processor time of a Redis on which one scheduler ticks once a second
-over 64 shards and finds nothing, less what the same server uses alone. Woken: from the append that overflows to the
-moment its summary can be read, in one process, with an hour between two ticks. Appends: their p99 from sixteen callers
-who pause between two, in turns in sessions that a worker in another process drains and in sessions that nobody drains.
+and with somebody to hand transcripts to. Redis' CPU a summary: all that the first of these cost it, by their number.
+Idle: the processor time of a Redis on which one scheduler ticks once a second over 64 shards, or more, and finds
+nothing, less what the same server uses alone; and that of the scheduler's process, a tick. Woken: from the append that
+overflows to the moment its summary can be read, in one process, with an hour between two ticks. Appends: their p99 from
+sixteen callers who pause between two, in turns in sessions that a worker in another process drains and in sessions that
+nobody drains.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ USER = {"role": "user", "content": "u" * 160}
 CALLERS = 16
 PAUSE_S = 0.01
 APPENDS_A_SESSION = 24
+SHARDS = (64, 1_024, 4_096)
 MOST_P99_RATIO, MOST_IDLE_SHARE, MOST_WOKEN_MS = 1.3, 1.0, 100.0
 
 
@@ -69,17 +72,19 @@ async def fill(memory: Memory, sessions_count: int, messages_count: int) -> None
     await asyncio.gather(*(append(first) for first in range(64)))
 
 
-async def summaries(server: Server, name: str, latency_s: float, concurrency: int, sessions_count: int) -> float:
-    """Gives the sessions that one worker summarises in a second."""
+async def summaries(
+    server: Server, name: str, latency_s: float, concurrency: int, sessions_count: int
+) -> tuple[float, float]:
+    """Gives the sessions that one worker summarises in a second, and the microseconds of Redis' CPU that each costs."""
     memory = over_lane(server.url, f"{name}-{latency_s}-{concurrency}")
     await fill(memory, sessions_count, 11)
     collect_garbage()
-    began = time.perf_counter()
+    began, used_s = time.perf_counter(), server.cpu_s()
     drained = await Worker(memory.store, Model(latency_s), concurrency=concurrency).drain()
-    took_s = time.perf_counter() - began
+    took_s, used_s = time.perf_counter() - began, server.cpu_s() - used_s
     assert drained == sessions_count
     await memory.aclose()
-    return drained / took_s
+    return drained / took_s, used_s / drained * 1e6
 
 
 async def evictions(server: Server, name: str, handed_over: bool, sessions_count: int) -> float:
@@ -98,20 +103,25 @@ async def evictions(server: Server, name: str, handed_over: bool, sessions_count
     return evicted / took_s
 
 
-async def idle(server: Server, name: str, seconds: float) -> float:
-    """Gives the percentage of a core that Redis needs for a scheduler that finds nothing: the median of five turns."""
-    memory = over_lane(server.url, name)
+async def idle(server: Server, name: str, seconds: float, shards: int) -> tuple[float, float]:
+    """Gives what a scheduler that finds nothing costs: percent of a core of Redis, and ms of its own process a tick.
+
+    Each is the median of five turns.
+    """
+    memory = over_lane(server.url, f"{name}-{shards}", Settings(shards=shards))
     await fill(memory, 500, 3)
-    differences = []
+    differences, own_ms = [], []
     for _ in range(5):
         scheduler = Scheduler(memory.store, Model(0))
         await scheduler.start()
         await asyncio.sleep(0.5)  # the start looks at everything once
+        began_s = time.process_time()
         ticking = await asyncio.to_thread(server.idle_cpu, seconds)
+        own_ms.append((time.process_time() - began_s) / seconds * 1000)
         await scheduler.stop()
         differences.append(ticking - await asyncio.to_thread(server.idle_cpu, seconds))
     await memory.aclose()
-    return statistics.median(differences) * 100
+    return statistics.median(differences) * 100, statistics.median(own_ms)
 
 
 async def woken(server: Server, name: str, times: int) -> list[float]:
@@ -195,14 +205,19 @@ async def work(url: str, namespace: str) -> None:
 
 def report(result: dict[str, Any]) -> str:
     rows = [(what, figure) for what, figure in result["per_s"].items()]
-    times, wake = result["appends"], result["woken_ms"]
+    times, wake, shares = result["appends"], result["woken_ms"], result["idle_percent"]
     p50s = f"p50 {times['p50_with_us']:.0f} and {times['p50_without_us']:.0f} µs"
     p99s = f"p99 {times['with_us']:.0f} and {times['without_us']:.0f} µs"
     return "\n".join(
         [
             table(("one worker", "sessions/s"), rows),
             "",
-            verdict("Redis' CPU, idle scheduler", result["idle_percent"], MOST_IDLE_SHARE, at_most=True, unit="%"),
+            f"Redis' CPU a summary: {result['summary_server_us']:.0f} µs",
+            verdict("Redis' CPU, idle scheduler", shares[0][0], MOST_IDLE_SHARE, at_most=True, unit="%"),
+            *(
+                f"idle, {shards:,} shards: {percent:.1f} % of a core of Redis, {own_ms:.1f} ms of its process a tick"
+                for shards, (percent, own_ms) in zip(SHARDS, shares, strict=True)
+            ),
             f"woken by an append: p50 {statistics.median(wake):.1f} ms, of {len(wake)}",
             verdict("the slowest of them", max(wake), MOST_WOKEN_MS, at_most=True, unit="ms"),
             "",
@@ -215,18 +230,20 @@ def report(result: dict[str, Any]) -> str:
 async def measure(server: Server, asked: argparse.Namespace) -> dict[str, Any]:
     name = f"bench-drains-{os.getpid()}"
     some, seconds, rounds, sessions_count = (200, 1.0, 2, 1) if asked.quick else (4000, 4.0, asked.rounds, 6)
-    per_s = {}
+    per_s, server_us_of = {}, []
     for latency_s in (0.0, 0.5):
         for concurrency in (16, 256):
             count = some if latency_s == 0 else min(some, 4 * concurrency)
             what = f"summaries, a model of {latency_s * 1000:.0f} ms, concurrency {concurrency}"
-            per_s[what] = await summaries(server, f"{name}-s", latency_s, concurrency, count)
+            per_s[what], server_us = await summaries(server, f"{name}-s", latency_s, concurrency, count)
+            server_us_of.append(server_us)
     for handed_over in (False, True):
         what = "evictions" + (", transcripts handed over" if handed_over else "")
         per_s[what] = await evictions(server, f"{name}-e", handed_over, some)
     return {
         "per_s": per_s,
-        "idle_percent": await idle(server, f"{name}-i", seconds),
+        "summary_server_us": server_us_of[0],
+        "idle_percent": [await idle(server, f"{name}-i", seconds, shards) for shards in SHARDS],
         "woken_ms": await woken(server, f"{name}-w", some // 20),
         "appends": await appends(server, f"{name}-a", rounds, sessions_count),
     }

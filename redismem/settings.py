@@ -115,7 +115,7 @@ class Settings(BaseSettings):
         1_000, description="sessions a namespace may hold"
     )
     shards: Annotated[int, Field(ge=1, le=4_096)] = Field(
-        64, description="hash tags the sessions are spread over; fixed once a namespace is used"
+        64, description="hash tags the sessions are spread over, at most 10,000 each; fixed once a namespace is used"
     )
     max_message_bytes: Annotated[int, Field(ge=64, le=64 * 1024 * 1024)] = Field(
         1024 * 1024, description="stored size of one message"

@@ -77,6 +77,15 @@ def test_recalling_gives_the_ratio_to_turns_without_and_the_longest_step() -> No
     assert re.search(r"longest step on the event loop: \d+\.\d ms", printed)
 
 
+def test_migration_gives_the_longest_time_without_an_answer_of_each_shard() -> None:
+    printed = run("benchmarks.migration", "--quick")
+    for batch in (10, 100):
+        assert re.search(rf"^100 +{batch} +20\d(?: +\d+\.\d\d){{5}}$", printed, re.MULTILINE)
+    assert re.search(
+        r"^of 100: [\d,]+ sessions a second with 10 keys a batch, [\d,]+ .* 100 keys a batch$", printed, re.M
+    )
+
+
 def test_project_gives_the_growth_of_each_question_and_the_ratio_to_a_file() -> None:
     printed = run("benchmarks.project", "--quick")
     assert len(re.findall(r" x \d+\.\d\d$", printed, re.MULTILINE)) >= 12

@@ -15,7 +15,7 @@ from redismem.errors import UnsupportedFormat, WrongShards
 from redismem.protocol import layout, scripts
 from redismem.protocol.call import Call, evalsha, independent
 from redismem.protocol.ids import nonce
-from redismem.protocol.keys import Keys
+from redismem.protocol.keys import Keys, ShardKeys
 
 _LIMIT = 10_000
 _FOREIGN_CURSOR = "this cursor was not given by sessions()"
@@ -24,6 +24,11 @@ _FOREIGN_CURSOR = "this cursor was not given by sessions()"
 def ping() -> Call[bool]:
     """Whether the server answers."""
     return Call(None, (("PING",),), bool, op="ping")
+
+
+def served(shard: ShardKeys) -> Call[bool]:
+    """Whether the node that has a shard takes calls."""
+    return Call(None, (("EXISTS", shard.active),), lambda found: found >= 0, op="ping")
 
 
 def recorded(keys: Keys) -> Call[bool]:

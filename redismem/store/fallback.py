@@ -18,7 +18,7 @@ from redismem.context import Context, Receipt, SessionInfo, State
 from redismem.errors import StoreUnavailable
 from redismem.events import facts
 from redismem.health import Health
-from redismem.protocol import layout
+from redismem.protocol import layout, namespace_calls
 from redismem.protocol.append_command import Append, taken_apart
 from redismem.protocol.call import Call
 from redismem.protocol.clock import Clock
@@ -116,17 +116,22 @@ class FallbackStore(Store):
             return await self._run_beside(call, quarantine=quarantine, begun_s=begun_s)
         known_seq, decode, was_sent = self._seen.last_seq(session_id), call.decode, False
         breaker = self.breaker_of(call)
-        if breaker.is_closed and (not self._backlog.held or await self._may_overtake(session_id, breaker)):
+        is_there = breaker.is_closed and (self.is_agreed or not self._cannot_agree())
+        if is_there and (not self._backlog.held or await self._may_overtake(session_id, breaker)):
             call.decode, was_sent = partial(self._noted, call, decode), True
             try:
                 return await super().run(call, quarantine=quarantine, begun_s=begun_s)
             except StoreUnavailable:
-                # The node that did not answer, or the one that has the session by now.
-                if breaker.is_closed and self.breaker_of(call).is_closed:
+                # The node that did not answer, the one that has the session by now, or the one with the record.
+                if breaker.is_closed and self.breaker_of(call).is_closed and not self._cannot_agree():
                     raise
         await self.transport.sleep(0)  # whoever goes on at once must not keep the replay from its turn
         with self._lock:
             return self._served(replace(call, decode=decode), session_id, known_seq, was_sent=was_sent)
+
+    def _cannot_agree(self) -> bool:
+        """Whether this process began while the node with the namespace's record was away."""
+        return not self.is_agreed and not self.breaker_of(namespace_calls.recorded(self.keys)).is_closed
 
     async def _run_confirmed(self, call: Call[T], *, quarantine: bool, begun_s: float | None) -> T:
         """What replicas are to confirm: nobody else can say that it is safe."""

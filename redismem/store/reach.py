@@ -36,7 +36,8 @@ class Reach:
         self.breaker = Breaker()
         self.breakers = Breakers(transport, self.breaker) if hasattr(transport, "node_of") else None
         """Where there are several nodes: what `breaker` is for all of them together, each has for itself."""
-        self._is_agreed = False
+        self.is_agreed = False
+        """Whether the namespace was found to be as the settings say."""
         self._reply_timeout_s = min(settings.reply_timeout_s, settings.deadline_s)
 
     @property
@@ -83,19 +84,31 @@ class Reach:
         return breaker.is_closed
 
     async def _missed(self, place: str) -> str:
-        """Why a PING was not answered; "" if it was, or if the node at the place is none of the cluster's any more."""
-        ping: Call[bool] = namespace_calls.ping()
+        """Why a PING was not answered; "" if it was, or if the node at the place is none of the cluster's any more.
+
+        A node of a cluster answers a PING while the cluster is down: it is asked for a key that lies there instead.
+        """
         transport: Any = self.transport
         if place and place not in transport.places:
             return ""
+        asked = self._asked_of(place)
         run = partial(transport.run_at, place) if place else transport.run
         try:
-            ping.finish(await run(ping.commands, self._reply_timeout_s))
+            asked.finish(await run(asked.commands, self._reply_timeout_s))
         except ConnectionLost as lost:
             return lost.reason
         except ServerError as refused:  # who answers is there, and refuses each call with its own error
             return refused.word if refused.word in NOT_READY_WORDS else ""
         return ""
+
+    def _asked_of(self, place: str) -> Call[Any]:
+        if place:
+            transport: Any = self.transport
+            asks = (namespace_calls.served(shard) for shard in self.keys.shards())
+            found = next((ask for ask in asks if transport.node_of(ask.commands) == place), None)
+            if found is not None:
+                return found
+        return namespace_calls.ping()
 
     def away(self, breaker: Breaker, session_id: str | None, *, may_be_done: bool = False) -> StoreUnavailable:
         """The error of a call that is not sent, or not again, as Redis is known to be away."""
@@ -119,7 +132,7 @@ class Reach:
         known = facts(op="breaker", outcome=state.value, namespace=self.keys.namespace)
         if state is BreakerState.OPEN:
             # One that has never reached Redis, and serves nothing without it, says so by the error of its first call.
-            level = logging.ERROR if self._is_agreed or self._goes_on else logging.DEBUG
+            level = logging.ERROR if self.is_agreed or self._goes_on else logging.DEBUG
             text = "%s does not answer: %s; calls do not wait for it until it does"
             log.log(level, text, redis, breaker.reason, extra=known)
         elif state is BreakerState.CLOSED:

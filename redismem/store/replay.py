@@ -151,9 +151,11 @@ class Replay:
         except RedismemError as refused:
             kind = type(refused).__name__
             # The node with the record may be away while others, which hold sessions, are back.
-            if not (isinstance(refused, StoreUnavailable) and self._store.breakers):
+            is_away = isinstance(refused, StoreUnavailable) and self._store.breakers
+            if not is_away:
                 known = facts(op="replay", outcome="refused", namespace=self._store.keys.namespace, error=kind)
                 log.error("the replay cannot begin, and is tried again: %s: %s", kind, refused.text, extra=known)
+            if not (is_away and self._store.is_agreed):
                 return
         await self._background.each([partial(self._session, held) for held in self._reachable()])
 

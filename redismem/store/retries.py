@@ -29,6 +29,9 @@ _MEANINGS = (
     ("ERR", "No such master with that name", "the sentinels know no service of the name that the URL has"),
     ("ERR", "cluster support disabled", "it is one node and no cluster: the URL begins with redis://"),
     ("MOVED", "", "it is a node of a cluster: the URL begins with redis+cluster://"),
+    ("CLUSTERDOWN", "not served", "no node has the slot"),
+    ("CLUSTERDOWN", "no node has", "no node has the slot"),
+    ("CLUSTERDOWN", "", "a part of the cluster is away, and cluster-require-full-coverage is yes"),
     ("gaierror", "", "nothing is known by that host name"),
 )
 
@@ -62,7 +65,7 @@ class Retries:
         self._clock = clock
         self._deadline = clock() + deadline_s
         self._sent_count = 1
-        self._answer: ServerError | None = None
+        self._answer = ("", "")
         self.may_be_done = False
         """Whether it was sent without an answer, so that it may have been carried out."""
 
@@ -84,18 +87,20 @@ class Retries:
                 text = f"{self._redis} refused the call: {_explained(failure)}"
                 raise self._unavailable(text, failure.word)
             reason = failure.word
-            self._answer = failure
         else:
             reason = failure.reason
             if failure.lasts:
                 text = f"{self._redis} cannot be called: {_explained(failure)}"
                 raise self._unavailable(text, reason)
+        if reason in TRANSIENT_WORDS:
+            self._answer = (reason, _explained(failure))
         pause_s = _random.uniform(0, min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**self._sent_count))
         if self._clock() + pause_s >= self._deadline:
             text = f"{self._redis} did not take the call in time, tried {self._sent_count} times: "
-            if self._answer is not None and reason == "TimeoutError":
+            answered, meaning = self._answer
+            if answered and reason == "TimeoutError":
                 # What is left of the deadline may be too short for any answer: the one before says what is wrong.
-                raise self._unavailable(f"{text}{_explained(self._answer)}, then {reason}", self._answer.word)
+                raise self._unavailable(f"{text}{meaning}, then {reason}", answered)
             raise self._unavailable(text + _explained(failure), reason)
         self._sent_count += 1
         return pause_s

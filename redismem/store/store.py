@@ -70,14 +70,14 @@ class Store(Reach):
         # Looked at first: a store that takes no writes can still be read, and cleared when memory has run out.
         if not await self.look(begun_s):
             await self.run(namespace_calls.record(self.keys), begun_s=begun_s)
-        if self._is_agreed:
+        if self.is_agreed:
             return
-        self._is_agreed = True
+        self.is_agreed = True
         if self.on_agreed is not None:
             try:
                 await self.on_agreed()
             except BaseException:
-                self._is_agreed = False
+                self.is_agreed = False
                 raise
 
     async def look(self, begun_s: float | None = None) -> bool:
@@ -108,7 +108,7 @@ class Store(Reach):
             timeout_s = self._within_s(begun_s)
         else:
             begun_s = monotonic()
-            if not self._is_agreed and call.session_id is not None:
+            if not self.is_agreed and call.session_id is not None:
                 await self.agree(begun_s)
                 timeout_s = self._within_s(begun_s)
         if self.transport.repeats:

@@ -121,7 +121,7 @@ class Cluster:
         """The replies of the node that a refusal points to. If to none, raises it, or gives it in its place."""
         nodes = self._nodes
         for _ in range(_HOPS):
-            nodes.refused(refused)
+            nodes.refused(refused, place)
             found = redirection(refused, place)
             if found is None:
                 break

@@ -17,7 +17,7 @@ from redismem.errors import ConnectionLost, ServerError
 from redismem.transport.base import Transport
 from redismem.transport.places import Places
 from redismem.transport.sides import Side
-from redismem.transport.topology import Topology, apart
+from redismem.transport.topology import Topology, apart, is_down
 
 _PAUSE_S = (0.05, 0.25)
 _LONG_PAUSE_S = (0.5, 1.0)
@@ -83,10 +83,18 @@ class Nodes:
         self.look(self._reply_timeout_s)
         return lost
 
-    def refused(self, refusal: ServerError) -> None:
-        """What a node says that is not, or not yet, what the others take it for."""
+    def refused(self, refusal: ServerError, place: str) -> None:
+        """What a node says that is not, or not yet, what the others take it for.
+
+        Raises ConnectionLost if it takes nothing since others are away: it is of no more use than one that is away.
+        """
         if refusal.word == "MOVED":
             self.look(0)
+        elif is_down(refusal):
+            lost = ConnectionLost(refusal.word, sent=False)
+            lost.place = place
+            self.look(self._reply_timeout_s)
+            raise lost from None
         elif refusal.word in ("CLUSTERDOWN", "READONLY", "MASTERDOWN", "LOADING"):
             self.look(self._reply_timeout_s)
 

@@ -99,6 +99,11 @@ def redirection(refusal: ServerError, asked: str) -> Redirection | None:
     return Redirection(int(words[1]), place_at(host or apart(asked)[0], int(port)), refusal.word == "ASK")
 
 
+def is_down(refusal: ServerError) -> bool:
+    """Whether a node says that it takes no calls since the cluster as a whole is down; not that a slot has no node."""
+    return refusal.word == "CLUSTERDOWN" and "cluster is down" in refusal.text
+
+
 def apart(place: str) -> tuple[str, int]:
     """Host and port."""
     host, _, port = place.rpartition(":")

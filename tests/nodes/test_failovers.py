@@ -12,7 +12,7 @@ from support.callers import Caller, calling, on_each
 from support.checks import unavailable, until
 from support.cluster_servers import ClusterNode, ClusterServers
 
-from redismem import Settings, StoreUnavailable
+from redismem import Settings, StoreUnavailable, WrongShards
 from redismem.inspection.check import check
 from redismem.protocol import queue_calls
 from redismem.unawaited import finished
@@ -134,6 +134,67 @@ async def test_with_the_fallback_only_sessions_of_what_is_away_are_degraded(
         turn = await caller.turn(name, "e")
         assert not turn.degraded
         assert [message.content for message in turn.messages] == ["a", "b", "c", "d", "e"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_process_may_start_while_the_node_with_the_record_is_away(
+    kind: str, servers: ClusterServers, namespace: str
+) -> None:
+    """With the fallback. It does not know yet that the settings are the namespace's, so it serves all by itself."""
+    async with calling("asyncio", servers.url, namespace, HASTY) as caller:
+        names = on_each(caller, servers.topology().owners)
+        node = servers.owner(caller.slot_of_record())
+        for (name,) in names.values():
+            await caller.append_confirmed(name, "a")
+        node.kill()
+        hit = names.pop(node.place)[0]
+        async with calling(kind, servers.url, namespace, HASTY, fallback=True) as started:
+            for name in (hit, *(name for (name,) in names.values())):
+                for text in "bc":
+                    assert (await started.turn(name, text)).degraded
+            refused = await unavailable(started.count())
+            assert f"Redis at {node.place} " in str(refused)
+            assert started.memory.health().away_nodes == (node.place,)
+            await asyncio.to_thread(servers.fail_over, node)
+
+            async def is_replayed() -> bool:
+                return not started.memory.health().backlog_session_count
+
+            await until(is_replayed)
+            for name in (hit, *(name for (name,) in names.values())):
+                assert await started.texts(name) == ["a", "b", "c"]
+
+
+async def test_another_number_of_shards_is_refused_also_where_the_record_was_away(
+    servers: ClusterServers, namespace: str
+) -> None:
+    """Nothing that was accepted meanwhile is written where nobody would find it."""
+    async with calling("asyncio", servers.url, namespace, HASTY) as caller:
+        names = on_each(caller, servers.topology().owners)
+        node = servers.owner(caller.slot_of_record())
+        await caller.append_confirmed(names[node.place][0], "a")  # the record is on the replica too
+        node.kill()
+        other = HASTY.model_copy(update={"shards": 32})
+        async with calling("asyncio", servers.url, namespace, other, fallback=True) as wrong:
+            given = [f"user-{number}" for number in range(12)]  # on any node
+            for name in given:
+                assert (await wrong.turn(name, "b")).degraded
+            await asyncio.to_thread(servers.fail_over, node)
+
+            async def is_refused() -> bool:
+                try:
+                    await wrong.texts("another")
+                except WrongShards:
+                    return True
+                except StoreUnavailable:
+                    return False
+                return False
+
+            await until(is_refused)
+            assert wrong.memory.health().backlog_message_count == len(given)
+        assert await caller.count() == 1
+        keys = [key for primary in servers.primaries() for key in primary.say("KEYS", f"*{namespace}*:state:*")]
+        assert len(keys) == 1
 
 
 async def append_until_acked(caller: Caller, name: str, text: str) -> None:

@@ -115,6 +115,15 @@ def test_what_was_answered_is_told_where_the_last_attempt_had_no_time_for_an_ans
     assert str(failed.value).endswith(f"run `redismem deploy`, then {lost}" if reason == "NOSCRIPT" else lost)
 
 
+def test_a_cluster_that_said_it_was_down_is_told_likewise(clock: Clock) -> None:
+    attempts = Retries("s", 5, 1, clock)
+    attempts.pause_s(ConnectionLost("CLUSTERDOWN", sent=False))
+    clock.now += 5
+    with pytest.raises(StoreUnavailable, match="cluster-require-full-coverage is yes, then TimeoutError") as failed:
+        attempts.pause_s(ConnectionLost("TimeoutError"))
+    assert failed.value.reason == "CLUSTERDOWN"
+
+
 def test_an_attempt_may_take_its_time_but_not_past_the_deadline(clock: Clock) -> None:
     attempts = Retries("s", 5, 2, clock)
     assert attempts.timeout_s() == 2

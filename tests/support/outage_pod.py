@@ -1,7 +1,7 @@
-"""A pod of test_outages.py: `outage_pod.py <url> <namespace> <number> <ledger>`. It chats, with the fallback.
+"""A pod of the tests of outages: `outage_pod.py <url> <namespace> <number> <ledger>`. It chats, with the fallback.
 
 Until its standard input ends, and then until all it was told is in Redis. Each turn that was acknowledged is a line of
-the ledger: session, text, and whether it was degraded. At the end it prints what it saw.
+the ledger: session, text, whether it was degraded, when it began and ended. At the end it prints what it saw.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ class Pod:
             is_degraded = context.degraded
         else:
             is_degraded = (await session.append(message, **given)).degraded
-        self.slowest_ms = max(self.slowest_ms, (time.monotonic() - begun_s) * 1000)
-        self._ledger.write(json.dumps([session.id, text, is_degraded]) + "\n")
+        ended_s = time.monotonic()
+        self.slowest_ms = max(self.slowest_ms, (ended_s - begun_s) * 1000)
+        self._ledger.write(json.dumps([session.id, text, is_degraded, begun_s, ended_s]) + "\n")
 
 
 async def main(url: str, namespace: str, number: str, ledger: str) -> None:

@@ -17,6 +17,7 @@ from redismem.transport.topology import (
     apart,
     cursor_behind,
     cursor_parts,
+    is_down,
     key_of,
     redirection,
     slot_of,
@@ -50,6 +51,19 @@ def test_a_node_that_does_not_know_its_host_is_where_it_was_asked(host: bytes | 
 def test_a_node_that_knows_of_no_slots_says_nothing() -> None:
     with pytest.raises(ServerError, match="CLUSTERDOWN"):
         Topology.read([], "a:1")
+
+
+@pytest.mark.parametrize(
+    ("text", "down"),
+    [
+        ("CLUSTERDOWN The cluster is down", True),
+        ("CLUSTERDOWN The cluster is down and only accepts read commands", True),
+        ("CLUSTERDOWN Hash slot not served", False),
+        ("ERR The cluster is down", False),
+    ],
+)
+def test_a_slot_that_no_node_has_is_not_the_whole_cluster(text: str, down: bool) -> None:
+    assert is_down(server_error(text)) is down
 
 
 def test_what_moves_is_known_at_once() -> None:

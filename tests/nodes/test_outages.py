@@ -1,0 +1,149 @@
+"""Outages of a part, under pods with the fallback: what is hit is degraded, nothing is lost, others notice nothing.
+
+On a cluster without replicas one primary goes; behind sentinels the only primary. As on one node, the pods are real
+processes, and `make outages` has longer ones and prints what they took.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from support import outage_pod
+from support.callers import calling, on_each
+from support.checks import unavailable, until
+from support.cluster_servers import ClusterNode, ClusterServers
+from support.cluster_servers import until as until_so
+from support.outages import NAMESPACE, SECONDS, Pods, outage
+from support.redis_server import RedisServer
+from support.sentinel_servers import SentinelServers
+
+from redismem import Settings, StoreUnavailable
+from redismem.protocol.keys import Keys
+from redismem.transport.topology import slot_of
+
+KEYS = Keys(NAMESPACE, outage_pod.SETTINGS.shards)
+NODE_TIMEOUT_MS = 1_500
+HASTY = Settings(shards=16, deadline_s=3, reply_timeout_s=3)
+WAYS = ("killed", "stopped")
+pytestmark = pytest.mark.timeout(600)
+
+
+class OnCluster:
+    """The cluster, the pods, and the primary that goes: not the one that has the namespace's own record."""
+
+    def __init__(self, servers: ClusterServers, folder: Path) -> None:
+        self.servers = servers
+        self.pods = Pods(folder, servers.url)
+        owners = servers.topology().owners
+        places = [owners[slot_of(shard.active)] for shard in KEYS.shards()]
+        self.lost: ClusterNode = servers.at(next(place for place in places if place != owners[slot_of(KEYS.record)]))
+        self._places = places
+
+    def is_hit(self, session_id: str) -> bool:
+        return self._places[KEYS.shard_of(session_id)] == self.lost.place
+
+    async def begin(self, way: str) -> None:
+        go(self.lost, way)
+
+    async def begin_whole(self) -> None:
+        """Every node says that the cluster is down, since the slots of one have nobody."""
+        self.lost.kill()
+        others = [node for node in self.servers.nodes if node is not self.lost]
+        await asyncio.to_thread(
+            until_so, lambda: all(node.facts()["cluster_state"] == "fail" for node in others), "that it is down"
+        )
+
+    async def end(self) -> None:
+        await asyncio.to_thread(self.servers.bring_back, self.lost)
+
+
+def go(node: RedisServer, way: str) -> None:
+    node.kill() if way == "killed" else node.stop_process()
+
+
+@pytest.fixture
+async def on_cluster(tmp_path: Path) -> AsyncIterator[OnCluster]:
+    servers = ClusterServers(tmp_path / "cluster", node_timeout_ms=NODE_TIMEOUT_MS, replicas=False)
+    scene = None
+    try:
+        await asyncio.to_thread(servers.start)
+        scene = OnCluster(servers, tmp_path)
+        yield scene
+    finally:
+        if scene is not None:
+            await scene.pods.kill()
+        servers.stop()
+
+
+@pytest.mark.parametrize("seconds", SECONDS)
+@pytest.mark.parametrize("way", WAYS)
+async def test_on_a_cluster_only_what_is_hit_is_degraded(on_cluster: OnCluster, way: str, seconds: float) -> None:
+    begin = partial(on_cluster.begin, way)
+    row = await outage(on_cluster.pods, f"a primary {way}", seconds, begin, on_cluster.end, on_cluster.is_hit)
+    print(f"\n{row}")  # noqa: T201 (with `make outages`)
+
+
+@pytest.mark.parametrize("seconds", SECONDS)
+async def test_a_cluster_that_is_down_as_a_whole_is_degraded(on_cluster: OnCluster, seconds: float) -> None:
+    for node in on_cluster.servers.nodes:
+        node.say("CONFIG", "SET", "cluster-require-full-coverage", "yes")
+    row = await outage(on_cluster.pods, "all down for one", seconds, on_cluster.begin_whole, on_cluster.end)
+    print(f"\n{row}")  # noqa: T201
+
+
+@pytest.mark.parametrize("kind", ["asyncio", "blocking"])
+async def test_without_the_fallback_a_cluster_that_is_down_is_refused_until_it_is_up(
+    on_cluster: OnCluster, kind: str, namespace: str
+) -> None:
+    for node in on_cluster.servers.nodes:
+        node.say("CONFIG", "SET", "cluster-require-full-coverage", "yes")
+    async with calling(kind, on_cluster.servers.url, namespace, HASTY) as caller:
+        owners = on_cluster.servers.topology().owners
+        names = on_each(caller, owners)
+        name = next(name for place, (name,) in names.items() if place != on_cluster.lost.place)
+        await caller.append(name, "a")
+        await on_cluster.begin_whole()
+        failed = await unavailable(caller.append(name, "b", id="b"))
+        assert failed.reason == "CLUSTERDOWN"
+        assert "cluster-require-full-coverage" in str(failed)
+        # A PING would be answered: whoever looks for the node asks it for a key.
+        caller.events.clear()
+        for _ in range(3):
+            assert (await unavailable(caller.append(name, "b", id="b"))).reason == "CLUSTERDOWN"
+        assert caller.sends() == [0] * 3
+        assert caller.memory.health().away_nodes == (owners[caller.slot(name)],)
+        await on_cluster.end()
+
+        async def is_up() -> bool:
+            try:
+                return bool(await caller.append(name, "b", id="b"))
+            except StoreUnavailable:
+                return False
+
+        await until(is_up)
+        assert await caller.texts(name) == ["a", "b"]
+
+
+@pytest.mark.parametrize("seconds", SECONDS)
+@pytest.mark.parametrize("way", WAYS)
+async def test_behind_sentinels_without_a_primary_all_is_degraded(tmp_path: Path, way: str, seconds: float) -> None:
+    servers = SentinelServers(tmp_path / "sentinel", down_after_ms=1_000, nodes_count=1)
+    pods = Pods(tmp_path, servers.url)
+
+    async def begin() -> None:
+        go(servers.nodes[0], way)
+
+    async def end() -> None:
+        await asyncio.to_thread(servers.mend)
+
+    try:
+        await asyncio.to_thread(servers.start)
+        row = await outage(pods, f"the only primary {way}", seconds, begin, end)
+        print(f"\n{row}")  # noqa: T201
+    finally:
+        await pods.kill()
+        servers.stop()

@@ -1,0 +1,127 @@
+"""An outage under pods that chat with the fallback, real processes, on whatever Redis stands on: what it came to."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from redismem import Memory
+from support import outage_pod
+from support.checks import until
+
+PODS = 4
+NAMESPACE = "outages"
+SECONDS = [float(given) for given in os.environ.get("OUTAGE_SECONDS", "1").split()]
+_SOME = 20
+Change = Callable[[], Awaitable[None]]
+
+
+class Pods:
+    """The pods, and what each of them was told."""
+
+    def __init__(self, folder: Path, url: str, server_url: str = "") -> None:
+        """`url`: as the pods have it. `server_url`: the way for what is checked in the end, if it is another."""
+        self._folder = folder
+        self._url = url
+        self._server_url = server_url or url
+        self.pods: list[subprocess.Popen[bytes]] = []
+
+    def start_pod(self) -> None:
+        number = str(len(self.pods))
+        command = [sys.executable, outage_pod.__file__, self._url, NAMESPACE, number, str(self._ledger(number))]
+        self.pods.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+
+    def _ledger(self, number: str) -> Path:
+        return self._folder / f"pod-{number}"
+
+    def acked(self, at: int) -> list[Any]:
+        """Session, text, whether it was degraded, when it began and when it ended, of each turn."""
+        path = self._ledger(str(at))
+        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        return [json.loads(line) for line in lines if line.endswith("\n")]
+
+    def all_acked(self) -> list[Any]:
+        return [turn for at in range(len(self.pods)) for turn in self.acked(at)]
+
+    async def until_each(self, degraded: bool, is_hit: Callable[[str], bool]) -> None:
+        """Until each pod has had some more turns of the kind in sessions that are hit."""
+
+        def counts() -> list[int]:
+            pods = range(len(self.pods))
+            return [sum(turn[2] is degraded and is_hit(turn[0]) for turn in self.acked(at)) for at in pods]
+
+        wanted = [found + _SOME for found in counts()]
+
+        async def reached() -> bool:
+            assert all(pod.poll() is None for pod in self.pods), "a pod has died"
+            await asyncio.sleep(0.05)
+            return all(found >= least for found, least in zip(counts(), wanted, strict=True))
+
+        await until(reached, 120)
+
+    async def finish(self) -> list[Any]:
+        """Lets the pods end, and gives what each of them saw."""
+        found = []
+        for pod in self.pods:
+            assert pod.stdin is not None
+            pod.stdin.close()
+            pod.stdin = None
+        for pod in self.pods:
+            out, _ = await asyncio.to_thread(pod.communicate, timeout=90)
+            assert pod.returncode == 0
+            found.append(json.loads(out))
+        return found
+
+    async def kill(self) -> None:
+        for pod in self.pods:
+            pod.kill()
+            await asyncio.to_thread(pod.communicate)
+
+    async def check(self) -> None:
+        """What was acknowledged is there, once, and in order a pod and session."""
+        asked: dict[str, Counter[str]] = {}
+        for session_id, text, *_ in self.all_acked():
+            asked.setdefault(session_id, Counter())[text] += 1
+        async with Memory.connect(self._server_url, namespace=NAMESPACE, settings=outage_pod.SETTINGS) as memory:
+            for session_id, texts in asked.items():
+                found = [message.content for message in await memory.session(session_id).messages()]
+                assert Counter(found) == texts, session_id
+                for at in range(len(self.pods)):
+                    own = [int(text.partition(".")[2]) for text in found if text.partition(".")[0] == str(at)]
+                    assert own == sorted(own), "overtaken"
+
+
+async def outage(
+    pods: Pods, kind: str, seconds: float, begin: Change, end: Change, is_hit: Callable[[str], bool] = lambda _: True
+) -> str:
+    """Checks that it loses and doubles nothing, and degrades what is hit and nothing else; gives its row."""
+    for _ in range(PODS):
+        pods.start_pod()
+    await pods.until_each(degraded=False, is_hit=is_hit)
+    begun_s = time.monotonic()
+    await begin()
+    pods.start_pod()  # one that begins during the outage
+    await pods.until_each(degraded=True, is_hit=is_hit)
+    await asyncio.sleep(max(0.0, begun_s + seconds - time.monotonic()))
+    lasted_s = time.monotonic() - begun_s
+    await end()
+    await pods.until_each(degraded=False, is_hit=is_hit)
+    ended_s = time.monotonic()
+    seen = await pods.finish()
+    await pods.check()
+    assert all(pod["outages"] >= 1 and pod["replayed"] > 0 and pod["refused"] == 0 for pod in seen)
+    turns = pods.all_acked()
+    assert not any(turn[2] and not is_hit(turn[0]) for turn in turns), "degraded, though its node was well"
+    healthy = [turn for turn in turns if not is_hit(turn[0]) and turn[3] < ended_s and turn[4] > begun_s]
+    healthy_ms = f"{max(turn[4] - turn[3] for turn in healthy) * 1000:.0f}" if healthy else ""
+    slowest_ms, replay_s = (max(pod[name] for pod in seen) for name in ("slowest_ms", "replay_s"))
+    figures = (f"{lasted_s:.1f}", len(turns), sum(turn[2] for turn in turns), 0, 0)
+    return f"| {' | '.join(map(str, (kind, *figures, f'{slowest_ms:.0f}', f'{replay_s:.2f}', healthy_ms)))} |"
