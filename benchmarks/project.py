@@ -284,7 +284,7 @@ def report(small: Side, large: Side) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=40, help="times that each question is asked")
-    parser.add_argument("--quick", action="store_true", help="a tenth and a hundredth instead, few rounds")
+    parser.add_argument("--quick", action="store_true", help="a thirtieth and a hundredth instead, few rounds")
     options = parser.parse_args()
     rounds = 5 if options.quick else options.rounds
     with own_server() as server:
@@ -292,7 +292,7 @@ def main() -> None:
             print(f"{name:<9} {value}")
         print()
         small = asyncio.run(measure(server, 100, rounds))
-        large = asyncio.run(measure(server, 10 if options.quick else 1, rounds))
+        large = asyncio.run(measure(server, 30 if options.quick else 1, rounds))
         report(small, large)
 
 

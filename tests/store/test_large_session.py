@@ -15,7 +15,7 @@ from redismem.protocol import scripts
 
 COUNT = 100_000
 LONGEST_US = 5_000
-ROUNDS = 20
+ROUNDS = 4
 SETTINGS = Settings(shards=1, strategy="none", max_window_count=2 * COUNT, deadline_s=60, reply_timeout_s=20)
 
 
