@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, Protocol
 
 import httpx
 
@@ -96,6 +96,20 @@ def _error_words(raw: bytes) -> list[str]:
 def not_json(name: str) -> ModelFailed:
     """The error for an answer that cannot be read."""
     return failed(f"{name} answered with something other than JSON in UTF-8")
+
+
+class Address(Protocol):
+    """Where a provider is asked, and how it knows who asks. No I/O."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def base_url(self) -> str: ...
+
+    def path(self, model: str) -> str: ...
+
+    def headers(self, api_key: str) -> dict[str, str]: ...
 
 
 class Asking:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from redismem.errors import InvalidSettings
 from redismem.models.address import checked_url
-from redismem.models.asking import Asking, checked_key, failed
+from redismem.models.asking import Address, Asking, checked_key, failed
 from redismem.models.gemini import Gemini
 from redismem.models.openai import OpenAI, key_header_for
 
@@ -17,18 +17,8 @@ MAX_REPLY_BYTES = 2 * 1024 * 1024
 """Of an answer: 8 vectors of 4,096 dimensions, written at length, are less."""
 
 
-class EmbeddingsWire(Protocol):
+class EmbeddingsWire(Address, Protocol):
     """How a provider wants to be asked for vectors, and how it answers. No I/O."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def base_url(self) -> str: ...
-
-    def path(self, model: str) -> str: ...
-
-    def headers(self, api_key: str) -> dict[str, str]: ...
 
     def body(self, model: str, texts: Sequence[str], dimensions: int) -> dict[str, Any]: ...
 

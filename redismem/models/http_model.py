@@ -12,7 +12,7 @@ import httpx
 from redismem.errors import InvalidSettings
 from redismem.messages import Message
 from redismem.models.address import checked_url
-from redismem.models.asking import Asking, checked_key, failed, not_json
+from redismem.models.asking import Address, Asking, checked_key, failed, not_json
 from redismem.models.checking import with_lost
 from redismem.models.draft import Draft
 from redismem.models.transcript import cleaned, pieces, quoted, shortened, steps
@@ -40,18 +40,8 @@ class Answer(NamedTuple):
     output_tokens: int
 
 
-class Wire(Protocol):
+class Wire(Address, Protocol):
     """How a provider wants to be asked, and how it answers. No I/O."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def base_url(self) -> str: ...
-
-    def path(self, model: str) -> str: ...
-
-    def headers(self, api_key: str) -> dict[str, str]: ...
 
     def body(self, model: str, messages: Sequence[dict[str, Any]], max_tokens: int) -> dict[str, Any]: ...
 
