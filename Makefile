@@ -20,6 +20,9 @@ LOCKED := $(VENV)/.locked-$(notdir $(PYTHON))
 READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
+# The tests start hundreds of processes: without bytecode each of them compiles everything anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 MAKEFLAGS += --no-print-directory --no-builtin-rules

@@ -6,6 +6,7 @@ import itertools
 import os
 import signal
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import fakeredis
@@ -28,6 +29,30 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=AN
 settings.load_profile("any machine")
 
 _numbers = itertools.count(1)
+
+LONGEST_FIRST = (
+    "workers/test_worker_processes.py",
+    "model_check/test_mutants.py",
+    "workers/test_outages.py",
+    "nodes/test_outages.py",
+    "test_typed.py",
+    "test_benchmarks.py",
+    "project_model/test_models.py",
+    "workers/test_outage_processes.py",
+    "nodes/test_sentinel.py",
+    "store/test_outages.py",
+    "web/page/test_page_access.py",
+    "project_model/test_mutants.py",
+    "web/page/test_page_faults.py",
+    "web/page/test_page_chat.py",
+    "test_model.py",
+)
+"""Files that several processes begin with: begun last, one of them would be waited for alone."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
 
 
 @pytest.fixture(scope="session", autouse=True)

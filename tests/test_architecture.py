@@ -8,6 +8,7 @@ import ast
 import graphlib
 import sys
 from collections.abc import Callable
+from functools import cache
 from importlib.util import resolve_name
 from pathlib import Path
 
@@ -77,12 +78,17 @@ DOORS = {
 Check = Callable[[Path], list[str]]
 
 
+@cache
+def parsed(text: str, name: str) -> ast.Module:
+    return ast.parse(text, name)
+
+
 def modules(package: Path) -> list[tuple[str, str, ast.Module]]:
     """Path, room and syntax tree of every module. A room is what lies directly in redismem/."""
     found = []
     for path in sorted(package.rglob("*.py")):
         parts = path.relative_to(package).with_suffix("").parts
-        found.append((str(path.relative_to(package)), parts[0], ast.parse(path.read_text(), str(path))))
+        found.append((str(path.relative_to(package)), parts[0], parsed(path.read_text(), str(path))))
     return found
 
 

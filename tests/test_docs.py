@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -153,15 +154,22 @@ def broken_links(page: Path, text: str) -> Iterator[str]:
             yield f"{target}: there is no such heading"
 
 
+@cache
+def known_files_and_tests() -> tuple[set[str], set[str]]:
+    """The names of all files, and of all tests."""
+    files = {path.name for path in ROOT.rglob("*.*") if ".venv" not in path.parts}
+    texts = (path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    return files, {name for text in texts for name in re.findall(r"def (test_\w+)\(", text)}
+
+
 def unknown_names(text: str) -> Iterator[str]:
     """What stands in backticks and looks like a file, a test, a target or a command, and is none."""
-    files = {path.name for path in ROOT.rglob("*.*") if ".venv" not in path.parts}
-    tests = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    files, tests = known_files_and_tests()
     for name in re.findall(r"`([^`\n]+)`", prose(text)):
         if re.fullmatch(r"[\w.-]+/[\w./-]*|[\w.-]+\.(?:py|lua|md|toml|yml|lock)", name):
             known = (ROOT / name).exists() or name in files or any(ROOT.glob(f"*/*/{name}"))
         elif re.fullmatch(r"test_\w+", name):
-            known = f"def {name}(" in tests
+            known = name in tests
         elif found := re.match(r"make ([a-z-]+)", name):
             known = found[1] in TARGETS
         elif found := re.match(r"redismem ([a-z]+)", name):

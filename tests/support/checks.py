@@ -44,11 +44,11 @@ def silent_logs(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     assert CANARY not in formatted
 
 
-async def until(true: Callable[[], Awaitable[bool]], deadline_s: float = 60) -> None:
+async def until(true: Callable[[], Awaitable[bool]], deadline_s: float = 60, every_s: float = 0.005) -> None:
     """Looks again and again until it is so."""
     async with asyncio.timeout(deadline_s):
         while not await true():  # noqa: ASYNC110 (nobody here could set an event)
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(every_s)
 
 
 async def contents(session: Session) -> list[Any]:

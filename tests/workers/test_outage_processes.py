@@ -19,6 +19,7 @@ from redismem import Memory, Settings
 from redismem.inspection.depths import depths_of
 
 WORKERS, SESSIONS, OUTAGE_S = 3, 50, 21
+PACE_S = 0.03  # between two turns: the workers are to have the cores
 PATIENT = Settings(reply_timeout_s=10, deadline_s=60)
 pytestmark = pytest.mark.timeout(600)
 
@@ -91,7 +92,7 @@ class Turns:
             await self.one()
             return time.monotonic() > end_s
 
-        await until(over, seconds + 120)
+        await until(over, seconds + 120, PACE_S)
 
     async def settled(self) -> bool:
         depths = await depths_of(self.memory.store)
@@ -102,7 +103,7 @@ async def down_for_a_while(turns: Turns, provider: ProviderServer, pods: Pods) -
     """Requests in the outage, in which one process is killed; and how long it took after it until all was done."""
     for session in turns.sessions:
         await session.append(*map(said, range(11)))
-    await until(turns.settled, 120)
+    await until(turns.settled, 120, PACE_S)
     provider.mode, asked_before = "503", len(provider.asked)
     await turns.until_s(OUTAGE_S / 2)
     pods.kill_one()
@@ -110,7 +111,7 @@ async def down_for_a_while(turns: Turns, provider: ProviderServer, pods: Pods) -
     asked_count = len(provider.asked) - asked_before
     assert (await depths_of(turns.memory.store)).total("overdue").count == SESSIONS
     provider.mode, over_s = "ok", time.monotonic()
-    await until(turns.settled, 120)
+    await until(turns.settled, 120, PACE_S)
     return asked_count, time.monotonic() - over_s
 
 
@@ -165,9 +166,9 @@ async def test_an_outage_longer_than_the_setting_with_several_processes(
             async def by_the_model() -> bool:
                 return all("some-model" in found for found in await models())
 
-            await until(written_instead, 120)
+            await until(written_instead, 120, PACE_S)
             provider.mode = "ok"
-            await until(by_the_model, 120)
+            await until(by_the_model, 120, PACE_S)
         assert pods.stop() == [0] * WORKERS
     finally:
         pods.close()

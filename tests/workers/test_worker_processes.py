@@ -25,7 +25,7 @@ from redismem.context import Context
 from redismem.protocol.depth_calls import members
 from redismem.workers.summaries import Worker
 
-WORKERS, ROUNDS = 4, 50
+WORKERS, ROUNDS = 4, 30
 NAMESPACE = "swarm"
 pytestmark = pytest.mark.timeout(600)
 
