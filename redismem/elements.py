@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from redismem.compressed import payload_and_beside
 from redismem.errors import UnsupportedFormat
-from redismem.messages import FORMAT_VERSION, Message, encode_message, is_pinned
+from redismem.messages import COMPRESSED_VERSION, Message, encode_message, is_pinned
 from redismem.values import Undecodable, opened
 
 GAP = encode_message(Message.restored({}, {"gap": True}, 0, 0, 0, ""), lambda _: 0)[0]
@@ -24,13 +25,14 @@ class _Element(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=
     stored_ms: int
 
 
-class _ElementWithText(_Element):
+class _AnyElement(_Element):
+    version: Literal[1, 2]  # type: ignore[assignment]
     payload: dict[str, Any] | bytes  # type: ignore[assignment]
     beside: dict[str, Any] | bytes | None  # type: ignore[assignment]
 
 
 _decode_elements = msgspec.msgpack.Decoder(list[_Element]).decode
-_decode_elements_with_text = msgspec.msgpack.Decoder(list[_ElementWithText]).decode
+_decode_any_elements = msgspec.msgpack.Decoder(list[_AnyElement]).decode
 _part = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 _new = object.__new__
 
@@ -111,16 +113,18 @@ def _decoded(array: bytes, elements: Sequence[bytes]) -> list[_Element]:
         try:
             return _decode_elements(array)
         except msgspec.ValidationError:
-            rows = _decode_elements_with_text(array)
+            rows = _decode_any_elements(array)
         for row in rows:
+            if row.version == COMPRESSED_VERSION:
+                row.payload, row.beside = payload_and_beside(row.payload)
             row.payload = _opened_dict(row.payload)
             row.beside = None if row.beside is None else _opened_dict(row.beside)
         return list(rows)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         newest = max((element[1] for element in elements if element[:1] == b"\x95" and len(element) > 1), default=0)
-        if FORMAT_VERSION < newest < 0x80:
+        if COMPRESSED_VERSION < newest < 0x80:
             raise UnsupportedFormat(
-                f"a message has format version {newest}, this release reads up to {FORMAT_VERSION}"
+                f"a message has format version {newest}, this release reads up to {COMPRESSED_VERSION}"
             ) from None
         raise Undecodable("a message cannot be decoded") from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from redismem.blocks import blocks_of, encode_block, first_seq_of
+from redismem.compressed import expanded
 from redismem.dictionaries import Dictionary
 from redismem.elements import decode_messages, is_gap
 from redismem.messages import Message
@@ -28,6 +29,7 @@ def kept_fields(
     fields: dict[bytes, bytes] = {}
     for number, seq, taken in blocks_of(first_seq, elements):
         texts = [texts_of(message) for message in decode_messages(taken, seq, epoch)]
-        fields[b"%d" % number] = encode_block(seq, taken, dictionary)
-        fields[b"s%d" % number] = encode_signature(seq - first_seq_of(number), texts, sum(map(len, taken)))
+        plain = [expanded(element) for element in taken]
+        fields[b"%d" % number] = encode_block(seq, plain, dictionary)
+        fields[b"s%d" % number] = encode_signature(seq - first_seq_of(number), texts, sum(map(len, plain)))
     return fields

@@ -23,6 +23,8 @@ from redismem.shapes import Shape, message_of, plain
 from redismem.values import encode_plain, pack
 
 FORMAT_VERSION = 1
+COMPRESSED_VERSION = 2
+"""What large messages are stored as, if the settings say so: `compressed` has its form."""
 STAMP_BYTES = 9
 PINNED_ROLES = ("system", "developer")
 """Messages in these roles are pinned, unless they are marked as not."""

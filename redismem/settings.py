@@ -120,6 +120,9 @@ class Settings(BaseSettings):
     max_message_bytes: Annotated[int, Field(ge=64, le=64 * 1024 * 1024)] = Field(
         1024 * 1024, description="stored size of one message"
     )
+    compress_above_bytes: Annotated[int, Field(ge=0, le=64 * 1024 * 1024)] = Field(
+        0, description="stored size over which a message is compressed in the window as well; 0: none is"
+    )
     max_batch_count: Annotated[int, Field(ge=1, le=1_000)] = Field(1_000, description="messages in one append")
     max_window_count: Annotated[int, Field(ge=10, le=1_000_000)] = Field(
         10_000, description="messages a window may hold; an append beyond it is refused"
@@ -224,6 +227,11 @@ class Settings(BaseSettings):
     def idle_timeout_ms(self) -> int:
         """`idle_timeout_s` in milliseconds."""
         return int(self.idle_timeout_s * 1000)
+
+    @property
+    def uncompressed_bytes(self) -> int:
+        """A message up to this size is stored as it is."""
+        return min(self.compress_above_bytes or self.max_message_bytes, self.max_message_bytes)
 
     @property
     def claims_limit(self) -> int:

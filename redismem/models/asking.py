@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import httpx
 
 from redismem.errors import InvalidSettings, ModelFailed, ProviderUnavailable
+from redismem.models.trust import trusted
 
 CONNECT_S = 5.0
 MAX_REPLY_BYTES = 1024 * 1024
@@ -133,7 +134,7 @@ class Asking:
         self._timeout_s = timeout_s
         self._max_reply_bytes = max_reply_bytes
         self._owns_client = client is None
-        self._client = client or httpx.AsyncClient(trust_env=False)
+        self._client = client or httpx.AsyncClient(verify=trusted(), trust_env=False)
 
     async def ask(self, body: Callable[[], Any]) -> Any:
         """What a status of 200 brought, out of JSON, in answer to what `body` makes. Raises ModelFailed."""

@@ -16,6 +16,7 @@ from redismem.models.asking import CONNECT_S, MAX_REPLY_BYTES, failed, refusal, 
 from redismem.models.http_model import HttpModel, Wire
 from redismem.models.openai import key_header_for
 from redismem.models.stream_wires import AnthropicStream, GeminiStream, OpenAIStream, StreamWire
+from redismem.models.trust import trusted
 
 _ERROR_BYTES = 64 * 1024
 
@@ -54,7 +55,7 @@ class StreamingModel:
         self._silence_s = silence_s
         self._total_s = total_s
         self._owns_client = client is None
-        self._client = client or httpx.AsyncClient(trust_env=False)
+        self._client = client or httpx.AsyncClient(verify=trusted(), trust_env=False)
 
     @property
     def name(self) -> str:

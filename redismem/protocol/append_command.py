@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+from redismem.compressed import compressed
 from redismem.context import Receipt
-from redismem.errors import InvalidMessage
+from redismem.errors import InvalidMessage, TooLarge
 from redismem.messages import Message, TokenCounter, encode_message
 from redismem.protocol import append_ids, layout, replies
 from redismem.protocol.call import Call, Command
@@ -74,6 +75,13 @@ def encode_as(message: Message | Shape, pin: bool | None, count_tokens: TokenCou
     element, tokens = encode_message(message, count_tokens)
     check_is_said(message.to_openai())
     return element, tokens, message.pinned
+
+
+def fitted(settings: Settings, element: bytes, session_id: str, name: str) -> bytes:
+    """The element as it is stored: a large one compressed, if the settings say so. Raises TooLarge."""
+    if len(element) > settings.max_message_bytes:
+        raise TooLarge(f"{name} has {len(element)} bytes, over {settings.max_message_bytes}", session_id)
+    return compressed(element) if len(element) > settings.uncompressed_bytes else element
 
 
 def token_of(id: str | None, session_id: str) -> bytes:

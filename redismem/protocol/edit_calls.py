@@ -15,10 +15,9 @@ from redismem.blocks import decode_block, dictionary_of, encode_block
 from redismem.context import Context
 from redismem.dictionaries import Dictionaries
 from redismem.elements import GAP, parted
-from redismem.errors import TooLarge
 from redismem.messages import STAMP_BYTES, Message, encode_message
 from redismem.protocol import layout, replies, scripts
-from redismem.protocol.append_command import append_limits, encode_as, more_pins
+from redismem.protocol.append_command import append_limits, encode_as, fitted, more_pins
 from redismem.protocol.call import Call, evalsha
 from redismem.protocol.clock import time_argument
 from redismem.protocol.ids import append_token, nonce
@@ -141,10 +140,6 @@ def replace(calls: SessionCalls, view: View, old: Message, new: Message | dict[s
     It is pinned if the other was. Raises InvalidMessage, TooLarge.
     """
     element, tokens, pinned = encode_as(new, old.pinned, calls.count_tokens)
-    if len(element) > calls.settings.max_message_bytes:
-        raise TooLarge(
-            f"the replacement has {len(element)} bytes, over {calls.settings.max_message_bytes}", calls.keys.session_id
-        )
     given = new if isinstance(new, Message) else Message.from_openai(new)
     given = given.with_pin(pinned)
     stored = Message.restored(given.to_openai(), given.beside, old.seq, tokens, old.stored_ms, old.epoch)
@@ -161,7 +156,8 @@ def unpin(calls: SessionCalls, view: View, old: Message) -> Call[Message | None]
 def _replace(calls: SessionCalls, view: View, old: Message, new: Message, element: bytes) -> Call[Message | None]:
     keys, shard, script = calls.keys, calls.keys.shard, scripts.load("replace")
     before = view.element(old)
-    after = element + before[-STAMP_BYTES:]
+    stamp = before[-STAMP_BYTES:]
+    after = fitted(calls.settings, element, keys.session_id, "the replacement") + stamp
     fields: tuple[bytes | str, bytes | str] = (layout.NONE, layout.NONE)
     values = (before, after)
     if old.seq < view.context.first_seq:
@@ -187,7 +183,7 @@ def _replace(calls: SessionCalls, view: View, old: Message, new: Message, elemen
             new.pinned - old.pinned,
             more_pins(calls.settings, new.pinned - old.pinned, more_bytes) if old.pinned or new.pinned else layout.NONE,
             *fields,
-            *_in_block(view, old.seq, after),
+            *_in_block(view, old.seq, element + stamp),
         ),
     )
     return Call(keys.session_id, (command,), lambda reply: new if reply else None, script, op="replace")

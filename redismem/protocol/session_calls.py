@@ -19,6 +19,7 @@ from redismem.protocol.append_command import (
     AppendOptions,
     append_limits,
     encode_as,
+    fitted,
     more_pins,
     resent_append,
     to_confirm,
@@ -50,9 +51,8 @@ class SessionCalls:
         limits: bytes | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`limits`: the settings' `append_limits`, if whoever makes many of these has them already.
-
-        `clock`: instead of the server's.
+        """`limits`: the settings' `append_limits`, if whoever makes many of these has them already. `clock`: instead of
+        the server's.
         """
         self.keys = keys
         self.settings = settings
@@ -157,6 +157,7 @@ class SessionCalls:
         if len(messages) > settings.max_batch_count:
             raise TooLarge(f"{len(messages)} messages in one append, over {settings.max_batch_count}", session_id)
         tokens = pinned_count = pinned_bytes = 0
+        most_bytes = settings.uncompressed_bytes
         elements: list[bytes] = []
         for message in messages:
             try:
@@ -169,9 +170,8 @@ class SessionCalls:
                     element, count, pinned = encode_as(message, pin, self.count_tokens)
             except InvalidMessage as refused:
                 raise InvalidMessage(f"message {len(elements) + 1}: {refused}", session_id) from None
-            if len(element) > settings.max_message_bytes:
-                sizes = f"{len(element)} bytes, over {settings.max_message_bytes}"
-                raise TooLarge(f"message {len(elements) + 1} has {sizes}", session_id)
+            if len(element) > most_bytes:
+                element = fitted(settings, element, session_id, f"message {len(elements) + 1}")
             elements.append(element)
             if pinned:
                 pinned_count += 1

@@ -242,7 +242,6 @@ def works_with_originals(machine: WorkMachine, name: str, then: str) -> None:
 def set_aside(machine: WorkMachine, name: str, late: bool) -> None:
     """Foreign bytes stand in a block of originals, or did when it was read."""
     machine.make_overdue(name)
-    machine.look(name)
     machine.works(name, True, 0)
     machine.set_block_aside(0, True, late)
     machine.agrees()

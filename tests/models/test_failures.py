@@ -14,6 +14,7 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.checks import until
 from support.provider_server import HUGE_BYTES, ProviderServer
 from support.refused import MESSAGES, failure
 
@@ -99,7 +100,13 @@ async def test_the_whole_request_has_a_deadline(server: Any, opened: Any, mode: 
         assert isinstance(failed, ProviderUnavailable)
         assert failed.perhaps_request, "it may have been this text that it could not bear"
         server.mode = "ok"
-        assert (await model.summarize(MESSAGES, None, 300)).text == server.text
+
+        async def is_answered() -> bool:  # on a busy machine it may be late again
+            with contextlib.suppress(ProviderUnavailable):
+                return bool((await model.summarize(MESSAGES, None, 300)).text == server.text)
+            return False
+
+        await until(is_answered)
 
 
 async def test_an_answer_may_come_late(server: Any, model: Any) -> None:

@@ -17,7 +17,7 @@ from support.callers import calling, on_each
 from support.checks import unavailable, until
 from support.cluster_servers import ClusterNode, ClusterServers
 from support.cluster_servers import until as until_so
-from support.outages import NAMESPACE, SECONDS, Pods, outage
+from support.outages import NAMESPACE, PATIENT_S, SECONDS, Pods, outage
 from support.redis_server import RedisServer
 from support.sentinel_servers import SentinelServers
 
@@ -29,6 +29,8 @@ KEYS = Keys(NAMESPACE, outage_pod.SETTINGS.shards)
 NODE_TIMEOUT_MS = 1_500
 HASTY = Settings(shards=16, deadline_s=3, reply_timeout_s=3)
 WAYS = ("killed", "stopped")
+# With everysec and a slow disk, Redis acknowledges up to two seconds of writes before it gives them to the system.
+ALWAYS = ("--appendfsync", "always")
 pytestmark = pytest.mark.timeout(600)
 
 
@@ -37,7 +39,7 @@ class OnCluster:
 
     def __init__(self, servers: ClusterServers, folder: Path) -> None:
         self.servers = servers
-        self.pods = Pods(folder, servers.url)
+        self.pods = Pods(folder, servers.url, fallback_after_s=PATIENT_S)
         owners = servers.topology().owners
         places = [owners[slot_of(shard.active)] for shard in KEYS.shards()]
         self.lost: ClusterNode = servers.at(next(place for place in places if place != owners[slot_of(KEYS.record)]))
@@ -67,7 +69,7 @@ def go(node: RedisServer, way: str) -> None:
 
 @pytest.fixture
 async def on_cluster(tmp_path: Path) -> AsyncIterator[OnCluster]:
-    servers = ClusterServers(tmp_path / "cluster", node_timeout_ms=NODE_TIMEOUT_MS, replicas=False)
+    servers = ClusterServers(tmp_path / "cluster", node_timeout_ms=NODE_TIMEOUT_MS, replicas=False, more=ALWAYS)
     scene = None
     try:
         await asyncio.to_thread(servers.start)
@@ -131,7 +133,7 @@ async def test_without_the_fallback_a_cluster_that_is_down_is_refused_until_it_i
 @pytest.mark.parametrize("seconds", SECONDS)
 @pytest.mark.parametrize("way", WAYS)
 async def test_behind_sentinels_without_a_primary_all_is_degraded(tmp_path: Path, way: str, seconds: float) -> None:
-    servers = SentinelServers(tmp_path / "sentinel", down_after_ms=1_000, nodes_count=1)
+    servers = SentinelServers(tmp_path / "sentinel", down_after_ms=1_000, nodes_count=1, options=ALWAYS)
     pods = Pods(tmp_path, servers.url)
 
     async def begin() -> None:

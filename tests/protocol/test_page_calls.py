@@ -69,7 +69,7 @@ def test_a_window_that_cannot_be_read_is_corrupt() -> None:
 
 
 def test_messages_of_a_newer_release_are_none_of_ours() -> None:
-    newer = encode_block(1, [b"\x95\x02" + ELEMENTS[1][2:]])
+    newer = encode_block(1, [b"\x95\x03" + ELEMENTS[1][2:]])
     with pytest.raises(UnsupportedFormat) as refused:
         read(1, 2, 0, 1, newer)
     assert refused.value.session_id == "s"

@@ -195,7 +195,7 @@ def test_what_does_not_fit_together_is_corrupt(state: dict[bytes, bytes], elemen
 
 
 def test_what_a_newer_release_wrote_is_not_corrupt() -> None:
-    newer = b"\x95\x02" + ELEMENTS[0][2:]
+    newer = b"\x95\x03" + ELEMENTS[0][2:]
     with pytest.raises(UnsupportedFormat):
         replies.context("s", 6, stored(), [*ELEMENTS[:4], newer])
 

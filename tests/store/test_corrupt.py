@@ -158,10 +158,10 @@ async def test_what_a_newer_release_wrote_is_left_alone(
     raw: Any, session: Session, keys: SessionKeys, namespace: str
 ) -> None:
     await session.append(said("a"), said("b"))
-    await raw.lset(keys.messages, 1, b"\x95\x02" + ELEMENT[2:])
+    await raw.lset(keys.messages, 1, b"\x95\x03" + ELEMENT[2:])
     before = await everything(raw, namespace)
     for call in (session.read(), session.messages(), session.prune(1), session.read(limit=1)):
-        with pytest.raises(UnsupportedFormat, match=r"session user-42: .* version 2"):
+        with pytest.raises(UnsupportedFormat, match=r"session user-42: .* version 3"):
             await call
     assert await everything(raw, namespace) == before
     with pytest.raises(UnsupportedFormat):

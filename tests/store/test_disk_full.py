@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import redis.asyncio
 from support.checks import check_silent, contents, silent_logs, until, user  # noqa: F401 (an autouse fixture)
 from support.http_service import served
 from support.redis_server import RedisServer
@@ -91,7 +92,13 @@ async def test_everysec_refuses_writes_serves_reads_and_goes_on_when_there_is_ro
             except StoreUnavailable:
                 return False
 
+        async def written() -> bool:
+            """Redis acknowledges what waits for a slow disk to sync: killed before, it would not have it."""
+            async with redis.asyncio.Redis(port=server.port) as raw:
+                return bool((await raw.info("persistence"))["aof_buffer_length"] == 0)
+
         await until(taken)
+        await until(written)
         server.kill()
         await asyncio.to_thread(server.start)
         assert await is_whole(memory, [*acked, last["content"]])

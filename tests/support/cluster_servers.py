@@ -86,13 +86,15 @@ class ClusterNode(RedisServer):
 class ClusterServers:
     """All of them. `nodes`: those that were primaries at the start, then their replicas in the same order."""
 
-    def __init__(self, folder: Path, *, node_timeout_ms: int = 5_000, replicas: bool = True) -> None:
+    def __init__(
+        self, folder: Path, *, node_timeout_ms: int = 5_000, replicas: bool = True, more: tuple[str, ...] = ()
+    ) -> None:
         count = PRIMARIES_COUNT * (2 if replicas else 1)
         self._folder = folder
         self._made_count = 0
         self._has_replicas = replicas
         self._node_timeout_ms = node_timeout_ms
-        self.nodes = [ClusterNode(folder / f"node-{at}") for at in range(count)]
+        self.nodes = [ClusterNode(folder / f"node-{at}", more=more) for at in range(count)]
 
     @property
     def url(self) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from redismem.transport.address import Address
 from redismem.transport.lane import Lane
+from support.listening import Listening
 
 
 @contextlib.asynccontextmanager
@@ -47,21 +48,18 @@ class SilentServer:
         return self.received.count(word) == count
 
     async def __aenter__(self) -> SilentServer:
-        self._listener = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=1)
-        self.port = int(self._listener.sockets[0].getsockname()[1])
+        self._listening = Listening(self._hear, limit=1)
+        self.port = self._listening.port
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._listener.close()
-        for writer in self.connections:
-            writer.transport.abort()
-        await asyncio.sleep(0)
+        await self._listening.end()
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections.append(writer)
-        with contextlib.suppress(OSError, asyncio.CancelledError):
-            while self.reads and (chunk := await reader.read(1 << 16)):
-                self.received += chunk
+        while self.reads and (chunk := await reader.read(1 << 16)):
+            self.received += chunk
+        await asyncio.get_running_loop().create_future()  # it closes nothing by itself
 
     def say(self, words: bytes) -> None:
         self.connections[-1].write(words)

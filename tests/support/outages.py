@@ -21,14 +21,17 @@ PODS = 4
 NAMESPACE = "outages"
 SECONDS = [float(given) for given in os.environ.get("OUTAGE_SECONDS", "1").split()]
 _SOME = 20
+PATIENT_S = 1.0 if "OUTAGE_SECONDS" in os.environ else 5.0
+"""After so long a node counts as away where others must not: among other tests one that is well may lack a second."""
 Change = Callable[[], Awaitable[None]]
 
 
 class Pods:
     """The pods, and what each of them was told."""
 
-    def __init__(self, folder: Path, url: str, server_url: str = "") -> None:
+    def __init__(self, folder: Path, url: str, server_url: str = "", fallback_after_s: float = 1.0) -> None:
         """`url`: as the pods have it. `server_url`: the way for what is checked in the end, if it is another."""
+        self._environment = os.environ | {"REDISMEM_FALLBACK_AFTER_S": str(fallback_after_s)}
         self._folder = folder
         self._url = url
         self._server_url = server_url or url
@@ -37,7 +40,9 @@ class Pods:
     def start_pod(self) -> None:
         number = str(len(self.pods))
         command = [sys.executable, outage_pod.__file__, self._url, NAMESPACE, number, str(self._ledger(number))]
-        self.pods.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+        self.pods.append(
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=self._environment)
+        )
 
     def _ledger(self, number: str) -> Path:
         return self._folder / f"pod-{number}"

@@ -19,9 +19,9 @@ from collections import deque
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from functools import partial
 from typing import Any
 
+from support.listening import Listening
 from support.provider_answers import ANSWERS, CUT_SHORT, FAILURES, REFUSED, TOOL_CALLS, VECTORS, given_vectors
 
 HUGE_BYTES = 10 * 1024 * 1024
@@ -100,7 +100,6 @@ class ProviderServer:
         self.sent_bytes = 0
         self.port = 0
         self._changed = threading.Condition()
-        self._serving: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
         self._released = asyncio.Event()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -115,7 +114,7 @@ class ProviderServer:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(60)
+        asyncio.run_coroutine_threadsafe(self._listening.end(), self._loop).result(60)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(60)
         self._loop.close()
@@ -130,37 +129,8 @@ class ProviderServer:
             assert self._changed.wait_for(lambda: len(self.asked) >= count, deadline_s), len(self.asked)
 
     async def _start(self) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._listener.setblocking(False)
-        self.port = self._listener.getsockname()[1]
-        self._accepting = self._loop.create_task(self._accept())
-
-    async def _stop(self) -> None:
-        await _cancelled({self._accepting})
-        self._listener.close()
-        await _cancelled({task for task in asyncio.all_tasks() if task is not asyncio.current_task()})
-        await asyncio.sleep(0)  # a transport ends in a turn of its own
-
-    async def _accept(self) -> None:
-        # By hand: a server of asyncio's own may still make a task of somebody it has accepted when it is closed.
-        while True:
-            connection, _ = await self._loop.sock_accept(self._listener)
-            task = self._loop.create_task(self._serve(connection))
-            # The loop knows a task that waits only by weak references: a search for garbage would take it.
-            self._serving.add(task)
-            task.add_done_callback(self._serving.discard)
-            # A task that is cancelled before it began closes nothing by itself.
-            task.add_done_callback(partial(_close, connection))
-
-    async def _serve(self, connection: socket.socket) -> None:
-        reader, writer = await asyncio.open_connection(sock=connection, limit=64 * 1024 * 1024)
-        try:
-            await self._converse(reader, writer)
-        except (ConnectionError, asyncio.IncompleteReadError):
-            writer.close()  # the other side is done; what it was sent still goes out
-            await asyncio.gather(writer.wait_closed(), return_exceptions=True)
-        finally:
-            writer.transport.abort()
+        self._listening = Listening(self._converse, limit=64 * 1024 * 1024)
+        self.port = self._listening.port
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
@@ -233,16 +203,6 @@ class ProviderServer:
             "tool_calls": json.dumps(TOOL_CALLS[provider]).encode(),
         }
         return fixed[mode]
-
-
-async def _cancelled(tasks: set[asyncio.Task[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _close(connection: socket.socket, _: object) -> None:
-    connection.close()
 
 
 async def _request(reader: asyncio.StreamReader) -> Asked:

@@ -8,6 +8,8 @@ import socket
 import struct
 from typing import Literal, Self
 
+from support.listening import Listening
+
 How = Literal["reset", "close", "half_close", "truncate", "freeze", "swallow", "hole", "delay", "split"]
 _CHUNK_BYTES = 1 << 20
 
@@ -46,7 +48,6 @@ class Proxy:
 
     def __init__(self, port: int) -> None:
         self._server_port = port
-        self._tasks: set[asyncio.Task[None]] = set()
         self._links: set[_Link] = set()
         self.sent: list[bytes] = []
         """Client to server, a chunk an item."""
@@ -57,23 +58,20 @@ class Proxy:
         self.heal()
 
     async def __aenter__(self) -> Self:
-        await self._listen(0)
-        self.port = int(self._listener.sockets[0].getsockname()[1])
+        self._listen(0)
+        self.port = self._listening.port
         self.url = f"redis://127.0.0.1:{self.port}/0"
         return self
 
-    async def _listen(self, port: int) -> None:
-        self._listener = await asyncio.start_server(self._accept, "127.0.0.1", port, limit=_CHUNK_BYTES)
+    def _listen(self, port: int) -> None:
+        self._listening = Listening(self._serve, port, _CHUNK_BYTES)
 
     async def __aexit__(self, *_: object) -> None:
-        self._listener.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._listening.end()
 
     async def refuse(self) -> None:
         """Resets every connection, and refuses new ones."""
-        self._listener.close()
+        self._listening.close()
         for link in tuple(self._links):
             link.reset()
         while self._links:  # noqa: ASYNC110 (their tasks end by themselves)
@@ -81,7 +79,7 @@ class Proxy:
 
     async def accept_again(self) -> None:
         """On the same port as before."""
-        await self._listen(self.port)
+        self._listen(self.port)
 
     def lead_to(self, port: int) -> None:
         """New connections go to another server. Those that are open stay where they are."""
@@ -105,18 +103,8 @@ class Proxy:
         """How many chunks from clients hold these bytes."""
         return sum(part in chunk for chunk in self.sent)
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        self.connections_count += 1
-        # Cancelled when the proxy ends; a task of asyncio's own server must not end as cancelled.
-        with contextlib.suppress(OSError, asyncio.CancelledError):
-            await self._serve(reader, writer)
-        writer.close()
-
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections_count += 1
         server = await asyncio.open_connection("127.0.0.1", self._server_port, limit=_CHUNK_BYTES)
         link = _Link((reader, writer), server)
         self._links.add(link)

@@ -12,11 +12,12 @@ empty, garbage.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import re
 from collections.abc import AsyncIterator
 from typing import Any, Self
+
+from support.listening import Listening
 
 PIECES = ["Your ", "parcel ", "is ", "on ", "its ", "way."]
 TEXT = "".join(PIECES)
@@ -41,38 +42,35 @@ class StreamingProvider:
         self._released.clear()
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._answer, "127.0.0.1", 0)
-        self.base_url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        self._listening = Listening(self._answer)
+        self.base_url = f"http://127.0.0.1:{self._listening.port}"
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self.release()
-        self._server.close()
-        await self._server.wait_closed()
+        await self._listening.end()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            head = (await reader.readuntil(b"\r\n\r\n")).decode()
-            length = int(re.findall(r"(?im)^content-length: (\d+)", head)[0])
-            self.asked.append(json.loads(await reader.readexactly(length)))
-            path = head.split()[1]
-            self.paths.append(path)
-            self.heads.append(head)
-            if self.mode.isdigit():
-                body = b'{"error":{"code":"server_error","message":"canary-echo"}}'
-                writer.write(b"HTTP/1.1 %s No\r\nContent-Length: %d\r\n\r\n%s" % (self.mode.encode(), len(body), body))
-            else:
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")
-                async for event in self._events(_provider_of(path)):
-                    # Two writes: an event need not come in one piece.
-                    writer.write(event[:7])
-                    await writer.drain()
-                    writer.write(event[7:])
-                    await writer.drain()
-                    if reader.at_eof():
-                        self.aborted.set()
-            await writer.drain()
-        writer.close()
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        length = int(re.findall(r"(?im)^content-length: (\d+)", head)[0])
+        self.asked.append(json.loads(await reader.readexactly(length)))
+        path = head.split()[1]
+        self.paths.append(path)
+        self.heads.append(head)
+        if self.mode.isdigit():
+            body = b'{"error":{"code":"server_error","message":"canary-echo"}}'
+            writer.write(b"HTTP/1.1 %s No\r\nContent-Length: %d\r\n\r\n%s" % (self.mode.encode(), len(body), body))
+        else:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")
+            async for event in self._events(_provider_of(path)):
+                # Two writes: an event need not come in one piece.
+                writer.write(event[:7])
+                await writer.drain()
+                writer.write(event[7:])
+                await writer.drain()
+                if reader.at_eof():
+                    self.aborted.set()
+        await writer.drain()
 
     async def _events(self, provider: str) -> AsyncIterator[bytes]:
         if self.mode == "silent":
