@@ -28,7 +28,7 @@ async def append_messages(
     query: bytes,
     headers: dict[bytes, bytes],
     body: bytes,
-    send: Any,
+    answer: Any,
 ) -> None:
     """Appends, and answers with the receipt, or with the context after it. Raises Problem, RedismemError."""
     session = service.session(caller, session_id_of(path[len(_BEFORE) : -len(_BEHIND)]))
@@ -47,8 +47,7 @@ async def append_messages(
     assert receipt is not None
     text = encoded(document)
     found = [_JSON, (b"content-length", b"%d" % len(text)), (b"etag", b'"%d"' % receipt.last_seq)]
-    await send({"type": "http.response.start", "status": 200 if receipt.duplicate else 201, "headers": found})
-    await send({"type": "http.response.body", "body": text})
+    await answer.send_whole(200 if receipt.duplicate else 201, found, text)
 
 
 def session_id_of(segment: str) -> str:

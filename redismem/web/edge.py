@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,12 +18,14 @@ from redismem.web.page import HEADERS as PAGE_HEADERS
 from redismem.web.page import answer_of, is_page
 from redismem.web.problems import Problem, problem_of
 from redismem.web.service import CALLER, Service
+from redismem.web.writing import WHOLE
 
 log = logging.getLogger("redismem")
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Whole = Callable[[int, bytes, bytes], bool]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 HEADERS = [
@@ -33,6 +35,8 @@ HEADERS = [
     (b"referrer-policy", b"no-referrer"),
     (b"x-content-type-options", b"nosniff"),
 ]
+_LINES = b"".join(b"%s: %s\r\n" % header for header in HEADERS)
+_NONE: dict[str, Any] = {}
 _OWN_HOSTS = frozenset(["localhost", "127.0.0.1", "::1"])
 _ALLOWED = b"authorization, content-type, idempotency-key, if-match, last-event-id"
 _EXPOSED = b"etag, location, retry-after"
@@ -57,7 +61,8 @@ class Edge:
             await self._routes(scope, receive, send)
             return
         headers = dict(scope["headers"])
-        answer = _Answer(send, self._allowed_origin(headers))
+        whole = scope.get("extensions", _NONE).get(WHOLE)
+        answer = Answer(send, whole and partial(whole["send"], scope), self._allowed_origin(headers))
         # The routes see the path as it was sent: a slash in a session id is %2F and separates nothing.
         path = scope["path"] = scope["raw_path"].decode("latin-1")
         begun_s = monotonic()
@@ -72,7 +77,7 @@ class Edge:
             self._service.meters.request(route_of(path), scope["method"], answer.status, ended_s - begun_s)
 
     async def _answered(
-        self, scope: Scope, path: str, headers: dict[bytes, bytes], receive: Receive, answer: _Answer, begun_s: float
+        self, scope: Scope, path: str, headers: dict[bytes, bytes], receive: Receive, answer: Answer, begun_s: float
     ) -> None:
         service, method = self._service, scope["method"]
         if method == "OPTIONS" and b"access-control-request-method" in headers:
@@ -97,11 +102,11 @@ class Edge:
                 await service.take_rate(caller)
             body = b""
             if method not in ("GET", "HEAD"):
-                body = await _body(headers, receive, service.limits.body_bytes)
+                body = await _body(scope, headers, receive, service.limits.body_bytes)
             if is_stream(path):
                 deadline.lift()
             if method == "POST" and is_append(path):
-                await append_messages(service, caller, path, scope["query_string"], headers, body, answer.send)
+                await append_messages(service, caller, path, scope["query_string"], headers, body, answer)
             else:
                 await self._routes(scope, _given(body, receive), answer.send)
 
@@ -137,11 +142,13 @@ def _is_own(host: str) -> bool:
         return False
 
 
-class _Answer:
+class Answer:
     """What is sent, with the headers that every answer has."""
 
-    def __init__(self, send: Send, allowed_origin: bytes | None) -> None:
+    def __init__(self, send: Send, whole: Whole | None, allowed_origin: bytes | None) -> None:
+        """`whole`: sends all of it at once, if it can."""
         self._send = send
+        self._whole = whole
         self._allowed_origin = allowed_origin
         self.begun_s = 0.0
         self.headers = HEADERS
@@ -160,6 +167,16 @@ class _Answer:
                 ]
         await self._send(message)
 
+    async def send_whole(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        """Start and body. `headers`: of our own making; nothing in them is what somebody sent."""
+        if self._whole is not None and self._allowed_origin is None and self.headers is HEADERS:
+            lines = b"".join([b"%s: %s\r\n" % header for header in headers])
+            self.begun_s, self.status = monotonic(), status
+            if self._whole(status, lines + _LINES, body):
+                return
+        await self.send({"type": "http.response.start", "status": status, "headers": headers})
+        await self.send({"type": "http.response.body", "body": body})
+
     async def preflight(self) -> None:
         if self._allowed_origin is None:
             raise Problem("not_allowed", "no page of this origin may ask")
@@ -172,7 +189,7 @@ class _Answer:
         await self.send({"type": "http.response.body", "body": b""})
 
 
-async def _show_page(method: str, path: str, headers: dict[bytes, bytes], answer: _Answer) -> None:
+async def _show_page(method: str, path: str, headers: dict[bytes, bytes], answer: Answer) -> None:
     """A file of the page. Raises Problem."""
     if method not in ("GET", "HEAD"):
         raise Problem("method_not_allowed")
@@ -185,7 +202,7 @@ async def _show_page(method: str, path: str, headers: dict[bytes, bytes], answer
     await answer.send({"type": "http.response.body", "body": b"" if method == "HEAD" else body})
 
 
-async def _refuse(error: Exception, answer: _Answer) -> None:
+async def _refuse(error: Exception, answer: Answer) -> None:
     problem = problem_of(error)
     if problem.code == "internal":
         # Neither its text nor where it came from: both may quote what a user wrote.
@@ -200,12 +217,15 @@ async def _refuse(error: Exception, answer: _Answer) -> None:
     await answer.send({"type": "http.response.body", "body": body})
 
 
-async def _body(headers: dict[bytes, bytes], receive: Receive, limit_bytes: int) -> bytes:
+async def _body(scope: Scope, headers: dict[bytes, bytes], receive: Receive, limit_bytes: int) -> bytes:
     """The whole body. Raises Problem: too_large, before all of it is there; Gone."""
-    too_large = Problem("too_large", f"a body has at most {limit_bytes} bytes")
     length = headers.get(b"content-length", b"0")
     if not length.isdigit() or int(length[:20]) > limit_bytes:
-        raise too_large
+        raise _too_large(limit_bytes)
+    if (whole := scope.get("extensions", _NONE).get(WHOLE)) is not None and (taken := whole["body"](scope)) is not None:
+        if len(taken) > limit_bytes:
+            raise _too_large(limit_bytes)
+        return bytes(taken)
     parts = b""
     while True:
         message = await receive()
@@ -213,10 +233,14 @@ async def _body(headers: dict[bytes, bytes], receive: Receive, limit_bytes: int)
             raise Gone
         part: bytes = message.get("body", b"")
         if len(parts) + len(part) > limit_bytes:
-            raise too_large
+            raise _too_large(limit_bytes)
         parts = parts + part if parts else part
         if not message.get("more_body"):
             return parts
+
+
+def _too_large(limit_bytes: int) -> Problem:
+    return Problem("too_large", f"a body has at most {limit_bytes} bytes")
 
 
 def _given(body: bytes, receive: Receive) -> Receive:

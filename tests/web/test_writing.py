@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
+import uvicorn
 from support.http_service import Served
+from uvicorn.server import ServerState
 
-from redismem.web.writing import HELD_BYTES, Gathered
+from redismem.web.writing import HELD_BYTES, WHOLE, Gathered, Gathering
 
 
 class Wire(asyncio.Transport):
@@ -31,6 +35,12 @@ class Wire(asyncio.Transport):
 
     def abort(self) -> None:
         self.told.append("abort")
+
+    def pause_reading(self) -> None:
+        """There is nothing to pause."""
+
+    def resume_reading(self) -> None:
+        """Likewise."""
 
 
 @pytest.fixture
@@ -96,3 +106,127 @@ async def test_an_answer_arrives_in_one_piece(http: Served) -> None:
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200")
     assert body
+
+
+class Protocol(Gathering):
+    """A connection without a server: `asked` counts its requests, which are answered as `answer` says."""
+
+    def __init__(self, answer: Callable[[Any, Any], Awaitable[None]]) -> None:
+        self.wire = Wire()
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            del receive
+            await answer(scope, send)
+
+        config = uvicorn.Config(app, lifespan="off", log_config=None, timeout_keep_alive=5)
+        super().__init__(config, ServerState(), {}, asyncio.get_running_loop())
+        self.connection_made(self.wire)
+
+    async def ask(self, request: bytes) -> None:
+        self.data_received(request)
+        while self.tasks:
+            await turn()
+        await turn()
+
+
+async def whole(scope: Any, send: Any) -> None:
+    if not scope["extensions"][WHOLE]["send"](scope, 201, b"content-length: 2\r\n", b"ok"):
+        await send({"type": "http.response.start", "status": 201, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+
+REQUEST = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"
+ANSWER = b"HTTP/1.1 201 Created\r\ncontent-length: 2\r\n\r\nok"
+
+
+async def test_a_whole_answer_is_one_write_and_the_next_request_is_served() -> None:
+    protocol = Protocol(whole)
+    await protocol.ask(REQUEST)
+    await protocol.ask(REQUEST)
+    assert protocol.wire.told == [ANSWER, ANSWER]
+    assert protocol.server_state.total_requests == 2
+
+
+async def test_requests_that_come_at_once_are_answered_in_their_order() -> None:
+    numbers = iter(range(3))
+
+    async def numbered(scope: Any, send: Any) -> None:
+        body = b"%d%d" % (next(numbers), 0)
+        if not scope["extensions"][WHOLE]["send"](scope, 200, b"content-length: 2\r\n", body):
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+            await send({"type": "http.response.body", "body": body})
+
+    protocol = Protocol(numbered)
+    await protocol.ask(REQUEST * 3)
+    told = b"".join(part for part in protocol.wire.told if isinstance(part, bytes))
+    assert [part[-2:] for part in told.split(b"HTTP/1.1 200 OK\r\n")[1:]] == [b"00", b"10", b"20"]
+
+
+async def test_who_wants_no_more_is_told_so_and_the_connection_ends() -> None:
+    protocol = Protocol(whole)
+    await protocol.ask(b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+    told = b"".join(part for part in protocol.wire.told if isinstance(part, bytes))
+    assert b"connection: close\r\n" in told
+    assert protocol.wire.told[-1] == "close"
+
+
+async def test_an_answer_is_sent_once() -> None:
+    taken: list[bool] = []
+
+    async def twice(scope: Any, send: Any) -> None:
+        del send
+        taken.extend(scope["extensions"][WHOLE]["send"](scope, 201, b"content-length: 2\r\n", b"ok") for _ in range(2))
+
+    protocol = Protocol(twice)
+    await protocol.ask(REQUEST)
+    assert taken == [True, False]
+    assert protocol.wire.told == [ANSWER]
+
+
+async def test_an_idle_connection_is_closed_and_one_in_use_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    protocol = Protocol(whole)
+    now_s = protocol.loop.time()
+    monkeypatch.setattr(protocol.loop, "time", lambda: now_s)
+    await protocol.ask(REQUEST)
+    first = protocol.timeout_keep_alive_task
+    assert first is not None
+    now_s += 4
+    await protocol.ask(REQUEST)
+    assert protocol.timeout_keep_alive_task is first, "one timer for all of its requests"
+    now_s += 4
+    protocol.timeout_keep_alive_handler()
+    assert "close" not in protocol.wire.told
+    again = protocol.timeout_keep_alive_task
+    assert again is not None
+    assert again.when() == now_s + 1
+    now_s += 1
+    protocol.timeout_keep_alive_handler()
+    assert protocol.wire.told[-1] == "close"
+    for timer in (first, again):
+        timer.cancel()
+
+
+async def test_a_connection_that_is_gone_leaves_no_timer() -> None:
+    protocol = Protocol(whole)
+    await protocol.ask(REQUEST)
+    timer = protocol.timeout_keep_alive_task
+    assert timer is not None
+    protocol.connection_lost(None)
+    assert timer.cancelled()
+
+
+async def test_a_body_is_taken_when_all_of_it_is_there() -> None:
+    taken: list[bytes | None] = []
+
+    async def reading(scope: Any, send: Any) -> None:
+        while not taken or taken[-1] is None:
+            taken.append(scope["extensions"][WHOLE]["body"](scope))
+            await turn()
+        await whole(scope, send)
+
+    protocol = Protocol(reading)
+    protocol.data_received(b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 4\r\n\r\nab")
+    await turn()
+    await protocol.ask(b"cd")
+    assert (taken[0], taken[-1]) == (None, b"abcd")
+    assert protocol.wire.told == [ANSWER]
