@@ -98,13 +98,11 @@ class Gathering(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """As uvicorn's, but that it arms no timer if there is one: to arm and cancel one costs as much as a write."""
+        if self.pipeline or self.transport.is_closing():
+            super().on_response_complete()
+            return
         self.server_state.total_requests += 1
-        if self.transport.is_closing():
-            return
         self.flow.resume_reading()
-        if self.pipeline:
-            self._start_asgi_task(*self.pipeline.pop())
-            return
         self._idle_since_s = self.loop.time()
         if self.timeout_keep_alive_task is None:
             self._look_again(self.timeout_keep_alive)

@@ -118,7 +118,7 @@ class Protocol(Gathering):
             del receive
             await answer(scope, send)
 
-        config = uvicorn.Config(app, lifespan="off", log_config=None, timeout_keep_alive=5)
+        config = uvicorn.Config(app, ws="none", lifespan="off", log_config=None, timeout_keep_alive=5)
         super().__init__(config, ServerState(), {}, asyncio.get_running_loop())
         self.connection_made(self.wire)
 
