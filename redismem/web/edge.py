@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
-from functools import lru_cache, partial
+from functools import lru_cache
 from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,7 +25,7 @@ log = logging.getLogger("redismem")
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Whole = Callable[[int, bytes, bytes], bool]
+Whole = dict[str, Callable[..., Any]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 HEADERS = [
@@ -62,7 +62,7 @@ class Edge:
             return
         headers = dict(scope["headers"])
         whole = scope.get("extensions", _NONE).get(WHOLE)
-        answer = Answer(send, whole and partial(whole["send"], scope), self._allowed_origin(headers))
+        answer = Answer(send, scope, whole, self._allowed_origin(headers))
         # The routes see the path as it was sent: a slash in a session id is %2F and separates nothing.
         path = scope["path"] = scope["raw_path"].decode("latin-1")
         begun_s = monotonic()
@@ -145,9 +145,10 @@ def _is_own(host: str) -> bool:
 class Answer:
     """What is sent, with the headers that every answer has."""
 
-    def __init__(self, send: Send, whole: Whole | None, allowed_origin: bytes | None) -> None:
-        """`whole`: sends all of it at once, if it can."""
+    def __init__(self, send: Send, scope: Scope, whole: Whole | None, allowed_origin: bytes | None) -> None:
+        """`whole`: what sends all of it at once, if it can."""
         self._send = send
+        self._scope = scope
         self._whole = whole
         self._allowed_origin = allowed_origin
         self.begun_s = 0.0
@@ -172,7 +173,7 @@ class Answer:
         if self._whole is not None and self._allowed_origin is None and self.headers is HEADERS:
             lines = b"".join([b"%s: %s\r\n" % header for header in headers])
             self.begun_s, self.status = monotonic(), status
-            if self._whole(status, lines + _LINES, body):
+            if self._whole["send"](self._scope, status, lines + _LINES, body):
                 return
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
         await self.send({"type": "http.response.body", "body": body})
