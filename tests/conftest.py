@@ -52,6 +52,7 @@ LONGEST_FIRST = (
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST_FIRST)}
+    assert all(path.is_file() for path in places), "a file of LONGEST_FIRST has another name"
     items.sort(key=lambda item: places.get(item.path, len(places)))
 
 

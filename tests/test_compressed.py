@@ -148,6 +148,18 @@ async def test_it_can_be_edited(compressing: Memory, raw: Any, keys: SessionKeys
     assert [message.content for message in await session.messages()] == [LONG + "replaced", LONG]
 
 
+async def test_what_was_stored_under_a_higher_limit_can_be_unpinned(
+    store: Store, namespace: str, memory: Memory
+) -> None:
+    await memory.session("user-42").append(user(LONG), pin=True)
+    async with store.memory(namespace, Settings(max_message_bytes=1_000)) as strict:
+        session = strict.session("user-42")
+        assert (await session.unpin(1)).content == LONG
+        with pytest.raises(TooLarge, match="the replacement has"):
+            await session.replace(1, user(LONG))
+        assert [message.content for message in await session.messages()] == [LONG]
+
+
 async def test_originals_are_compressed_once(compressing: Memory, raw: Any, keys: SessionKeys) -> None:
     session = compressing.session("user-42")
     texts = [f"{number} {LONG[:600]}" for number in range(9)]

@@ -77,11 +77,15 @@ def encode_as(message: Message | Shape, pin: bool | None, count_tokens: TokenCou
     return element, tokens, message.pinned
 
 
-def fitted(settings: Settings, element: bytes, session_id: str, name: str) -> bytes:
-    """The element as it is stored: a large one compressed, if the settings say so. Raises TooLarge."""
+def check_size(settings: Settings, element: bytes, session_id: str, name: str) -> None:
+    """Raises TooLarge."""
     if len(element) > settings.max_message_bytes:
         raise TooLarge(f"{name} has {len(element)} bytes, over {settings.max_message_bytes}", session_id)
-    return compressed(element) if len(element) > settings.uncompressed_bytes else element
+
+
+def stored_as(settings: Settings, element: bytes) -> bytes:
+    """The element as it is stored: a large one compressed, if the settings say so."""
+    return compressed(element) if 0 < settings.compress_above_bytes < len(element) else element
 
 
 def token_of(id: str | None, session_id: str) -> bytes:

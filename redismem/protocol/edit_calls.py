@@ -17,7 +17,7 @@ from redismem.dictionaries import Dictionaries
 from redismem.elements import GAP, parted
 from redismem.messages import STAMP_BYTES, Message, encode_message
 from redismem.protocol import layout, replies, scripts
-from redismem.protocol.append_command import append_limits, encode_as, fitted, more_pins
+from redismem.protocol.append_command import append_limits, check_size, encode_as, more_pins, stored_as
 from redismem.protocol.call import Call, evalsha
 from redismem.protocol.clock import time_argument
 from redismem.protocol.ids import append_token, nonce
@@ -140,6 +140,7 @@ def replace(calls: SessionCalls, view: View, old: Message, new: Message | dict[s
     It is pinned if the other was. Raises InvalidMessage, TooLarge.
     """
     element, tokens, pinned = encode_as(new, old.pinned, calls.count_tokens)
+    check_size(calls.settings, element, calls.keys.session_id, "the replacement")
     given = new if isinstance(new, Message) else Message.from_openai(new)
     given = given.with_pin(pinned)
     stored = Message.restored(given.to_openai(), given.beside, old.seq, tokens, old.stored_ms, old.epoch)
@@ -157,7 +158,7 @@ def _replace(calls: SessionCalls, view: View, old: Message, new: Message, elemen
     keys, shard, script = calls.keys, calls.keys.shard, scripts.load("replace")
     before = view.element(old)
     stamp = before[-STAMP_BYTES:]
-    after = fitted(calls.settings, element, keys.session_id, "the replacement") + stamp
+    after = stored_as(calls.settings, element) + stamp
     fields: tuple[bytes | str, bytes | str] = (layout.NONE, layout.NONE)
     values = (before, after)
     if old.seq < view.context.first_seq:

@@ -1,7 +1,4 @@
-"""What each operation on a session says to Redis, and what it makes of the answer. No I/O.
-
-Both memories, async and blocking, send these calls.
-"""
+"""What each operation on a session says to Redis, and makes of the answer, for async and blocking memories. No I/O."""
 
 from __future__ import annotations
 
@@ -18,10 +15,11 @@ from redismem.protocol.append_command import (
     NO_OPTIONS,
     AppendOptions,
     append_limits,
+    check_size,
     encode_as,
-    fitted,
     more_pins,
     resent_append,
+    stored_as,
     to_confirm,
     token_of,
 )
@@ -171,7 +169,8 @@ class SessionCalls:
             except InvalidMessage as refused:
                 raise InvalidMessage(f"message {len(elements) + 1}: {refused}", session_id) from None
             if len(element) > most_bytes:
-                element = fitted(settings, element, session_id, f"message {len(elements) + 1}")
+                check_size(settings, element, session_id, f"message {len(elements) + 1}")
+                element = stored_as(settings, element)
             elements.append(element)
             if pinned:
                 pinned_count += 1

@@ -14,7 +14,7 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 HELD_BYTES = 64 * 1024
-WHOLE = "redismem.whole_answer"
+WHOLE = "redismem.whole"
 
 
 class Gathered:

@@ -102,7 +102,7 @@ async def test_a_transaction_goes_where_its_keys_are_about_to_be(
     try:
         assert await lanes.run([("RPUSH", key, "1"), ("RPUSH", other, "1")], 60) == [1, 1]
         cluster_servers.begin_move(slot, source, target)
-        cluster_servers.move_keys(slot, source, target)
+        assert cluster_servers.move_keys(slot, source, target) >= 2, "of other tests there may be more"
         turn = [("EVALSHA", script.sha, 2, key, other, "2"), ("LRANGE", key, 0, -1)]
         # The target knows the script no sooner than it has been asked once.
         assert await lanes.run(turn, 60, script) == [3, [b"1", b"2"]]
