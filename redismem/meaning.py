@@ -1,7 +1,7 @@
 """Recall by meaning, beside the words: the vector of a question, and which messages' vectors lie nearest to it.
 
 Of a session that is known, it runs beside the first round trip to Redis. What goes wrong with it costs nothing but
-itself: then the words decide.
+itself: then the words decide. Of a long session, the server compares those vectors that are in its vector set.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from redismem.errors import ModelFailed
+from redismem.errors import CorruptSession, ModelFailed, NotAllowed, StoreUnavailable
 from redismem.hot import HotSession
+from redismem.protocol import vector_calls
 from redismem.protocol.keys import SessionKeys
 from redismem.store.store import Store
 from redismem.transport.base import apart
+from redismem.vectors import SCALE_BYTES, model_of
 
 if TYPE_CHECKING:
     from redismem.embedding import Embedder
@@ -36,6 +38,7 @@ class Meaning:
         self._query = query
         self._embedder = embedder
         self._begun: asyncio.Task[bytes | None] | None = None
+        self._stop = 0
 
     def asked(self, hot: HotSession | None, numbers: Sequence[int]) -> list[int]:
         """The blocks whose vectors to ask for together with the signatures of these."""
@@ -48,7 +51,7 @@ class Meaning:
 
     def begin(self, hot: HotSession | None) -> None:
         """Has the vector of the question made meanwhile, if there are others to hold it to; `end` must follow."""
-        is_wanted = hot is not None and hot.vectors
+        is_wanted = hot is not None and (hot.vectors or hot.set_model)
         if is_wanted and not getattr(self._store.transport, "blocks", False):
             self._begun = asyncio.create_task(self._row())
 
@@ -61,19 +64,41 @@ class Meaning:
         """Seqs before this one whose messages mean what is nearest to the question, best first; none if it failed."""
         from redismem.nearest import nearest, work_of
 
-        blocks = hot.vectors
-        if not blocks:
+        if not (hot.vectors or hot.set_model):
             return []
         row = await (self._row() if self._begun is None else self._begun)
         if row is None:
             return []
-        search = partial(nearest, row, blocks, before_seq, limit)
+        others = await self._in_set(hot, row, limit)
+        blocks = hot.vectors
+        search = partial(nearest, row, blocks, before_seq, limit, others)
         is_much = work_of(row, blocks) > _MUCH_WORK
         return await apart(self._store.transport, search) if is_much else search()
 
-    def take(self, hot: HotSession, stored: dict[int, bytes | None], stop: int) -> None:
-        """What was read of them, of a session with so many blocks."""
+    def take(self, hot: HotSession, stored: dict[int, bytes | None], stop: int, set_model: bytes | None) -> None:
+        """What was read of them, of a session with so many blocks; and who made the vectors of its vector set."""
+        self._stop = stop
+        hot.set_model = set_model
         hot.take_vectors(stored, self._embedder.mark, stop - BLOCKS_LIMIT)
+
+    async def _in_set(self, hot: HotSession, row: bytes, limit: int) -> dict[int, float]:
+        """What the server says of the vectors in the set; where it says nothing, they are read instead."""
+        from redismem.nearest import floats
+
+        mark, vector = self._embedder.mark, floats(row)
+        if hot.set_model != model_of(mark, len(row) - SCALE_BYTES):
+            return {}
+        try:
+            found = await self._store.run(vector_calls.near(self._keys, mark, vector, limit))
+        except (StoreUnavailable, NotAllowed, CorruptSession):
+            found = {}  # no such command, or not for this user; where Redis is away, the next call says so
+        if not found:
+            newest = range(max(0, self._stop - BLOCKS_LIMIT), self._stop)
+            missing = [number for number in newest if number not in hot.vectors]
+            if missing:
+                stored = await self._store.run(vector_calls.in_set(self._keys, missing), quarantine=True)
+                hot.take_vectors(stored, mark, newest.start)
+        return found
 
     async def _row(self) -> bytes | None:
         try:

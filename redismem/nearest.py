@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sized
+from types import MappingProxyType
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from redismem.vectors import DIMENSIONS_LIMIT, Vectors
 
 _LARGEST = 127
 _FLOAT = np.dtype("<f4")
+NOTHING: Mapping[int, float] = MappingProxyType({})
 
 
 def checked_rows(given: object, count: int) -> tuple[int, list[bytes]]:
@@ -43,19 +45,32 @@ def _failed(reason: str) -> ModelFailed:
     return ModelFailed(reason, reason=reason, permanent=True)
 
 
-def nearest(row: bytes, blocks: Mapping[int, Vectors], before_seq: int, limit: int) -> list[int]:
-    """The seqs before this one that point most in the direction of this row, best first; none that points away."""
+def floats(row: bytes) -> bytes:
+    """The vector of a row, as a vector set takes it: it is normalised there."""
+    return np.frombuffer(row, np.int8, offset=_FLOAT.itemsize).astype(_FLOAT).tobytes()
+
+
+def nearest(
+    row: bytes, blocks: Mapping[int, Vectors], before_seq: int, limit: int, others: Mapping[int, float] = NOTHING
+) -> list[int]:
+    """The seqs before this one that point most in the direction of this row, best first; none that points away.
+
+    `others`: cosines of messages that somebody else has compared with it.
+    """
     query = np.frombuffer(row, np.int8, offset=_FLOAT.itemsize).astype(np.float32)
-    found: list[tuple[float, int]] = []
+    query /= max(1.0, float(np.linalg.norm(query)))
+    found = dict(others)
     for number, each in list(blocks.items()):
         if each.dimensions != len(query):
             continue  # made with other settings
         rows = np.frombuffer(each.rows, np.int8).reshape(-1, each.dimensions)
         worth = (rows @ query) * np.frombuffer(each.scales, _FLOAT)
         first_seq = first_seq_of(number) + each.place
-        found += [(score, seq) for seq, score in enumerate(worth.tolist(), first_seq) if 0 < score < math.inf]
-    found.sort(reverse=True)
-    return [seq for _, seq in found if seq < before_seq][:limit]
+        found.update(enumerate(worth.tolist(), first_seq))
+    best = sorted(
+        ((score, seq) for seq, score in found.items() if seq < before_seq and 0 < score < math.inf), reverse=True
+    )
+    return [seq for _, seq in best[:limit]]
 
 
 def work_of(row: bytes, blocks: Sized) -> int:

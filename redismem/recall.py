@@ -150,7 +150,7 @@ class Recall:
             hot = HotSession(signed.epoch, signed.version, max(0, stop - SIGNATURES_LIMIT))
         wanted = range(hot.stop, number_of(signed.first_seq - 1) + 1)
         others = [number for number in wanted if number not in stored]
-        vectors = dict(zip(self._vectors, signed.signatures[len(self._asked) :], strict=False))
+        vectors = dict(zip(self._vectors, behind := signed.signatures[len(self._asked) :], strict=False))
         meant = [] if self._meaning is None else [each for each in wanted[-VECTORS_LIMIT:] if each not in vectors]
         if others or meant:
             more = await self._store.run(page_calls.signed(self._keys, others, meant), quarantine=True)
@@ -162,7 +162,7 @@ class Recall:
         hot.grow(stop, stored.get(stop) if wanted.stop > stop else None)
         hot.postings.drop_before(stop - SIGNATURES_LIMIT)
         if self._meaning is not None:
-            self._meaning.take(hot, vectors, wanted.stop)
+            self._meaning.take(hot, vectors, wanted.stop, behind[-1])
         return hot
 
     async def _read(self, hot: HotSession, numbers: Sequence[int]) -> None:

@@ -6,6 +6,9 @@ Beside block `n` stands the field `v` and `n`. Its parts, one behind the other:
     a scale for each message (4, a float), then each message's dimensions (a signed byte each)
 
 A message without a text has the scale 0. Each vector has the length 1 when its bytes are multiplied by its scale.
+
+Once they are in the vector set of the session as well, the field is `w` and `n`, and the field `vectors` has who made
+those of the set.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from redismem.values import Undecodable
 MARK_BYTES = 8
 DIMENSIONS_LIMIT = 4_096
 _HEAD = struct.Struct(f"<I{MARK_BYTES}sHBB")
-_CRC_BYTES, _SCALE_BYTES = 4, 4
+_CRC_BYTES, SCALE_BYTES = 4, 4
 
 
 class Vectors(NamedTuple):
@@ -38,18 +41,22 @@ class Vectors(NamedTuple):
     @property
     def stop(self) -> int:
         """The place behind the last of them."""
-        return self.place + len(self.scales) // _SCALE_BYTES
+        return self.place + len(self.scales) // SCALE_BYTES
 
     @property
     def size_bytes(self) -> int:
         return len(self.scales) + len(self.rows)
+
+    def each(self) -> list[bytes]:
+        """Scale and vector of each of them."""
+        return [self.row(place) or b"" for place in range(self.place, self.stop)]
 
     def row(self, place: int) -> bytes | None:
         """Scale and vector of the message at this place, to be put into others; None if there is none."""
         at = place - self.place
         if not self.place <= place < self.stop:
             return None
-        scale = self.scales[at * _SCALE_BYTES : (at + 1) * _SCALE_BYTES]
+        scale = self.scales[at * SCALE_BYTES : (at + 1) * SCALE_BYTES]
         return scale + self.rows[at * self.dimensions : (at + 1) * self.dimensions]
 
 
@@ -58,21 +65,26 @@ def mark_of(model: str) -> bytes:
     return blake2b(model.encode("utf-8", "surrogatepass"), digest_size=MARK_BYTES).digest()
 
 
+def model_of(mark: bytes, dimensions: int) -> bytes:
+    """Who made the vectors of a vector set, and their size: what the field `vectors` has."""
+    return b"%s:%d" % (mark.hex().encode(), dimensions)
+
+
 def encode_vectors(mark: bytes, dimensions: int, rows: Mapping[int, bytes], place: int, stop: int) -> bytes:
     """The field of the messages from this place to before that one; without a row they have no text.
 
     `rows`: by their places, as `Vectors.row` gives them.
     """
-    empty = bytes(_SCALE_BYTES + dimensions)
+    empty = bytes(SCALE_BYTES + dimensions)
     each = [rows.get(at, empty) for at in range(place, stop)]
-    scales = b"".join(row[:_SCALE_BYTES] for row in each)
-    content = _HEAD.pack(0, mark, dimensions, place, len(each)) + scales + b"".join(row[_SCALE_BYTES:] for row in each)
+    scales = b"".join(row[:SCALE_BYTES] for row in each)
+    content = _HEAD.pack(0, mark, dimensions, place, len(each)) + scales + b"".join(row[SCALE_BYTES:] for row in each)
     return crc32(content[_CRC_BYTES:]).to_bytes(_CRC_BYTES, "little") + content[_CRC_BYTES:]
 
 
 def field_bytes(dimensions: int) -> int:
     """How long the field of a full block is."""
-    return _HEAD.size + BLOCK_COUNT * (_SCALE_BYTES + dimensions)
+    return _HEAD.size + BLOCK_COUNT * (SCALE_BYTES + dimensions)
 
 
 def decode_vectors(encoded: bytes, mark: bytes | None = None) -> Vectors | None:
@@ -80,7 +92,7 @@ def decode_vectors(encoded: bytes, mark: bytes | None = None) -> Vectors | None:
     if len(encoded) < _HEAD.size:
         raise Undecodable("vectors are none")
     crc, made_by, dimensions, place, count = _HEAD.unpack_from(encoded)
-    scales_stop = _HEAD.size + count * _SCALE_BYTES
+    scales_stop = _HEAD.size + count * SCALE_BYTES
     is_whole = len(encoded) == scales_stop + count * dimensions and crc32(encoded[_CRC_BYTES:]) == crc
     if not is_whole or not dimensions or place + count > BLOCK_COUNT:
         raise Undecodable("vectors are none")

@@ -3,6 +3,7 @@
 --   messages
 --   state
 --   originals
+--   vectors
 --   overdue
 --   leased
 -- ARGV
@@ -28,7 +29,7 @@
 --   writes counters committed summaries_count queued fence attempts failure deaths dropped_seq with_originals sketch pinned: summary:
 -- REPLY outcome: ok, already, gone, fenced, stale
 -- ERROR CORRUPT · LAYOUT version
-local messages, state, originals, overdue, leased = unpack(KEYS)
+local messages, state, originals, vectors, overdue, leased = unpack(KEYS)
 local session, now_ms, fence, epoch, first_seq, edited, count, uncounted_count, tokens, threshold, token_limit,
   recent_limit, summaries_limit, summary_field, summary, sketch, moved_count, kept_count = unpack(ARGV, 1, 18)
 count, kept_count = tonumber(count), tonumber(kept_count)
@@ -55,7 +56,7 @@ redis.call('ZREM', leased, session) -- [end of the lease]
 --- @include move_pinned
 -- Originals of an earlier epoch do not belong here, and without new ones the old would leave a gap.
 if count > 0 and (not with_originals or kept_count == 0) then -- [old originals]
-  redis.call('DEL', originals)
+  redis.call('DEL', originals, vectors)
   redis.call('HDEL', state, 'with_originals')
 end
 for at = first_kept, first_kept + kept_count - 1, 500 do

@@ -3,6 +3,7 @@
 --   messages
 --   state
 --   originals
+--   vectors
 --   active
 --   overdue
 --   leased
@@ -14,7 +15,7 @@
 -- FIELDS reads counters ids_a
 -- REPLY 1 evicted, 0 touched since, or gone
 -- ERROR CORRUPT · LAYOUT version
-local messages, state, originals, active, overdue, leased, dead, evictions = unpack(KEYS)
+local messages, state, originals, vectors, active, overdue, leased, dead, evictions = unpack(KEYS)
 local session, appends = unpack(ARGV)
 local counters, ids = unpack(redis.call('HMGET', state, 'counters', 'ids_a'))
 counters = counters or 'v1 1 0 0 0 0'
@@ -24,5 +25,5 @@ if evicting == '' then return 0 end -- [touched since]
 -- that lost appends, others may have taken their seqs.
 if appends ~= '*' and (ids or '-') ~= appends then return 0 end -- [as it was read]
 --- @include unindex
-redis.call('DEL', messages, state, originals) -- [removal]
+redis.call('DEL', messages, state, vectors, originals) -- [removal]
 return 1

@@ -11,6 +11,7 @@
 --   messages
 --   state
 --   originals
+--   vectors
 --   active
 --   overdue
 --   leased
@@ -27,7 +28,7 @@
 -- REPLY counters; if the append created the session, or was made before: counters first_seq last_seq created
 --   duplicate; if the window is not as long as the counters say, and nothing is written: counters epoch window_count
 -- ERROR PAST now_ms · CONFLICT last_seq · FULL window_count · PARAMS params_count · PINS count bytes · CORRUPT · LAYOUT version
-local messages, state, originals, active, overdue, leased, dead, evictions, fences = unpack(KEYS)
+local messages, state, originals, vectors, active, overdue, leased, dead, evictions, fences = unpack(KEYS)
 local session, limits, request, token = unpack(ARGV, 1, 4)
 local idle_timeout_ms, threshold, token_limit, recent_limit, window_limit, params_limit =
   string.match(limits, '(%d+) (%d+) (%S+) (%d+) (%d+) (%d+)')
@@ -80,7 +81,7 @@ counters = string.format('v1 %s %d %d %d %d', window_first_seq, total, window_to
 redis.call('HSET', state, 'counters', counters, 'ids_a', ids, unpack(changes))
 if #ARGV >= first_drop then redis.call('HDEL', state, unpack(ARGV, first_drop)) end
 if evicting ~= '' then redis.call('ZREM', evictions, session) end -- [off the eviction queue]
-if aged then for _, key in ipairs({state, messages, not created and originals or nil}) do redis.call('PEXPIREAT', key, expires_ms) end end -- [all expire]
+if aged then for _, key in ipairs({state, messages, not created and originals or nil, vectors}) do redis.call('PEXPIREAT', key, expires_ms) end end -- [all expire]
 if message_count > 0 then redis.call('RPUSH', messages, unpack(elements)) end
 if count_before == 0 then redis.call('PEXPIREAT', messages, expires_ms) end
 if created then return {counters, 1, total, 1, 0} end

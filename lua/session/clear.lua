@@ -3,6 +3,7 @@
 --   messages
 --   state
 --   originals
+--   vectors
 --   active
 --   overdue
 --   leased
@@ -14,10 +15,10 @@
 -- FIELDS reads epoch
 -- REPLY 1 removed, 0 not there any more
 -- ERROR
-local messages, state, originals, active, overdue, leased, dead, evictions = unpack(KEYS)
+local messages, state, originals, vectors, active, overdue, leased, dead, evictions = unpack(KEYS)
 local session, epoch = unpack(ARGV)
 local seen_epoch = redis.call('HGET', state, 'epoch')
 if not seen_epoch or seen_epoch == '' then seen_epoch = '-' end
 if seen_epoch ~= epoch then return 0 end -- [epoch]
 --- @include unindex
-return redis.call('DEL', messages, state, originals) > 0 and 1 or 0
+return redis.call('DEL', messages, state, vectors, originals) > 0 and 1 or 0

@@ -5,6 +5,7 @@
 --   messages
 --   state
 --   originals
+--   vectors
 --   active
 --   evictions
 -- ARGV
@@ -24,7 +25,7 @@
 --   writes counters ids_a ids_b ids_c ids_d repeated edited
 -- REPLY 1 popped, 0 the window has changed; if it was made before, what known_append answers
 -- ERROR FULL window_count · CORRUPT · LAYOUT version
-local messages, state, originals, active, evictions = unpack(KEYS)
+local messages, state, originals, vectors, active, evictions = unpack(KEYS)
 local session, now_ms, idle_timeout_ms, window_limit, token, epoch, last_seq, edited, newest, nonce,
   tokens, gap = unpack(ARGV, 1, 12)
 local counters, seen_epoch, seen_edited, ids, repeated =
@@ -56,7 +57,7 @@ local left_tokens = math.max(0, window_tokens - tokens) -- [tokens]
 counters = string.format('v1 %s %d %d %d %d+%d', window_first_seq, total + 1, left_tokens, active_ms, expires_ms, gap_count)
 change('edited', nonce) -- [edited]
 redis.call('HSET', state, 'counters', counters, 'ids_a', ids, unpack(noted))
-if aged then for _, key in ipairs({state, messages, originals}) do redis.call('PEXPIREAT', key, expires_ms) end end -- [all expire]
+if aged then for _, key in ipairs({state, messages, vectors, originals}) do redis.call('PEXPIREAT', key, expires_ms) end end -- [all expire]
 for at = 13, #ARGV do redis.call('LSET', messages, ARGV[at] - window_first_seq, gap .. stamp) end
 redis.call('RPUSH', messages, gap .. stamp)
 return 1

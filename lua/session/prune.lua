@@ -4,6 +4,7 @@
 --   messages
 --   state
 --   originals
+--   vectors
 -- ARGV
 --   epoch
 --   first_seq   of the window, as the caller saw it
@@ -17,7 +18,7 @@
 --   writes counters pruned pinned:
 -- REPLY 1 dropped, 0 the window has changed
 -- ERROR CORRUPT · LAYOUT version
-local messages, state, originals = unpack(KEYS)
+local messages, state, originals, vectors = unpack(KEYS)
 local epoch, first_seq, edited, count, newest, uncounted_count, tokens, nonce = unpack(ARGV, 1, 8)
 local moved = {unpack(ARGV, 9)}
 local seen_epoch, counters, pruned, seen_edited =
@@ -33,7 +34,7 @@ if redis.call('LINDEX', messages, count - 1) ~= newest then return 0 end -- [as 
 local left_tokens = math.max(0, window_tokens - tokens) -- [tokens]
 -- A removal first: once it has written, a script may go on when memory is short. The messages last: all else does no
 -- harm twice, as when a crash has cut the server's log within these writes.
-redis.call('DEL', originals) -- [originals]
+redis.call('DEL', originals, vectors) -- [originals]
 --- @include move_pinned
 --- @include left_uncounted
 counters = string.format('v1 %d %s %d %s %s%s%s',

@@ -5,6 +5,7 @@
 --   messages
 --   state
 --   originals
+--   vectors
 --   quarantine_messages
 --   quarantine_state
 --   quarantine_originals
@@ -20,7 +21,7 @@
 -- FIELDS reads epoch counters
 -- REPLY the number of keys put there, 0 if another caller did it already
 -- ERROR LAYOUT version
-local messages, state, originals, quarantine_messages, quarantine_state, quarantine_originals,
+local messages, state, originals, vectors, quarantine_messages, quarantine_state, quarantine_originals,
   active, overdue, leased, dead, evictions = unpack(KEYS)
 local session, epoch, idle_timeout_ms = unpack(ARGV)
 local function kind(key) return redis.call('TYPE', key).ok end
@@ -43,4 +44,6 @@ for key, aside in pairs({[messages] = quarantine_messages, [state] = quarantine_
   end
 end
 --- @include unindex
+-- What it holds stands beside the originals as well.
+redis.call('DEL', vectors)
 return moved

@@ -4,6 +4,7 @@
 --   messages
 --   state
 --   originals
+--   vectors
 --   active
 --   overdue
 --   evictions
@@ -29,7 +30,7 @@
 --   writes counters ids_a ids_b ids_c ids_d repeated queued edited pins pinned:
 -- REPLY 1 replaced, 0 it is another one, or none; if it was made before, what known_append answers
 -- ERROR FULL window_count · PINS count bytes · CORRUPT · LAYOUT version
-local messages, state, originals, active, overdue, evictions = unpack(KEYS)
+local messages, state, originals, vectors, active, overdue, evictions = unpack(KEYS)
 local session, now_ms, limits, token, epoch, seq, nonce, old, new, more_tokens, more_uncounted, pins,
   pinned_field, new_field, block, old_block, new_block = unpack(ARGV)
 local idle_timeout_ms, threshold, token_limit, recent_limit, window_limit =
@@ -70,11 +71,12 @@ counters = string.format('v1 %s %s %d %d %d', window_first_seq, total, window_to
 if uncounted_count > 0 then counters = string.format('%s+%d', counters, uncounted_count) end -- [uncounted]
 change('edited', nonce) -- [edited]
 redis.call('HSET', state, 'counters', counters, 'ids_a', ids, unpack(noted))
-if aged then for _, key in ipairs({state, messages, originals}) do redis.call('PEXPIREAT', key, expires_ms) end end -- [all expire]
+if aged then for _, key in ipairs({state, messages, vectors, originals}) do redis.call('PEXPIREAT', key, expires_ms) end end -- [all expire]
 if place >= 0 then
   redis.call('LSET', messages, place, new) -- [in the window]
 else
   if block ~= '-' then
+    --- @include drop_vectors
     redis.call('HDEL', originals, 'v' .. block)
     redis.call('HSET', originals, block, new_block) -- [its original]
   end

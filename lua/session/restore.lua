@@ -5,6 +5,7 @@
 --   messages
 --   state
 --   originals
+--   vectors
 --   quarantine_messages
 --   quarantine_state
 --   quarantine_originals
@@ -30,7 +31,7 @@
 --   writes epoch counters queued
 -- REPLY 1 restored, or was before; 0 nothing is in quarantine there
 -- ERROR LIVE · CHANGED message_count
-local messages, state, originals, quarantine_messages, quarantine_state, quarantine_originals,
+local messages, state, originals, vectors, quarantine_messages, quarantine_state, quarantine_originals,
   active, overdue, leased, dead, evictions, fences = unpack(KEYS)
 local session, now_ms, idle_timeout_ms, epoch, nonce, first_seq, tokens, uncounted, seen_count,
   moves, field_count = unpack(ARGV, 1, 11)
@@ -64,6 +65,7 @@ redis.call('HSET', state, 'epoch', epoch, 'counters', counters, 'queued', 'overd
 redis.call('ZADD', active, now, session)
 redis.call('ZADD', overdue, now, session)
 redis.call('PEXPIREAT', state, expires_ms)
+redis.call('DEL', vectors)
 if moves == '1' then
   -- Renamed, not added: a log that a crash has cut within this may carry it out twice.
   if is_list then redis.call('RENAME', quarantine_messages, messages) end

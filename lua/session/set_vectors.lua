@@ -12,4 +12,5 @@ local originals = unpack(KEYS)
 local block, found, vectors = unpack(ARGV)
 if redis.call('HGET', originals, block) ~= found then return 0 end
 redis.call('HSET', originals, 'v' .. block, vectors)
+redis.call('HDEL', originals, 'w' .. block)
 return 1

@@ -3,6 +3,7 @@
 --   messages
 --   state
 --   originals
+--   vectors
 --   active
 --   evictions
 -- ARGV
@@ -13,7 +14,7 @@
 --   writes counters
 -- REPLY 1 touched, 0 no such session
 -- ERROR PAST now_ms · CORRUPT · LAYOUT version
-local messages, state, originals, active, evictions = unpack(KEYS)
+local messages, state, originals, vectors, active, evictions = unpack(KEYS)
 local session, now_ms, idle_timeout_ms = unpack(ARGV)
 local counters = redis.call('HGET', state, 'counters')
 if not counters then return 0 end
@@ -26,5 +27,5 @@ counters = string.format('v1 %s %s %s %d %d', window_first_seq, total, window_to
 redis.call('HSET', state, 'counters', counters)
 redis.call('ZREM', evictions, session) -- [off the eviction queue]
 redis.call('PEXPIREAT', state, expires_ms)
-for _, key in ipairs({messages, originals}) do redis.call('PEXPIREAT', key, expires_ms) end -- [all expire]
+for _, key in ipairs({messages, vectors, originals}) do redis.call('PEXPIREAT', key, expires_ms) end -- [all expire]
 return 1

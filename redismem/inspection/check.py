@@ -33,14 +33,15 @@ def stored(keys: SessionKeys) -> Call[Stored]:
         ("PEXPIRETIME", keys.state),
         ("PEXPIRETIME", keys.messages),
         ("PEXPIRETIME", keys.originals),
+        ("PEXPIRETIME", keys.vectors),
         *(("ZSCORE", getattr(shard, index), keys.session) for index in INDEXES),
         ("GET", shard.fences),
     )
 
     def decode(*answers: Any) -> Stored:
-        state, elements, originals, state_ms, messages_ms, originals_ms, *scores, fences = answers
+        state, elements, originals, state_ms, messages_ms, originals_ms, vectors_ms, *scores, fences = answers
         places = {name: None if score is None else float(score) for name, score in zip(INDEXES, scores, strict=True)}
-        times_ms = (state_ms, messages_ms, originals_ms)
+        times_ms = (state_ms, messages_ms, originals_ms, vectors_ms)
         return Stored(
             replies.fields(state), elements, dict(replies.fields(originals)), *times_ms, places, int(fences or 0)
         )

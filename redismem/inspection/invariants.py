@@ -33,6 +33,7 @@ from redismem.values import Undecodable
 from redismem.vectors import decode_vectors
 
 _OPTIONAL_NUMBERS = (layout.ATTEMPTS, layout.DEATHS, layout.SUMMARIES_COUNT, layout.DROPPED_SEQ)
+_NONE_MS = -2
 _FENCE = re.compile(r"([1-9][0-9]{0,18})-[0-9a-f]+")
 
 
@@ -54,6 +55,8 @@ class Stored:
     state_expires_ms: int
     messages_expire_ms: int
     originals_expire_ms: int
+    vectors_expire_ms: int
+    """Of the vector set; -1: never, -2: there is none."""
     places: dict[str, float | None]
     """index → the session's score in it"""
     fences: int
@@ -199,12 +202,15 @@ def _summary_rules(seen: Stored, first_seq: int, summaries: list[Summary]) -> Fo
 
 def _original_rules(seen: Stored, first_seq: int) -> Found:
     if not seen.text(layout.WITH_ORIGINALS):
+        if seen.vectors_expire_ms != _NONE_MS:
+            yield "I15", "a vector set without originals"
         return
     blocks = {int(field): block for field, block in seen.originals.items() if field.isdigit()}
     signed = {int(field[1:]) for field in seen.originals if field[:1] == b"s" and field[1:].isdigit()}
-    vectors = (field for field in seen.originals if field[:1] == b"v" and field[1:].isdigit())
+    vectors = (field for field in seen.originals if field[:1] in (b"v", b"w") and field[1:].isdigit())
     meant = {int(field[1:]): seen.originals[field] for field in vectors}
     others = len(seen.originals) - len(blocks) - len(signed) - len(meant.keys() & blocks.keys())
+    others -= b"vectors" in seen.originals
     if signed != blocks.keys() or others:
         yield "I15", f"{len(blocks)} blocks of originals, {len(signed)} signatures, {others} other fields"
     for number, block in sorted(blocks.items()):
@@ -237,6 +243,8 @@ def _place_rules(seen: Stored, counters: Counters, late_ms: int) -> Found:
         times.add(seen.originals_expire_ms)
     if not all(counters.expires_ms <= time_ms <= counters.expires_ms + late_ms for time_ms in times):
         yield "I8", f"the keys expire at {sorted(times)}, noted is {counters.expires_ms}"
+    if seen.vectors_expire_ms != _NONE_MS and not 0 < seen.vectors_expire_ms <= counters.expires_ms + late_ms:
+        yield "I8", f"the vector set expires at {seen.vectors_expire_ms}, noted is {counters.expires_ms}"
     if seen.places["active"] != counters.active_ms:
         yield "I12", f"listed as active at {seen.places['active']}, noted is {counters.active_ms}"
     if (seen.places["evictions"] is not None) != (counters.evicting is not None):

@@ -19,7 +19,7 @@ from redismem.shapes import Shape, check_is_said
 T = TypeVar("T")
 
 _REPLICAS_LIMIT = 64
-REQUEST_PLACE = 14
+REQUEST_PLACE = 15
 """The place of the argument `request` in the command."""
 
 

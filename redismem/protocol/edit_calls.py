@@ -93,7 +93,7 @@ def prune(calls: SessionCalls, view: View, max_messages: int) -> Call[int] | Non
     count, pinned = leaving(context, dropped)
     command = evalsha(
         script,
-        (keys.messages, keys.state, keys.originals),
+        (keys.messages, keys.state, keys.originals, keys.vectors),
         (
             context.epoch,
             context.first_seq,
@@ -114,7 +114,7 @@ def pop(calls: SessionCalls, view: View, popped: Sequence[Message]) -> Call[bool
     keys, settings, script, context = calls.keys, calls.settings, scripts.load("pop"), view.context
     command = evalsha(
         script,
-        (keys.messages, keys.state, keys.originals, keys.shard.active, keys.shard.evictions),
+        (keys.messages, keys.state, keys.originals, keys.vectors, keys.shard.active, keys.shard.evictions),
         (
             keys.session,
             time_argument(calls.clock),
@@ -170,7 +170,7 @@ def _replace(calls: SessionCalls, view: View, old: Message, new: Message, elemen
     more_bytes = len(after) * new.pinned - len(before) * old.pinned
     command = evalsha(
         script,
-        (keys.messages, keys.state, keys.originals, shard.active, shard.overdue, shard.evictions),
+        (keys.messages, keys.state, keys.originals, keys.vectors, shard.active, shard.overdue, shard.evictions),
         (
             keys.session,
             time_argument(calls.clock),

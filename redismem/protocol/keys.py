@@ -44,6 +44,7 @@ class SessionKeys:
     messages: bytes
     state: bytes
     originals: bytes
+    vectors: bytes
     quarantine: bytes
     shard: ShardKeys
     appends: tuple[bytes, ...]
@@ -113,14 +114,15 @@ class Keys:
         number = self.shard_of(session_id)
         tag, shard = self._tags[number], self._shards[number]
         messages, state = f"{tag}:messages:{session_id}".encode(), f"{tag}:state:{session_id}".encode()
-        originals = f"{tag}:originals:{session_id}".encode()
+        originals, vectors = f"{tag}:originals:{session_id}".encode(), f"{tag}:vectors:{session_id}".encode()
         return SessionKeys(
             session_id=session_id,
             session=session_id.encode(),
             messages=messages,
             state=state,
             originals=originals,
+            vectors=vectors,
             quarantine=f"{tag}:quarantine:{session_id}".encode(),
             shard=shard,
-            appends=(messages, state, originals, *shard.indexes, shard.fences),
+            appends=(messages, state, originals, vectors, *shard.indexes, shard.fences),
         )

@@ -118,8 +118,12 @@ class Signed(NamedTuple):
 
 
 def signatures(keys: SessionKeys, numbers: Sequence[int], vectors: Sequence[int] = ()) -> Command:
-    """The command that reads the signatures of these blocks, and behind them the vectors of those."""
-    return ("HMGET", keys.originals, *(f"s{number}" for number in numbers), *(f"v{number}" for number in vectors))
+    """The command that reads the signatures of these blocks, and behind them the vectors of those.
+
+    With vectors, who made those of the vector set comes last.
+    """
+    meant = (*(f"v{number}" for number in vectors), "vectors") if vectors else ()
+    return ("HMGET", keys.originals, *(f"s{number}" for number in numbers), *meant)
 
 
 def signed(keys: SessionKeys, numbers: Sequence[int], vectors: Sequence[int] = ()) -> Call[Signed]:
@@ -158,5 +162,5 @@ def set_block_aside(keys: SessionKeys, block: Block, now_ms: int, idle_timeout_m
     """The block that cannot be read to `…:quarantine:<session>:<now_ms>:originals`; False: it is another one by now."""
     script = scripts.load("set_block_aside")
     aside = b"%s:%d:originals" % (keys.quarantine, now_ms)
-    command = evalsha(script, (keys.originals, aside), (block.number, block.stored, idle_timeout_ms))
+    command = evalsha(script, (keys.originals, keys.vectors, aside), (block.number, block.stored, idle_timeout_ms))
     return Call(keys.session_id, (command,), bool, script, op="set_block_aside")

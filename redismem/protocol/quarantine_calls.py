@@ -152,7 +152,8 @@ def restore(
         int(not restoration.faults),
         len(restoration.fields),
     )
-    names = (keys.messages, keys.state, keys.originals, *aside(keys, put_ms), *shard.indexes, shard.fences)
+    stored = (keys.messages, keys.state, keys.originals, keys.vectors)
+    names = (*stored, *aside(keys, put_ms), *shard.indexes, shard.fences)
     command = evalsha(script, names, (*arguments, *fields, *restoration.left_out))
     return Call(keys.session_id, (command,), bool, script, op="restore")
 

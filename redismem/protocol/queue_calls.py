@@ -24,7 +24,7 @@ from redismem.protocol.namespace_calls import entries
 from redismem.settings import Settings
 
 QUEUES = layout.INDEXES[1:]
-_COVERED = 14  # the place in the command of a commit where its numbers stand
+_COVERED = 15  # the place in the command of a commit where its numbers stand
 LONGEST_DEAD_MS = 86_400_000
 """A dead session is tried again after this time at the latest."""
 
@@ -233,7 +233,7 @@ class QueueCalls:
             *(part for field in originals.items() for part in field),
             *(_field(old) for old in folded),
         )
-        keys_in_order = (keys.messages, keys.state, keys.originals, shard.overdue, shard.leased)
+        keys_in_order = (keys.messages, keys.state, keys.originals, keys.vectors, shard.overdue, shard.leased)
         return self._call("commit", keys_in_order, arguments, lambda reply: CommitOutcome(reply.decode()))
 
     def release(
@@ -268,7 +268,7 @@ class QueueCalls:
         """False: touched since, or not as in the transcript; None: there is no transcript to be as."""
         keys = self.keys
         appends = "*" if transcript is None else transcript.fields.get(layout.NEWEST_IDS, layout.NONE)
-        keys_in_order = (keys.messages, keys.state, keys.originals, *keys.shard.indexes)
+        keys_in_order = (keys.messages, keys.state, keys.originals, keys.vectors, *keys.shard.indexes)
         return self._call("evict", keys_in_order, (keys.session, appends), bool)
 
 

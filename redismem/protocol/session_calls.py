@@ -270,9 +270,8 @@ class SessionCalls:
         """Everything of the session, if it is still in this epoch."""
         keys, shard = self.keys, self.keys.shard
         script = scripts.load("clear")
-        command = evalsha(
-            script, (keys.messages, keys.state, keys.originals, *shard.indexes), (keys.session, epoch or layout.NONE)
-        )
+        names = (keys.messages, keys.state, keys.originals, keys.vectors, *shard.indexes)
+        command = evalsha(script, names, (keys.session, epoch or layout.NONE))
         return Call(keys.session_id, (command,), bool, script, op="clear")
 
     def touch(self) -> Call[bool]:
@@ -281,7 +280,7 @@ class SessionCalls:
         script = scripts.load("touch")
         command = evalsha(
             script,
-            (keys.messages, keys.state, keys.originals, shard.active, shard.evictions),
+            (keys.messages, keys.state, keys.originals, keys.vectors, shard.active, shard.evictions),
             (keys.session, time_argument(self.clock), self.settings.idle_timeout_ms),
         )
         return Call(keys.session_id, (command,), bool, script, op="touch")
@@ -293,7 +292,7 @@ class SessionCalls:
         aside = tuple(b"%s:%d:%s" % (keys.quarantine, now_ms, name) for name in (b"messages", b"state", b"originals"))
         command = evalsha(
             script,
-            (keys.messages, keys.state, keys.originals, *aside, *shard.indexes),
+            (keys.messages, keys.state, keys.originals, keys.vectors, *aside, *shard.indexes),
             (keys.session, epoch or layout.NONE, self.settings.idle_timeout_ms),
         )
         return Call(keys.session_id, (command,), int, script, op="quarantine")

@@ -1,19 +1,23 @@
 """Makes the vectors of messages that were kept, behind the commits: no summary waits for it, and none fails with it.
 
-What could not be made is made with a later commit of its session, as long as it stands in the newest blocks.
+What could not be made is made with a later commit of its session, as long as it stands in the newest blocks. Those of
+a long session go on into its vector set, where the server has such.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
+from time import monotonic
 
-from redismem.blocks import decode_block, first_seq_of, number_of
+from redismem.blocks import BLOCK_COUNT, decode_block, first_seq_of, number_of
 from redismem.dictionaries import Dictionaries
 from redismem.elements import decode_messages
 from redismem.embedding import Embedder
 from redismem.errors import ProviderUnavailable
 from redismem.events import facts
 from redismem.kept import texts_of
+from redismem.nearest import floats
 from redismem.protocol import page_calls, vector_calls
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys
@@ -21,7 +25,7 @@ from redismem.protocol.page_calls import Block
 from redismem.protocol.vector_calls import Beside
 from redismem.store.store import Store
 from redismem.values import Undecodable
-from redismem.vectors import Vectors, decode_vectors, encode_vectors, field_bytes
+from redismem.vectors import SCALE_BYTES, Vectors, decode_vectors, encode_vectors, field_bytes, model_of
 from redismem.workers.failures import log_failure
 
 _SESSIONS_LIMIT = 10_000
@@ -31,6 +35,12 @@ _LOOKED_AT = 64
 """Blocks that are looked at for messages without vectors, the newest."""
 _BLOCKS_LIMIT = 8
 """Of these, so many are worked on after one commit."""
+SET_COUNT = 64
+"""A session of no more blocks has no vector set: all vectors come with the question's first round trip."""
+_ADDED_TOGETHER = 4
+"""Vectors that one script adds: one takes the server a quarter of a millisecond, and others wait meanwhile."""
+_REFUSED_S = 600.0
+"""So long nothing is put into vector sets, once a server had none."""
 
 
 class Embedding:
@@ -40,6 +50,7 @@ class Embedding:
         self._store = store
         self._waiting: dict[str, None] = {}
         self._is_at_it = self._stopping = False
+        self._sets_again_s = -math.inf
 
     def stop(self) -> None:
         """Begins with no further session: those that wait get theirs with their next commit."""
@@ -80,18 +91,48 @@ class Embedding:
         last = number_of(signed.first_seq - 1)
         if not signed.kept or last < 0:
             return 0
-        lengths = await store.run(vector_calls.lengths(keys, range(max(0, last + 1 - _LOOKED_AT), last + 1)))
+        numbers = range(max(0, last + 1 - _LOOKED_AT), last + 1)
+        lengths = await store.run(vector_calls.lengths(keys, numbers))
+        is_long = last >= SET_COUNT
+        has_sets = is_long and monotonic() >= self._sets_again_s
+        in_set = await store.run(vector_calls.lengths(keys, numbers, vector_calls.IN_SET)) if is_long else {}
         count = looked_count = 0
-        for number in sorted(lengths, reverse=True):
-            size = embedder.dimensions
-            is_whole = lengths[number] == field_bytes(size) if size else lengths[number] > 0
-            if looked_count == _BLOCKS_LIMIT or (is_whole and number != last):
+        for number in reversed(numbers):
+            size, stored_bytes = embedder.dimensions, lengths[number] or in_set.get(number, 0)
+            is_whole = stored_bytes == field_bytes(size) if size else stored_bytes > 0
+            to_move = has_sets and lengths[number] > 0
+            if looked_count == _BLOCKS_LIMIT or (is_whole and number != last and not to_move):
                 continue  # the length of the last block's, which grows, tells nothing
             looked_count += 1
-            beside = await store.run(vector_calls.beside(keys, number))
-            if beside is not None:
-                count += await self._completed(embedder, keys, beside, signed.epoch)
+            if not is_whole or number == last:
+                count += await self._attended(embedder, keys, number, signed.epoch)
+            if has_sets and number != last:
+                await self._move(embedder, keys, number)
         return count
+
+    async def _attended(self, embedder: Embedder, keys: SessionKeys, number: int, epoch: str) -> bool:
+        beside = await self._store.run(vector_calls.beside(keys, number))
+        return beside is not None and await self._completed(embedder, keys, beside, epoch)
+
+    async def _move(self, embedder: Embedder, keys: SessionKeys, number: int) -> None:
+        """Puts the vectors of a full block into the session's vector set, where the server has such."""
+        beside = await self._store.run(vector_calls.beside(keys, number))
+        encoded = None if beside is None else beside.vectors
+        made = _decoded(encoded, embedder.mark)
+        if encoded is None or made is None or made.stop < BLOCK_COUNT:
+            return
+        seqs = enumerate(made.each(), first_seq_of(number) + made.place)
+        rows = [
+            (vector_calls.element_of(embedder.mark, seq), floats(row)) for seq, row in seqs if any(row[SCALE_BYTES:])
+        ]
+        model = model_of(embedder.mark, made.dimensions)
+        for at in range(0, len(rows), _ADDED_TOGETHER):
+            some, is_last = rows[at : at + _ADDED_TOGETHER], at + _ADDED_TOGETHER >= len(rows)
+            outcome = await self._store.run(vector_calls.move_vectors(keys, number, encoded, model, some, is_last))
+            if outcome < 0:
+                self._sets_again_s = monotonic() + _REFUSED_S
+            if outcome != 1:
+                return
 
     async def _completed(self, embedder: Embedder, keys: SessionKeys, beside: Beside, epoch: str) -> bool:
         """Whether vectors were made for messages of this block that had none."""

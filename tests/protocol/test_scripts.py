@@ -23,7 +23,7 @@ from redismem.protocol.quarantine_calls import restore
 from redismem.protocol.restoring import Restoration
 from redismem.protocol.session_calls import SessionCalls
 from redismem.protocol.state_changes import StateChanges
-from redismem.protocol.vector_calls import set_vectors
+from redismem.protocol.vector_calls import move_vectors, set_vectors
 from redismem.settings import Settings
 
 LUA = Path(__file__).parents[2] / "lua"
@@ -167,6 +167,10 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
         lambda: set_vectors(KEYS, Block(3, b"a block"), b"vectors"),
         {"block": 3, "found": b"a block", "vectors": b"vectors"},
     ),
+    "move_vectors": (
+        lambda: move_vectors(KEYS, 3, b"vectors", b"model", [(b"element", b"vector")], True),
+        {"block": 3, "found": b"vectors", "model": b"model", "is_last": 1},
+    ),
     "quarantine": (
         lambda: CALLS.quarantine("9-ab", NOW_MS),
         {"session": b"user-42", "epoch": "9-ab", "idle_timeout_ms": 56_789},
@@ -227,8 +231,8 @@ def test_behind_the_arguments_of_an_append_stand_messages_fields_and_drops() -> 
 def test_what_is_not_given_is_a_dash() -> None:
     bare = SessionCalls(KEYS, SETTINGS)
     for update in (bare.append(MESSAGES), bare.update(**CHANGES)):
-        assert str(update.commands[0][14]).endswith(" - -")
-    assert SessionCalls(KEYS, Settings()).append(MESSAGES).commands[0][13] == b"86400000 10 - 6 10000 256"
+        assert str(update.commands[0][15]).endswith(" - -")
+    assert SessionCalls(KEYS, Settings()).append(MESSAGES).commands[0][14] == b"86400000 10 - 6 10000 256"
     for call in (bare.touch(), bare.page(5)):
         assert call.script is not None
         names = header(SOURCES[call.script.name]).arguments

@@ -100,7 +100,7 @@ def test_a_call_is_the_same_when_it_is_sent_again_and_another_when_it_is_made_ag
     assert made.append([USER]).commands != call.commands
     named = [made.append([USER], {"id": "my-id"}).commands[0] for _ in range(2)]
     different = [place for place, (one, other) in enumerate(zip(*named, strict=True)) if one != other]
-    assert different == [15]  # what makes an epoch unique
+    assert different == [16]  # what makes an epoch unique
     for token in (one[15] for one in named):
         assert isinstance(token, bytes)
         assert token[:7] == append_token("my-id")[:7]
@@ -118,12 +118,12 @@ def test_an_append_says_whether_it_has_an_id_and_whether_it_is_sent_again() -> N
     )
     for call, first, second in calls:
         again = call.again()
-        assert (str(call.commands[0][14])[:2], str(again.commands[0][14])[:2]) == (first, second)
+        assert (str(call.commands[0][15])[:2], str(again.commands[0][15])[:2]) == (first, second)
         changed = [
             at for at, (one, other) in enumerate(zip(call.commands[0], again.commands[0], strict=True)) if one != other
         ]
-        assert changed == [14]
-        assert str(call.commands[0][14])[1:] == str(again.commands[0][14])[1:]
+        assert changed == [15]
+        assert str(call.commands[0][15])[1:] == str(again.commands[0][15])[1:]
         assert again.commands[1:] == call.commands[1:]
         assert (again.session_id, again.decode, again.script) == (call.session_id, call.decode, call.script)
         assert again.again() is again
@@ -282,4 +282,4 @@ def test_what_an_append_is_told_follows_the_settings() -> None:
     assert append_limits(first.model_copy(update={"strategy": "none"})) == b"1500 30 - 7 30 256"
     for limits, told in ((None, other), (append_limits(first), first)):
         made = SessionCalls(KEYS.session("user-42"), other, limits=limits)
-        assert made.append([USER]).commands[0][13] == append_limits(told)
+        assert made.append([USER]).commands[0][14] == append_limits(told)
