@@ -49,16 +49,16 @@ def set_vectors(keys: SessionKeys, block: Block, vectors: bytes) -> Call[bool]:
 
 
 def move_vectors(
-    keys: SessionKeys, number: int, vectors: bytes, model: bytes, rows: Iterable[tuple[bytes, bytes]], is_last: bool
+    keys: SessionKeys, number: int, vectors: bytes, model: bytes, rows: Iterable[tuple[bytes, bytes]]
 ) -> Call[int]:
-    """Puts rows of these vectors, which stand beside a block, into the vector set; `is_last`: now they are all there.
+    """Puts these vectors, which stand beside a full block, into the vector set.
 
     `rows`: elements and vectors, as `element_of` and `nearest.floats` give them. 1: they are there, 0: the block has
     other vectors by now, -1: this server has no vector sets, or none for this user.
     """
     script = scripts.load("move_vectors")
     pairs = (part for row in rows for part in row)
-    command = evalsha(script, (keys.originals, keys.vectors), (number, vectors, model, int(is_last), *pairs))
+    command = evalsha(script, (keys.originals, keys.vectors), (number, vectors, model, *pairs))
     return Call(keys.session_id, (command,), int, script, op="set_vectors")
 
 
@@ -68,14 +68,17 @@ def element_of(mark: bytes, seq: int) -> bytes:
 
 
 def near(keys: SessionKeys, mark: bytes, vector: bytes, limit: int) -> Call[dict[int, float]]:
-    """The cosines of those messages in the vector set that lie nearest to this vector, by their seqs."""
+    """The cosines of those messages in the vector set that lie nearest to this vector, by their seqs.
+
+    The server compares it with each, in a thread: about a microsecond a message.
+    """
 
     def decode(found: Any) -> dict[int, float]:
         pairs = found.items() if isinstance(found, Mapping) else zip(found[::2], found[1::2], strict=True)
         # The server says how alike they are from 0 to 1.
         return {int(name[MARK_BYTES:]): 2 * float(score) - 1 for name, score in pairs if name[:MARK_BYTES] == mark}
 
-    command = ("VSIM", keys.vectors, "FP32", vector, "WITHSCORES", "COUNT", limit)
+    command = ("VSIM", keys.vectors, "FP32", vector, "WITHSCORES", "COUNT", limit, "TRUTH")
     return Call(keys.session_id, (command,), decode, op="recall")
 
 

