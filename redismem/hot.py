@@ -60,7 +60,7 @@ class HotSession:
         self.vectors: dict[int, Vectors] = {}
         """Of the messages of blocks, by the blocks' numbers: with an embedder."""
         self.set_model: bytes | None = None
-        """Who made the vectors of the session's vector set; None: it has none."""
+        """Who made the vectors of the session's vector set; None: it has none of this embedder's."""
         self.noted_bytes = 0
         """What it counted as when it was noted last."""
         self._epoch = epoch

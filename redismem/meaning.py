@@ -78,7 +78,8 @@ class Meaning:
     def take(self, hot: HotSession, stored: dict[int, bytes | None], stop: int, set_model: bytes | None) -> None:
         """What was read of them, of a session with so many blocks; and who made the vectors of its vector set."""
         self._stop = stop
-        hot.set_model = set_model
+        is_ours = set_model is not None and set_model.startswith(model_of(self._embedder.mark))
+        hot.set_model = set_model if is_ours else None
         hot.take_vectors(stored, self._embedder.mark, stop - BLOCKS_LIMIT)
 
     async def _in_set(self, hot: HotSession, row: bytes, limit: int) -> dict[int, float]:

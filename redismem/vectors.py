@@ -65,9 +65,9 @@ def mark_of(model: str) -> bytes:
     return blake2b(model.encode("utf-8", "surrogatepass"), digest_size=MARK_BYTES).digest()
 
 
-def model_of(mark: bytes, dimensions: int) -> bytes:
-    """Who made the vectors of a vector set, and their size: what the field `vectors` has."""
-    return b"%s:%d" % (mark.hex().encode(), dimensions)
+def model_of(mark: bytes, dimensions: int | None = None) -> bytes:
+    """Who made the vectors of a vector set, and their size: what the field `vectors` has. Of any size, it begins so."""
+    return mark.hex().encode() + (b":" if dimensions is None else b":%d" % dimensions)
 
 
 def encode_vectors(mark: bytes, dimensions: int, rows: Mapping[int, bytes], place: int, stop: int) -> bytes:

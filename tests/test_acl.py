@@ -56,9 +56,10 @@ def user(number: int) -> dict[str, Any]:
 def test_it_is_what_the_doctor_says_and_has_every_command_of_the_scripts() -> None:
     found = [re.findall(rb"call\(\s*'([A-Z]+)'", scripts.load(name).source) for name in scripts.names()]
     called = {word.decode().lower() for words in found for word in words}
-    assert called <= set(permissions.COMMANDS)
+    assert called <= {*permissions.COMMANDS, *permissions.OPTIONAL}
     assert len(called) > 20
     assert f"ACL SETUSER shop-app on >PASSWORD resetchannels resetkeys -@all {permissions.acl('shop')}" == LINE
+    assert f"\nACL SETUSER shop-app {' '.join(f'+{word}' for word in permissions.OPTIONAL)}\n" in PAGE.read_text()
 
 
 TURNS: list[tuple[Callable[[blocking.Session], Any], Callable[[Any], bool]]] = [

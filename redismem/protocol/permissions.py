@@ -24,6 +24,8 @@ del / rename - / persist / pexpire 1 / pexpireat 1 / pexpiretime / pttl
 _PROBES = {name: tuple(rest) for name, *rest in (probe.split() for probe in _WITH_A_KEY.split("/"))}
 COMMANDS = (*_WITHOUT_A_KEY.split(), *_PROBES)
 """Every command that pods and workers of a namespace use, within scripts and without."""
+OPTIONAL = ("vadd", "vsim")
+"""Those that they use if they may, and do without otherwise. Only servers with vector sets have them."""
 _NAMED = re.compile(r"permissions? to run the '([a-z][a-z0-9_|-]{0,60})' command")
 _STOPPED = re.compile(r"script: ([0-9a-f]{40}), on @user_script:([0-9]{1,6})\b")
 # Redis 7.0 says this from within scripts, behind ERR; later ones say NOPERM and name the command.

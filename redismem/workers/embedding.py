@@ -37,6 +37,8 @@ _BLOCKS_LIMIT = 8
 """Of these, so many are worked on after one commit."""
 SET_COUNT = 64
 """A session of no more blocks has no vector set: all vectors come with the question's first round trip."""
+_MOVABLE, _MOVED_LIMIT = 128, 16
+"""Blocks whose vectors may yet go into a vector set, the newest; of these, so many after one commit."""
 _REFUSED_S = 600.0
 """So long nothing is put into vector sets, once a server had none."""
 
@@ -97,23 +99,25 @@ class Embedding:
         for number in reversed(numbers):
             size, stored_bytes = embedder.dimensions, lengths[number] or in_set.get(number, 0)
             is_whole = stored_bytes == field_bytes(size) if size else stored_bytes > 0
-            has_sets = is_long and monotonic() >= self._sets_again_s
-            to_move = has_sets and lengths[number] > 0
-            if looked_count == _BLOCKS_LIMIT or (is_whole and number != last and not to_move):
+            if looked_count == _BLOCKS_LIMIT or (is_whole and number != last):
                 continue  # the length of the last block's, which grows, tells nothing
             looked_count += 1
-            if not is_whole or number == last:
-                count += await self._attended(embedder, keys, number, signed.epoch)
-            if has_sets and number != last:
-                await self._move(embedder, keys, number)
+            beside = await store.run(vector_calls.beside(keys, number))
+            if beside is not None:
+                count += await self._completed(embedder, keys, beside, signed.epoch)
+        if is_long:
+            await self._put_into_set(embedder, keys, last)
         return count
 
-    async def _attended(self, embedder: Embedder, keys: SessionKeys, number: int, epoch: str) -> bool:
-        beside = await self._store.run(vector_calls.beside(keys, number))
-        return beside is not None and await self._completed(embedder, keys, beside, epoch)
+    async def _put_into_set(self, embedder: Embedder, keys: SessionKeys, last: int) -> None:
+        """The vectors of full blocks, where the server has vector sets: of the newest that are not there."""
+        numbers = range(max(0, last - _MOVABLE), last)
+        lengths = await self._store.run(vector_calls.lengths(keys, numbers))
+        for number in [number for number in reversed(numbers) if lengths[number]][:_MOVED_LIMIT]:
+            if monotonic() >= self._sets_again_s:
+                await self._move(embedder, keys, number)
 
     async def _move(self, embedder: Embedder, keys: SessionKeys, number: int) -> None:
-        """Puts the vectors of a full block into the session's vector set, where the server has such."""
         beside = await self._store.run(vector_calls.beside(keys, number))
         encoded = None if beside is None else beside.vectors
         made = _decoded(encoded, embedder.mark)
