@@ -101,7 +101,7 @@ def test_a_call_is_the_same_when_it_is_sent_again_and_another_when_it_is_made_ag
     named = [made.append([USER], {"id": "my-id"}).commands[0] for _ in range(2)]
     different = [place for place, (one, other) in enumerate(zip(*named, strict=True)) if one != other]
     assert different == [16]  # what makes an epoch unique
-    for token in (one[15] for one in named):
+    for token in (one[16] for one in named):
         assert isinstance(token, bytes)
         assert token[:7] == append_token("my-id")[:7]
 
