@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +31,9 @@ def until(condition: Callable[[], object], what: str, deadline_s: float = 60) ->
         time.sleep(_STEP_S)  # between two looks at a condition that has a deadline
 
 
-def say(port: int, *words: Any, password: str = "") -> Any:
+def say(port: int, *words: Any, password: str = "", **more: Any) -> Any:
     """The reply as it is. Raises redis.RedisError."""
-    with redis.Redis(port=port, socket_timeout=10, protocol=2, password=password or None) as client:
+    with redis.Redis(port=port, socket_timeout=10, protocol=2, password=password or None, **more) as client:
         connection = client.connection_pool.get_connection()
         try:
             connection.send_command(*words)
@@ -64,7 +64,7 @@ class ClusterNode(RedisServer):
         return f"127.0.0.1:{self.port}"
 
     def say(self, *words: Any) -> Any:
-        return say(self.port, *words)
+        return say(self.port, *words, **self.tls)
 
     def meet(self, other: ClusterNode) -> None:
         self.say("CLUSTER", "MEET", "127.0.0.1", other.port, other._bus_port)
@@ -87,7 +87,13 @@ class ClusterServers:
     """All of them. `nodes`: those that were primaries at the start, then their replicas in the same order."""
 
     def __init__(
-        self, folder: Path, *, node_timeout_ms: int = 5_000, replicas: bool = True, more: tuple[str, ...] = ()
+        self,
+        folder: Path,
+        *,
+        node_timeout_ms: int = 5_000,
+        replicas: bool = True,
+        more: tuple[str, ...] = (),
+        tls: Mapping[str, Any] | None = None,
     ) -> None:
         count = PRIMARIES_COUNT * (2 if replicas else 1)
         self._folder = folder
@@ -95,6 +101,8 @@ class ClusterServers:
         self._has_replicas = replicas
         self._node_timeout_ms = node_timeout_ms
         self.nodes = [ClusterNode(folder / f"node-{at}", more=more) for at in range(count)]
+        for node in self.nodes:
+            node.tls = tls or {}
 
     @property
     def url(self) -> str:

@@ -9,7 +9,9 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import redis
 
@@ -31,6 +33,8 @@ class RedisServer:
 
     password: str | None = None
     """Of the default user, where the options ask for one."""
+    tls: Mapping[str, Any] = {}
+    """What redis-py needs to be let in, where the options ask for TLS. Its port is `PORT` in them."""
 
     def __init__(self, folder: Path, *, aof: bool = False, options: tuple[str, ...] = ()) -> None:
         self.folder = folder
@@ -57,12 +61,12 @@ class RedisServer:
         binary = shutil.which("redis-server")
         assert binary, "redis-server is not installed; `make test` installs it"
         command = [binary, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", ""]
-        return [*command, *self.options]
+        return [*command, *(str(self.port) if word == "PORT" else word for word in self.options)]
 
     def wait(self, deadline_s: float = 60) -> None:
         """Until it answers and has loaded its data."""
         until = time.monotonic() + deadline_s
-        with redis.Redis(port=self.port, password=self.password) as client:
+        with redis.Redis(port=self.port, password=self.password, **self.tls) as client:
             while True:
                 try:
                     client.ping()

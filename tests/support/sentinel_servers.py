@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,18 @@ class SentinelNode(RedisServer):
     """One with data."""
 
     def say(self, *words: Any) -> Any:
-        return say(self.port, *words, password=self.password or "")
+        return say(self.port, *words, password=self.password or "", **self.tls)
 
     @property
     def is_primary(self) -> bool:
         return bool(self.say("ROLE")[0] == b"master")
+
+
+def tls_lines(node: RedisServer, port: int) -> list[str]:
+    """What its options say of TLS, as lines of a file of settings, for this port; none if they say nothing."""
+    pairs = zip(node.options[::2], node.options[1::2], strict=True)
+    said = [(name[2:], str(port) if value == "PORT" else value) for name, value in pairs]
+    return [f'{name} "{value}"' for name, value in said if name.startswith(("tls-", "port"))]
 
 
 class Sentinel:
@@ -34,8 +42,9 @@ class Sentinel:
         self._password = password
         self._folder = folder
         folder.mkdir(parents=True)
+        self._tls = primary.tls
         lines = [
-            f"port {self.port}",
+            *(tls_lines(primary, self.port) or [f"port {self.port}"]),
             "bind 127.0.0.1",
             f"dir {folder}",
             f"sentinel monitor {SERVICE} 127.0.0.1 {primary.port} {_QUORUM}",
@@ -61,7 +70,7 @@ class Sentinel:
             self._running = subprocess.Popen(command, stdout=log, stderr=log)
 
     def say(self, *words: Any) -> Any:
-        return say(self.port, *words, password=self._password)
+        return say(self.port, *words, password=self._password, **self._tls)
 
     @property
     def is_running(self) -> bool:
@@ -85,11 +94,13 @@ class SentinelServers:
         nodes_count: int = 3,
         options: tuple[str, ...] = (),
         password: str = "",
+        tls: Mapping[str, Any] | None = None,
     ) -> None:
-        """`password`: of the sentinels; that of the nodes is what the options say."""
+        """`password`: of the sentinels; that of the nodes is what the options say. TLS is for both."""
         options = ("--repl-diskless-sync-delay", "0", *options)
         self.nodes = [SentinelNode(folder / f"node-{at}", aof=True, options=options) for at in range(nodes_count)]
         for node in self.nodes:
+            node.tls = tls or {}
             node.password = options[options.index("--requirepass") + 1] if "--requirepass" in options else None
         self.sentinels = [
             Sentinel(folder / f"sentinel-{at}", self.nodes[0], down_after_ms, password)
