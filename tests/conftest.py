@@ -37,6 +37,7 @@ LONGEST_FIRST = (
     "model_check/test_mutants.py",
     "workers/test_outages.py",
     "nodes/test_outages.py",
+    "nodes/test_parted.py",
     "test_typed.py",
     "test_benchmarks.py",
     "project_model/test_models.py",
