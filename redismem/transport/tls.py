@@ -9,7 +9,7 @@ from redismem.errors import ConnectionLost
 from redismem.transport.address import Address
 
 _HEARD_S = 0.5
-# What servers say of the other side's certificate, or of none, in OpenSSL's words: with some more before or between.
+# What servers say of the other side's certificate, or of none, in OpenSSL's words: each with some more before it.
 _ALERTS = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED", "HANDSHAKE_FAILURE", "PROTOCOL_VERSION")
 _ENDED = (ConnectionLost, EOFError, ssl.SSLError, ConnectionResetError, ConnectionAbortedError, BrokenPipeError)
 
@@ -17,7 +17,7 @@ _ENDED = (ConnectionLost, EOFError, ssl.SSLError, ConnectionResetError, Connecti
 def why(address: Address, failure: BaseException, timeout_s: float) -> ConnectionLost | None:
     """What lasts behind the failure of a connection that nothing has been answered on. None: nothing is known of it.
 
-    It may dial once more, and blocks for half a second at most.
+    It may dial once more, and blocks: for half a second at most a step of that.
     """
     if address.tls is None or not isinstance(failure, _ENDED):
         return None

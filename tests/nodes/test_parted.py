@@ -52,24 +52,22 @@ class Deposed:
         """Until min-replicas-to-write ends it."""
 
         async def is_refused() -> bool:
-            return not await self._is_taken()
+            return await self._outcome() == "NOREPLICAS"
 
         refused = asyncio.ensure_future(until(is_refused, every_s=0.02))
         while not refused.done():
             assert not await self._is_confirmed()
         await refused
 
-    async def _is_taken(self) -> bool:
-        """Whether one more is acknowledged to whoever asks for no replica's word."""
+    async def _outcome(self) -> str:
+        """Why one more append of whoever asks for no replica's word was refused; "" if it was taken."""
         text = str(self.acked_count)
         try:
             await self._free.append("free", text, id=text)
         except StoreUnavailable as refused:
-            if refused.reason != "NOREPLICAS":
-                raise
-            return False
+            return refused.reason
         self.acked_count += 1
-        return True
+        return ""
 
     async def _is_confirmed(self) -> bool:
         try:
@@ -79,14 +77,14 @@ class Deposed:
 
     async def check_refused(self) -> None:
         for _ in range(3):
-            assert not await self._is_taken()
+            assert await self._outcome()
             assert not await self._is_confirmed()
 
     async def check_lost(self) -> int:
         """How many are not there: all that was taken without confirmation, and nothing else."""
         await until(self._is_confirmed)
         assert await self._confirming.texts("confirming") == ["begun", "next"]
-        assert await self._free.texts("free") == ["begun"]
+        assert await self._confirming.texts("free") == ["begun"], "whoever confirms is the new primary"
         return self.acked_count
 
 
