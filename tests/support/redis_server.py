@@ -9,7 +9,9 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import redis
 
@@ -26,19 +28,38 @@ def free_port() -> int:
         return port
 
 
+class Host(NamedTuple):
+    """Where a server listens. `entering`: what is said before a command that is to run there."""
+
+    address: str = "127.0.0.1"
+    entering: tuple[str, ...] = ()
+
+
+LOOPBACK = Host()
+
+
 class RedisServer:
     """Started by `start()`, and again after `kill()`: with AOF it comes back with its data."""
 
     password: str | None = None
     """Of the default user, where the options ask for one."""
+    tls: Mapping[str, Any] = {}
+    """What redis-py needs to be let in, where the options ask for TLS. Its port is `PORT` in them."""
 
-    def __init__(self, folder: Path, *, aof: bool = False, options: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, folder: Path, *, aof: bool = False, options: tuple[str, ...] = (), host: Host = LOOPBACK
+    ) -> None:
         self.folder = folder
+        self.host = host
         self.port = free_port()
-        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self.url = f"redis://{self.place}/0"
         self.options: tuple[str, ...] = ("--appendonly", "yes" if aof else "no", *options)
         self._running: subprocess.Popen[bytes] | None = None
         self.is_stopped = False
+
+    @property
+    def place(self) -> str:
+        return f"{self.host.address}:{self.port}"
 
     @property
     def pid(self) -> int:
@@ -56,13 +77,14 @@ class RedisServer:
         """What starts it."""
         binary = shutil.which("redis-server")
         assert binary, "redis-server is not installed; `make test` installs it"
-        command = [binary, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", ""]
-        return [*command, *self.options]
+        place = ["--port", str(self.port), "--bind", self.host.address]
+        command = [*self.host.entering, binary, *place, "--dir", str(self.folder), "--save", ""]
+        return [*command, *(str(self.port) if word == "PORT" else word for word in self.options)]
 
     def wait(self, deadline_s: float = 60) -> None:
         """Until it answers and has loaded its data."""
         until = time.monotonic() + deadline_s
-        with redis.Redis(port=self.port, password=self.password) as client:
+        with redis.Redis(self.host.address, self.port, password=self.password, **self.tls) as client:
             while True:
                 try:
                     client.ping()
