@@ -153,15 +153,15 @@ class ProviderServer:
         if mode == "cut":
             await self._send(writer, whole[:-10])
             raise ConnectionError
-        if mode == "half":
-            await self._send(writer, whole[: len(whole) // 2])
-            await self._released.wait()
         if mode == "drip":
             for at in range(len(whole)):
                 await self._send(writer, whole[at : at + 1])
                 await asyncio.sleep(0.05)  # the pace of a slow server
-        for at in range(0, len(whole), 64 * 1024) if mode != "drip" else ():
+        stop = {"drip": 0, "half": len(whole) // 2}.get(mode, len(whole))
+        for at in range(0, stop, 64 * 1024):
             await self._send(writer, whole[at : at + 64 * 1024])
+        if mode == "half":
+            await self._released.wait()
 
     async def _send(self, writer: asyncio.StreamWriter, chunk: bytes) -> None:
         # In pieces: what the other side does not take is not copied into a buffer.
