@@ -1,4 +1,4 @@
-"""What a turn costs on several nodes, against one: in a cluster of three primaries, and with a replica that confirms.
+"""What a turn costs in a cluster of one node and of three, and with a replica that confirms, against one node.
 
 The turn is that of benchmarks.turns: `append_and_read(user)`, then `append(assistant)`, 160 bytes each, sessions of 8
 turns. All servers are started for this run, without a log. A cluster is given as many sessions at once as the one node,
@@ -23,7 +23,13 @@ from benchmarks.running import collect_garbage, load, options, ratio, run, show_
 from benchmarks.turns import Redismem, drive, measured
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from support.cluster_servers import ClusterServers, say, until  # they lie beside the tests' own
+from support.cluster_servers import (
+    SLOTS_COUNT,
+    ClusterNode,
+    ClusterServers,
+    say,
+    until,
+)  # they lie beside the tests' own
 from support.redis_server import RedisServer
 
 CONCURRENCY = 64
@@ -62,6 +68,18 @@ class Side(NamedTuple):
 def one_node() -> Iterator[str]:
     with own_server() as server:
         yield server.url
+
+
+@contextlib.contextmanager
+def cluster_of_one(folder: Path) -> Iterator[str]:
+    node = ClusterNode(folder, more=NO_LOG)
+    try:
+        node.start()
+        node.say("CLUSTER", "ADDSLOTSRANGE", 0, SLOTS_COUNT - 1)
+        until(lambda: node.facts()["cluster_state"] == "ok", "that it serves all slots")
+        yield node.place
+    finally:
+        node.stop()
 
 
 @contextlib.contextmanager
@@ -124,30 +142,34 @@ def report(found: dict[str, list[dict[str, float]]], pairs: Sequence[tuple[str, 
 
 async def measure(folder: Path, rounds: int, seconds: float) -> tuple[dict[str, Any], str, dict[str, str]]:
     """Gives the figures, the report, and what they were measured on."""
-    with one_node() as url, cluster(folder / "cluster") as servers:
+    with one_node() as url, cluster_of_one(folder / "one") as place, cluster(folder / "cluster") as servers:
         around = surroundings(Server(url), "benchmarks.nodes")
         alone, nodes = Servers([url]), Servers([f"redis://{node.place}/0" for node in servers.nodes])
         sides = [
-            Side(f"one node, {CONCURRENCY} at once", url, alone),
-            Side(f"cluster, {CONCURRENCY} at once", servers.url, nodes),
-            Side(f"cluster, {CONCURRENCY} a node", servers.url, nodes, CONCURRENCY * len(servers.nodes)),
+            Side("one node", url, alone),
+            Side("cluster of one", f"redis+cluster://{place}", Servers([f"redis://{place}/0"])),
+            Side("cluster of three", servers.url, nodes),
+            Side(f"the same, {CONCURRENCY} a node", servers.url, nodes, CONCURRENCY * len(servers.nodes)),
         ]
         spread = await compare(sides, rounds, seconds)
-    one, same, each = spread
+    alone_label, _, same, _ = labels = list(spread)
     with with_replica(folder / "pair") as (primary, replica):
         pair = Servers([primary, replica])
         both = [Side("not confirmed", primary, pair), Side("confirm=1", primary, pair, confirm=1)]
         confirmed = await compare(both, rounds, seconds)
-    pairs = [(same, one), (each, one)]
-    bounds = ratios(spread, same, one)
+    bounds = ratios(spread, same, alone_label)
     paced = ratios(confirmed, "confirm=1", "not confirmed")
     parts = [
-        report(spread, pairs),
+        report(spread, [(label, alone_label) for label in labels[1:]]),
         report(confirmed, [("confirm=1", "not confirmed")]),
         "\n".join(
             [
-                verdict("server CPU of a turn in a cluster", bounds["server_us"], MOST_SERVER_RATIO, at_most=True),
-                verdict("client CPU of a turn in a cluster", bounds["client_us"], MOST_CLIENT_RATIO, at_most=True),
+                verdict(
+                    "server CPU of a turn in a cluster of three", bounds["server_us"], MOST_SERVER_RATIO, at_most=True
+                ),
+                verdict(
+                    "client CPU of a turn in a cluster of three", bounds["client_us"], MOST_CLIENT_RATIO, at_most=True
+                ),
                 verdict("turns/s with confirm=1", paced["turns_per_s"], FEWEST_CONFIRMED_RATIO, at_most=False),
             ]
         ),
