@@ -71,7 +71,7 @@ outages: $(READY) have-redis ## outages of Redis of 1, 10 and 60 s under five po
 	@OUTAGE_SECONDS="$${OUTAGE_SECONDS:-1 10 60}" $(BIN)/python -m pytest $(foreach place,$(OUTAGE_ON),$(OUTAGES_$(place))) -s $(ARGS)
 
 faults: $(READY) have-redis ## bad days of a cluster and of sentinels under producers and workers, and what they cost; FAULT_ROUNDS=10, FAULT_CONFIRM=1
-	@FAULT_ROUNDS="$${FAULT_ROUNDS:-10}" $(BIN)/python -m pytest tests/nodes/test_campaign.py -s $(ARGS)
+	@FAULT_ROUNDS="$${FAULT_ROUNDS:-10}" $(BIN)/python -m pytest tests/nodes/test_campaign.py tests/nodes/test_parted.py -s $(ARGS)
 
 redis: ## start a private Redis on a free port and print its URL
 	@exec $(PYTHON) .ci/redis_server.py run

@@ -49,9 +49,10 @@ class Redismem:
 
     label = "redismem"
 
-    def __init__(self, url: str, name: str, concurrency: int) -> None:
+    def __init__(self, url: str, name: str, concurrency: int, *, confirm: int = 0) -> None:
         self.name = f"{name}-redismem-{concurrency}"
-        self._memory = Memory.connect(url, namespace=self.name, settings=Settings(max_connections=concurrency))
+        settings = Settings(max_connections=concurrency, confirm=confirm)
+        self._memory = Memory.connect(url, namespace=self.name, settings=settings)
 
     async def turn(self, session: str) -> None:
         handle = self._memory.session(session)
@@ -130,7 +131,7 @@ SIDES: tuple[Callable[[str, str, int], Side], ...] = (Redismem, Careful, Bare)
 FIGURES = ("turns_per_s", "client_us", "server_us", "reads")
 
 
-async def _drive(side: Side, concurrency: int, seconds: float, prefix: str) -> int:
+async def drive(side: Side, concurrency: int, seconds: float, prefix: str) -> int:
     """Gives the turns made: so many sessions at once, each begun before the time was up, and finished."""
     until = time.perf_counter() + seconds
     made = 0
@@ -149,9 +150,18 @@ async def _drive(side: Side, concurrency: int, seconds: float, prefix: str) -> i
     return made
 
 
-async def _measured(server: Server, idle: float, drive: Callable[[], Awaitable[int]]) -> dict[str, float]:
+class Counted(Protocol):
+    """What a server, or several, has used so far."""
+
+    def cpu_s(self) -> float: ...
+
+    def reads_count(self) -> int: ...
+
+
+async def measured(server: Counted, idle: float, driven: Awaitable[int]) -> dict[str, float]:
+    """Gives the figures of the turns that are made while it is awaited, and that it gives the number of."""
     reads, cpu_s, client_s, clock = server.reads_count(), server.cpu_s(), time.process_time(), time.perf_counter()
-    turns = await drive()
+    turns = await driven
     wall_s, client_s = time.perf_counter() - clock, time.process_time() - client_s
     cpu_s, reads = server.cpu_s() - cpu_s - idle * wall_s, server.reads_count() - reads
     return {
@@ -171,9 +181,9 @@ async def compare(server: Server, name: str, concurrency: int, rounds: int, seco
         for side in random.sample(sides, len(sides)):
             prefix = f"{number + 1}"
             if number < 0:
-                await _drive(side, concurrency, seconds / 4, prefix)
+                await drive(side, concurrency, seconds / 4, prefix)
                 continue
-            figures = await _measured(server, idle, lambda: _drive(side, concurrency, seconds, prefix))  # noqa: B023
+            figures = await measured(server, idle, drive(side, concurrency, seconds, prefix))
             found[side.label].append(figures)
     result: dict[str, Any] = {"concurrency": concurrency, "server_idle_cpu": idle}
     for side in sides:

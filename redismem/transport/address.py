@@ -59,6 +59,11 @@ class Address:
             return self.path
         return place_at(self.host, self.port)
 
+    @property
+    def opening(self) -> tuple[Command, ...]:
+        """The greeting. Over TLS there is one: its answer shows that the server has taken the client's certificate."""
+        return self.greeting or ((("PING",),) if self.tls is not None else ())
+
     @classmethod
     def from_url(cls, url: str) -> Address:
         """Raises InvalidSettings, which names the option but neither its value nor the URL."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -16,10 +15,9 @@ import hiredis
 from redismem.errors import ConnectionLost
 from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
-from redismem.transport import wire
+from redismem.transport import tls, wire
 from redismem.transport.address import Address
 from redismem.transport.confirming import Content, Wanted, confirmed, waiting
-from redismem.transport.connection import untrusted
 
 _READ_BYTES = 64 * 1024
 _LOST = (OSError, EOFError, UnicodeError, wire.OutOfStep, hiredis.HiredisError)
@@ -33,11 +31,19 @@ class Socket:
         self.pid = os.getpid()
         self.place = address.place
         self._reader = wire.reader()
-        self._socket = _dial(address, until)
         try:
-            if address.greeting:
-                replies = self.exchange(wire.independent(address.greeting), len(address.greeting), until)
-                wire.let_in(wire.answers(replies))
+            self._socket = _dial(address, until)
+            self._open(address.opening, until)
+        except _LOST as failure:
+            lasting = tls.why(address, failure, until - time.monotonic())
+            if lasting is None:
+                raise
+            raise lasting from None
+
+    def _open(self, opening: tuple[Command, ...], until: float) -> None:
+        try:
+            if opening:
+                wire.let_in(wire.answers(self.exchange(wire.independent(opening), len(opening), until)))
         except BaseException:
             self.close()
             raise
@@ -208,8 +214,6 @@ class BlockingLane:
     ) -> wire.Outcome:
         try:
             connection = self._take(until)
-        except ssl.SSLCertVerificationError as refused:
-            return untrusted(refused)
         except _LOST as failure:
             return ConnectionLost(type(failure).__name__, sent=False)
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import socket
-import ssl
 from collections import deque
 from collections.abc import Callable
 from typing import Any, cast
@@ -14,7 +13,7 @@ import hiredis
 
 from redismem.errors import ConnectionLost, ServerError
 from redismem.protocol.scripts import Script
-from redismem.transport import wire
+from redismem.transport import tls, wire
 from redismem.transport.address import Address
 from redismem.transport.wire import Outcome
 
@@ -216,19 +215,13 @@ class Connection(asyncio.Protocol):
 
     async def greet(self, address: Address) -> None:
         """Raises ServerError, ConnectionLost."""
-        if address.greeting:
-            content, count = wire.independent(address.greeting), len(address.greeting)
+        if opening := address.opening:
+            content, count = wire.independent(opening), len(opening)
             call = Waiting(content, count, False, self._loop.create_future(), math.inf)
             self.send(call, self._loop.time())
             wire.let_in(await call.future)
         if self.lost_reason:
             raise ConnectionLost(self.lost_reason, sent=False)
-
-
-def untrusted(refused: ssl.SSLCertVerificationError) -> ConnectionLost:
-    """What is known of a server whose certificate does not hold: it will not hold the next time either."""
-    text = f"the certificate does not hold: {refused.verify_message}"
-    return ConnectionLost(type(refused).__name__, sent=False, text=text, lasts=True)
 
 
 async def connect(
@@ -246,5 +239,9 @@ async def connect(
             await connection.greet(address)
     except BaseException as failure:
         connection.lose(type(failure).__name__)
+        if address.tls is not None and isinstance(failure, ConnectionLost | OSError):
+            lasting = await asyncio.to_thread(tls.why, address, failure, timeout_s)
+            if lasting is not None:
+                raise lasting from None
         raise
     return connection

@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-import ssl
 import warnings
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,7 @@ from redismem.protocol.scripts import Script
 from redismem.transport import wire
 from redismem.transport.address import Address
 from redismem.transport.confirming import Confirming, Wanted
-from redismem.transport.connection import RECONNECTING, Connection, Waiting, connect, untrusted
+from redismem.transport.connection import RECONNECTING, Connection, Waiting, connect
 
 _FIRST_PAUSE_S = 0.01
 _LONGEST_PAUSE_S = 1.0
@@ -273,8 +273,8 @@ class Lane:
                 self._end_line(partial(ServerError, refused.word, refused.text))
             except ConnectionLost as failure:
                 self._lost_reason = failure.reason
-            except ssl.SSLCertVerificationError as refused:
-                self._end_line(partial(untrusted, refused))
+                if failure.lasts:
+                    self._end_line(partial(copy, failure))
             except (OSError, UnicodeError) as failure:
                 self._lost_reason = type(failure).__name__
             else:

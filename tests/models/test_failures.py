@@ -138,7 +138,7 @@ async def test_nobody_listens(provider: Any, opened: Any) -> None:
 
 @pytest.mark.parametrize("provider", ["openai"], indirect=True)
 async def test_a_reply_of_10_mb_is_not_taken_into_memory(server: Any, model: Any) -> None:
-    server.modes.extend(["500", "raw"])
+    server.modes.extend(["500", "half"])  # whoever wants to have all of it waits for ever
     server.raw = b'{"choices": "' + b"x" * HUGE_BYTES + b'"}'
     await failure(model)
     tracemalloc.start()
@@ -148,7 +148,6 @@ async def test_a_reply_of_10_mb_is_not_taken_into_memory(server: Any, model: Any
         assert tracemalloc.get_traced_memory()[1] < HUGE_BYTES * 1.5
     finally:
         tracemalloc.stop()
-    assert server.sent_bytes < HUGE_BYTES
 
 
 async def test_text_cut_at_the_limit_is_kept(server: Any, model: Any) -> None:

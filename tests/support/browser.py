@@ -10,7 +10,8 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 import pytest
-from playwright.async_api import Browser, BrowserContext, Page, Playwright
+from playwright.async_api import Browser, BrowserContext, Page, Playwright, Request
+from playwright.async_api import TimeoutError as PlaywrightTimeout
 
 PATIENCE_MS = 60_000
 PICTURES = Path(__file__).parents[2] / ".screenshots"
@@ -70,8 +71,19 @@ async def opened(context: BrowserContext, url: str, session_id: str | None = Non
     page.faults = faults  # type: ignore[attr-defined]
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.on("console", lambda line: faults.append(line.text) if _is_fault(line) else None)
+    asked: dict[Request, str] = {}
+    page.on("request", lambda request: asked.update({request: "no answer"}))
+    page.on("response", lambda response: asked.update({response.request: f"{response.status}, not all of it"}))
+    page.on("requestfinished", lambda request: asked.update({request: "answered"}))
+    page.on("requestfailed", lambda request: asked.update({request: f"failed: {request.failure}"}))
     await page.goto(url if session_id is None else f"{url}/#/s/{quote(session_id, safe='')}")
-    await page.locator("body[data-health=well]").wait_for()
+    try:
+        await page.locator("body[data-health=well]").wait_for()
+    except PlaywrightTimeout:
+        health = await page.locator("body").get_attribute("data-health")
+        said = await page.locator("#banner").text_content()
+        open_ones = [f"{request.method} {request.url}: {how}" for request, how in asked.items() if how != "answered"]
+        raise AssertionError(f"the page is not connected, but {health}; {said}; {open_ones}; {faults}") from None
     return page
 
 

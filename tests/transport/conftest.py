@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
-import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -32,27 +30,6 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], a
 async def lane(redis_server: RedisServer) -> AsyncIterator[Lane]:
     async with lane_to(redis_server.port) as lane:
         yield lane
-
-
-def _openssl(folder: Path, *words: str) -> None:
-    subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
-
-
-@pytest.fixture(scope="session")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with ca.crt, and node.crt and node.key for 127.0.0.1 and localhost."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed: no certificates to test TLS with")
-    folder = tmp_path_factory.mktemp("certificates")
-    new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
-    # Newer Pythons refuse certificates that do not say what they are for and who signed them.
-    usage = ("-subj", "/CN=test CA", "-addext", "keyUsage=critical,keyCertSign,cRLSign")
-    _openssl(folder, "req", "-x509", *new, "-keyout", "ca.key", "-out", "ca.crt", *usage, "-days", "2")
-    _openssl(folder, "req", *new, "-keyout", "node.key", "-out", "node.csr", "-subj", "/CN=node")
-    (folder / "names").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\nauthorityKeyIdentifier=keyid\n")
-    signed_by = ("-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "names", "-days", "2")
-    _openssl(folder, "x509", "-req", "-in", "node.csr", *signed_by, "-out", "node.crt")
-    return folder
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ import { ask, sessionPath } from "./api.js";
 import { follow } from "./streams.js";
 
 const PAGE_COUNT = 200;
+const AGAIN_MS = 2_000;
 
 export class Conversation {
   // `tell()` is called whenever something here is other than it was; `tellHealth(word)` when the memory goes or comes.
@@ -77,7 +78,8 @@ export class Conversation {
     } catch (error) {
       if (error.code === "session_not_found") this._forget();
       else if (error.code === "store_unavailable" || error.code === "too_late") this._tellHealth("away");
-      // What else it may be, the stream of events meets too, and tells.
+      // What else it may be, the stream of events meets too, and tells. It need not meet what has passed by then.
+      if (error.status === 503 || error.status === 429) setTimeout(() => this._isClosed || this.refresh(), AGAIN_MS);
     } finally {
       this._reading = null;
     }
@@ -100,6 +102,7 @@ export class Conversation {
     for (const message of page.messages) this.messages.set(message.seq, message);
     this.context = context;
     this.isLoaded = true;
+    this._tellHealth("well");
     this._tell();
   }
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import BrowserContext, Page, expect
+from playwright.async_api import BrowserContext, Page, Route, expect
 from support.browser import faults_of, id_of, opened, picture, say, texts
 from support.page_service import serving
 from support.redis_server import RedisServer, free_port
@@ -109,6 +109,27 @@ async def test_a_model_that_hangs_is_stopped(somebody: BrowserContext, url: str,
     await expect(page.locator(".theirs.stored .fault")).to_have_text("Incomplete: stopped.")
     await expect(page.locator("#message")).to_be_focused()
     await expect(page.get_by_role("button", name="Send", exact=True)).to_be_visible()
+    assert faults_of(page) == []
+
+
+async def test_what_could_not_be_read_once_is_read_again(
+    somebody: BrowserContext, url: str, well: StreamingProvider
+) -> None:
+    page = await opened(somebody, url)
+    await say(page, "Where is my parcel?")
+    session_id = id_of(page)
+    await page.close()
+    refused: list[str] = []
+
+    async def refuse(route: Route) -> None:
+        refused.append(route.request.url)
+        await route.fulfill(status=503, json={"code": "too_late", "title": "The request took too long"})
+
+    await somebody.route("**/context", refuse, times=1)
+    page = await opened(somebody, url, session_id)
+    await expect(page.locator(".mine.stored .text")).to_have_text("Where is my parcel?")
+    await expect(page.locator("body")).to_have_attribute("data-health", "well")
+    assert len(refused) == 1
     assert faults_of(page) == []
 
 

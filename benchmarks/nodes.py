@@ -1,0 +1,191 @@
+"""What a turn costs in a cluster of one node and of three, and with a replica that confirms, against one node.
+
+The turn is that of benchmarks.turns: `append_and_read(user)`, then `append(assistant)`, 160 bytes each, sessions of 8
+turns. All servers are started for this run, without a log. A cluster is given as many sessions at once as the one node,
+and then three times as many, so that each of its nodes has as many as the one. The one node and the cluster take turns
+in rounds, in a new order each round; so do a primary whose replica confirms (`confirm=1`) and the same without. The
+ratios are medians of the rounds' own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.measuring import Server, own_server, surroundings, table
+from benchmarks.running import collect_garbage, load, options, ratio, run, show_results, verdict
+from benchmarks.turns import Redismem, drive, measured
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from support.cluster_servers import (
+    SLOTS_COUNT,
+    ClusterNode,
+    ClusterServers,
+    say,
+    until,
+)  # they lie beside the tests' own
+from support.redis_server import RedisServer
+
+CONCURRENCY = 64
+NO_LOG = ("--appendonly", "no")
+MOST_SERVER_RATIO, MOST_CLIENT_RATIO, FEWEST_CONFIRMED_RATIO = 1.15, 1.25, 0.4
+FIGURES = ("turns_per_s", "client_us", "server_us", "reads")
+
+
+class Servers:
+    """Counters of several as if they were one."""
+
+    def __init__(self, urls: Sequence[str]) -> None:
+        self._each = [Server(url) for url in urls]
+
+    def cpu_s(self) -> float:
+        return sum(server.cpu_s() for server in self._each)
+
+    def reads_count(self) -> int:
+        return sum(server.reads_count() for server in self._each)
+
+    def idle_cpu(self) -> float:
+        return sum(server.idle_cpu() for server in self._each)
+
+
+class Side(NamedTuple):
+    """Where turns go, and how many sessions at once."""
+
+    label: str
+    url: str
+    servers: Servers
+    concurrency: int = CONCURRENCY
+    confirm: int = 0
+
+
+@contextlib.contextmanager
+def one_node() -> Iterator[str]:
+    with own_server() as server:
+        yield server.url
+
+
+@contextlib.contextmanager
+def cluster_of_one(folder: Path) -> Iterator[str]:
+    node = ClusterNode(folder, more=NO_LOG)
+    try:
+        node.start()
+        node.say("CLUSTER", "ADDSLOTSRANGE", 0, SLOTS_COUNT - 1)
+        until(lambda: node.facts()["cluster_state"] == "ok", "that it serves all slots")
+        yield node.place
+    finally:
+        node.stop()
+
+
+@contextlib.contextmanager
+def cluster(folder: Path) -> Iterator[ClusterServers]:
+    servers = ClusterServers(folder, replicas=False, more=NO_LOG)
+    try:
+        yield servers.start()
+    finally:
+        servers.stop()
+
+
+@contextlib.contextmanager
+def with_replica(folder: Path) -> Iterator[tuple[str, str]]:
+    """Gives the URLs of a primary and of its replica, which is in step."""
+    primary = RedisServer(folder / "primary").start()
+    replica = RedisServer(folder / "replica", options=("--replicaof", f"127.0.0.1 {primary.port}"))
+    try:
+        replica.start()
+        until(lambda: say(replica.port, "ROLE")[3] == b"connected", "that the replica has all")
+        yield primary.url, replica.url
+    finally:
+        replica.stop()
+        primary.stop()
+
+
+async def compare(sides: Sequence[Side], rounds: int, seconds: float) -> dict[str, list[dict[str, float]]]:
+    """Gives the figures of every round of every side, by the side's label."""
+    found: dict[str, list[dict[str, float]]] = {side.label: [] for side in sides}
+    idle = {side.label: side.servers.idle_cpu() for side in sides}
+    made = [Redismem(side.url, "nodes", side.concurrency, confirm=side.confirm) for side in sides]
+    for number in range(-1, rounds):
+        for at in random.sample(range(len(sides)), len(sides)):
+            side = sides[at]
+            collect_garbage()
+            turns = drive(made[at], side.concurrency, seconds if number >= 0 else seconds / 4, f"{number + 1}")
+            figures = await measured(side.servers, idle[side.label], turns)
+            if number >= 0:
+                found[side.label].append(figures)
+    for each in made:
+        await each.aclose()
+    return found
+
+
+def ratios(found: dict[str, list[dict[str, float]]], side: str, other: str) -> dict[str, float]:
+    return {
+        figure: ratio([row[figure] for row in found[side]], [row[figure] for row in found[other]]) for figure in FIGURES
+    }
+
+
+def report(found: dict[str, list[dict[str, float]]], pairs: Sequence[tuple[str, str]]) -> str:
+    rows: list[list[object]] = [
+        [label, *(statistics.median(row[figure] for row in figures) for figure in FIGURES)]
+        for label, figures in found.items()
+    ]
+    for side, other in pairs:
+        each = ratios(found, side, other)
+        rows.append([f"{side} / {other}", *(f"x {each[figure]:.2f}" for figure in FIGURES)])
+    return table(("", "turns/s", "client CPU µs", "server CPU µs", "round trips"), rows)
+
+
+async def measure(folder: Path, rounds: int, seconds: float) -> tuple[dict[str, Any], str, dict[str, str]]:
+    """Gives the figures, the report, and what they were measured on."""
+    with one_node() as url, cluster_of_one(folder / "one") as place, cluster(folder / "cluster") as servers:
+        around = surroundings(Server(url), "benchmarks.nodes")
+        alone, nodes = Servers([url]), Servers([f"redis://{node.place}/0" for node in servers.nodes])
+        sides = [
+            Side("one node", url, alone),
+            Side("cluster of one", f"redis+cluster://{place}", Servers([f"redis://{place}/0"])),
+            Side("cluster of three", servers.url, nodes),
+            Side(f"the same, {CONCURRENCY} a node", servers.url, nodes, CONCURRENCY * len(servers.nodes)),
+        ]
+        spread = await compare(sides, rounds, seconds)
+    alone_label, _, same, _ = labels = list(spread)
+    with with_replica(folder / "pair") as (primary, replica):
+        pair = Servers([primary, replica])
+        both = [Side("not confirmed", primary, pair), Side("confirm=1", primary, pair, confirm=1)]
+        confirmed = await compare(both, rounds, seconds)
+    bounds = ratios(spread, same, alone_label)
+    paced = ratios(confirmed, "confirm=1", "not confirmed")
+    parts = [
+        report(spread, [(label, alone_label) for label in labels[1:]]),
+        report(confirmed, [("confirm=1", "not confirmed")]),
+        "\n".join(
+            [
+                verdict(
+                    "server CPU of a turn in a cluster of three", bounds["server_us"], MOST_SERVER_RATIO, at_most=True
+                ),
+                verdict(
+                    "client CPU of a turn in a cluster of three", bounds["client_us"], MOST_CLIENT_RATIO, at_most=True
+                ),
+                verdict("turns/s with confirm=1", paced["turns_per_s"], FEWEST_CONFIRMED_RATIO, at_most=False),
+            ]
+        ),
+    ]
+    return {"spread": spread, "confirmed": confirmed}, "\n\n".join(parts), around
+
+
+def main() -> None:
+    asked = options("benchmarks.nodes", __doc__ or "", rounds=11).parse_args()
+    rounds, seconds = (1, 0.2) if asked.quick else (asked.rounds, 1.0)
+    before = load()
+    with tempfile.TemporaryDirectory(prefix="redismem-bench-") as folder:
+        found, printed, around = run(measure(Path(folder), rounds, seconds))
+    around["load"] = f"before {before}, after {load()}"
+    show_results(around, found, printed, asked.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,194 @@
+"""The network between hosts is parted: real servers in network namespaces, and writers that want a replica's word.
+
+Each time once so that the writers still reach the primary that is cut off, and once so that they do not. Nothing
+acknowledged is lost or doubled, nothing is torn; `-s` shows how long writers have waited.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from support.callers import Caller, calling
+from support.checks import until
+from support.cluster_servers import ClusterServers
+from support.cluster_servers import until as until_so
+from support.fault_rows import Row, show
+from support.ledger import writing
+from support.network import Network, hosts
+from support.sentinel_servers import SERVICE, SentinelNode, SentinelServers
+
+from redismem import Settings, StoreUnavailable, Unconfirmed
+from redismem.protocol.keys import Keys
+from redismem.transport.topology import slot_of
+
+CONFIRMING = Settings(shards=16, deadline_s=3, reply_timeout_s=1, confirm=1, confirm_timeout_s=0.5)
+HASTY = CONFIRMING.model_copy(update={"deadline_s": 0.5, "reply_timeout_s": 0.5})
+OPEN = ("--protected-mode", "no")
+BOUND = ("--min-replicas-to-write", "1", "--min-replicas-max-lag", "2")
+NAMES = [f"user-{number}" for number in range(8)]
+REACHES = {True: "the primary's host is cut off from the others", False: "and from the writers"}
+pytestmark = pytest.mark.timeout(600)
+
+
+class Deposed:
+    """Pods that know no other sentinel than that of the host which is cut off: they never hear of another primary."""
+
+    def __init__(self, confirming: Caller, free: Caller) -> None:
+        self._confirming = confirming
+        self._free = free
+        self.acked_count = 0
+        """What was acknowledged though nobody else has it."""
+
+    async def begin(self) -> None:
+        for caller, name in ((self._confirming, "confirming"), (self._free, "free")):
+            await caller.append_confirmed(name, "begun")
+
+    async def until_refused(self) -> None:
+        """Until min-replicas-to-write ends it."""
+
+        async def is_refused() -> bool:
+            return await self._outcome() == "NOREPLICAS"
+
+        refused = asyncio.ensure_future(until(is_refused, every_s=0.02))
+        while not refused.done():
+            assert not await self._is_confirmed()
+        await refused
+
+    async def _outcome(self) -> str:
+        """Why one more append of whoever asks for no replica's word was refused; "" if it was taken."""
+        text = str(self.acked_count)
+        try:
+            await self._free.append("free", text, id=text)
+        except StoreUnavailable as refused:
+            return refused.reason
+        self.acked_count += 1
+        return ""
+
+    async def _is_confirmed(self) -> bool:
+        try:
+            return bool(await self._confirming.append("confirming", "next", id="next"))
+        except (StoreUnavailable, Unconfirmed):
+            return False
+
+    async def check_refused(self) -> None:
+        for _ in range(3):
+            assert await self._outcome()
+            assert not await self._is_confirmed()
+
+    async def check_lost(self) -> int:
+        """How many are not there: all that was taken without confirmation, and nothing else."""
+        await until(self._is_confirmed)
+        assert await self._confirming.texts("confirming") == ["begun", "next"]
+        assert await self._confirming.texts("free") == ["begun"], "whoever confirms is the new primary"
+        return self.acked_count
+
+
+@contextlib.asynccontextmanager
+async def deposed(servers: SentinelServers, namespace: str) -> AsyncIterator[Deposed]:
+    near = next(sentinel for sentinel in servers.sentinels if sentinel.host == servers.primary.host)
+    url = f"redis+sentinel://{near.place}/{SERVICE}/0"
+    unconfirmed = HASTY.model_copy(update={"confirm": 0})
+    async with (
+        calling("blocking", url, namespace, HASTY) as confirming,
+        calling("asyncio", url, namespace, unconfirmed) as free,
+    ):
+        pods = Deposed(confirming, free)
+        await pods.begin()
+        yield pods
+
+
+def names_on_each(servers: ClusterServers, keys: Keys) -> dict[str, set[str]]:
+    """Some sessions of each primary, by its place."""
+    owners = servers.topology().owners
+    found: dict[str, set[str]] = {}
+    for number in range(200):
+        name = f"user-{number}"
+        names = found.setdefault(owners[slot_of(keys.session(name).state)], set())
+        if len(names) < 3:
+            names.add(name)
+    return found
+
+
+def until_promoted(servers: SentinelServers, lost: SentinelNode) -> None:
+    """Until the sentinels that are not cut off with it name another, which says so itself."""
+    others = [sentinel for sentinel in servers.sentinels if sentinel.host != lost.host]
+
+    def is_over() -> bool:
+        ports = {int(servers.seen_by(sentinel)[b"port"]) for sentinel in others}
+        return any(node.is_primary for node in servers.nodes if node is not lost and ports == {node.port})
+
+    until_so(is_over, "the promotion", 180)
+
+
+def heal(network: Network, servers: SentinelServers, lost: SentinelNode) -> None:
+    network.heal()
+    servers.until_failed_over(lost)
+    servers.mend()
+
+
+async def test_sentinels_depose_a_primary_that_is_cut_off(tmp_path: Path, namespace: str) -> None:
+    rows: dict[str, Row] = {}
+    with hosts(3) as network:
+        servers = SentinelServers(tmp_path, down_after_ms=2_000, options=(*BOUND, *OPEN), hosts=network.hosts)
+        try:
+            await asyncio.to_thread(servers.start)
+            async with writing(servers.url, namespace, CONFIRMING, NAMES) as ledger:
+                for reaches, kind in REACHES.items():
+                    await ledger.until_more(NAMES)
+                    lost = servers.primary
+                    others = [host for host in network.hosts if host != lost.host]
+                    async with contextlib.AsyncExitStack() as stack:
+                        pods = await stack.enter_async_context(deposed(servers, namespace)) if reaches else None
+                        begun_s = time.monotonic()
+                        network.part(lost.host, others if reaches else [*others, network.here])
+                        if pods is not None:
+                            await pods.until_refused()
+                        await asyncio.to_thread(until_promoted, servers, lost)
+                        await ledger.until_more(NAMES)
+                        if pods is not None:
+                            assert lost.is_primary, "it has heard of nothing"
+                            await pods.check_refused()
+                        await asyncio.to_thread(heal, network, servers, lost)
+                        rows[kind] = ledger.row(begun_s, time.monotonic(), NAMES)
+                        if pods is not None:
+                            rows["the same, without confirm"] = Row(1, pods.acked_count, lost=await pods.check_lost())
+        finally:
+            servers.stop()
+    show("Sentinel", rows)
+
+
+async def test_a_cluster_replaces_a_primary_that_is_cut_off(tmp_path: Path, namespace: str) -> None:
+    keys, rows = Keys(namespace, CONFIRMING.shards), {}
+    with hosts(4) as network:
+        with_replicas = network.hosts[-1]
+        servers = ClusterServers(tmp_path, node_timeout_ms=3_000, more=OPEN, hosts=network.hosts)
+        try:
+            await asyncio.to_thread(servers.start)
+            names = set().union(*names_on_each(servers, keys).values())
+            async with writing(servers.url, namespace, CONFIRMING, sorted(names)) as ledger:
+                for reaches, kind in REACHES.items():
+                    await ledger.until_more(names)
+                    lost = next(node for node in servers.primaries() if node.host != with_replicas)
+                    hit = names & names_on_each(servers, keys)[lost.place]
+                    others = [host for host in network.hosts if host != lost.host]
+                    begun_s = time.monotonic()
+                    network.part(lost.host, others if reaches else [*others, network.here])
+                    parted_s = time.monotonic()
+                    lost.is_stopped = True  # what it knows is not asked for any more
+                    await ledger.until_more(names - hit)
+                    await asyncio.to_thread(servers.until_failed_over, lost)
+                    await ledger.until_more(names - hit)
+                    # Neither the one that is cut off has a replica now, nor the one that has its place.
+                    assert ledger.since(parted_s, hit) == []
+                    network.heal()
+                    await asyncio.to_thread(servers.bring_back, lost)
+                    await ledger.until_more(names)
+                    rows[kind] = ledger.row(begun_s, time.monotonic(), hit)
+        finally:
+            servers.stop()
+    show("Cluster", rows)
