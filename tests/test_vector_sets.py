@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import random
+import struct
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 import redis.asyncio
-from support.embedders import Words
+from support.embedders import Words, vector
 from support.redis_server import RedisServer, with_vector_sets
 from support.writers import Echo, fill
 from test_meaning import FACTS, QUESTION, first
@@ -115,7 +116,7 @@ async def test_a_short_session_has_none(server: RedisServer, namespace: str, raw
         assert not await raw.exists(keys.vectors)
 
 
-@pytest.mark.parametrize("how", ["clear", "evict", "prune", "replace", "quarantine", "no originals"])
+@pytest.mark.parametrize("how", ["clear", "evict", "prune", "replace", "quarantine", "a block", "no originals"])
 async def test_it_ends_with_what_it_is_of(server: RedisServer, namespace: str, raw: Any, how: str) -> None:
     async with opened(server, namespace) as memory:
         session, keys = memory.session("a"), memory.store.keys.session("a")
@@ -140,6 +141,10 @@ async def test_it_ends_with_what_it_is_of(server: RedisServer, namespace: str, r
         elif how == "quarantine":
             await raw.hset(keys.state, "counters", "none")
             await session.append({"role": "user", "content": "anew"})
+        elif how == "a block":
+            await raw.hset(keys.originals, "2", "foreign")
+            assert await session.messages(include_originals=True)
+            assert await raw.hexists(keys.originals, "v1")
         else:
             settings = Settings(shards=2, keep_originals=False)
             async with Memory.connect(server.url, namespace=namespace, settings=settings) as another:
@@ -150,7 +155,9 @@ async def test_it_ends_with_what_it_is_of(server: RedisServer, namespace: str, r
         if how == "quarantine":
             await session.clear()
             found = await quarantine.find(memory.store, "a", None)
+            await raw.execute_command("VADD", keys.vectors, "VALUES", 1, 1, "of an earlier life")
             await quarantine.restore(memory.store, found, salvage=True)
+            assert not await raw.exists(keys.vectors)
         if how in ("replace", "prune", "quarantine"):
             assert await check_session(memory.store, "a") == []
             await gone_on(memory, session, 120 if how == "prune" else 11)
@@ -163,14 +170,15 @@ async def test_it_expires_with_its_session(server: RedisServer, namespace: str, 
         said = {"role": "user", "content": "message"}
         later = Settings(shards=2, idle_timeout_s=900_000)
         async with Memory.connect(server.url, namespace=namespace, settings=later) as another:
-            for write in ("append", "touch", "pop"):
+            for write in ("append", "touch", "replace", "pop"):
                 for key in (keys.state, keys.messages, keys.originals):
                     await raw.pexpire(key, 10_000_000)
                 await raw.pexpire(keys.vectors, 5_000_000)
                 fields = (await raw.hget(keys.state, "counters")).split()
                 fields[4:6] = [b"1", b"%d" % await raw.pexpiretime(keys.state)]
                 await raw.hset(keys.state, "counters", b" ".join(fields))
-                await getattr(another.session("a"), write)(*([said] if write == "append" else []))
+                given = {"append": [said], "replace": [120, said]}.get(write, [])
+                await getattr(another.session("a"), write)(*given)
                 assert await raw.pexpiretime(keys.vectors) == (await session.info()).expires_ms, write
                 assert await raw.pttl(keys.vectors) > 800_000_000, write
         assert await check_session(memory.store, "a") == []
@@ -180,10 +188,15 @@ async def test_it_expires_with_its_session(server: RedisServer, namespace: str, 
 
 async def test_another_models_are_never_compared(server: RedisServer, namespace: str, raw: Any) -> None:
     async with opened(server, namespace, Words(name="one")) as memory:
-        await remembered(memory, FACTS)
-    async with opened(server, namespace, Words(name="another")) as memory:
-        session, keys = memory.session("a"), memory.store.keys.session("a")
+        session, keys = await remembered(memory, FACTS), memory.store.keys.session("a")
+        same = struct.pack("<256f", *vector(QUESTION, 256))
+        await raw.execute_command("VADD", keys.vectors, "FP32", same, b"a model!77", "M", 4)
+        assert await is_asked(memory, session), "what has another mark is passed over"
+    words = Words(name="another")
+    async with opened(server, namespace, words) as memory:
+        session = memory.session("a")
         assert await first(session) == []
+        assert words.asked == [], "there is nothing to compare it with"
         await gone_on(memory, session, 40)
         assert min(await in_set(raw, keys.vectors)) >= 7
         assert await first(session) == [], "those of the first model stand beside their blocks again"

@@ -13,7 +13,9 @@ VECTORS: dict[str, Any] = {"block": 1, "found": b"that", "vectors": b"meant"}
 
 @pytest.fixture
 async def stored(lua: Scripts) -> Scripts:
-    await lua.raw.hset(lua.key("originals"), mapping={"0": "this", "s0": "of it", "1": "that", "s1": "of that"})
+    await lua.raw.hset(
+        lua.key("originals"), mapping={"0": "this", "s0": "of it", "1": "that", "s1": "of that", "w1": "meant before"}
+    )
     await lua.raw.pexpire(lua.key("originals"), 5_000_000)
     return lua
 
