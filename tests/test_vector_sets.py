@@ -116,6 +116,34 @@ async def test_a_short_session_has_none(server: RedisServer, namespace: str, raw
         assert not await raw.exists(keys.vectors)
 
 
+async def end(memory: Memory, how: str, server: RedisServer, raw: Any) -> None:
+    session, keys = memory.session("a"), memory.store.keys.session("a")
+    if how == "clear":
+        assert await session.clear()
+    elif how == "evict":
+        limited = Settings(shards=2, max_sessions=1)
+        async with Memory.connect(server.url, namespace=memory.store.keys.namespace, settings=limited) as another:
+            await another.session("b").append({"role": "user", "content": "later"})
+            assert await Eviction(another.store).enforce() == 1
+    elif how == "prune":
+        assert await session.prune(3)
+    elif how == "replace":
+        await session.replace(1, {"role": "user", "content": "The car stands in the garage."})
+        assert await raw.hexists(keys.originals, "v1")
+        assert not await raw.hexists(keys.originals, "v0"), "what it meant is forgotten"
+    elif how == "quarantine":
+        await raw.hset(keys.state, "counters", "none")
+        await session.append({"role": "user", "content": "anew"})
+    elif how == "a block":
+        await raw.hset(keys.originals, "2", "foreign")
+        assert await session.messages(include_originals=True)
+        assert await raw.hexists(keys.originals, "v1")
+    else:
+        settings = Settings(shards=2, keep_originals=False)
+        async with Memory.connect(server.url, namespace=memory.store.keys.namespace, settings=settings) as another:
+            await gone_on(another, another.session("a"))
+
+
 @pytest.mark.parametrize("how", ["clear", "evict", "prune", "replace", "quarantine", "a block", "no originals"])
 async def test_it_ends_with_what_it_is_of(server: RedisServer, namespace: str, raw: Any, how: str) -> None:
     async with opened(server, namespace) as memory:
@@ -125,30 +153,7 @@ async def test_it_ends_with_what_it_is_of(server: RedisServer, namespace: str, r
         await Worker(memory.store, Echo()).drain()
         assert await raw.exists(keys.vectors)
         assert (await stored_bytes(memory.store, ["a"]) or 0) > await raw.memory_usage(keys.vectors)
-        if how == "clear":
-            assert await session.clear()
-        elif how == "evict":
-            limited = Settings(shards=2, max_sessions=1)
-            async with Memory.connect(server.url, namespace=namespace, settings=limited) as another:
-                await another.session("b").append({"role": "user", "content": "later"})
-                assert await Eviction(another.store).enforce() == 1
-        elif how == "prune":
-            assert await session.prune(3)
-        elif how == "replace":
-            await session.replace(1, {"role": "user", "content": "The car stands in the garage."})
-            assert await raw.hexists(keys.originals, "v1")
-            assert not await raw.hexists(keys.originals, "v0"), "what it meant is forgotten"
-        elif how == "quarantine":
-            await raw.hset(keys.state, "counters", "none")
-            await session.append({"role": "user", "content": "anew"})
-        elif how == "a block":
-            await raw.hset(keys.originals, "2", "foreign")
-            assert await session.messages(include_originals=True)
-            assert await raw.hexists(keys.originals, "v1")
-        else:
-            settings = Settings(shards=2, keep_originals=False)
-            async with Memory.connect(server.url, namespace=namespace, settings=settings) as another:
-                await gone_on(another, another.session("a"))
+        await end(memory, how, server, raw)
         assert not await raw.exists(keys.vectors)
         if how in ("clear", "evict"):
             assert [key for key in await raw.keys(f"rm:{{{namespace}*") if key.endswith(b":a")] == []
@@ -177,7 +182,7 @@ async def test_it_expires_with_its_session(server: RedisServer, namespace: str, 
                 fields = (await raw.hget(keys.state, "counters")).split()
                 fields[4:6] = [b"1", b"%d" % await raw.pexpiretime(keys.state)]
                 await raw.hset(keys.state, "counters", b" ".join(fields))
-                given = {"append": [said], "replace": [120, said]}.get(write, [])
+                given: list[Any] = [said] if write == "append" else [120, said] if write == "replace" else []
                 await getattr(another.session("a"), write)(*given)
                 assert await raw.pexpiretime(keys.vectors) == (await session.info()).expires_ms, write
                 assert await raw.pttl(keys.vectors) > 800_000_000, write
