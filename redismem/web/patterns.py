@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from re import _constants as codes
-from re import _parser as parser
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from redismem.errors import InvalidSettings
+
+# No type checker knows these modules in the same way twice.
+codes: Any = import_module("re._constants")
+parser: Any = import_module("re._parser")
 
 _STATES_COUNT = 1_000
 # Written as digits: a repeat of so many is not to be spelled out.
