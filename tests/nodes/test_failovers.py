@@ -62,7 +62,7 @@ async def test_a_primary_that_stands_still_keeps_no_call_to_others(
 ) -> None:
     async with calling(kind, servers.url, namespace) as caller:
         healthy, (name,), node = parted(caller, servers)
-        await caller.append(name, "a")
+        await caller.append_confirmed(name, "a")
         node.stop_process()
         waiting = [asyncio.ensure_future(caller.append(name, text, id=text)) for text in "bc"]
         caller.events.clear()
