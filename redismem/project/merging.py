@@ -46,11 +46,12 @@ def _missing(primary: State, duplicate: State) -> State:
 def _added(primary: State, duplicate: State) -> State:
     found = {name: value for name, value in duplicate["properties"].items() if name not in primary["properties"]}
     checks.properties(primary["properties"] | found, "properties")
+    names = dict.fromkeys((duplicate["name"], *duplicate["aliases"]))  # one may be an alias of its own
     return {
         "properties": found,
         "mentions": duplicate["mentions"],
         "mention_count": duplicate["mention_count"],
-        "aliases": [name for name in (duplicate["name"], *duplicate["aliases"]) if name != primary["name"]],
+        "aliases": [name for name in names if name != primary["name"]],
     }
 
 

@@ -127,6 +127,17 @@ async def test_a_relation_is_seen_from_both_ends(apollo: Project) -> None:
     assert (await apollo.entities.get(redis.id)).relations == ()
 
 
+async def test_one_that_is_called_by_an_alias_of_its_own_gives_each_name_once(apollo: Project) -> None:
+    store = await apollo.entities.create("Store")
+    redis = await apollo.entities.create("Redis")
+    await apollo.entities.merge(store.id, redis.id)
+    await apollo.entities.update(store.id, name="Redis")
+    memory = await apollo.entities.create("Memory")
+    found = await apollo.entities.merge(memory.id, store.id)
+    assert sorted(found.aliases) == sorted(set(found.aliases))
+    assert "Redis" in found.aliases
+
+
 async def test_two_that_are_the_same_become_one(apollo: Project, clock: ProjectClock) -> None:
     redis = await apollo.entities.create("Redis", properties={"port": 6379}, tags=["a"])
     double = await apollo.entities.create("Redis server", "technology", "a store", properties={"port": 1, "v": 7})
