@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from support.redis_server import RedisServer
+from support.redis_server import RedisServer, free_port
 
 from redismem.cli.app import app
 
@@ -95,6 +95,8 @@ def test_a_real_server_takes_the_options(tmp_path: Path) -> None:
     """Of each node that compose starts: a misspelt one would end it."""
     for service in ("redis", "cluster-1", "sentinel-primary"):
         said = {name: word for name, word in options_of(service).items() if "replica-announce" not in name}
+        if "--cluster-enabled" in said:
+            said |= {"--cluster-port": str(free_port())}  # else it is 10,000 above the other, and may be somebody's
         server = RedisServer(tmp_path / service, options=tuple(part for each in said.items() for part in each))
         try:
             server.start()

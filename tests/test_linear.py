@@ -166,6 +166,20 @@ READERS: dict[str, Callable[[str], object]] = {
 }
 
 
+@pytest.fixture(scope="module", autouse=True)
+def room() -> Iterator[None]:
+    """Memory of some megabytes that is free and stays with the process.
+
+    Where there is none left, a call may take a megabyte from the system and give it back each time, which takes longer
+    than the call.
+    """
+    taken = [bytes(31) for _ in range(300_000)]
+    kept = taken[::4_000]
+    del taken
+    yield
+    del kept
+
+
 @pytest.fixture(autouse=True)
 def no_collections() -> Iterator[None]:
     """What the collector looks through is all that the other tests have left, too."""
