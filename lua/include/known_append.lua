@@ -1,7 +1,8 @@
 -- Gives the first reply again when the append was made before: its token is in the ring of append ids, which
 -- remember_append describes. What came after it is counted back from the last seq. It is a duplicate unless this very
 -- call made it, and was sent again: then the three bytes behind its name are the same.
--- A field is written as it is, for in Redis 8 a WAIT on a connection that has written nothing waits for nothing.
+-- A time to live is written as it is, for in Redis 8 a WAIT on a connection that has written nothing waits for nothing. It
+-- may be written when memory is short, too.
 -- READS state token fresh ids total counters
 -- SETS b c d oldest ring name at
 local b, c, d = unpack(redis.call('HMGET', state, 'ids_b', 'ids_c', 'ids_d'))
@@ -13,7 +14,8 @@ local name = string.sub(token, 1, 7)
 local at = string.find(ring, name, -192, true)
 while at and at % 12 ~= 1 do at = string.find(ring, name, at + 1, true) end
 if at then
-  redis.call('HSET', state, 'ids_a', ids) -- [waited for]
+  local state_expires_ms = redis.call('PEXPIRETIME', state)
+  if state_expires_ms > 0 then redis.call('PEXPIREAT', state, state_expires_ms) end -- [waited for]
   local function entry(at)
     local high, low = string.byte(ring, at + 10, at + 11)
     return (high % 128) * 256 + low, high >= 128 and 1 or 0

@@ -77,6 +77,16 @@ async def test_summaries_are_written_and_make_room(server: RedisServer, raw: Any
         assert (await sessions[0].append(user("taken"))).last_seq == 21
 
 
+async def test_what_was_appended_before_is_known(server: RedisServer, raw: Any, namespace: str) -> None:
+    async with Memory.connect(server.url, namespace=namespace, settings=Settings(shards=2)) as memory:
+        session = memory.session("s")
+        receipt = await session.append(user("a"), id="1")
+        await run_out(raw)
+        again = await session.append(user("a"), id="1")
+        assert (again.duplicate, again.last_seq) == (True, receipt.last_seq)
+        assert (await unavailable(session.append(user("b"), id="2"))).reason == "OOM"
+
+
 async def test_a_session_that_is_cleared_after_its_claim_is_left_alone(
     server: RedisServer, raw: Any, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
