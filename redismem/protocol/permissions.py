@@ -28,8 +28,8 @@ OPTIONAL = ("vadd", "vsim")
 """Those that they use if they may, and do without otherwise. Only servers with vector sets have them."""
 _NAMED = re.compile(r"permissions? to run the '([a-z][a-z0-9_|-]{0,60})' command")
 _STOPPED = re.compile(r"script: ([0-9a-f]{40}), on @user_script:([0-9]{1,6})\b")
-# Redis 7.0 says this from within scripts, behind ERR; later ones say NOPERM and name the command.
-_IN_SCRIPT = "The user executing the script can't "
+# From within scripts Redis says it behind ERR: 7.0 in the first words, 8 in the second. Others say NOPERM.
+_IN_SCRIPT = re.compile(r"The user executing the script can't |ACL failure in script: ")
 
 
 def acl(namespace: str, *, loads: bool = True) -> str:
@@ -60,7 +60,7 @@ def permitted(keys: SessionKeys) -> Call[bool]:
 
 def not_allowed(error: ServerError, session_id: str | None) -> NotAllowed | None:
     """The error that a refusal by the ACL is; None for another one."""
-    if error.word != "NOPERM" and _IN_SCRIPT not in error.text:
+    if error.word != "NOPERM" and _IN_SCRIPT.search(error.text) is None:
         return None
     stopped = _STOPPED.search(error.text)
     named = _NAMED.search(error.text)

