@@ -189,7 +189,7 @@ def no_collections() -> Iterator[None]:
 
 
 def cost_s(read: Callable[[Any], object], given: Any) -> float:
-    """CPU time of this thread, of so many calls that the clock can tell; the least of several."""
+    """CPU time of this thread, of so many calls that the clock can tell; the lesser of two."""
 
     def once(count: int) -> float:
         started_s = time.thread_time()
@@ -198,9 +198,9 @@ def cost_s(read: Callable[[Any], object], given: Any) -> float:
         return time.thread_time() - started_s
 
     count = 1
-    while once(count) < 0.0005 and count < 64:
+    while (took_s := once(count)) < 0.0005 and count < 64:
         count *= 4
-    return min(once(count) for _ in range(3)) / count
+    return min(took_s, once(count)) / count
 
 
 def check_growth(name: str, read: Callable[[Any], object], make: Callable[[int], Any], size: int) -> None:

@@ -12,7 +12,7 @@ from support.conversations import Conversation, closed, conversations
 from redismem.messages import Message
 from redismem.window import cut_after, cut_before, links, newest_within
 
-PROPERTY = settings(max_examples=300)
+PROPERTY = settings(max_examples=150)
 places = st.integers(0, 40)
 
 

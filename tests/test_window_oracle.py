@@ -11,7 +11,7 @@ from support.conversations import Conversation, conversations
 from redismem.messages import Message
 from redismem.window import cut_after, cut_before, links, open_calls
 
-PROPERTY = settings(max_examples=400)
+PROPERTY = settings(max_examples=150)
 places = st.integers(-2, 50)
 
 

@@ -1,4 +1,4 @@
-"""Redis goes away under four pods, real processes with the fallback: nothing is lost, nothing doubled, all in order.
+"""Redis goes away under pods, real processes with the fallback: nothing is lost, nothing doubled, all in order.
 
 An outage here is over when each pod has served turns without Redis, and no sooner than a second. `make outages` has
 longer ones, and prints what they took.

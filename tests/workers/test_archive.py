@@ -62,7 +62,7 @@ def refuse(name: str) -> None:
     raise AssertionError(f"{name} is no JSON")
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(rows=stored, state=states, made=st.lists(summaries, max_size=2))
 @example(rows=[({"a": "\ud83d\ude00", "b": "\ud800"}, {"id": "\udfff"}, 1, 1)], state=State(), made=[])
 @example(rows=[({"n": 10**400, "f": [1e16, -0.0, 1, True]}, None, 1, 1)], state=State(), made=[])

@@ -47,7 +47,7 @@ def cases(draw: st.DrawFn) -> tuple[Settings, int, int]:
     return known, draw(st.integers(0, 80) | st.just(count)), draw(near | st.integers(0, 2**53))
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(case=cases())
 @example(case=(Settings(threshold=5, recent_limit=3, threshold_tokens=25), 4, 26))
 @example(case=(Settings(threshold=5, recent_limit=3, threshold_tokens=25), 3, 26))
