@@ -21,6 +21,7 @@ export class Conversation {
     this._reading = null;
     this._isStale = false;
     this._isClosed = false;
+    this._again = 0;
   }
 
   open() {
@@ -79,11 +80,17 @@ export class Conversation {
       if (error.code === "session_not_found") this._forget();
       else if (error.code === "store_unavailable" || error.code === "too_late") this._tellHealth("away");
       // What else it may be, the stream of events meets too, and tells. It need not meet what has passed by then.
-      if (error.status === 503 || error.status === 429) setTimeout(() => this._isClosed || this.refresh(), AGAIN_MS);
+      if (error.status === 503 || error.status === 429) this._readAgain();
     } finally {
       this._reading = null;
     }
     if (!this._isClosed) this._tell();
+  }
+
+  // One reading is waited for, however many have failed.
+  _readAgain() {
+    clearTimeout(this._again);
+    this._again = setTimeout(() => this._isClosed || this.refresh(), AGAIN_MS);
   }
 
   async _read() {
