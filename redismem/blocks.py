@@ -6,11 +6,13 @@ it twice does no harm.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import MappingProxyType
+from typing import Any
 
 import zstandard
 
+from redismem.columns import STAMP, from_columns, in_columns
 from redismem.dictionaries import LEVEL, Dictionaries, Dictionary, DictionaryMissing
 from redismem.elements import parted
 from redismem.messages import encode_message
@@ -23,45 +25,70 @@ MOST_BYTES = 1 << 30
 
 NONE_KNOWN: Dictionaries = MappingProxyType({})
 
-_VERSION, _VERSION_WITH_DICTIONARY = 1, 2
+# The first two are read and no longer written: elements as they stood in the window, without and with a dictionary.
+_ROWS, _ROWS_WITH_DICTIONARY, _COLUMNS = 1, 2, 3
 _HEAD_BYTES = 3
+_COUNT_BITS = 4
+_MAGIC = zstandard.FRAME_HEADER
 
 
-# What zstd may refer back to before the first byte of a block: how messages are stored, and words of every day. It is a
-# part of the form: another text is another version.
-_KNOWN = zstandard.ZstdCompressionDict(
-    (
-        b"Thank you for your help today. You're welcome! If you have any other questions, feel free to ask. Is "
-        b"there anything else I can help you with? I would like to know whether you could please let me know "
-        b"about the information that you have already been given. I think that we should have been able to do "
-        b"this before, because there is still some time left for them. What do you want to do next? It was not "
-        b"really what they said, but I don't know why. When did you get there, and how long will it take? Sure, I "
-        b"can do that. I'm sorry for the inconvenience. Here are the details: would be the following: - 1. 2. 3. "
-        b"However, their other which could make some people think about these things again. this is the with from "
-        b"that have will your our and for are not but you all any can had her was one his how man new now old see "
-        b"two way who its let say she too use monday tuesday wednesday thursday friday saturday sunday january "
-        b"february march april june july august september october november december  2024-2025-2026-T00:00:00 "
-        b"https://www. .com/ @gmail.com null, true, false, "
-        b'"name": "id": "status": "type": "date": "price": "number": "user_id": "error": "message": "result": ['
-    )
-    + b"".join(
-        encode_message(message)[0] + b"\xcf\x00\x00\x01\x9b"
-        for message in (
-            {"role": "tool", "tool_call_id": "call_", "name": "get_", "content": '{"'},
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [
-                    {"id": "call_", "type": "function", "function": {"name": "get_", "arguments": '{"'}},
-                ],
-            },
-            {"role": "user", "content": "Yes, please. " + "x" * 40},
-            {"role": "assistant", "content": "I " + "y" * 300},
-            {"role": "user", "content": "Hi! I" + "x" * 40},
-            {"role": "assistant", "content": "Thank you " + "y" * 40},
+# What zstd may refer back to before the first byte of a block without a dictionary: words of every day, and behind them
+# what messages are made of, in each form. It is a part of the form: another text is another version.
+_WORDS = (
+    b"Thank you for your help today. You're welcome! If you have any other questions, feel free to ask. Is "
+    b"there anything else I can help you with? I would like to know whether you could please let me know "
+    b"about the information that you have already been given. I think that we should have been able to do "
+    b"this before, because there is still some time left for them. What do you want to do next? It was not "
+    b"really what they said, but I don't know why. When did you get there, and how long will it take? Sure, I "
+    b"can do that. I'm sorry for the inconvenience. Here are the details: would be the following: - 1. 2. 3. "
+    b"However, their other which could make some people think about these things again. this is the with from "
+    b"that have will your our and for are not but you all any can had her was one his how man new now old see "
+    b"two way who its let say she too use monday tuesday wednesday thursday friday saturday sunday january "
+    b"february march april june july august september october november december  2024-2025-2026-T00:00:00 "
+    b"https://www. .com/ @gmail.com null, true, false, "
+    b'"name": "id": "status": "type": "date": "price": "number": "user_id": "error": "message": "result": ['
+)
+_CALL = {"id": "call_", "type": "function", "function": {"name": "get_", "arguments": '{"'}}
+_CALLS: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": [_CALL]}
+_RESULT: dict[str, Any] = {"role": "tool", "tool_call_id": "call_", "name": "get_", "content": '{"'}
+
+
+def _message(role: str, content: str) -> dict[str, Any]:
+    return {"role": role, "content": content}
+
+
+def _known(content: bytes) -> zstandard.ZstdCompressionDict:
+    return zstandard.ZstdCompressionDict(_WORDS + content, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+
+
+def _stored(messages: Iterable[dict[str, Any]], stamp: bytes) -> list[bytes]:
+    return [encode_message(message)[0] + stamp for message in messages]
+
+
+_KNOWN_ROWS = _known(
+    b"".join(
+        _stored(
+            [
+                _RESULT,
+                _CALLS,
+                _message("user", "Yes, please. " + "x" * 40),
+                _message("assistant", "I " + "y" * 300),
+                _message("user", "Hi! I" + "x" * 40),
+                _message("assistant", "Thank you " + "y" * 40),
+            ],
+            b"\xcf\x00\x00\x01\x9b",
         )
-    ),
-    dict_type=zstandard.DICT_TYPE_RAWCONTENT,
+    )
+)
+_asked, _answered = _message("user", "Hi! I"), _message("assistant", "I ")
+_KNOWN = _known(
+    b"".join(
+        in_columns(_stored(messages, STAMP))
+        for messages in (
+            [_asked, _answered, *[_CALLS, _RESULT, _answered, _asked] * 3, _CALLS, _RESULT],
+            [_asked, _answered] * (BLOCK_COUNT // 2),
+        )
+    )
 )
 
 
@@ -87,43 +114,48 @@ def blocks_of(first_seq: int, elements: Sequence[bytes]) -> Iterator[tuple[int, 
 
 
 def encode_block(first_seq: int, elements: Sequence[bytes], dictionary: Dictionary | None = None) -> bytes:
-    """The block of these elements, which follow each other: version of the form, place of the first, count; with a
-    dictionary the version of that; then a zstd frame.
+    """The block of these elements, which follow each other: version of the form; place of the first and count; version
+    of the dictionary, 0 without one; then a zstd frame without its magic number.
     """
     place = first_seq - first_seq_of(number_of(first_seq))
     assert 0 < len(elements) <= BLOCK_COUNT - place
-    content = b"".join(elements)
-    if dictionary is None:
-        return bytes((_VERSION, place, len(elements))) + packed(content)
-    return bytes((_VERSION_WITH_DICTIONARY, place, len(elements), dictionary.version)) + packed(content, dictionary)
+    head = (_COLUMNS, place << _COUNT_BITS | len(elements) - 1, 0 if dictionary is None else dictionary.version)
+    return bytes(head) + packed(in_columns(elements), dictionary)[len(_MAGIC) :]
 
 
 def decode_block(number: int, block: bytes, known: Dictionaries = NONE_KNOWN) -> tuple[int, list[bytes]]:
     """The first seq in a block, and its elements. Raises Undecodable; of its kinds DictionaryMissing."""
-    version = dictionary_of(block)
-    if len(block) <= _HEAD_BYTES or (block[0] != _VERSION and version is None):
+    if len(block) <= _HEAD_BYTES or block[0] not in (_ROWS, _ROWS_WITH_DICTIONARY, _COLUMNS):
         raise Undecodable("a block of originals is none")
-    place, count = block[1], block[2]
+    version = dictionary_of(block)
+    if block[0] == _COLUMNS:
+        place, count, frame = block[1] >> _COUNT_BITS, block[1] % BLOCK_COUNT + 1, _MAGIC + block[_HEAD_BYTES:]
+    else:
+        place, count, frame = block[1], block[2], block[_HEAD_BYTES + (version is not None) :]
     if not 0 < count <= BLOCK_COUNT - place:
         raise Undecodable("a block of originals has places that it cannot have")
-    if version is None:
-        return first_seq_of(number) + place, parted(unpacked(block[_HEAD_BYTES:]), count)
-    content = unpacked(block[_HEAD_BYTES + 1 :], dictionary=_named(version, block, known))
-    return first_seq_of(number) + place, parted(content, count)
+    dictionary = None if version is None else _named(version, frame, known)
+    first_seq = first_seq_of(number) + place
+    if block[0] == _COLUMNS:
+        return first_seq, from_columns(unpacked(frame, dictionary=dictionary), count)
+    return first_seq, parted(unpacked(frame, dictionary=dictionary, known=_KNOWN_ROWS), count)
 
 
 def dictionary_of(block: bytes) -> int | None:
     """The version of the dictionary that a block needs; None if it needs none."""
-    has_one = len(block) > _HEAD_BYTES and block[0] == _VERSION_WITH_DICTIONARY
-    return block[_HEAD_BYTES] if has_one else None
+    if len(block) <= _HEAD_BYTES:
+        return None
+    if block[0] == _COLUMNS:
+        return block[2] or None
+    return block[3] if block[0] == _ROWS_WITH_DICTIONARY else None
 
 
-def _named(version: int, block: bytes, known: Dictionaries) -> Dictionary:
+def _named(version: int, frame: bytes, known: Dictionaries) -> Dictionary:
     dictionary = known.get(version)
     if dictionary is None:
         raise DictionaryMissing(f"a block of originals needs dictionary {version}, which is not there")
     try:
-        wanted = zstandard.get_frame_parameters(block[_HEAD_BYTES + 1 :]).dict_id
+        wanted = zstandard.get_frame_parameters(frame).dict_id
     except zstandard.ZstdError:
         raise Undecodable("a frame cannot be unpacked") from None
     if wanted != dictionary.used.dict_id():
@@ -137,9 +169,14 @@ def packed(content: bytes, dictionary: Dictionary | None = None) -> bytes:
     return zstandard.ZstdCompressor(level=LEVEL, write_checksum=True, dict_data=used).compress(content)
 
 
-def unpacked(frame: bytes, most_bytes: int = MOST_BYTES, dictionary: Dictionary | None = None) -> bytes:
-    """The bytes in a zstd frame. Raises Undecodable."""
-    used = _KNOWN if dictionary is None else dictionary.used
+def unpacked(
+    frame: bytes,
+    most_bytes: int = MOST_BYTES,
+    dictionary: Dictionary | None = None,
+    known: zstandard.ZstdCompressionDict = _KNOWN,
+) -> bytes:
+    """The bytes in a zstd frame; `known`: what it may refer back to without a dictionary. Raises Undecodable."""
+    used = known if dictionary is None else dictionary.used
     try:
         head = zstandard.get_frame_parameters(frame)
         if not 0 <= head.content_size <= most_bytes:

@@ -223,6 +223,11 @@ def is_pinned(payload: dict[str, Any], beside: dict[str, Any] | None) -> bool:
     return payload.get("role") in PINNED_ROLES if marked is None else marked is True
 
 
+def default_tokens(packed: bytes) -> int:
+    """The tokens of a payload, if nobody else counts them."""
+    return len(packed) // 4 + 4
+
+
 def encode_message(message: Message | Shape, count_tokens: TokenCounter | None = None) -> tuple[bytes, int]:
     """An element without its stamp, and its tokens. Raises InvalidMessage for what would not come back equal."""
     payload: Any = message
@@ -237,7 +242,7 @@ def encode_message(message: Message | Shape, count_tokens: TokenCounter | None =
         payload = plain(payload)
         packed = pack(payload, InvalidMessage)
     if count_tokens is None:
-        tokens = len(packed) // 4 + 4
+        tokens = default_tokens(packed)
     else:
         tokens = count_tokens(payload)
         if type(tokens) is not int or not 0 <= tokens < 1 << 32:

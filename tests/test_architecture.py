@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 # floors below, and of its own floor as long as that makes no circle.
 FLOORS = (
     "errors events environment settings values shapes unawaited words health",
-    "messages compressed elements quoting",
+    "messages compressed columns elements quoting",
     "dictionaries",
     "blocks",
     "signatures vectors",
@@ -59,7 +59,7 @@ DOORS = {
     "redis": "transport",
     "hiredis": "transport",
     "fakeredis": "transport",
-    "msgspec": "compressed elements values web",
+    "msgspec": "columns compressed elements values web",
     "zstandard": "blocks compressed dictionaries",
     "pydantic": "environment settings web",
     "pydantic_settings": "environment settings",

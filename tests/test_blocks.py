@@ -5,17 +5,20 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.dictionaries import made
 
 from redismem.blocks import (
     BLOCK_COUNT,
     blocks_of,
     decode_block,
+    dictionary_of,
     encode_block,
     first_seq_of,
     number_of,
     packed,
     unpacked,
 )
+from redismem.dictionaries import DictionaryMissing
 from redismem.messages import encode_message
 from redismem.values import Undecodable
 
@@ -77,12 +80,31 @@ def test_a_frame_that_claims_to_hold_too_much_is_not_unpacked() -> None:
         unpacked(claims)
 
 
-def test_the_form_is_what_it_was() -> None:
-    """What zstd may refer back to is a part of it: with another text nothing that is stored could be read."""
-    stored = bytes.fromhex(
-        "01020328b52ffd24affd0200240495010db14d79206f72646572206973204f2d31372e8bcfe5687b950110bd2c20496e6f74"
-        "6564bee6b3a8e69687e795aae58fb7e381af3820e381a7e38199e38082c0090042547247b0411860a22cf4403986f08a5b35"
-        "39835d619418374dd6c76d"
-    )
+ROWS = (
+    "01020328b52ffd24affd0200240495010db14d79206f72646572206973204f2d31372e8bcfe5687b950110bd2c20496e6f74"
+    "6564bee6b3a8e69687e795aae58fb7e381af3820e381a7e38199e38082c0090042547247b0411860a22cf4403986f08a5b35"
+    "39835d619418374dd6c76d"
+)
+COLUMNS = (
+    "032200249ce50200140495c0c093938bcfe5687b4e4d79206f72646572206973204f2d31372e00542c20496e6f74656400e6"
+    "b3a8e69687e795aae58fb7e381af3820e381a7e38199e380820800ae0acb067068aff3183c0409f6404b2fe01bc762ec4704"
+    "079c0f37"
+)
+
+
+@pytest.mark.parametrize("form", [ROWS, COLUMNS])
+def test_the_forms_are_what_they_were(form: str) -> None:
+    """What zstd may refer back to is a part of each: with another text nothing that is stored could be read."""
     texts = ["My order is O-17.", "Thank you, I have noted that.", "注文番号は O-18 です。"]
-    assert decode_block(1, stored) == (19, [element(text) for text in texts])
+    assert decode_block(1, bytes.fromhex(form)) == (19, [element(text) for text in texts])
+
+
+def test_rows_with_a_dictionary_are_read() -> None:
+    """As they were written before there were columns."""
+    elements = [element(f"Where is parcel {at}?") for at in range(5)]
+    one = made(7)
+    block = bytes((2, 3, 5, 7)) + packed(b"".join(elements), one)
+    assert dictionary_of(block) == 7
+    assert decode_block(2, block, {7: one}) == (36, elements)
+    with pytest.raises(DictionaryMissing):
+        decode_block(2, block)

@@ -28,9 +28,10 @@ MOST_DICTIONARIES = 8
 """A namespace gets no more: none of them can ever go."""
 SETTLED_MS = 60_000
 """One is used when it is so old: a failover may lose what was written last, and no block may outlive its dictionary."""
+AGAIN_MS = 86_400_000
+"""Another is trained so much later at the earliest."""
 
 _LOOK_MS = 60_000
-_AGAIN_MS = 86_400_000
 _SESSION_BYTES = 64 * 1024
 _HELD_OUT = 5
 # Less than that is not worth one of the few there may be.
@@ -45,7 +46,7 @@ class Trainer:
         self.store = store
         self._samples: deque[tuple[str, list[bytes], int]] = deque()
         self._bytes_of: Counter[str] = Counter()
-        self._time_ms = self._looked_ms = self._tried_ms = -_AGAIN_MS
+        self._time_ms = self._looked_ms = self._tried_ms = -AGAIN_MS
         self._is_training = False
 
     async def dictionary(self, time_ms: int) -> Dictionary | None:
@@ -94,7 +95,7 @@ class Trainer:
         """
         time_ms = self._time_ms
         is_enough = len(self._bytes_of) >= ENOUGH_SESSIONS and self._bytes_of.total() >= ENOUGH_BYTES
-        if not is_enough or self._is_training or 0 <= time_ms - self._tried_ms < _AGAIN_MS:
+        if not is_enough or self._is_training or 0 <= time_ms - self._tried_ms < AGAIN_MS:
             return False
         self._tried_ms, self._is_training = time_ms, True
         try:
@@ -109,7 +110,7 @@ class Trainer:
         store = self.store
         newest = await self._look()
         used = store.dictionaries.get(newest)
-        if newest >= MOST_DICTIONARIES or (used is not None and time_ms - used.created_ms < _AGAIN_MS):
+        if newest >= MOST_DICTIONARIES or (used is not None and time_ms - used.created_ms < AGAIN_MS):
             return False
         samples = [(session_id, elements) for session_id, elements, _ in self._samples]
         made = await asyncio.to_thread(better, samples, newest + 1, time_ms, used)
@@ -124,9 +125,12 @@ def better(
     samples: Sequence[tuple[str, Sequence[bytes]]], version: int, time_ms: int, used: Dictionary | None
 ) -> Dictionary | None:
     """A dictionary trained on these, if it makes others of them smaller by so much than what is used now."""
+    whole: dict[str, list[bytes]] = {}
+    for session_id, elements in samples:
+        whole.setdefault(session_id, []).extend(elements)
     blocks: dict[str, list[Sequence[bytes]]] = {}
     held_out: list[Sequence[bytes]] = []
-    for session_id, elements in samples:
+    for session_id, elements in whole.items():
         for at in range(0, len(elements), BLOCK_COUNT):
             held = len(held_out) * _HELD_OUT < sum(map(len, blocks.values()))
             (held_out if held else blocks.setdefault(session_id, [])).append(elements[at : at + BLOCK_COUNT])

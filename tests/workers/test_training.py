@@ -194,7 +194,8 @@ async def test_another_comes_a_day_later_and_only_if_it_is_better(
     async with trained_on(store, namespace, clock) as (memory, worker):
         key = memory.store.keys.dictionaries
         clock.now_ms += DAY_MS
-        await told(memory, worker, 2)
+        await tell(memory.session("more"), 40, begin=9_000)
+        await worker.drain()
         assert await raw.hkeys(key) == [b"1"], "it would be the same"
         clock.now_ms += DAY_MS
         worker = Worker(memory.store, Echo())  # another process
