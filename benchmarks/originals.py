@@ -8,7 +8,7 @@ are left there, is of it stands beside that. The last column is by the texts alo
 
 Each is told twice: in a namespace of its own, and in one that has trained dictionaries on other conversations of the
 kind before, which are neither in it nor of its seed: one when they were enough, and a day later another on all of them,
-if that is better by a tenth. They are 112 KiB each for the whole namespace, and not counted.
+if that is better by a tenth. They are 160 KiB each for the whole namespace, and not counted.
 """
 
 from __future__ import annotations

@@ -33,7 +33,8 @@ AGAIN_MS = 86_400_000
 
 _LOOK_MS = 60_000
 _SESSION_BYTES = 64 * 1024
-_HELD_OUT = 5
+# One block of so many is for measuring.
+_HELD_OUT = 6
 # Less than that is not worth one of the few there may be.
 _GAIN = 0.9
 _VERSION = attrgetter("version")
@@ -124,19 +125,29 @@ class Trainer:
 def better(
     samples: Sequence[tuple[str, Sequence[bytes]]], version: int, time_ms: int, used: Dictionary | None
 ) -> Dictionary | None:
-    """A dictionary trained on these, if it makes others of them smaller by so much than what is used now."""
+    """A dictionary trained on these, if one of the older of them makes the newest smaller by so much than what is used.
+
+    What is used may have been trained on the older ones, so they would speak for it.
+    """
     whole: dict[str, list[bytes]] = {}
     for session_id, elements in samples:
         whole.setdefault(session_id, []).extend(elements)
-    blocks: dict[str, list[Sequence[bytes]]] = {}
-    held_out: list[Sequence[bytes]] = []
-    for session_id, elements in whole.items():
-        for at in range(0, len(elements), BLOCK_COUNT):
-            held = len(held_out) * _HELD_OUT < sum(map(len, blocks.values()))
-            (held_out if held else blocks.setdefault(session_id, [])).append(elements[at : at + BLOCK_COUNT])
-    content = trained(common(blocks))
-    if content is None:
+    blocks = [
+        (session_id, elements[at : at + BLOCK_COUNT])
+        for session_id, elements in whole.items()
+        for at in range(0, len(elements), BLOCK_COUNT)
+    ]
+    older = len(blocks) - max(1, len(blocks) // _HELD_OUT)
+    tried = _dictionary(blocks[:older], version, time_ms)
+    if tried is None:
         return None
-    made = Dictionary(version, time_ms, content)
-    before, after = (sum(len(encode_block(1, each, one)) for each in held_out) for one in (used, made))
-    return made if after <= _GAIN * before else None
+    before, after = (sum(len(encode_block(1, each, one)) for _, each in blocks[older:]) for one in (used, tried))
+    return _dictionary(blocks, version, time_ms) if after <= _GAIN * before else None
+
+
+def _dictionary(blocks: Sequence[tuple[str, Sequence[bytes]]], version: int, time_ms: int) -> Dictionary | None:
+    by_session: dict[str, list[Sequence[bytes]]] = {}
+    for session_id, block in blocks:
+        by_session.setdefault(session_id, []).append(block)
+    content = trained(common(by_session))
+    return None if content is None else Dictionary(version, time_ms, content)
