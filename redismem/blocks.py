@@ -13,7 +13,7 @@ from typing import Any
 import zstandard
 
 from redismem.columns import STAMP, from_columns, in_columns
-from redismem.dictionaries import LEVEL, Dictionaries, Dictionary, DictionaryMissing
+from redismem.dictionaries import LEVEL, Dictionaries, Dictionary, DictionaryMissing, Known
 from redismem.elements import parted
 from redismem.messages import encode_message
 from redismem.values import Undecodable
@@ -57,8 +57,8 @@ def _message(role: str, content: str) -> dict[str, Any]:
     return {"role": role, "content": content}
 
 
-def _known(content: bytes) -> zstandard.ZstdCompressionDict:
-    return zstandard.ZstdCompressionDict(_WORDS + content, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
+def _known(content: bytes) -> Known:
+    return Known(zstandard.ZstdCompressionDict(_WORDS + content, dict_type=zstandard.DICT_TYPE_RAWCONTENT))
 
 
 def _stored(messages: Iterable[dict[str, Any]], stamp: bytes) -> list[bytes]:
@@ -134,11 +134,11 @@ def decode_block(number: int, block: bytes, known: Dictionaries = NONE_KNOWN) ->
         place, count, frame = block[1], block[2], block[_HEAD_BYTES + (version is not None) :]
     if not 0 < count <= BLOCK_COUNT - place:
         raise Undecodable("a block of originals has places that it cannot have")
-    dictionary = None if version is None else _named(version, frame, known)
     first_seq = first_seq_of(number) + place
+    dictionary = None if version is None else _named(version, frame, known)
     if block[0] == _COLUMNS:
-        return first_seq, from_columns(unpacked(frame, dictionary=dictionary), count)
-    return first_seq, parted(unpacked(frame, dictionary=dictionary, known=_KNOWN_ROWS), count)
+        return first_seq, from_columns(unpacked(frame, known=dictionary or _KNOWN), count)
+    return first_seq, parted(unpacked(frame, known=dictionary or _KNOWN_ROWS), count)
 
 
 def dictionary_of(block: bytes) -> int | None:
@@ -165,23 +165,16 @@ def _named(version: int, frame: bytes, known: Dictionaries) -> Dictionary:
 
 def packed(content: bytes, dictionary: Dictionary | None = None) -> bytes:
     """The bytes as a zstd frame with a checksum."""
-    used = _KNOWN if dictionary is None else dictionary.for_writing
+    used = _KNOWN.used if dictionary is None else dictionary.for_writing
     return zstandard.ZstdCompressor(level=LEVEL, write_checksum=True, dict_data=used).compress(content)
 
 
-def unpacked(
-    frame: bytes,
-    most_bytes: int = MOST_BYTES,
-    dictionary: Dictionary | None = None,
-    known: zstandard.ZstdCompressionDict = _KNOWN,
-) -> bytes:
-    """The bytes in a zstd frame; `known`: what it may refer back to without a dictionary. Raises Undecodable."""
-    used = known if dictionary is None else dictionary.used
+def unpacked(frame: bytes, most_bytes: int = MOST_BYTES, known: Known = _KNOWN) -> bytes:
+    """The bytes in a zstd frame; `known`: what it may refer back to. Raises Undecodable."""
     try:
         head = zstandard.get_frame_parameters(frame)
         if not 0 <= head.content_size <= most_bytes:
             raise Undecodable("a frame says that it holds more than anything may")
-        content: bytes = zstandard.ZstdDecompressor(dict_data=used).decompress(frame, allow_extra_data=False)
+        return known.decompressed(frame)
     except (zstandard.ZstdError, ValueError, MemoryError):
         raise Undecodable("a frame cannot be unpacked") from None
-    return content

@@ -91,7 +91,13 @@ def from_columns(content: bytes, count: int) -> list[bytes]:
         for later_ms, counted, beside, payload in zip(columns.later_ms, tokens, besides, columns.payloads, strict=True):
             stored_ms += later_ms
             if isinstance(payload, dict):
-                _fill(payload, texts, "role")
+                for key, each in payload.items():
+                    kind = type(each)
+                    if kind is str:
+                        if key != "role":
+                            payload[key] = next(texts)
+                    elif kind is dict or kind is list:
+                        _fill(each, texts)
                 elements.append(_joined(counted, encode_plain(payload), beside, stored_ms))
             else:
                 elements.append(payload)
@@ -126,7 +132,7 @@ def _items(value: dict[str, Any] | list[Any]) -> Iterable[tuple[Any, Any]]:
     return value.items() if isinstance(value, dict) else enumerate(value)
 
 
-def _empty(value: Any, texts: list[str], but: str = "") -> None:
+def _empty(value: Any, texts: list[str], but: str | None = None) -> None:
     """Takes every text out of a dict or list, but that of one key."""
     for key, each in _items(value):
         if type(each) is str:
@@ -137,11 +143,10 @@ def _empty(value: Any, texts: list[str], but: str = "") -> None:
             _empty(each, texts)
 
 
-def _fill(value: Any, texts: Iterator[str], but: str = "") -> None:
+def _fill(value: Any, texts: Iterator[str]) -> None:
     """Puts them back. Raises StopIteration if they are too few."""
     for key, each in _items(value):
         if type(each) is str:
-            if key != but:
-                value[key] = next(texts)
+            value[key] = next(texts)
         elif type(each) is dict or type(each) is list:
             _fill(each, texts)

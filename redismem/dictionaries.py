@@ -38,7 +38,26 @@ class DictionaryMissing(Undecodable):
     """A block was compressed with a dictionary that is not there, or that is another one by now."""
 
 
-class Dictionary:
+class Known:
+    """What zstd may refer back to before the first byte of a frame. Fit for any number of threads."""
+
+    def __init__(self, used: zstandard.ZstdCompressionDict) -> None:
+        self.used = used
+        # To make one takes longer than to unpack a block, and no two threads may use the same at a time.
+        self._idle: list[zstandard.ZstdDecompressor] = []
+
+    def decompressed(self, frame: bytes) -> bytes:
+        """What is in the frame. Raises ZstdError, ValueError, MemoryError."""
+        try:
+            one = self._idle.pop()
+        except IndexError:
+            one = zstandard.ZstdDecompressor(dict_data=self.used)
+        content: bytes = one.decompress(frame, allow_extra_data=False)
+        self._idle.append(one)
+        return content
+
+
+class Dictionary(Known):
     """One of a namespace."""
 
     def __init__(self, version: int, created_ms: int, content: bytes) -> None:
@@ -46,7 +65,7 @@ class Dictionary:
         self.version = version
         self.created_ms = created_ms
         self.content = content
-        self.used = zstandard.ZstdCompressionDict(content, dict_type=zstandard.DICT_TYPE_AUTO)
+        super().__init__(zstandard.ZstdCompressionDict(content, dict_type=zstandard.DICT_TYPE_AUTO))
         if self.used.dict_id() != _id_of(content):
             raise Undecodable("a dictionary is none")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,6 +71,14 @@ def test_foreign_bytes_are_no_block(foreign: bytes) -> None:
     for bytes_given in (foreign, b"\x01\x00\x01" + foreign, b"\x01\x00\x01\x28\xb5\x2f\xfd" + foreign):
         with pytest.raises(Undecodable):
             decode_block(0, bytes_given)
+
+
+def test_blocks_are_read_by_several_threads_at_a_time() -> None:
+    texts = [f"{letter} " * 20_000 for letter in "abcdefgh"]
+    told = [encode_block(1, [element(text)] * BLOCK_COUNT) for text in texts]
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda block: decode_block(0, block)[1][-1], told * 4))
+    assert found == [element(text) for text in texts] * 4
 
 
 def test_a_frame_that_claims_to_hold_too_much_is_not_unpacked() -> None:

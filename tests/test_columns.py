@@ -41,13 +41,26 @@ def test_elements_come_back_byte_by_byte(given: list[bytes]) -> None:
     assert from_columns(in_columns(given), len(given)) == given
 
 
+@pytest.mark.parametrize(
+    "stored",
+    [
+        pytest.param([b"\x95\x01\xcc\x04\x80\xc0\xcf" + bytes(8)], id="a number in more bytes than it needs"),
+        pytest.param(
+            [b"\x95\x01\x04\x80\xc0\xcf" + each * 8 for each in (b"\xff", b"\0", b"\xff")], id="all time apart"
+        ),
+    ],
+)
+def test_what_is_unusual_comes_back(stored: list[bytes]) -> None:
+    assert from_columns(in_columns(stored), len(stored)) == stored
+
+
 def test_each_text_stands_behind_all_else_but_the_role() -> None:
     told: list[dict[str, Any]] = [
         {"role": "user", "content": "One"},
-        {"role": "assistant", "content": [{"text": "Two"}], "x": {"role": "y"}},
+        {"role": "assistant", "content": [{"": "Two"}], "x": {"role": "y"}},
     ]
     stored = [encode_message(each)[0] + b"\xcf" + (at + 7).to_bytes(8, "big") for at, each in enumerate(told)]
-    empty = [{"role": "user", "content": ""}, {"role": "assistant", "content": [{"text": ""}], "x": {"role": ""}}]
+    empty = [{"role": "user", "content": ""}, {"role": "assistant", "content": [{"": ""}], "x": {"role": ""}}]
     assert msgspec.msgpack.decode(in_columns(stored)) == [None, None, empty, [7, 1], "One\0Two\0y"]
 
 
@@ -78,6 +91,7 @@ HI = {"role": "user", "content": ""}
         pytest.param((None, None, [HI], [1], "a\0b"), id="a text too many"),
         pytest.param((None, None, [HI | {"name": ""}], [1], "a"), id="one too few"),
         pytest.param((None, None, [HI, HI], [1, 1], "a\0b"), id="an element too many"),
+        pytest.param(([5, 5], [None, None], [HI, HI], [1, 1], "a\0b"), id="an element too many in each column"),
         pytest.param((None, None, [HI], [1, 1], "a"), id="a time too many"),
         pytest.param(([5, 5], None, [HI], [1], "a"), id="tokens too many"),
         pytest.param((None, [None, None], [HI], [1], "a"), id="too many beside"),
