@@ -20,7 +20,7 @@ QUOTED = {
     "request_us": "| redismem | 9,737 | 5.7 | 102 |",
     "message_bytes": "639 bytes a message, all included",
     "raw_bytes": "2,658 messages, 1,601,644 bytes of raw text",
-    "kept_share": "| of the file, most | 481 | x 0.48 |",
+    "kept_share": "| of the file, most | 481 | x 0.46 |",
     "sketch_kib": "The sketch adds 1.2 KiB",
     "summary_ms": "this one takes 4.0 to 6.6 ms with the drain around it",
     "summary_server_us": "Redis' CPU a summary: 86 µs",
