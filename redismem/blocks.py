@@ -6,6 +6,7 @@ it twice does no harm.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from types import MappingProxyType
 
@@ -63,6 +64,23 @@ _KNOWN = zstandard.ZstdCompressionDict(
     ),
     dict_type=zstandard.DICT_TYPE_RAWCONTENT,
 )
+
+
+class _Own(threading.local):
+    """A thread's own: an unpacker takes longer to make than a block to unpack, and serves one thread at a time."""
+
+    def __init__(self) -> None:
+        self._used = _KNOWN
+        self._unpacker = zstandard.ZstdDecompressor(dict_data=_KNOWN)
+
+    def unpacker(self, used: zstandard.ZstdCompressionDict) -> zstandard.ZstdDecompressor:
+        """The last one again, if it is for this dictionary."""
+        if used is not self._used:
+            self._unpacker, self._used = zstandard.ZstdDecompressor(dict_data=used), used
+        return self._unpacker
+
+
+_own = _Own()
 
 
 def number_of(seq: int) -> int:
@@ -144,7 +162,7 @@ def unpacked(frame: bytes, most_bytes: int = MOST_BYTES, dictionary: Dictionary 
         head = zstandard.get_frame_parameters(frame)
         if not 0 <= head.content_size <= most_bytes:
             raise Undecodable("a frame says that it holds more than anything may")
-        content: bytes = zstandard.ZstdDecompressor(dict_data=used).decompress(frame, allow_extra_data=False)
+        content: bytes = _own.unpacker(used).decompress(frame, allow_extra_data=False)
     except (zstandard.ZstdError, ValueError, MemoryError):
         raise Undecodable("a frame cannot be unpacked") from None
     return content
