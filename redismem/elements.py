@@ -80,6 +80,14 @@ class StoredMessages:
                 others.append(row.payload)
         return pinned, others
 
+    def tokens(self) -> dict[int, int]:
+        """By seq, of those that are no gaps and not pinned."""
+        return {
+            seq: row.tokens
+            for seq, row in enumerate(self._rows, self._first_seq)
+            if not is_pinned(row.payload, row.beside) and (row.beside is None or "gap" not in row.beside)
+        }
+
     def messages(self) -> list[Message]:
         epoch, messages = self._epoch, []
         seqs: Iterable[int] = count(self._first_seq) if self._seqs is None else self._seqs

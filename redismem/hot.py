@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 
 from redismem.blocks import BLOCK_COUNT, first_seq_of, number_of
-from redismem.elements import StoredMessages, is_gap
+from redismem.elements import StoredMessages
 from redismem.messages import Message
 from redismem.postings import Postings
 from redismem.recalling import calling
@@ -29,23 +29,22 @@ _CALL_BYTES = 600
 class Contents:
     """The messages of one block as they are stored, and what choosing among them asks for."""
 
-    __slots__ = ("calling", "elements", "first_seq", "size_bytes", "tokens")
+    __slots__ = ("calling", "elements", "first_seq", "is_whole", "size_bytes", "stop_seq", "tokens")
 
     def __init__(self, first_seq: int, elements: Sequence[bytes], epoch: str) -> None:
         """Raises Undecodable, UnsupportedFormat."""
-        messages = StoredMessages(elements, first_seq, epoch).messages()
-        usable = [message for message in messages if not (message.pinned or is_gap(message))]
+        stored = StoredMessages(elements, first_seq, epoch)
         self.first_seq = first_seq
+        self.stop_seq = first_seq + len(elements)
+        self.is_whole = self.stop_seq == first_seq_of(number_of(first_seq) + 1)
+        """Whether it goes up to the end of its block."""
         self.elements = elements
-        self.tokens = {message.seq: message.tokens for message in usable}
+        self.tokens = stored.tokens()
         """Of each message that may be recalled: none that is pinned."""
-        self.calling = calling(usable)
+        usable = (message for message in stored.messages() if message.seq in self.tokens)
+        self.calling = calling(usable) if stored.may_hold_calls else {}
         """Of those of them that make a call or have a result: which."""
         self.size_bytes = sum(map(len, elements)) + _ELEMENT_BYTES * len(elements) + _CALL_BYTES * len(self.calling)
-
-    def reaches(self, stop_seq: int) -> bool:
-        """Whether it goes up to this seq, which is not in it."""
-        return self.first_seq + len(self.elements) >= stop_seq
 
 
 class HotSession:
@@ -123,10 +122,14 @@ class HotSession:
         newest = range(self.stop - 1, max(-1, self.stop - 1 - limit), -1)
         return list(islice((number for number in newest if number not in known), count))
 
-    def has(self, number: int, window_seq: int) -> bool:
-        """Whether a block was read, as far as it stands before this window by now."""
-        found = self.contents.get(number)
-        return found is not None and found.reaches(min(first_seq_of(number + 1), window_seq))
+    def missing(self, numbers: Sequence[int], window_seq: int) -> list[int]:
+        """Those of these blocks that were not read, as far as they stand before this window by now."""
+        known = self.contents.get
+        return [
+            number
+            for number in numbers
+            if (found := known(number)) is None or not (found.is_whole or found.stop_seq >= window_seq)
+        ]
 
     def keep(self, number: int, found: Contents) -> None:
         """A block was read."""

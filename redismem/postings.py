@@ -88,12 +88,13 @@ class Postings:
         """Where a stem stands: of each block that has it, by its number, the places in it: a bit each."""
         found: dict[int, int] = {}
         low = stem_hash << _HASH_SHIFT
+        high = low + _BELOW_HASH
         for at, keys in list(self._segments.items()):
             begin = bisect_left(keys, low)
-            end = bisect_left(keys, low + _BELOW_HASH + 1, begin)
-            if begin < end:
-                first = at * SEGMENT_COUNT
-                found.update([(first + (key >> _BLOCK_SHIFT & _SLOT), key & _MASK) for key in keys[begin:end]])
+            for key in keys[begin : begin + SEGMENT_COUNT]:  # one a block at most
+                if key > high:
+                    break
+                found[at * SEGMENT_COUNT + (key >> _BLOCK_SHIFT & _SLOT)] = key & _MASK
         if (growing := self._growing) is not None:
             number, signature = growing
             if places := signature.places(stem_hash):

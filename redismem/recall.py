@@ -136,7 +136,11 @@ class Recall:
         await self._read(hot, numbers)
         self._store.hot.note(self._keys.session_id, hot)
         found = [each for number in numbers if (each := hot.contents.get(number)) is not None]
-        tokens = {seq: size for each in found for seq, size in each.tokens.items() if seq < signed.first_seq}
+        tokens: dict[int, int] = {}
+        for each in found:
+            tokens.update(each.tokens)
+        if max(tokens, default=0) >= signed.first_seq:  # another turn, made meanwhile, has read further
+            tokens = {seq: size for seq, size in tokens.items() if seq < signed.first_seq}
         calls = {seq: ids for each in sorted(found, key=_FIRST_SEQ) for seq, ids in each.calling.items()}
         seqs = chosen(hits, tokens, groups(calls), limit, max_tokens)
         return hot.messages(seqs, found)
@@ -168,7 +172,7 @@ class Recall:
     async def _read(self, hot: HotSession, numbers: Sequence[int]) -> None:
         """Reads those of these blocks that are not at hand."""
         window_seq, epoch = self._signed.first_seq, self._signed.epoch
-        missing = [number for number in numbers if not hot.has(number, window_seq)]
+        missing = hot.missing(numbers, window_seq)
         if not missing:
             return
         unreadable: list[Block] = []
@@ -183,7 +187,8 @@ class Recall:
                 hot.keep(block.number, found)
             except Undecodable:
                 unreadable.append(block)
-        await Originals(self._store, self._keys).set_aside(unreadable)
+        if unreadable:
+            await Originals(self._store, self._keys).set_aside(unreadable)
 
 
 def contents_of(block: Block, known: Dictionaries, window_seq: int, epoch: str) -> Contents:

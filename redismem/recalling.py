@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import lru_cache
-from itertools import count, islice
-from struct import Struct
+from itertools import islice
 
 from redismem.blocks import BLOCK_COUNT, first_seq_of, number_of
 from redismem.messages import Message
@@ -34,11 +33,7 @@ _QUERY_CHARS = 16_384
 _QUERY_STEMS = 64
 _POSTINGS_LIMIT = 48
 _BLOCKS_COUNT = 6
-_NOTHING = (0.0,) * BLOCK_COUNT
-_LANE_BITS = 32
-_LANES = Struct(f"<{BLOCK_COUNT}I")
-# Worths of words are integers: so many words of a query in the rarest of all messages fit in a lane.
-
+# Worths of words are integers: their sum is the same in every order.
 _SCALE = 1 << 16
 # What a message's neighbours say is a part of what it is about: an answer need not repeat the words of its question.
 _NEIGHBOUR = 0.3
@@ -61,24 +56,17 @@ class Ranking:
     def best(self, postings: Postings, before_seq: int, limit: int = HITS_MOST) -> list[int]:
         """Seqs before this one that have something of the query, best first; of the same worth, newest first."""
         scores = self._scores(postings)
+        score = scores.get
         found: list[tuple[float, int]] = []
-        for number, row in scores.items():
-            before = [scores.get(number - 1, _NOTHING)[-1], *row]
-            behind = [*row[1:], scores.get(number + 1, _NOTHING)[0]]
-            found += [
-                (own + _NEIGHBOUR * (one if one > other else other), seq)
-                for own, one, other, seq in zip(row, before, behind, count(first_seq_of(number)), strict=False)
-                if own
-            ]
+        for seq, own in scores.items():
+            before, behind = score(seq - 1, 0.0), score(seq + 1, 0.0)
+            found.append((own + _NEIGHBOUR * (before if before > behind else behind), seq))
         found.sort(reverse=True)
         hits = [seq for _, seq in found[: min(limit, HITS_MOST)]]
         return hits if not hits or max(hits) < before_seq else [seq for _, seq in found if seq < before_seq][:limit]
 
-    def _scores(self, postings: Postings) -> dict[int, list[float]]:
-        """Of the blocks that have most of the words: what each place is worth.
-
-        It is summed up for all places of a block at once, in a number that has a lane for each.
-        """
+    def _scores(self, postings: Postings) -> dict[int, float]:
+        """Of the blocks that have most of the words: what each message that has one is worth, by its seq."""
         weighed: list[tuple[int, dict[int, int]]] = []
         worth: dict[int, int] = {}
         known, all_count = worth.get, postings.count
@@ -93,23 +81,31 @@ class Ranking:
             for number, mask in places.items():
                 worth[number] = known(number, 0) + rarity * (BLOCK_COUNT + mask.bit_count())
         kept = sorted(worth, key=worth.__getitem__, reverse=True)[:_BLOCKS_COUNT]
-        scores: dict[int, list[float]] = {}
+        scores: dict[int, float] = {}
         for number in kept:
             if (block := postings.blocks.get(number)) is None:
                 continue  # gone meanwhile
-            lanes = 0
-            for rarity, places in weighed:
-                if number in places:
-                    lanes += rarity * lanes_of(places[number])
-            owns = _LANES.unpack(lanes.to_bytes(_LANES.size, "little"))
-            scores[number] = [own * weight for own, weight in zip(owns, block.weights, strict=True)]
+            first_seq, weights = first_seq_of(number), block.weights
+            for place, own in _sums(weighed, number).items():
+                if weights[place]:
+                    scores[first_seq + place] = own * weights[place]
         return scores
 
 
+def _sums(weighed: Sequence[tuple[int, dict[int, int]]], number: int) -> dict[int, int]:
+    """What the words in each place of a block are rare, all together."""
+    owns: dict[int, int] = {}
+    for rarity, places in weighed:
+        if number in places:
+            for place in places_of(places[number]):
+                owns[place] = owns.get(place, 0) + rarity
+    return owns
+
+
 @lru_cache(maxsize=8_192)
-def lanes_of(mask: int) -> int:
-    """A number with a one in the lane of each place in the mask."""
-    return sum(1 << _LANE_BITS * place for place in range(BLOCK_COUNT) if mask >> place & 1)
+def places_of(mask: int) -> tuple[int, ...]:
+    """The places in the mask."""
+    return tuple([place for place in range(BLOCK_COUNT) if mask >> place & 1])
 
 
 def blocks_of(postings: Postings, hits: Sequence[int]) -> list[int]:
@@ -164,12 +160,11 @@ def chosen(
         if hit not in tokens:
             continue
         count += 1
-        near = [each for each in (hit - 1, hit, hit + 1) if each in tokens]
-        for group in (near, [hit]):
-            whole = group
+        for group in ((hit - 1, hit, hit + 1), (hit,)):
+            whole: Iterable[int] = group
             if together:
-                whole = [*(set().union(*(together.get(each, {each}) for each in group)) & tokens.keys())]
-            more = [seq for seq in whole if seq not in taken]
+                whole = set().union(*(together.get(each, {each}) for each in group if each in tokens))
+            more = [seq for seq in whole if seq in tokens and seq not in taken]
             size = sum([tokens[seq] for seq in more]) + LINE_TOKENS * len(more)
             if size <= left:
                 taken.update(more)

@@ -25,7 +25,7 @@ from support.writers import Echo, said
 from redismem import Memory, RedismemError, Session, Settings
 from redismem.blocks import dictionary_of
 from redismem.dictionaries import Dictionary
-from redismem.hot import Contents, HotSession, HotSessions
+from redismem.hot import HotSession, HotSessions
 from redismem.inspection.check import check
 from redismem.postings import Postings
 from redismem.protocol import dictionary_calls
@@ -221,11 +221,11 @@ MUTANTS = [
     Mutant(HotSession, "take", "taken up again and again", "self.stop = max(self.stop, stop)", "pass", recalls),
     Mutant(HotSession, "take", "nothing to know it by", "self._last = number, encoded", "pass", recalls),
     Mutant(HotSession, "grow", "never grows", "encoded == self._growing", "self._growing", recalls),
-    Mutant(HotSession, "has", "a block as it was", "found.reaches(", "bool(", recalls),
+    Mutant(HotSession, "missing", "a block as it was", "found.is_whole", "True", recalls),
     Mutant(HotSession, "messages", "its neighbour", "block.elements[seq -", "block.elements[-1 + seq -", recalls),
-    Mutant(Contents, "reaches", "one short", ">= stop_seq", ">= stop_seq - 1", recalls),
+    Mutant(HotSession, "missing", "one short", ">= window_seq", ">= window_seq - 1", recalls),
     Mutant(Postings, "of", "not the block that grows", "found[number] = places", "pass", recalls),
-    Mutant(Postings, "of", "the first of its segment alone", "keys[begin:end]", "keys[begin:begin + 1]", recalls),
+    Mutant(Postings, "of", "the first of its segment alone", "begin + SEGMENT_COUNT", "begin + 1", recalls),
     Mutant(Postings, "add", "in another block", "number % SEGMENT_COUNT", "0", recalls),
     Mutant(HotSessions, "note", "without end", "len(self._sessions) > self._max_count", "False", keeps),
     Mutant(HotSessions, "note", "the newest goes", "last=False", "last=True", keeps),
