@@ -6,8 +6,8 @@ BIN := $(VENV)/bin
 LOCK := requirements.lock
 UV := uv==0.13.9
 ARGS ?=
-# Most tests wait for something, so a few more processes than two cores.
-TEST_PROCESSES ?= 4
+# Most tests wait for something: six processes keep two cores busy.
+TEST_PROCESSES ?= 6
 # What the outages are of.
 OUTAGE_ON ?= node
 OUTAGES_node := tests/store/test_outages.py
