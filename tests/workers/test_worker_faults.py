@@ -17,7 +17,7 @@ from support.provider_server import HUGE_BYTES, ProviderServer, system_of, told
 from support.redis_server import RedisServer
 from support.stored import everything
 from support.stores import Store
-from support.worked import EAGER, PATIENCE_S, PROVIDERS, asking, until_queued, until_summarised
+from support.worked import EAGER, PATIENCE_S, PROVIDERS, asking, until_summarised
 from support.writers import fill, said
 
 from redismem import Memory, Settings
@@ -95,25 +95,28 @@ async def test_attempts_at_a_broken_model_end_and_can_be_begun_again(
     name = PROVIDERS[[mode for mode, _ in BROKEN].index(mode) % 3]
     async with (
         asking(name, provider.base_url) as strategy,
-        Memory.connect(
-            redis_server.url,
-            namespace=namespace,
-            settings=FORBIDDING,
-            workers=partial(Scheduler, strategy=strategy),
-        ) as memory,
+        Memory.connect(redis_server.url, namespace=namespace, settings=FORBIDDING) as memory,
     ):
-        session, attempts = memory.session("a"), 1 if mode in REFUSED else EAGER.max_attempts
+        # A worker alone: a scheduler would have the dead tried again, after no more than `max_backoff_s`.
+        session, worker = memory.session("a"), Worker(memory.store, strategy)
+        attempts = 1 if mode in REFUSED else EAGER.max_attempts
         await session.append(*map(user, range(11)))
-        await until_queued(session, "dead")
+
+        async def is_dead() -> bool:
+            await worker.drain()
+            return (await session.info()).queued == "dead"
+
+        await until(is_dead)
         assert len(provider.asked) == attempts
         await session.append(user(11))
+        await worker.drain()
         assert [message.content for message in await session.messages()] == [user(at)["content"] for at in range(12)]
         assert len(provider.asked) == attempts, "the dead are left alone"
         assert [entry.session_id for entry in await memory.store.run(members(memory.store.keys, "dead", 9))] == ["a"]
 
         provider.mode = "ok"
         assert await memory.store.run(QueueCalls(memory.store.keys.session("a"), memory.settings).requeue(again=True))
-        await until_summarised(session)
+        assert await worker.drain() == 1
         context = await session.read()
         assert [message.seq for message in context.messages] == list(range(7, 13))
 
