@@ -1,5 +1,8 @@
 """What a turn costs in a cluster of one node and of three, and with a replica that confirms, against one node.
 
+Beside them stand three nodes that are no cluster, among which this process spreads the sessions: what a cluster of
+three costs more than these is the cluster's, and what these cost more than one node is the machine's.
+
 The turn is that of benchmarks.turns: `append_and_read(user)`, then `append(assistant)`, 160 bytes each, sessions of 8
 turns. All servers are started for this run, without a log. A cluster is given as many sessions at once as the one node,
 and then three times as many, so that each of its nodes has as many as the one. The one node and the cluster take turns
@@ -17,6 +20,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from benchmarks.measuring import Server, own_server, surroundings, table
 from benchmarks.running import collect_garbage, load, options, ratio, run, show_results, verdict
@@ -32,7 +36,7 @@ from support.cluster_servers import (
 )  # they lie beside the tests' own
 from support.redis_server import RedisServer
 
-CONCURRENCY = 64
+CONCURRENCY, NODES = 64, 3
 NO_LOG = ("--appendonly", "no")
 MOST_SERVER_RATIO, MOST_CLIENT_RATIO, FEWEST_CONFIRMED_RATIO = 1.15, 1.25, 0.4
 FIGURES = ("turns_per_s", "client_us", "server_us", "reads")
@@ -55,13 +59,29 @@ class Servers:
 
 
 class Side(NamedTuple):
-    """Where turns go, and how many sessions at once."""
+    """Where turns go, and how many sessions at once. Of several URLs each has a part of the sessions."""
 
     label: str
-    url: str
+    urls: Sequence[str]
     servers: Servers
     concurrency: int = CONCURRENCY
     confirm: int = 0
+
+
+class Spread:
+    """Turns in several stores, of each session in one of them."""
+
+    def __init__(self, side: Side) -> None:
+        self.label = side.label
+        self._each = [Redismem(url, "nodes", side.concurrency, confirm=side.confirm) for url in side.urls]
+        self.name = self._each[0].name
+
+    async def turn(self, session: str) -> None:
+        await self._each[crc32(session.encode()) % len(self._each)].turn(session)
+
+    async def aclose(self) -> None:
+        for each in self._each:
+            await each.aclose()
 
 
 @contextlib.contextmanager
@@ -109,7 +129,7 @@ async def compare(sides: Sequence[Side], rounds: int, seconds: float) -> dict[st
     """Gives the figures of every round of every side, by the side's label."""
     found: dict[str, list[dict[str, float]]] = {side.label: [] for side in sides}
     idle = {side.label: side.servers.idle_cpu() for side in sides}
-    made = [Redismem(side.url, "nodes", side.concurrency, confirm=side.confirm) for side in sides]
+    made = [Spread(side) for side in sides]
     for number in range(-1, rounds):
         for at in random.sample(range(len(sides)), len(sides)):
             side = sides[at]
@@ -142,25 +162,29 @@ def report(found: dict[str, list[dict[str, float]]], pairs: Sequence[tuple[str, 
 
 async def measure(folder: Path, rounds: int, seconds: float) -> tuple[dict[str, Any], str, dict[str, str]]:
     """Gives the figures, the report, and what they were measured on."""
-    with one_node() as url, cluster_of_one(folder / "one") as place, cluster(folder / "cluster") as servers:
+    with contextlib.ExitStack() as started:
+        url, *apart = [started.enter_context(one_node()) for _ in range(1 + NODES)]
+        place = started.enter_context(cluster_of_one(folder / "one"))
+        servers = started.enter_context(cluster(folder / "cluster"))
         around = surroundings(Server(url), "benchmarks.nodes")
-        alone, nodes = Servers([url]), Servers([f"redis://{node.place}/0" for node in servers.nodes])
+        nodes = Servers([f"redis://{node.place}/0" for node in servers.nodes])
         sides = [
-            Side("one node", url, alone),
-            Side("cluster of one", f"redis+cluster://{place}", Servers([f"redis://{place}/0"])),
-            Side("cluster of three", servers.url, nodes),
-            Side(f"the same, {CONCURRENCY} a node", servers.url, nodes, CONCURRENCY * len(servers.nodes)),
+            Side("one node", [url], Servers([url])),
+            Side("cluster of one", [f"redis+cluster://{place}"], Servers([f"redis://{place}/0"])),
+            Side("three nodes, no cluster", apart, Servers(apart)),
+            Side("cluster of three", [servers.url], nodes),
+            Side(f"the same, {CONCURRENCY} a node", [servers.url], nodes, CONCURRENCY * NODES),
         ]
         spread = await compare(sides, rounds, seconds)
-    alone_label, _, same, _ = labels = list(spread)
+    alone, _, no_cluster, same, _ = labels = list(spread)
     with with_replica(folder / "pair") as (primary, replica):
         pair = Servers([primary, replica])
-        both = [Side("not confirmed", primary, pair), Side("confirm=1", primary, pair, confirm=1)]
+        both = [Side("not confirmed", [primary], pair), Side("confirm=1", [primary], pair, confirm=1)]
         confirmed = await compare(both, rounds, seconds)
-    bounds = ratios(spread, same, alone_label)
+    bounds = ratios(spread, same, alone)
     paced = ratios(confirmed, "confirm=1", "not confirmed")
     parts = [
-        report(spread, [(label, alone_label) for label in labels[1:]]),
+        report(spread, [*((label, alone) for label in labels[1:]), (same, no_cluster)]),
         report(confirmed, [("confirm=1", "not confirmed")]),
         "\n".join(
             [

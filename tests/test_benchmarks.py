@@ -88,8 +88,9 @@ def test_migration_gives_the_longest_time_without_an_answer_of_each_shard() -> N
 
 def test_nodes_gives_the_ratios_of_a_cluster_and_of_replicas_that_confirm() -> None:
     printed = run("benchmarks.nodes", "--quick")
-    for label in ("cluster of one", "cluster of three", "the same, 64 a node"):
+    for label in ("cluster of one", "three nodes, no cluster", "cluster of three", "the same, 64 a node"):
         assert re.search(rf"^{label} / one node(?: +x \d+\.\d\d){{4}}$", printed, re.MULTILINE)
+    assert re.search(r"^cluster of three / three nodes, no cluster(?: +x \d+\.\d\d){4}$", printed, re.MULTILINE)
     assert re.search(r"^confirm=1 / not confirmed(?: +x \d+\.\d\d){4}$", printed, re.MULTILINE)
     assert re.search(r"^server CPU of a turn in a cluster of three: x \d+\.\d\d; wanted", printed, re.MULTILINE)
 
