@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from redismem.messages import FORMAT_VERSION, default_tokens
+from redismem.messages import FORMAT_VERSION, UNSET, Unset, default_tokens
 from redismem.values import Undecodable, encode_plain
 
 STAMP = b"\xcf\x00\x00\x01\x9b\x00\x00\x00\x00"
@@ -132,8 +132,8 @@ def _items(value: dict[str, Any] | list[Any]) -> Iterable[tuple[Any, Any]]:
     return value.items() if isinstance(value, dict) else enumerate(value)
 
 
-def _empty(value: Any, texts: list[str], but: str | None = None) -> None:
-    """Takes every text out of a dict or list, but that of one key."""
+def _empty(value: Any, texts: list[str], but: str | Unset = UNSET) -> None:
+    """Takes every text out of a dict or list, but that of one key: a foreign one may have any, nil too."""
     for key, each in _items(value):
         if type(each) is str:
             if key != but:

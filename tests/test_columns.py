@@ -45,6 +45,7 @@ def test_elements_come_back_byte_by_byte(given: list[bytes]) -> None:
     "stored",
     [
         pytest.param([b"\x95\x01\xcc\x04\x80\xc0\xcf" + bytes(8)], id="a number in more bytes than it needs"),
+        pytest.param([b"\x95\x01\x06\x81\xa1a\x82\xc0\xa1b\xa1c\xa1d\xc0\xcf" + bytes(8)], id="a key that is nil"),
         pytest.param(
             [b"\x95\x01\x04\x80\xc0\xcf" + each * 8 for each in (b"\xff", b"\0", b"\xff")], id="all time apart"
         ),
