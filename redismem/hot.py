@@ -65,7 +65,7 @@ class HotSession:
         self._epoch = epoch
         self._version = version
         self._last: tuple[int, bytes] | None = None
-        self._growing: bytes | None = None
+        self._growing: tuple[int, bytes | None] | None = None
         self._contents_bytes = self._vectors_bytes = 0
         self._lock = threading.Lock()
 
@@ -95,12 +95,12 @@ class HotSession:
 
     def grow(self, number: int, encoded: bytes | None) -> None:
         """The signature of the block that is not full yet, if there is one."""
-        if number != self.stop or encoded == self._growing:
+        if number != self.stop or (number, encoded) == self._growing:
             return
         with self._lock:
             if number == self.stop:
                 self.postings.grow(number, _decoded(encoded))
-                self._growing = encoded
+                self._growing = number, encoded
 
     def take_vectors(self, stored: Mapping[int, bytes | None], mark: bytes, since: int) -> None:
         """Takes up vectors, if they are of this model; those of blocks before `since` are forgotten."""

@@ -170,6 +170,15 @@ def test_what_is_kept_is_bounded(asked: list[tuple[str, int]], max_count: int, m
             assert hot.get(session_id) is None
 
 
+def test_a_block_that_begins_as_the_one_before_it_did_is_taken_up() -> None:
+    begun, full = (encode_signature(0, [["the parrot sings"]] * count, 100 * count) for count in (4, 16))
+    kept = HotSession("e", "", 0)
+    kept.grow(0, begun)
+    kept.take({0: full}, 1)
+    kept.grow(1, begun)
+    assert kept.postings.of(stem_hash("parrot")) == {0: 0xFFFF, 1: 0xF}
+
+
 WORDS = st.lists(st.sampled_from(["red", "green", "blue", "iron", "gold", "silver"]), max_size=4).map(" ".join)
 
 
