@@ -102,7 +102,7 @@ async def test_a_message_that_was_replaced_is_recalled_as_it_is_now(store: Store
         there = other.session("a")
         await there.replace(1, {"role": "user", "content": "The dog is Rex."})
         await there.unpin(1)
-        (found,) = await session.recall("dog", limit=1, max_tokens=20)
+        (found,) = await session.recall("Rex", limit=1, max_tokens=20)
         assert found.content == "The dog is Rex."
 
 

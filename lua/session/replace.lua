@@ -26,13 +26,14 @@
 --   block         the number of the block of the originals that it stands in; - if it stands in none
 --   old_block     as it was read
 --   new_block     with the new one in it
+--   new_signature  of that
 -- FIELDS reads epoch counters ids_a ids_b ids_c ids_d repeated queued pins pinned:
 --   writes counters ids_a ids_b ids_c ids_d repeated queued edited pins pinned:
 -- REPLY 1 replaced, 0 it is another one, or none; if it was made before, what known_append answers
 -- ERROR FULL window_count · PINS count bytes · CORRUPT · LAYOUT version
 local messages, state, originals, vectors, active, overdue, evictions = unpack(KEYS)
 local session, now_ms, limits, token, epoch, seq, nonce, old, new, more_tokens, more_uncounted, pins,
-  pinned_field, new_field, block, old_block, new_block = unpack(ARGV)
+  pinned_field, new_field, block, old_block, new_block, new_signature = unpack(ARGV)
 local idle_timeout_ms, threshold, token_limit, recent_limit, window_limit =
   string.match(limits, '(%d+) (%d+) (%S+) (%d+) (%d+)')
 local counters, seen_epoch, ids, repeated =
@@ -78,7 +79,7 @@ else
   if block ~= '-' then
     --- @include drop_vectors
     redis.call('HDEL', originals, 'v' .. block)
-    redis.call('HSET', originals, block, new_block) -- [its original]
+    redis.call('HSET', originals, block, new_block, 's' .. block, new_signature) -- [its original]
   end
   if new_field ~= pinned_field then redis.call('HDEL', state, pinned_field) end
   if new_field ~= '-' then redis.call('HSET', state, new_field, new) end

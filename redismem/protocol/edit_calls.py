@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redismem.blocks import decode_block, dictionary_of, encode_block
+from redismem.blocks import decode_block, dictionary_of
 from redismem.context import Context
 from redismem.dictionaries import Dictionaries
 from redismem.elements import GAP, parted
+from redismem.kept import kept_fields
 from redismem.messages import STAMP_BYTES, Message, encode_message
 from redismem.protocol import layout, replies, scripts
 from redismem.protocol.append_command import append_limits, check_size, encode_as, more_pins, stored_as
@@ -190,8 +191,8 @@ def _replace(calls: SessionCalls, view: View, old: Message, new: Message, elemen
     return Call(keys.session_id, (command,), lambda reply: new if reply else None, script, op="replace")
 
 
-def _in_block(view: View, seq: int, element: bytes) -> tuple[bytes | str | int, bytes, bytes]:
-    """The number of the block, as it was, and with this element in the place of the one of this seq."""
+def _in_block(view: View, seq: int, element: bytes) -> tuple[bytes | str | int, bytes, bytes, bytes]:
+    """The number of the block, as it was, and with this element in the place of the one of this seq; its signature."""
     block, known = view.block, view.dictionaries
     if block is not None:
         with contextlib.suppress(Undecodable):  # who reads it puts it into quarantine
@@ -199,8 +200,9 @@ def _in_block(view: View, seq: int, element: bytes) -> tuple[bytes | str | int, 
             if first_seq <= seq < first_seq + len(elements):
                 elements[seq - first_seq] = element
                 used = known.get(dictionary_of(block.stored) or 0)
-                return block.number, block.stored, encode_block(first_seq, elements, used)
-    return layout.NONE, b"", b""
+                changed, signature = kept_fields(first_seq, elements, view.context.epoch, used).values()
+                return block.number, block.stored, changed, signature
+    return layout.NONE, b"", b"", b""
 
 
 def _field_of(group: Mapping[int, bytes]) -> bytes | str:

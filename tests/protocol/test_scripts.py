@@ -156,6 +156,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
             "block": lambda block: block == "-",
             "old_block": lambda block: block == b"",
             "new_block": lambda block: block == b"",
+            "new_signature": lambda signature: signature == b"",
         },
     ),
     "touch": (CALLS.touch, {"session": b"user-42", "now_ms": NOW_MS, "idle_timeout_ms": 56_789}),

@@ -75,6 +75,7 @@ REPLACE: dict[str, Any] = {
     "block": "-",
     "old_block": "",
     "new_block": "",
+    "new_signature": "",
 }
 
 

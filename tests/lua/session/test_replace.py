@@ -15,6 +15,7 @@ COPY: dict[str, Any] = REPLACE | {
     "block": 0,
     "old_block": b"with the old",
     "new_block": b"with the new",
+    "new_signature": b"what that is about",
 }
 
 
@@ -32,7 +33,7 @@ async def left(lua: Scripts) -> Scripts:
 async def test_the_copy_changes_with_it(left: Scripts) -> None:
     for _ in range(2):
         assert await left.run("replace", **COPY) != 0
-        assert await left.raw.hget(left.key("originals"), "0") == b"with the new"
+        assert await left.raw.hmget(left.key("originals"), "0", "s0") == [b"with the new", b"what that is about"]
         assert (await left.fields())[b"pinned:1"] == b"new"
 
 
