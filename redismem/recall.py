@@ -55,6 +55,7 @@ _FIRST_COUNT = 64
 _MORE_COUNT = 3
 """Of one that it knows: so many that have come since."""
 _LARGE_BYTES = 65_536
+"""Of what a block has unpacked: more is read in a thread. Lists in lists take much less, compressed."""
 # Of a turn's tokens: more than so few messages of the usual length do not fit in.
 _FIRST_SEQ = attrgetter("first_seq")
 _PLAIN = {"role", "content"}
@@ -180,7 +181,8 @@ class Recall:
         known = await self._store.dictionaries_of(block.stored for block in blocks)
         for block in blocks:
             try:
-                if len(block.stored) > _LARGE_BYTES:
+                signed = hot.postings.blocks.get(block.number)
+                if signed is None or signed.block_bytes > _LARGE_BYTES:
                     found = await apart(self._store.transport, partial(contents_of, block, known, window_seq, epoch))
                 else:
                     found = contents_of(block, known, window_seq, epoch)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import redis.asyncio
@@ -15,7 +17,7 @@ from support.worked import open_with
 from support.writers import Echo, fill
 from test_recall import remembered, seqs, trips_of
 
-from redismem import blocking
+from redismem import blocking, recall
 from redismem.hot import HotSession, HotSessions
 from redismem.postings import Postings
 from redismem.signatures import decode_signature, encode_signature, stem_hash
@@ -104,6 +106,23 @@ async def test_a_message_that_was_replaced_is_recalled_as_it_is_now(store: Store
         await there.unpin(1)
         (found,) = await session.recall("Rex", limit=1, max_tokens=20)
         assert found.content == "The dog is Rex."
+
+
+async def test_a_block_that_is_large_unpacked_is_read_in_a_thread(
+    store: Store, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contents_of, read_in = recall.contents_of, dict[int, int]()
+
+    def seen(block: Any, *rest: Any) -> Any:
+        read_in[block.number] = threading.get_ident()
+        return contents_of(block, *rest)
+
+    monkeypatch.setattr(recall, "contents_of", seen)
+    async with open_with(store, namespace, max_summary_bytes=1 << 20) as memory:
+        session = await remembered(memory, {3: "Biscuit " * 10_000, 40: "I moved to Lisbon."})
+        assert 3 in seqs(await session.recall("Biscuit"))
+        assert 40 in seqs(await session.recall("Lisbon"))
+    assert read_in[0] != threading.get_ident() == read_in[2]
 
 
 async def test_messages_that_were_given_are_the_callers_own(store: Store, namespace: str) -> None:
