@@ -5,8 +5,8 @@
 The first four have an item for each element: its tokens, what stands beside it, its payload with "" in the place of
 each text but the role, and how much later it was stored than the one before. `tokens` is nil if all are as they are
 counted by default, `besides` if there are none. `texts` has what stood in those places, with a zero between two. An
-element that would not come back byte by byte stands among the payloads as a whole. What is alike in most blocks comes
-first.
+element that would not come back byte by byte, or is a large one, stands among the payloads as a whole. What is alike in
+most blocks comes first.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from redismem.values import Undecodable, encode_plain
 STAMP = b"\xcf\x00\x00\x01\x9b\x00\x00\x00\x00"
 """A stamp that begins as those of these years do."""
 
+# What is larger has little in common with what stands beside it. Of lists in lists, each byte is taken apart.
+_LARGE_BYTES = 16_384
 _SEPARATOR = "\0"
 _HEAD = b"\x95" + FORMAT_VERSION.to_bytes(1, "big")
 _NIL = encode_plain(None)
@@ -111,6 +113,8 @@ def from_columns(content: bytes, count: int) -> list[bytes]:
 def _taken_apart(element: bytes) -> tuple[_Element | None, dict[str, Any] | bytes, list[str]]:
     """What an element is made of, its payload without its texts, and these; None and the element, if it stays whole."""
     texts: list[str] = []
+    if len(element) > _LARGE_BYTES:
+        return None, element, []
     try:
         found = _element(element)
         payload = _payload(found.payload)

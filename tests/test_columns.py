@@ -55,6 +55,14 @@ def test_what_is_unusual_comes_back(stored: list[bytes]) -> None:
     assert from_columns(in_columns(stored), len(stored)) == stored
 
 
+def test_a_large_element_stands_whole() -> None:
+    """To take lists in lists apart took longer than to read them."""
+    large = encode_message({"role": "user", "content": [[""]] * 9_000})[0] + bytes(9)
+    _, _, payloads, _, texts = msgspec.msgpack.decode(in_columns([large]))
+    assert (payloads, texts) == ([large], "")
+    assert from_columns(in_columns([large]), 1) == [large]
+
+
 def test_each_text_stands_behind_all_else_but_the_role() -> None:
     told: list[dict[str, Any]] = [
         {"role": "user", "content": "One"},
