@@ -81,7 +81,18 @@ class HotSession:
     def holds(self, epoch: str, version: str, stored: Mapping[int, bytes | None]) -> bool:
         """Whether what is known is still so, as the session and these signatures are now."""
         is_there = self._last is None or stored.get(self._last[0]) == self._last[1]
-        return self._epoch == epoch and self._version == version and is_there
+        return self._epoch == epoch and self._version == version and is_there and self._grows_on(stored)
+
+    def _grows_on(self, stored: Mapping[int, bytes | None]) -> bool:
+        """Whether the block that was not full has what it had: after a prune it is gone, or another has begun there."""
+        number, before = self._growing or (self.stop, None)
+        now, known = stored.get(number), self.postings.blocks.get(number)
+        if before in (None, now) or known is None or number != self.stop:
+            return True
+        found = _decoded(now)
+        return found is not None and all(
+            new == old for old, new in zip(known.weights, found.weights, strict=True) if old
+        )
 
     def take(self, stored: Mapping[int, bytes | None], stop: int) -> None:
         """Takes up the signatures of full blocks before this one. One that cannot be read is passed over."""

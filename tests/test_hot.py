@@ -198,6 +198,18 @@ def test_a_block_that_begins_as_the_one_before_it_did_is_taken_up() -> None:
     assert kept.postings.of(stem_hash("parrot")) == {0: 0xFFFF, 1: 0xF}
 
 
+def test_what_is_known_holds_while_a_block_grows_and_not_once_another_begins_there() -> None:
+    def signed(place: int, *texts: str) -> bytes:
+        return encode_signature(place, [[text] for text in texts], 100)
+
+    kept, begun = HotSession("e", "", 0), signed(0, "the dog", "the cat sleeps")
+    kept.grow(0, begun)
+    assert kept.holds("e", "", {0: begun})
+    assert kept.holds("e", "", {0: signed(0, "the dog", "the cat sleeps", "the parrot")})
+    assert not kept.holds("e", "", {0: None}), "pruned"
+    assert not kept.holds("e", "", {0: signed(2, "the parrot")}), "pruned, and begun anew"
+
+
 WORDS = st.lists(st.sampled_from(["red", "green", "blue", "iron", "gold", "silver"]), max_size=4).map(" ".join)
 
 
