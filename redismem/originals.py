@@ -1,4 +1,4 @@
-"""The kept originals of a session: a block that cannot be read goes into quarantine alone."""
+"""The kept originals of a session: a block that cannot be read goes into quarantine, or waits for its dictionary."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from redismem.blocks import number_of
+from redismem.dictionaries import DictionaryMissing
 from redismem.events import facts
 from redismem.messages import Message
 from redismem.protocol import layout, page_calls
@@ -29,7 +30,7 @@ class Originals:
         self._keys = keys
 
     async def messages(self, page: Page | None) -> list[Message]:
-        """The messages of a page. What of its blocks cannot be read is missing, and is put into quarantine.
+        """The messages of a page. What of its blocks cannot be read is missing: see `set_aside`.
 
         Raises CorruptSession, UnsupportedFormat, StoreUnavailable.
         """
@@ -52,13 +53,29 @@ class Originals:
         known = await self._store.dictionaries_of([] if block is None else [block.stored])
         return replace(view, block=block, dictionaries=known)
 
-    async def set_aside(self, unreadable: Iterable[Block]) -> None:
-        """Puts these blocks into quarantine, and says so. Raises StoreUnavailable."""
+    async def set_aside(self, unreadable: Iterable[Block], *, in_the_way: bool = False) -> None:
+        """Puts these blocks into quarantine, and says so; those that lack their dictionary stay, as it may come back.
+
+        `in_the_way`: those too, as others are written in their place. Raises StoreUnavailable.
+        """
         settings, session = self._store.settings, session_hash(self._keys.session_id)
         for each in unreadable:
+            why = page_calls.why_unreadable(each, self._store.dictionaries)
+            error = type(why).__name__
+            if isinstance(why, DictionaryMissing) and not in_the_way:
+                self._pass_over(str(why))
+                continue
             time_ms = await self._store.server_time_ms()
             if await self._store.run(page_calls.set_block_aside(self._keys, each, time_ms, settings.idle_timeout_ms)):
-                why = page_calls.why_unreadable(each, self._store.dictionaries)
-                known = facts(op="quarantine", session=session, namespace=self._store.keys.namespace, error=why)
+                known = facts(op="quarantine", session=session, namespace=self._store.keys.namespace, error=error)
                 text = "session %s: a block of originals cannot be read (%s), and is in quarantine"
-                log.error(text, session, why, extra=known)
+                log.error(text, session, error, extra=known)
+
+    def _pass_over(self, why: str) -> None:
+        """Said once by a process: each reading of each session meets them anew."""
+        if why in self._store.passed_over:
+            return
+        self._store.passed_over.add(why)
+        known = facts(op="read", namespace=self._store.keys.namespace, error=DictionaryMissing.__name__)
+        text = "namespace %s: %s; blocks that need it are passed over until it is there"
+        log.error(text, known["namespace"], why, extra=known)

@@ -90,13 +90,13 @@ def page(session_id: str, reply: Sequence[Any]) -> Page | None:
     return Page(session_id, name, start_seq, originals_stop, blocks, found[block_count:])
 
 
-def why_unreadable(block: Block, known: Dictionaries) -> str:
+def why_unreadable(block: Block, known: Dictionaries) -> Undecodable:
     """DictionaryMissing: it can be read again once its dictionary is back. Undecodable: its bytes are none of ours."""
     try:
         decode_block(*block, known)
     except Undecodable as unreadable:
-        return type(unreadable).__name__
-    return Undecodable.__name__  # what is in it is no message
+        return unreadable
+    return Undecodable("what is in a block of originals is no message")
 
 
 def block(keys: SessionKeys, number: int) -> Call[Block | None]:

@@ -55,6 +55,8 @@ class Store(Reach):
         self.embedder: Embedder | None = None
         """Who makes vectors of messages, for recall; None: nobody does."""
         self.dictionaries: dict[int, Dictionary] = {}
+        self.passed_over: set[str] = set()
+        """Why blocks were left out of what was read: of each dictionary that is missing, once."""
         """Of the namespace, those that this process has read, by version."""
         self._patience_s = settings.deadline_s
 

@@ -113,7 +113,7 @@ async def test_none_is_trained_or_used_where_that_is_off(store: Store, namespace
 
 
 @pytest.mark.parametrize("fault", ["missing", "foreign", "broken"])
-async def test_blocks_whose_dictionary_is_not_theirs_go_alone(
+async def test_blocks_wait_for_their_dictionary(
     fault: str, store: Store, namespace: str, raw: Any, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_with(store, namespace) as memory:
@@ -126,6 +126,7 @@ async def test_blocks_whose_dictionary_is_not_theirs_go_alone(
         await worker.drain()
         assert await named(memory, raw, "a") == [None, None, 1, 1, 1]
         key = memory.store.keys.dictionaries
+    good = await raw.hget(key, "1")
     if fault == "missing":
         await raw.hdel(key, "1")
     else:
@@ -141,11 +142,29 @@ async def test_blocks_whose_dictionary_is_not_theirs_go_alone(
         window = len((await session.read()).messages)
         wanted = [telling(number, "minea")["content"] for number in range(81)]
         assert read == wanted[:32] + wanted[81 - window :]
-        assert await named(memory, raw, "a") == [None, None]
-        assert "cannot be read (DictionaryMissing), and is in quarantine" in caplog.text
-        aside = [record.__dict__ for record in caplog.records if getattr(record, "op", "") == "quarantine"]
-        assert [each["error"] for each in aside] == ["DictionaryMissing"] * 3
+        assert await texts(session) == read
+        assert await named(memory, raw, "a") == [None, None, 1, 1, 1], "they wait for it"
+        (line,) = [record for record in caplog.records if getattr(record, "error", "") == "DictionaryMissing"]
+        assert "needs dictionary 1, " in line.message
+    await raw.hset(key, "1", good)
+    async with open_with(store, namespace) as memory:
+        assert await texts(memory.session("a")) == wanted
         assert await check_session(memory.store, "a") == []
+
+
+async def test_the_begun_block_does_not_wait_as_another_is_written_in_its_place(
+    store: Store, namespace: str, raw: Any, clock: Clock
+) -> None:
+    async with trained_on(store, namespace, clock) as (memory, worker), open_with(store, namespace) as fresh:
+        await tell(memory.session("a"), 30)
+        await worker.drain()
+        assert await named(memory, raw, "a") == [1, 1]
+        await raw.hdel(memory.store.keys.dictionaries, "1")
+        await tell(fresh.session("a"), 30, begin=30)
+        await Worker(fresh.store, Echo()).drain()
+        assert (await named(memory, raw, "a"))[:2] == [1, None]
+        (aside,) = [key async for key in raw.scan_iter(fresh.store.keys.session("a").quarantine + b":*")]
+        assert await raw.hkeys(aside) == [b"1"]
 
 
 async def test_one_that_a_failover_lost_is_put_back_by_who_knows_it(
