@@ -44,6 +44,19 @@ def entries_of(name: str, text: str) -> Iterator[Any]:
         raise InvalidItem(f"{name} is no export of a project in format {FORMAT}")
 
 
+def project_of(text: str) -> str | None:
+    """The name of the project that a file was exported from; None where it does not say so."""
+    reader = _Reader(text)
+    try:
+        for member in reader.members():
+            value = reader.value()
+            if member == "project":
+                return value if isinstance(value, str) else None
+    except (ValueError, RecursionError):
+        pass
+    return None
+
+
 def _list_of(name: str) -> str:
     return name.removesuffix(".json")
 

@@ -12,7 +12,7 @@ from typing import Any
 from redismem.errors import Conflict, InvalidItem, InvalidTransition, TooLarge
 from redismem.project import checks, importing, searching, transcripts
 from redismem.project.conversations import Conversations
-from redismem.project.files import FILES, entries_of, text_of
+from redismem.project.files import FILES, entries_of, project_of, text_of
 from redismem.project.folding import Delta, check_path, fold
 from redismem.project.items import Items, Stored
 from redismem.project.links import broken_links_of
@@ -92,11 +92,14 @@ def _time(ms: int) -> str:
 
 async def import_files(items: Items, conversations: Conversations, files: Mapping[str, str], replace: bool) -> Imported:
     """See `Project.import_files`."""
+    _check_files(files, replace)
     max_message_bytes = items.store.settings.max_message_bytes
     breathe = partial(importing.breathe, items)
     given, said = await _parsed(files, max_message_bytes, breathe)
     seen = await items.run(import_calls.seen(items.keys))
     there = {stored.id: stored async for stored in _everything(items)}
+    if replace and there and not given:
+        raise InvalidItem("the import has no item in it; `clear` of each store erases a project")
     result = await (_replaced if replace else _merged)(there, given, breathe)
     for at, stored in enumerate(result.values()):
         await breathe(at)
@@ -120,6 +123,19 @@ async def import_files(items: Items, conversations: Conversations, files: Mappin
     added = len(given.keys() - there.keys())
     unchanged = sum(result.get(item_id) is there.get(item_id) for item_id in given)
     return Imported(added, len(given) - added - unchanged, unchanged, len(gone))
+
+
+def _check_files(files: Mapping[str, str], replace: bool) -> None:
+    """Raises InvalidItem for what is no set of files, and what would erase more than a replacement puts down."""
+    if not isinstance(files, Mapping) or not all(isinstance(text, str) for text in files.values()):
+        raise InvalidItem("an import is the text of each file by its name, as `export_files` gives it")
+    if not replace:
+        return
+    if missing := [name for name in FILES if name not in files]:
+        raise InvalidItem(f"a replacement needs all files of an export: {', '.join(missing)} missing")
+    names = {name for text in files.values() if (name := project_of(text)) is not None}
+    if len(names) > 1:
+        raise InvalidItem("a replacement is one export, and these files are of several projects")
 
 
 async def _everything(items: Items) -> Any:

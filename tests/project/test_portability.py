@@ -100,6 +100,32 @@ async def test_histories_that_exclude_each_other_are_a_conflict(memory: Memory, 
     assert len(before) > 10
 
 
+async def test_a_replacement_is_a_whole_export(memory: Memory, raw: Any) -> None:
+    apollo = await worked(memory)
+    files = await apollo.export_files()
+    other = memory.project("other")
+    await other.decisions.create("Use files")
+    theirs = await other.export_files()
+    empty = await memory.project("empty").export_files()
+    before = await everything(apollo, raw)
+    for text, wrong in {
+        "tasks.json, entities.json, conversations.json missing": {"decisions.json": files["decisions.json"]},
+        "of several projects": files | {"decisions.json": theirs["decisions.json"]},
+        "no item in it": empty,
+    }.items():
+        with pytest.raises(InvalidItem, match=text):
+            await apollo.import_files(wrong, replace=True)
+    assert await everything(apollo, raw) == before
+    assert await memory.project("empty").import_files(empty, replace=True) == Imported(0, 0, 0, 0)
+    assert (await apollo.import_files(theirs, replace=True)).erased == 8
+
+
+@pytest.mark.parametrize("files", ["x", None, ["tasks.json"], {"tasks.json": b"{}"}, {"tasks.json": None}])
+async def test_an_import_is_texts_by_their_names(memory: Memory, files: Any) -> None:
+    with pytest.raises(InvalidItem, match="the text of each file by its name"):
+        await memory.project("apollo").import_files(files)
+
+
 def changed(change: Callable[[Any], Any]) -> Callable[[dict[str, str]], dict[str, str]]:
     def make(files: dict[str, str]) -> dict[str, str]:
         documents = {name: json.loads(text) for name, text in files.items()}
