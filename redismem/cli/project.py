@@ -1,17 +1,18 @@
-"""`redismem project`: what a project decided, has to do and is about; its history, its files."""
+"""`redismem project`: what a project decided, has to do and is about; its history."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter, validators
 
 from redismem.cli import project_view
-from redismem.cli.place import looking, opened
-from redismem.cli.terminal import AsJson, Namespace, Stop, Url, console, plural, print_json, printable
+from redismem.cli.place import Place, looking
+from redismem.cli.terminal import AsJson, Namespace, Stop, Url, console, plural, print_json
 from redismem.errors import InvalidItem
 from redismem.inspection import projects as listing
 from redismem.project.project import Project
@@ -19,9 +20,24 @@ from redismem.project.project import Project
 Name = Annotated[str, Parameter(help="The project.")]
 Limit = Annotated[int, Parameter(validator=validators.Number(gte=1, lte=1_000), help="Items shown.")]
 Text = Annotated[str, Parameter(help="Words, or beginnings of words: all of them.")]
-At = Annotated[str | None, Parameter(help="As of this moment: 2026-11-22, or 2026-11-22T14:00+01:00.")]
-Folder = Annotated[Path, Parameter(help="Where the four files are.")]
+At = Annotated[
+    str | None,
+    Parameter(help="As of this moment: 2026-11-22, or 2026-11-22T14:00+01:00. Of one to come: what holds now."),
+]
 Status = Annotated[str | None, Parameter(help="Those of this status alone.")]
+
+
+@contextlib.asynccontextmanager
+async def looking_at(name: str, url: str | None, namespace: str) -> AsyncIterator[tuple[Project, Place]]:
+    """A project that is there. Raises Stop where there is none of this name."""
+    async with looking(url, namespace) as (memory, place):
+        project = memory.project(name)
+        if project.name not in await listing.project_names(memory.store):
+            raise Stop(
+                f"there is no project {name} in namespace {namespace} on {place.name}; "
+                "`redismem project list` and `redismem namespaces` say what there is"
+            )
+        yield project, place
 
 
 async def projects(*, url: Url = None, namespace: Namespace = "default", as_json: AsJson = False) -> int:
@@ -37,8 +53,8 @@ async def projects(*, url: Url = None, namespace: Namespace = "default", as_json
 
 async def show(name: Name, *, url: Url = None, namespace: Namespace = "default", as_json: AsJson = False) -> int:
     """Show a project in numbers: what is decided, open, blocked, overdue, most mentioned."""
-    async with looking(url, namespace) as (memory, _):
-        found = await memory.project(name).statistics()
+    async with looking_at(name, url, namespace) as (project, _):
+        found = await project.statistics()
     if as_json:
         print_json(document(found))
     else:
@@ -59,8 +75,8 @@ async def decisions(
 ) -> int:
     """List decisions, the newest first; superseded ones with `--status superseded`."""
     criteria = _criteria(text, status, at)
-    async with looking(url, namespace) as (memory, _):
-        found = await memory.project(name).decisions.list(limit=limit, **criteria)
+    async with looking_at(name, url, namespace) as (project, _):
+        found = await project.decisions.list(limit=limit, **criteria)
     return _shown(found, as_json, project_view.decisions)
 
 
@@ -78,8 +94,8 @@ async def tasks(
 ) -> int:
     """List tasks, by priority, then the newest first; those that are done with `--status completed`."""
     criteria = _criteria(text, status, at) | ({} if assignee is None else {"assignee": assignee})
-    async with looking(url, namespace) as (memory, _):
-        found = await memory.project(name).tasks.list(limit=limit, **criteria)
+    async with looking_at(name, url, namespace) as (project, _):
+        found = await project.tasks.list(limit=limit, **criteria)
     return _shown(found, as_json, project_view.tasks)
 
 
@@ -94,8 +110,8 @@ async def entities(
     as_json: AsJson = False,
 ) -> int:
     """List entities, those mentioned last first."""
-    async with looking(url, namespace) as (memory, _):
-        found = await memory.project(name).entities.list(limit=limit, **_criteria(text, None, at))
+    async with looking_at(name, url, namespace) as (project, _):
+        found = await project.entities.list(limit=limit, **_criteria(text, None, at))
     return _shown(found, as_json, project_view.entities)
 
 
@@ -104,8 +120,8 @@ async def board(
 ) -> int:
     """Show the tasks as a board, a column a status: the first 20 of each."""
     columns = {}
-    async with looking(url, namespace) as (memory, _):
-        store = memory.project(name).tasks
+    async with looking_at(name, url, namespace) as (project, _):
+        store = project.tasks
         for status in project_view.COLUMNS:
             columns[status] = await store.list(limit=20, **_criteria("", status, at))
     if as_json:
@@ -124,62 +140,34 @@ async def chain(
     as_json: AsJson = False,
 ) -> int:
     """Show what a decision came from and what came of it, as a tree, with every status."""
-    async with looking(url, namespace) as (memory, _):
-        found = await memory.project(name).decisions.history(decision)
+    async with looking_at(name, url, namespace) as (project, _):
+        found = await project.decisions.history(decision)
     return _shown(found, as_json, project_view.chain)
 
 
 async def consolidate(
     name: Name,
     *,
-    days: Annotated[float, Parameter(help="What was superseded or cancelled longer ago.")] = 90,
+    days: Annotated[
+        float,
+        Parameter(
+            help="What was superseded or cancelled longer ago.", validator=validators.Number(gte=0, lt=1_000_000)
+        ),
+    ] = 90,
     do: Annotated[bool, Parameter(negative=(), show_default=False, help="Do it; without this, say it alone.")] = False,
     url: Url = None,
     namespace: Namespace = "default",
     as_json: AsJson = False,
 ) -> int:
     """Archive what is long over, and merge entities whose names differ in signs alone: a dry run without `--do`."""
-    async with opened(url, namespace) as (memory, _):
-        told = await memory.project(name).consolidate(older_than_days=days, dry_run=not do)
+    async with looking_at(name, url, namespace) as (project, _):
+        told = await project.consolidate(older_than_days=days, dry_run=not do)
     if as_json:
         print_json(document(told))
     else:
         did = "did" if do else "would do (--do does it)"
         print(f"{did}: {plural(len(told.archived), 'item')} archived, {len(told.merged)} merged")
         print("\n".join([*told.archived, *(f"{other} into {one}" for one, other in told.merged)]))
-    return 0
-
-
-async def export(name: Name, folder: Folder, *, url: Url = None, namespace: Namespace = "default") -> int:
-    """Write decisions.json, tasks.json, entities.json and conversations.json, with every version."""
-    async with looking(url, namespace) as (memory, _):
-        files = await memory.project(name).export_files()
-    folder.mkdir(parents=True, exist_ok=True)
-    for file, text in files.items():
-        (folder / file).write_text(text, "utf-8")
-    print(f"{', '.join(files)} written to {printable(str(folder))}")
-    return 0
-
-
-async def import_(
-    name: Name,
-    folder: Folder,
-    *,
-    replace: Annotated[bool, Parameter(negative=(), show_default=False, help="In the place of what is there.")] = False,
-    url: Url = None,
-    namespace: Namespace = "default",
-) -> int:
-    """Read what `export` wrote, all of it or nothing: into what is there, or in its place."""
-    names = [file for file in Project.FILES if (folder / file).is_file()]
-    if not names:
-        raise Stop(f"there is none of {', '.join(Project.FILES)} in this folder", 2)
-    try:
-        files = {file: (folder / file).read_text("utf-8") for file in names}
-    except (OSError, UnicodeDecodeError) as cause:
-        raise Stop(f"the files cannot be read: {type(cause).__name__}") from None
-    async with opened(url, namespace) as (memory, _):
-        did = await memory.project(name).import_files(files, replace=replace)
-    print(f"{did.added} added, {did.lengthened} replaced, {did.unchanged} as they were, {did.erased} erased")
     return 0
 
 

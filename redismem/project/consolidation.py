@@ -34,7 +34,7 @@ class Consolidation:
 async def consolidate(items: Items, older_than_days: float, dry_run: bool) -> Consolidation:
     """See `Project.consolidate`."""
     if not isinstance(older_than_days, int | float) or not 0 <= older_than_days < 1_000_000:
-        raise InvalidItem("older_than_days is a number of days")
+        raise InvalidItem("older_than_days is a number of days, 0 or more")
     before_ms = await items.now_ms() - int(older_than_days * _DAY_MS)
     archived, merged, skipped = [], [], []
     for kind, status in _OVER:

@@ -73,7 +73,10 @@ def test_files_go_out_and_come_in(command: Any, here: list[str], ids: dict[str, 
     assert run(command, here, "export", "apollo", tmp_path / "x").code == 0
     names = sorted(path.name for path in (tmp_path / "x").iterdir())
     assert names == ["conversations.json", "decisions.json", "entities.json", "tasks.json"]
-    assert run(command, here, "import", "other", tmp_path / "x").out.startswith("8 added, 0 replaced")
+    copied = run(command, here, "import", "other", tmp_path / "x")
+    assert copied.out.startswith("8 added, 0 replaced")
+    assert "was an export of project apollo, not of other" in copied.err
+    assert run(command, here, "import", "apollo", tmp_path / "x").err == ""
     assert "Use Redis" in run(command, here, "decisions", "other").out
     assert "8 as they were" in run(command, here, "import", "other", tmp_path / "x", "--replace").out
     (tmp_path / "x" / "tasks.json").write_text("{")
@@ -82,6 +85,62 @@ def test_files_go_out_and_come_in(command: Any, here: list[str], ids: dict[str, 
     assert "tasks.json is no export" in broken.complaint
     assert run(command, here, "import", "third", tmp_path).code == 2
     assert "would do" in run(command, here, "consolidate", "apollo", "--days", "0").out
+
+
+def test_an_export_of_nothing_leaves_a_good_one_as_it_is(
+    command: Any, here: list[str], ids: dict[str, str], tmp_path: Path
+) -> None:
+    told = run(command, here, "export", "apollo", tmp_path)
+    assert f"8 items of project apollo, namespace {here[-1]} on redis://" in told.out
+    assert "decisions.json 2, tasks.json 3, entities.json 3, conversations.json 0" in told.out
+    good = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert len(good) == 4, "and nothing beside them"
+    assert f"no project apolo in namespace {here[-1]}" in run(command, here, "export", "apolo", tmp_path).complaint
+    elsewhere = [*here[:2], "--namespace", f"{here[-1]}2"]
+    assert run(command, elsewhere, "export", "apollo", tmp_path).code == 1
+    for file, text in good.items():
+        document = json.loads(text)
+        (tmp_path / file).write_text(json.dumps(document | {file.removesuffix(".json"): []}))
+    assert "has no item" in run(command, here, "import", "apollo", tmp_path, "--replace").complaint
+    asyncio.run(cleared(here))
+    assert "nothing in project apollo" in run(command, here, "export", "apollo", tmp_path).complaint
+    assert run(command, here, "show", "apollo").code == 0
+
+
+async def cleared(here: list[str]) -> None:
+    async with Memory.connect(here[1], namespace=here[-1]) as memory:
+        apollo = memory.project("apollo")
+        for store in (apollo.decisions, apollo.tasks, apollo.entities):
+            await store.clear()
+
+
+def test_where_no_file_can_be_written_none_is(
+    command: Any, here: list[str], ids: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("mine")
+    for folder in (tmp_path / "file", tmp_path / "file" / "below"):
+        refused = run(command, here, "export", "apollo", folder)
+        assert refused.code == 2
+        assert f"{folder} is not a folder that can be written to" in refused.complaint
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_an_import_that_would_end_with_the_command_is_refused(
+    command: Any, here: list[str], ids: dict[str, str], tmp_path: Path
+) -> None:
+    assert run(command, here, "export", "apollo", tmp_path).code == 0
+    refused = command("project", "import", "apollo", tmp_path)
+    assert refused.code == 2
+    assert "needs a store that outlives this command" in refused.complaint
+
+
+def test_a_name_that_no_project_has_is_no_empty_project(command: Any, here: list[str], ids: dict[str, str]) -> None:
+    for words in (("show",), ("decisions", "--json"), ("tasks",), ("entities",), ("board",), ("consolidate", "--do")):
+        refused = run(command, here, words[0], "nobody", *words[1:])
+        assert refused.code == 1
+        assert "there is no project nobody" in refused.complaint
+    assert run(command, here, "decisions", "apollo", "--text", "nothing").code == 0
+    assert "--days" in run(command, here, "consolidate", "apollo", "--days", "-1").complaint
 
 
 def test_what_cannot_be_asked_for_is_one_line(command: Any, here: list[str], ids: dict[str, str]) -> None:
