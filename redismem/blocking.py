@@ -17,7 +17,8 @@ from redismem.errors import InvalidSettings
 from redismem.events import OnEvent
 from redismem.health import Health
 from redismem.messages import Message, TokenCounter
-from redismem.project.blocking import Project
+from redismem.project import blocking as projects
+from redismem.project import project as async_project
 from redismem.protocol.append_command import AppendOptions
 from redismem.protocol.clock import Clock
 from redismem.quoting import PROJECT_TOKENS
@@ -121,6 +122,27 @@ def _embedder(embed: Embed | str | None, settings: Settings) -> Embedder | None:
     from redismem.embedding_thread import BlockingEmbedder
 
     return BlockingEmbedder(partial(open_embedder, wanted, settings))
+
+
+class Conversations(projects.Conversations):
+    """The same as the conversations of a project, without await."""
+
+    __slots__ = ()
+
+    def session(self, id: str) -> Session:
+        """The session that holds its messages, without I/O. Raises InvalidItem."""
+        return Session(self._twin.session(id))
+
+
+class Project(projects.Project):
+    """The same as a project of `redismem.Memory`, without await."""
+
+    __slots__ = ()
+    conversations: Conversations
+
+    def __init__(self, twin: async_project.Project) -> None:
+        super().__init__(twin)
+        self.conversations = Conversations(twin.conversations)
 
 
 class Session:

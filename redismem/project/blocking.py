@@ -109,7 +109,7 @@ class Entities:
 
 
 class Conversations:
-    """The same as the conversations of a project, without await; `Memory.session` gives the session of one."""
+    """The same as the conversations of a project, without await: a session of one is of the room above."""
 
     __slots__ = ("_twin",)
 
