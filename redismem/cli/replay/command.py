@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter, validators
 
-from redismem.cli.place import Place, opened
+from redismem.cli.place import HOW_TO_NAME_REDIS, Place, opened
 from redismem.cli.replay.replaying import Findings, Replay, Steps
 from redismem.cli.terminal import AsJson, Namespace, Stop, Url, complain, console, plural, print_json
 from redismem.workers.strategies import from_settings
@@ -68,6 +68,8 @@ async def replay(
     total = _file_bytes(file)
     given: dict[str, Any] = {} if no_summaries else _SUMMARISED
     async with opened(url, namespace, **given) as (memory, place):
+        if keep and place.embedded:
+            raise Stop(f"--keep needs a store that outlives this command: {HOW_TO_NAME_REDIS}", 2)
         strategy = None if no_summaries else from_settings(memory.settings)
         replaying = Replay(memory, file, strategy, concurrency=concurrency, keep=keep, replace=replace)
         found = await _with_progress(replaying, total)
@@ -89,7 +91,7 @@ def percentile(values: array[float], share: float) -> float | None:
 
 def _file_bytes(file: Path) -> int:
     if not file.is_file():
-        raise Stop(f"{file} is not a file that can be read twice", 2)
+        raise Stop(f"{file} is not a file that can be read twice" if file.exists() else f"there is no file {file}", 2)
     return file.stat().st_size
 
 
