@@ -5,9 +5,10 @@ Refusals name the field and a size, never the value.
 
 from __future__ import annotations
 
+import difflib
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -26,6 +27,12 @@ _HALF = re.compile("[\\ud800-\\udfff]")
 _ITEM_ID = re.compile(r"[cdet]-[0-9a-hjkmnp-tv-z]{18}")
 
 Check = Callable[[Any, str], Any]
+
+
+def nearest(name: str, known: Collection[str]) -> str:
+    """The end of a refusal: which known name was perhaps meant; "" if none is near."""
+    near = [each for each in known if each.startswith(f"{name}_")] or difflib.get_close_matches(name, known, 1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def text(value: Any, name: str) -> str:

@@ -79,8 +79,9 @@ class ProjectContext:
         counts = self.summary
         lines = [
             "PROJECT CONTEXT",
-            f"{self.name}: {counts.decisions_count} active decisions, {counts.tasks_count} open tasks "
-            f"({counts.blocked_count} blocked), {counts.entities_count} entities.",
+            f"{self.name}: {_counted(counts.decisions_count, 'active decision')}, "
+            f"{_counted(counts.tasks_count, 'open task')} ({counts.blocked_count} blocked), "
+            f"{_counted(counts.entities_count, 'entity', 'entities')}.",
         ]
         for title, entries in zip(("RECENT DECISIONS", "ACTIVE TASKS", "KNOWN ENTITIES"), sections, strict=True):
             lines += ["", title, *(entries or ["(none)"])]
@@ -108,6 +109,10 @@ class ProjectContext:
             facts = "; ".join(f"{name}: {_short(str(value), 60)}" for name, value in each.properties.items())
             text = f"- {_short(each.name)} ({each.type}) {_short(each.description)}".rstrip()
             yield f"{text} {{{_short(facts)}}}" if facts else text
+
+
+def _counted(count: int, one: str, many: str = "") -> str:
+    return f"{count} {one if count == 1 else many or one + 's'}"
 
 
 def _short(text: str, chars: int = 200) -> str:

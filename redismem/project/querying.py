@@ -103,7 +103,8 @@ class Query:
         given = {name: value for name, value in criteria.items() if value is not None}
         unknown = given.keys() - _KNOWN[kind.letter]
         if unknown:
-            raise InvalidItem(f"{kind.name}s cannot be asked for by {', '.join(sorted(unknown))}")
+            near = checks.nearest(min(unknown), _KNOWN[kind.letter])
+            raise InvalidItem(f"no {kind.name} can be asked for by {', '.join(sorted(unknown))}{near}")
         statuses = _either(given.get("status"), "status", tuple(kind.transitions or ()))
         included = [
             name.removeprefix("include_") for name, value in given.items() if name.startswith("include_") and value

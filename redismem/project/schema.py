@@ -62,9 +62,10 @@ class Kind:
         for name, value in given.items():
             field = self.fields.get(name)
             if field is None or field.check is None:
-                raise InvalidItem(
-                    f"a {self.name} has no field {name} to set" if name.isidentifier() else "no such field"
-                )
+                if not name.isidentifier():
+                    raise InvalidItem("no such field")
+                near = checks.nearest(name, [each for each, field in self.fields.items() if field.check is not None])
+                raise InvalidItem(f"no {self.name} has a field {name} to set{near}")
             found[name] = field.check(value, name)
         return found
 

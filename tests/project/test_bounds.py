@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime
+from typing import Any
+
 import pytest
 
 from redismem import InvalidItem, TooLarge
@@ -55,3 +59,15 @@ async def test_a_list_of_links_has_an_end(apollo: Project, monkeypatch: pytest.M
         await apollo.tasks.block(task.id, f"reason {number}")
     with pytest.raises(TooLarge, match="more than 2 blocked by"):
         await apollo.tasks.block(task.id, "one more")
+
+
+async def test_a_name_that_is_nearly_right_is_told(apollo: Project) -> None:
+    due: Any = {"due": datetime.now(UTC)}
+    other: Any = {"colour": 1}
+    for refused, text in {
+        apollo.tasks.create("t", **due): "no task has a field due to set; did you mean due_date?",
+        apollo.tasks.list(**due): "no task can be asked for by due; did you mean due_after?",
+        apollo.entities.count(**other): "no entity can be asked for by colour",
+    }.items():
+        with pytest.raises(InvalidItem, match=f"^{re.escape(text)}$"):
+            await refused

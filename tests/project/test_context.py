@@ -80,6 +80,10 @@ async def test_text_has_the_four_sections(apollo: Project, clock: ProjectClock) 
     assert f"- {ada.name} (person) leads {{team: red}}" in text
     empty = (await Project(apollo._items.store, "empty").context()).format()
     assert empty.count("(none)") == 3
+    one = Project(apollo._items.store, "one")
+    for made in (one.decisions.create("d", status="accepted"), one.tasks.create("t"), one.entities.create("e")):
+        await made
+    assert "one: 1 active decision, 1 open task (0 blocked), 1 entity." in (await one.context()).format()
 
 
 def a_context(texts: list[str]) -> ProjectContext:
