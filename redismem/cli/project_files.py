@@ -26,12 +26,15 @@ async def export(name: Name, folder: Folder, *, url: Url = None, namespace: Name
     async with looking_at(name, url, namespace) as (project, place):
         files = await project.export_files()
     where = f"project {name}, namespace {namespace} on {place.name}"
-    counts = {file: sum(1 for _ in entries_of(file, text)) for file, text in files.items()}
-    if not any(counts.values()):
+    entries = {file: list(entries_of(file, text)) for file, text in files.items()}
+    if not any(entries.values()):
         raise Stop(f"there is nothing in {where}; no file was written")
     _write(folder, files)
-    print(f"{plural(sum(counts.values()), 'item')} of {where}, written to {printable(str(folder))}:")
-    print(", ".join(f"{file} {count:,}" for file, count in counts.items()))
+    print(f"{plural(sum(map(len, entries.values())), 'item')} of {where}, written to {printable(str(folder))}:")
+    print(", ".join(f"{file} {len(found):,}" for file, found in entries.items()))
+    talks = entries["conversations.json"]
+    if gone := sum(talk.get("messages") == [] and talk.get("message_count", 0) > 0 for talk in talks):
+        print(f"without the messages of {plural(gone, 'conversation')}: they have gone with their sessions")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The conversations of a project: each is a session of the memory, and the last hundred are kept."""
+"""The conversations of a project: the records of the last hundred stay, and the messages of each are a session."""
 
 from __future__ import annotations
 
@@ -32,7 +32,11 @@ class ConversationQuery(Criteria, total=False):
 
 
 class Conversations(Collection[Conversation]):
-    """The conversations of a project: the newest first."""
+    """The conversations of a project: the newest first.
+
+    Their messages end as those of any session do: with `idle_timeout_s`, or when `max_sessions` others are more recent.
+    `session(id).exists()` says whether they are there. The records stay.
+    """
 
     kind = CONVERSATION
     record = Conversation
@@ -66,7 +70,10 @@ class Conversations(Collection[Conversation]):
         return self._sessions(self.session_id(id))
 
     async def add(self, id: str, *messages: Message | dict[str, Any]) -> Receipt:
-        """Appends messages to a conversation. Raises as `append` does; ItemNotFound, InvalidItem if it has ended."""
+        """Appends messages to a conversation; where its messages have gone with their timeout, they begin anew.
+
+        Raises as `append` does; ItemNotFound, InvalidItem if it has ended.
+        """
         stored = await self._items.get(self._id(id))
         if stored.state["ended_at"] is not None:
             raise InvalidItem(f"conversation {id} has ended")

@@ -149,7 +149,7 @@ class Entity(Item):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation(Item):
-    """A session of the memory that belongs to a project."""
+    """What stays of a conversation. Its messages are a session of the memory, and end as one does."""
 
     title: str
     summary: str
@@ -157,6 +157,7 @@ class Conversation(Item):
     extracted: tuple[str, ...]
     """Ids of the items that were made or changed by what was said in it."""
     message_count: int
+    """How many messages its session had when it ended; 0 before, and if they were gone by then."""
     extraction: str | None
     """due, claimed, done, failed: whether items were made of it; None: nobody asked for it"""
 

@@ -114,6 +114,25 @@ async def cleared(here: list[str]) -> None:
             await store.clear()
 
 
+def test_an_export_says_that_messages_are_gone(command: Any, here: list[str], tmp_path: Path) -> None:
+    async def talked() -> None:
+        async with Memory.connect(here[1], namespace=here[-1]) as memory:
+            talks = memory.project("apollo").conversations
+            for title in ("gone", "there", "empty", "deleted"):
+                talk = await talks.start(title)
+                if title != "empty":
+                    await talks.add(talk.id, {"role": "user", "content": "Hello."})
+                await talks.end(talk.id)
+                if title == "gone":
+                    await talks.session(talk.id).clear()
+                elif title == "deleted":
+                    await talks.delete(talk.id)
+
+    asyncio.run(talked())
+    told = run(command, here, "export", "apollo", tmp_path).out
+    assert "without the messages of 1 conversation: they have gone" in told
+
+
 def test_where_no_file_can_be_written_none_is(
     command: Any, here: list[str], ids: dict[str, str], tmp_path: Path
 ) -> None:
