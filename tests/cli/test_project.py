@@ -142,6 +142,12 @@ def test_where_no_file_can_be_written_none_is(
         assert refused.code == 2
         assert f"{folder} is not a folder that can be written to" in refused.complaint
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    half = tmp_path / "half"
+    (half / ".tasks.json.new").mkdir(parents=True)  # the second of the files fails
+    (half / "decisions.json").write_text("before")
+    assert run(command, here, "export", "apollo", half).code == 2
+    assert [path.name for path in half.iterdir() if path.is_file()] == ["decisions.json"]
+    assert (half / "decisions.json").read_text() == "before"
 
 
 def test_an_import_that_would_end_with_the_command_is_refused(
