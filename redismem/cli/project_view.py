@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from redismem.cli.terminal import duration, one_line, plural
@@ -35,10 +36,6 @@ def tasks(out: Console, found: Sequence[Task]) -> None:
         for each in found
     ]
     _table(out, ("id", "priority", "status", "assignee", "due", "title"), rows, "task")
-
-
-def _due(task: Task) -> str:
-    return f"{task.due_date:%Y-%m-%d}" if task.due_date else ""
 
 
 def entities(out: Console, found: Sequence[Entity]) -> None:
@@ -93,18 +90,16 @@ def statistics(out: Console, name: str, found: Statistics) -> None:
 
     mean = found.mean_completion
     lines = {
-        name: counts(found.totals),
         "decisions": counts(found.decisions_by_status),
         "tasks": counts(found.tasks_by_status),
         "priorities": counts(found.tasks_by_priority),
         "open tasks": f"{found.open_tasks_count}, {found.blocked_count} blocked, {found.overdue_count} overdue",
         "completed within": "none yet" if mean is None else duration(mean.total_seconds() * 1000),
         "entities": counts(found.entities_by_type),
-        "most mentioned": ", ".join(f"{one_line(each, 30)} ({count})" for each, count in found.most_mentioned)
-        or "none",
-        "tags": ", ".join(f"{one_line(tag, 30)} ({count})" for tag, count in list(found.tags.items())[:20]) or "none",
+        "most mentioned": _listed(found.most_mentioned),
+        "tags": _listed(islice(found.tags.items(), 20)),
     }
-    for what, told in lines.items():
+    for what, told in ((name, counts(found.totals)), *lines.items()):
         out.print(Text(f"{what:<17} ", "bold") + Text(told))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from inspection.test_projects import worked
 
-from redismem import Memory
+from redismem import Memory, blocking
 
 
 @pytest.fixture
@@ -43,6 +43,13 @@ def test_the_tables(command: Any, here: list[str], ids: dict[str, str]) -> None:
     shown = run(command, here, "show", "apollo").out
     assert "1 superseded" in shown
     assert "2, 1 blocked" in shown
+
+
+def test_a_project_called_as_a_line_is_has_its_totals(command: Any, here: list[str], redis_server: Any) -> None:
+    with blocking.Memory.connect(redis_server.url, namespace=here[-1]) as memory:
+        memory.project("tasks").tasks.create("Move")
+    shown = run(command, here, "show", "tasks").out
+    assert [" ".join(line.split()) for line in shown.splitlines()[:1]] == ["tasks 1 task"]
 
 
 def test_the_board_and_the_chain(command: Any, here: list[str], ids: dict[str, str]) -> None:
