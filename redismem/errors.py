@@ -25,7 +25,8 @@ RedismemError
 │   └── ProviderUnavailable  nobody gets an answer from the provider now: it is paused, and no attempt is counted
 └── ScriptFailed        a script stopped half way: a defect, never retried
 
-Every refusal happens before anything is written. Texts name the session, the limit and a value's size, never the value.
+Every refusal happens before anything is written; Unconfirmed is none, as what it is about stands. Texts name the
+session, the limit and a value's size, never the value.
 """
 
 from __future__ import annotations
@@ -149,8 +150,9 @@ class FallbackFull(StoreUnavailable):
 class Unconfirmed(RedismemError):
     """The append stands in Redis, but too few replicas said in time that they have it: a failover may lose it.
 
-    `replicas`: how many have said so; `wanted`: how many were to. With the same id it may be sent again: it is made
-    once, and waited for anew. Without an id it would be another append.
+    Or none could be asked, as the ACL of the Redis user lacks WAIT. `replicas`: how many have said so; `wanted`: how
+    many were to. With the same id it may be sent again: it is made once, and waited for anew. Without an id it would be
+    another append.
     """
 
     def __init__(self, text: str, session_id: str | None = None, replicas: int = 0, wanted: int = 0) -> None:

@@ -102,7 +102,7 @@ def test_with_the_line_nothing_is_refused(open_memory: Open, admin: Any) -> None
     assert [entry for entry in log if "app" in entry and "client|setinfo" not in entry] == []
 
 
-REFUSED_ON_THE_WAY = [*DATA, "evalsha", "multi", "ping", "time", "wait"]
+REFUSED_ON_THE_WAY = [*DATA, "evalsha", "multi", "ping", "time"]
 # Only workers, projects, `check`, the doctor and a session that cannot be read need them, or a server answers before
 # it looks.
 ELSEWHERE = {"hlen", "hkeys", "zscore", "zcard", "zrange", "zscan", "get", "type", "rename", "pexpire", "pttl"}
@@ -122,6 +122,20 @@ def test_every_command_that_is_not_allowed_is_named(open_memory: Open, admin: An
         assert refused.command in (command, ""), "empty where a line of a script has two"
         assert "NOPERM" in str(refused)
         assert not isinstance(refused, StoreUnavailable)
+
+
+def test_an_append_stands_where_no_replica_may_be_asked(open_memory: Open, admin: Any) -> None:
+    """It is written before WAIT is refused: no refusal, which would have it made again."""
+    admin.execute_command("ACL", "SETUSER", "app", "-wait")
+    memory = open_memory()
+    session = memory.session("a")
+    for id, again in ((None, "no id: sent again, it would be made once more"), ("one", "again with the same id")):
+        with pytest.raises(Unconfirmed, match=rf"it stands, .* WAIT was refused \(NOPERM\).*{again}$") as refused:
+            session.append_and_read(user(1), confirm=1, id=id)
+        assert (refused.value.replicas, refused.value.wanted) == (0, 1)
+    assert session.append(user(1), id="one").duplicate
+    assert session.info().total_messages == 2
+    memory.close()
 
 
 def test_another_namespace_is_refused_as_its_keys(open_memory: Open, admin: Any) -> None:

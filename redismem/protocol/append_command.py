@@ -53,6 +53,7 @@ def to_confirm(call: Call[T], options: AppendOptions, by_default: int) -> Call[T
         why = f"confirm is a number of replicas: an integer, 0 to {_REPLICAS_LIMIT}"
         raise InvalidMessage(why, call.session_id)
     call.confirm = confirm
+    call.has_id = bool(options.get("id"))
     return call
 
 

@@ -35,6 +35,8 @@ class Call(Generic[T]):
     """The commands have nothing to do with each other: no transaction, and each goes to the node of its key."""
     confirm: int = 0
     """How many replicas must have what it writes; their number comes behind the replies. 0: none is asked."""
+    has_id: bool = False
+    """The caller has named what it writes: sent by him once more, it is made once."""
     absent: Any = None
     """What counts as the reply of a node that does not answer, where others do; None: then there is no value."""
 
@@ -53,25 +55,35 @@ class Call(Generic[T]):
     def finish(self, answers: Sequence[Any]) -> T:
         """The value. Raises the first ServerError or ConnectionLost among the answers, and what the decoding raises.
 
-        Raises Unconfirmed if too few replicas have it.
+        Raises Unconfirmed if too few replicas have it, or if none could be asked: what was written stands then.
         """
-        for answer in answers:
+        answered = answers[:-1] if self.confirm else answers
+        for answer in answered:
             if isinstance(answer, Exception):
                 raise answer
-        if self.confirm:
-            return self._confirmed(*answers)
-        return self.decode(*answers)
-
-    def _confirmed(self, *answers: Any) -> T:
-        *answered, replicas = answers
         value = self.decode(*answered)
+        return self._confirmed(value, answers[-1]) if self.confirm else value
+
+    def _confirmed(self, value: T, replicas: Any) -> T:
+        """The value, if the answer to the WAIT behind it says that enough replicas have it."""
+        if isinstance(replicas, ConnectionLost):
+            raise replicas
+        if isinstance(replicas, ServerError):
+            needs = ": redismem doctor says what the Redis user needs" if replicas.word == "NOPERM" else ""
+            text = f"it stands, but no replica was asked, as WAIT was refused ({replicas.word}){needs}"
+            raise self._unconfirmed(text, 0)
         if replicas < self.confirm:
-            text = f"{replicas} of {self.confirm} replicas had it in time; it may be sent again with the same id"
-            raise Unconfirmed(text, self.session_id, replicas, self.confirm)
+            raise self._unconfirmed(f"{replicas} of {self.confirm} replicas had it in time", replicas)
         receipt = value if isinstance(value, Receipt) else getattr(value, "receipt", None)
         if receipt is not None:
             receipt.replicas = replicas
         return value
+
+    def _unconfirmed(self, text: str, replicas: int) -> Unconfirmed:
+        again = "it may be sent again with the same id"
+        if not self.has_id:
+            again = "it was given no id: sent again, it would be made once more"
+        return Unconfirmed(f"{text}; {again}", self.session_id, replicas, self.confirm)
 
 
 def is_away(answer: Any) -> bool:

@@ -83,7 +83,7 @@ class SessionCalls:
         """The state alone: an append of no messages. Raises InvalidState, InvalidMessage for the id, TooLarge."""
         command, session_id = self._command((), 0, self.change(**changes), id, layout.NONE), self.keys.session_id
         call = Call(session_id, (command,), lambda _: True, scripts.load("append"), resent_append, "update")
-        return to_confirm(call, NO_OPTIONS, self._confirm)
+        return to_confirm(call, {"id": id}, self._confirm)
 
     def _append(self, messages: Sequence[Message | Shape], options: AppendOptions) -> Command:
         if not messages:

@@ -173,7 +173,7 @@ def open_store(
 
 def _watched(call: Call[T]) -> _Watched[T]:
     known = (call.session_id, call.commands, call.decode, call.script, call.resent, call.op)
-    return _Watched(*known, call.is_independent, call.confirm, call.absent)
+    return _Watched(*known, call.is_independent, call.confirm, call.has_id, call.absent)
 
 
 def _failure(error: BaseException) -> str:

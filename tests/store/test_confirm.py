@@ -190,9 +190,10 @@ async def test_who_gives_up_waiting_leaves_the_others(replicated: Replicated, na
 
 async def test_without_replicas_nothing_is_confirmed(redis_server: RedisServer, namespace: str) -> None:
     async with Memory.connect(redis_server.url, namespace=namespace, settings=QUICK) as memory:
-        with pytest.raises(Unconfirmed) as refused:
-            await memory.session("a").append(user(1), confirm=1)
-        assert (refused.value.replicas, refused.value.wanted) == (0, 1)
+        for id, again in ((None, "no id: sent again, it would be made once more"), ("one", "again with the same id")):
+            with pytest.raises(Unconfirmed, match=f"0 of 1 replicas .*{again}$") as refused:
+                await memory.session("a").append(user(1), confirm=1, id=id)
+            assert (refused.value.replicas, refused.value.wanted) == (0, 1)
 
 
 async def test_where_there_can_be_no_replicas_it_is_refused_before_anything_is_written(namespace: str) -> None:
