@@ -204,7 +204,7 @@ def test_what_servers_say_of_it(text: str, command: str, said: str) -> None:
     assert said in str(refused)
 
 
-@pytest.mark.parametrize("command", ["ping", "rpush", "evalsha", "zcard"])
+@pytest.mark.parametrize("command", ["ping", "rpush", "evalsha", "zcard", "wait"])
 def test_the_doctor_says_what_to_allow_and_that_mends_it(
     admin: Any, redis_server: Any, namespace: str, command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -217,6 +217,9 @@ def test_the_doctor_says_what_to_allow_and_that_mends_it(
     told = json.loads(capsys.readouterr().out)
     failed = [each for each in told["findings"] if each["verdict"] == "fail"]
     assert any(command.upper() in each["seen"] for each in failed)
+    if command != "ping":  # without which nothing else is looked at
+        assert command.upper() in next(each["seen"] for each in failed if each["name"] == "commands")
+    assert not any("redismem doctor" in each["seen"] for each in failed), "this is the doctor"
     assert main([word for word in arguments if word != "--json"]) == 1
     assert told["acl"] in capsys.readouterr().out.splitlines(), "on one line, to be copied"
     assert list(admin.scan_iter(f"*{namespace}*")) == [], "it has written nothing"

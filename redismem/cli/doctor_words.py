@@ -98,6 +98,18 @@ def dictionaries(finding: Finding) -> tuple[str, str]:
     return "none was trained" if finding.case == "none" else f"{seen['newest']} of {seen['newest']} there", ""
 
 
+def model(finding: Finding) -> tuple[str, str]:
+    seen = finding.seen
+    if finding.case == "refused":
+        return seen["error"], "`redismem worker` does not start with it, nor does a pod that has workers."
+    if finding.case == "none":
+        return "none is asked", ""
+    name = f"{seen['provider']}, {printable(seen['model'])}"
+    if finding.case == "no_key":
+        return f"{name}: no key is set", "It will refuse each request: set REDISMEM_MODEL_API_KEY."
+    return name, ""
+
+
 def summaries(finding: Finding) -> tuple[str, str]:
     seen = finding.seen
     if finding.case == "in_time":
@@ -112,7 +124,7 @@ def summaries(finding: Finding) -> tuple[str, str]:
 
 def settings(finding: Finding) -> tuple[str, str]:
     if finding.case == "usable":
-        return "every REDISMEM_* variable is obeyed", ""
+        return "each setting that a REDISMEM_* variable gives is obeyed", ""
     advice = "`redismem settings` lists what there is, and what is in force."
     complaints: tuple[Complaint, ...] = finding.seen["complaints"]
     if any(each.case == "kept" for each in complaints):

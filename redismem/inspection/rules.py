@@ -230,6 +230,19 @@ def environment(complaints: Sequence[Complaint]) -> Finding:
     return Finding("settings", verdict, "not_usable", {"complaints": tuple(complaints)})
 
 
+def model(settings: Settings, refused: str) -> Finding:
+    """Whether a worker could ask who writes summaries. `refused`: what it would not start with; "" if it would."""
+    if refused:
+        return Finding("model", FAIL, "refused", {"error": refused})
+    if settings.model_provider == "extractive" or not settings.model:
+        return Finding("model", OK, "none")
+    seen = {"provider": settings.model_provider, "model": settings.model}
+    # At an address of one's own there may be a server that wants none.
+    if settings.model_api_key is None and settings.model_base_url is None:
+        return Finding("model", WARN, "no_key", seen)
+    return Finding("model", OK, "named", seen)
+
+
 def dead(dead_count: int, first: DeadFacts | None, now_ms: int) -> Finding:
     """Whether there are sessions whose summary nobody could write, and why the one longest dead has none."""
     if first is None:

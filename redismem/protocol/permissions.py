@@ -22,10 +22,15 @@ zrange 0 0 / zrangebyscore 0 0 / zrevrangebyscore 0 0 / zrevrank v / zscan 0 / g
 del / rename - / persist / pexpire 1 / pexpireat 1 / pexpiretime / pttl
 """
 _PROBES = {name: tuple(rest) for name, *rest in (probe.split() for probe in _WITH_A_KEY.split("/"))}
+# Without one: what a connection that is let in has not shown to be allowed. The rest of them it has, but for
+# `script|load`, which the user may do without.
+_KEYLESS_PROBES = (("EVALSHA", "0" * 40, 0), ("TIME",), ("WAIT", 0, 1), ("PING",))
+_CLUSTER_PROBES = (("ASKING",),)
 COMMANDS = (*_WITHOUT_A_KEY.split(), *_PROBES)
 """Every command that pods and workers of a namespace use, within scripts and without."""
 OPTIONAL = ("vadd", "vsim")
 """Those that they use if they may, and do without otherwise. Only servers with vector sets have them."""
+_DOCTOR_KNOWS = ": redismem doctor says what it needs"
 _NAMED = re.compile(r"permissions? to run the '([a-z][a-z0-9_|-]{0,60})' command")
 _STOPPED = re.compile(r"script: ([0-9a-f]{40}), on @user_script:([0-9]{1,6})\b")
 # From within scripts Redis says it behind ERR: 7.0 in the first words, 8 in the second. Others say NOPERM.
@@ -46,16 +51,17 @@ def deploy_acl() -> str:
     return " ".join(f"+{command}" for command in (_LOAD, "script|exists", *_LETTING_IN.split()))
 
 
-def permitted(keys: SessionKeys) -> Call[bool]:
-    """Asks whether the user may run every command on these keys: NotAllowed names the first that it may not.
+def permitted(keys: SessionKeys, *, on_cluster: bool) -> Call[bool]:
+    """Asks whether the user may run every command, on these keys: NotAllowed names the first that it may not.
 
     Nothing of it is carried out: the last command is none, so the server refuses the whole transaction.
     """
+    keyless = (*_KEYLESS_PROBES, *(_CLUSTER_PROBES if on_cluster else ()))
     probes = tuple(
         (name.upper(), keys.state, *(keys.messages if word == "-" else word for word in rest))
         for name, rest in _PROBES.items()
     )
-    return Call(None, (*probes, ("GET",)), lambda *_: False)
+    return Call(None, (*probes, *keyless, ("GET",)), lambda *_: False)
 
 
 def not_allowed(error: ServerError, session_id: str | None) -> NotAllowed | None:
@@ -72,5 +78,10 @@ def not_allowed(error: ServerError, session_id: str | None) -> NotAllowed | None
         what = f"run {' or '.join(command.upper() for command in found)}{place}"
     else:
         what = f"use one of the keys of this call{place}" if "key" in error.text else f"run a command{place}"
-    text = f"the ACL of the Redis user does not allow it to {what} (NOPERM): redismem doctor says what it needs"
+    text = f"the ACL of the Redis user does not allow it to {what} (NOPERM){_DOCTOR_KNOWS}"
     return NotAllowed(text, session_id, found[0] if len(found) == 1 else "")
+
+
+def for_the_doctor(refused: NotAllowed) -> str:
+    """What was refused, without the advice to ask the doctor."""
+    return str(refused).removesuffix(_DOCTOR_KNOWS)

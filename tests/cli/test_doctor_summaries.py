@@ -126,8 +126,8 @@ def test_what_ticks_and_pauses_explain_is_not_late(late_ms: int, tick_s: float, 
 @pytest.mark.parametrize(
     ("variables", "verdict", "said"),
     [
-        ({}, "ok", "every REDISMEM_* variable is obeyed"),
-        ({"SERVER_RATE": "7"}, "ok", "every REDISMEM_* variable is obeyed"),
+        ({}, "ok", "each setting that a REDISMEM_* variable gives is obeyed"),
+        ({"SERVER_RATE": "7"}, "ok", "each setting that a REDISMEM_* variable gives is obeyed"),
         ({"THRESHOLD": "canary"}, "warn", "REDISMEM_THRESHOLD cannot be used: the default counts"),
         ({"TRESHOLD": "canary"}, "warn", "REDISMEM_TRESHOLD is no setting (did you mean REDISMEM_THRESHOLD?)"),
         ({"MAX_SESSIONS": "canary"}, "fail", "REDISMEM_MAX_SESSIONS cannot be used: nothing is removed"),
@@ -149,6 +149,29 @@ def test_variables_that_are_not_obeyed_are_named_and_their_values_are_not(
     ran = command("doctor", *here)
     assert ran.code == (verdict == "fail")
     assert "canary" not in ran.out + ran.err
+
+
+@pytest.mark.parametrize(
+    ("variables", "verdict", "said"),
+    [
+        ({}, "ok", "none is asked"),
+        ({"PROVIDER": "openai"}, "fail", "needs a model: set REDISMEM_MODEL"),
+        ({"PROVIDER": "openai", "": "x"}, "warn", "openai, x: no key is set"),
+        ({"PROVIDER": "openai", "": "x", "API_KEY": "canary"}, "ok", "openai, x"),
+        ({"PROVIDER": "openai", "": "x", "BASE_URL": "http://127.0.0.1:1"}, "fail", "REDISMEM_MODEL_ALLOW_HTTP=true"),
+        ({"PROVIDER": "openai", "": "x", "BASE_URL": "http://127.0.0.1:1", "ALLOW_HTTP": "1"}, "ok", "openai, x"),
+    ],
+)
+def test_a_model_that_a_worker_would_not_start_with(
+    examined: Any, command: Any, here: Any, monkeypatch: pytest.MonkeyPatch, variables: Any, verdict: str, said: str
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(f"REDISMEM_MODEL_{name}".rstrip("_"), value)
+    found = examined()["model"]
+    assert found["verdict"] == verdict
+    assert said in found["seen"]
+    assert "canary" not in found["seen"] + found["advice"]
+    assert (command("worker", "--once", *here).code == 0) == (verdict != "fail")
 
 
 def test_what_is_said_of_paused_providers() -> None:
