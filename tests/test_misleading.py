@@ -81,6 +81,37 @@ def test_host_and_port_are_named() -> None:
     assert "Redis at /nowhere/redis.sock" in told_to("unix:///nowhere/redis.sock", SHORT).text
 
 
+def test_a_server_that_speaks_no_tls(redis_server: RedisServer) -> None:
+    told = told_to(f"rediss://127.0.0.1:{redis_server.port}/0", SHORT)
+    assert (
+        "HandshakeTimeout, it did not begin TLS in time: if it speaks none, its URL begins with redis://" in told.text
+    )
+    assert not told.may_be_done
+
+
+def test_a_redis_that_is_taken_for_a_sentinel(redis_server: RedisServer) -> None:
+    told = told_to(f"redis+sentinel://127.0.0.1:{redis_server.port}/chats", SHORT)
+    assert "it is no sentinel: of one Redis the URL begins with redis://" in told.text
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("redis://:CANARY@h:1,h:2/0", "it names several hosts, which redis+cluster:// and redis+sentinel:// take"),
+        ("redis://:CANARY@h:99999", "its port is no number up to 65535"),
+        ("redis://:CANARY@[::1]:99999", "its port is no number up to 65535"),
+        ("redis://CANARY:CAN/ARY@h", "is percent-encoded"),
+        ("unix://CANARY/x", "its scheme, host or port is none"),
+    ],
+)
+def test_a_place_that_is_none(url: str, said: str) -> None:
+    for kind in (Memory, blocking.Memory):
+        with pytest.raises(InvalidSettings, match="the Redis URL is not usable") as refused:
+            kind.connect(url)
+        assert said in str(refused.value)
+        assert "CAN" not in str(refused.value)
+
+
 def test_a_host_that_nobody_knows() -> None:
     # A busy machine may take long to say so.
     told = told_to("redis://no-such-host.invalid:7000/0", Settings(deadline_s=3))

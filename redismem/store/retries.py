@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from redismem.errors import TRANSIENT_WORDS, ConnectionLost, ServerError, StoreUnavailable
 from redismem.protocol.replies import refusal
+from redismem.transport.base import BEHIND_SENTINELS
 
 _FIRST_PAUSE_S = 0.01
 _LONGEST_PAUSE_S = 0.5
@@ -27,11 +28,13 @@ _MEANINGS = (
     ("OOM", "", "its memory is full: raise maxmemory, or let workers make room"),
     ("NOSCRIPT", "deploy", "it does not know the scripts, and this user may load none: run `redismem deploy`"),
     ("ERR", "No such master with that name", "the sentinels know no service of the name that the URL has"),
+    ("ERR", "command 'SENTINEL'", "it is no sentinel: of one Redis the URL begins with redis://"),
     ("ERR", "cluster support disabled", "it is one node and no cluster: the URL begins with redis://"),
     ("MOVED", "", "it is a node of a cluster: the URL begins with redis+cluster://"),
     ("CLUSTERDOWN", "not served", "no node has the slot"),
     ("CLUSTERDOWN", "no node has", "no node has the slot"),
     ("CLUSTERDOWN", "", "a part of the cluster is away, and cluster-require-full-coverage is yes"),
+    ("HandshakeTimeout", "", "it did not begin TLS in time: if it speaks none, its URL begins with redis://"),
     ("gaierror", "", "nothing is known by that host name"),
 )
 
@@ -116,6 +119,8 @@ class Retries:
 
 def redis_at(place: str) -> str:
     """What the text of an error calls the server."""
+    if place.startswith(BEHIND_SENTINELS):
+        return f"Redis {place}"
     return f"Redis at {place}" if place else "Redis"
 
 

@@ -81,7 +81,7 @@ class Address:
             parts = urlsplit(url)
             where = _where(parts)
         except ValueError:  # its text repeats parts of the URL, which may hold a password
-            raise InvalidSettings("the Redis URL is not usable: its scheme, host or port is none") from None
+            raise InvalidSettings(f"the Redis URL is not usable: {_no_place(url)}") from None
         options = _options(parts)
         greeting = _greeting(options)
         secure = _SECURE[parts.scheme]
@@ -107,6 +107,16 @@ def _where(parts: SplitResult) -> dict[str, Any]:
         return {"path": unquote(parts.path)}
     where = {"host": unquote(parts.hostname) if parts.hostname else None, "port": parts.port}
     return {name: value for name, value in where.items() if value is not None}
+
+
+def _no_place(url: str) -> str:
+    """What is wrong with where a URL leads, without a word of it."""
+    hosts = url.partition("://")[2].partition("/")[0].rpartition("@")[2]
+    if "," in hosts:
+        return "it names several hosts, which redis+cluster:// and redis+sentinel:// take"
+    if ":" in hosts.rpartition("]")[2]:
+        return "its port is no number up to 65535"
+    return "its scheme, host or port is none"
 
 
 def _options(parts: SplitResult) -> dict[str, str]:

@@ -64,6 +64,10 @@ class _Closed:
 CLOSED: Transport = _Closed()
 
 
+BEHIND_SENTINELS = "behind the sentinels at "
+"""How the place of a primary begins that they have not named yet."""
+
+
 def place_of(transport: Transport, commands: Sequence[Command] = ()) -> str:
     """Host and port of the node that commands go to, or the path of its socket; "" where that is not known."""
     node_of = getattr(transport, "node_of", None)

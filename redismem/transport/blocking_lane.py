@@ -104,6 +104,9 @@ def _dial(address: Address, until: float) -> socket.socket:
         if address.tls is None:
             return dialled
         return address.tls.wrap_socket(dialled, server_hostname=address.host)
+    except TimeoutError:
+        dialled.close()
+        raise ConnectionLost(tls.SILENCE, sent=False) from None
     except BaseException:
         dialled.close()
         raise

@@ -84,6 +84,11 @@ class Connection(asyncio.Protocol):
         """Not empty: nothing can be sent here any more."""
         self.closed: asyncio.Future[None] = loop.create_future()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there was a connection, over TLS after the handshake."""
+        return self._transport is not None
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
         raw = transport.get_extra_info("socket")
@@ -238,7 +243,10 @@ async def connect(
                 await loop.create_connection(lambda: connection, address.host, address.port, ssl=address.tls)
             await connection.greet(address)
     except BaseException as failure:
+        is_silent = isinstance(failure, TimeoutError) and address.tls is not None and not connection.is_open
         connection.lose(type(failure).__name__)
+        if is_silent:
+            raise ConnectionLost(tls.SILENCE, sent=False) from None
         if address.tls is not None and isinstance(failure, ConnectionLost | OSError):
             lasting = await asyncio.to_thread(tls.why, address, failure, timeout_s)
             if lasting is not None:

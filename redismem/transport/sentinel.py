@@ -18,6 +18,7 @@ from redismem.errors import ConnectionLost, ServerError
 from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
 from redismem.transport.address import Address
+from redismem.transport.base import BEHIND_SENTINELS
 from redismem.transport.blocking_lane import BlockingLane
 from redismem.transport.connection import RECONNECTING
 from redismem.transport.lane import Lane
@@ -95,7 +96,7 @@ class SentinelLane(Lane):
         self._places = places
         self._side = LoopSide(stall_s)
         self._sentinels = Sentinels(places, self._side)
-        self.place = places.place
+        self.place = BEHIND_SENTINELS + places.place
 
     def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> Awaitable[list[Any]]:
         if self._sentinels.is_time_to_look():
@@ -144,7 +145,7 @@ class BlockingSentinelLane(BlockingLane):
         super().__init__(places.seeds[0], max_connections=max_connections)
         self._side = ThreadSide(max_connections)
         self._sentinels = Sentinels(places, self._side)
-        self.place = places.place
+        self.place = BEHIND_SENTINELS + places.place
 
     async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:
         if self._sentinels.is_time_to_look():

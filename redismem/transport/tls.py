@@ -8,6 +8,8 @@ import ssl
 from redismem.errors import ConnectionLost
 from redismem.transport.address import Address
 
+SILENCE = "HandshakeTimeout"
+"""Why a connection did not come about to a server that has not said a word of TLS in time."""
 _HEARD_S = 0.5
 # What servers say of the other side's certificate, or of none, in OpenSSL's words: each with some more before it.
 _ALERTS = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED", "HANDSHAKE_FAILURE", "PROTOCOL_VERSION")

@@ -140,7 +140,7 @@ async def test_sentinels_that_do_not_answer_are_named(namespace: str) -> None:
     memory = Memory.connect(f"redis+sentinel://{','.join(places)}/chats", namespace=namespace, settings=settings)
     try:
         error = await unavailable(memory.ping())
-        assert f"Redis at {','.join(places)} " in str(error)
+        assert f"Redis behind the sentinels at {','.join(places)} " in str(error)
         assert error.reason == "ConnectionRefusedError"
     finally:
         await memory.aclose()
