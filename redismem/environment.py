@@ -31,7 +31,7 @@ _KEEPING: dict[str, Any] = {
     "strategy": "none",
 }
 
-# With the strategy trim, these decide what is dropped for good.
+# With the strategy trim, these decide what leaves the context, and without keep_originals what is gone for good.
 _TRIMMING = frozenset(["threshold", "recent_limit", "threshold_tokens"])
 _LONGEST_WINDOW = 10_000
 # So many messages at least should be worth a summary, where it is not said otherwise.

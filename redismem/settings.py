@@ -21,6 +21,9 @@ from redismem.events import facts
 log = logging.getLogger("redismem")
 # Hardly any session is kept for longer; a day in milliseconds, taken for seconds, is.
 _LONG_IDLE_S = 400 * 86_400
+_IDLE_VARIABLE = "REDISMEM_IDLE_TIMEOUT_S"
+# Hardly any ends so soon; a day in hours, taken for seconds, does.
+_SHORT_IDLE_S = 60
 
 
 class Settings(BaseSettings):
@@ -44,7 +47,8 @@ class Settings(BaseSettings):
         86_400, description="seconds without activity after which a session may be removed"
     )
     strategy: Literal["summarize", "trim", "none"] = Field(
-        "summarize", description="what becomes of the older messages: summarize, trim (they are dropped), none"
+        "summarize",
+        description="what becomes of the older messages: summarize, trim (no summary stands for them), none",
     )
     threshold_tokens: Annotated[int, Field(ge=0, le=100_000_000)] = Field(
         0, description="tokens a window may hold before it is overdue as well; 0: no such limit"
@@ -207,13 +211,12 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
-    def _seconds_and_not_milliseconds(self) -> Self:
+    def _seconds_and_no_other_unit(self) -> Self:
+        stay, known = "idle_timeout_s is in seconds: sessions stay for", facts(op="settings", setting=_IDLE_VARIABLE)
         if _LONG_IDLE_S < self.idle_timeout_s < LONGEST_S:
-            log.warning(
-                "idle_timeout_s is in seconds: sessions stay for %.0f days after their last activity",
-                self.idle_timeout_s / 86_400,
-                extra=facts(op="settings", setting="REDISMEM_IDLE_TIMEOUT_S"),
-            )
+            log.warning("%s %.0f days after their last activity", stay, self.idle_timeout_s / 86_400, extra=known)
+        elif self.idle_timeout_s < _SHORT_IDLE_S:
+            log.warning("%s %g s after their last activity", stay, self.idle_timeout_s, extra=known)
         return self
 
     @classmethod

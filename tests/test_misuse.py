@@ -106,14 +106,16 @@ def test_settings_say_what_was_meant(given: dict[str, Any], said: str) -> None:
         Settings(**given)
 
 
-@pytest.mark.parametrize(("seconds", "is_warned_of"), [(86_400_000, True), (400 * 86_400, False), (86_400, False)])
-def test_a_day_in_milliseconds_is_warned_of(
-    caplog: pytest.LogCaptureFixture, seconds: float, is_warned_of: bool
+@pytest.mark.parametrize(
+    ("seconds", "time"), [(86_400_000, "1000 days"), (400 * 86_400, ""), (86_400, ""), (60, ""), (24, "24 s")]
+)
+def test_a_day_in_milliseconds_or_in_hours_is_warned_of(
+    caplog: pytest.LogCaptureFixture, seconds: float, time: str
 ) -> None:
     assert Settings(idle_timeout_s=seconds).idle_timeout_s == seconds
     warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    said = "idle_timeout_s is in seconds: sessions stay for 1000 days after their last activity"
-    assert warned == ([said] if is_warned_of else [])
+    said = f"idle_timeout_s is in seconds: sessions stay for {time} after their last activity"
+    assert warned == ([said] if time else [])
 
 
 def test_a_model_without_tls_names_the_setting_that_permits_it() -> None:

@@ -110,9 +110,9 @@ def test_usable_values_come_from_the_environment_and_code_goes_first(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("REDISMEM_THRESHOLD", " 20 ")
-    monkeypatch.setenv("REDISMEM_IDLE_TIMEOUT_S", "1.5")
+    monkeypatch.setenv("REDISMEM_IDLE_TIMEOUT_S", "90.5")
     monkeypatch.setenv("REDISMEM_URL", "redis://127.0.0.1:1/0")
-    assert (Settings().threshold, Settings().idle_timeout_ms, Settings().url) == (20, 1500, "redis://127.0.0.1:1/0")
+    assert (Settings().threshold, Settings().idle_timeout_ms, Settings().url) == (20, 90_500, "redis://127.0.0.1:1/0")
     assert Settings(threshold=30).threshold == 30
     assert warnings_of(caplog) == []
 

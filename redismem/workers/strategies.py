@@ -25,13 +25,16 @@ from redismem.settings import Settings
 
 
 class Dropped(Enum):
-    """What a strategy gives that drops the messages."""
+    """What a strategy gives that writes no summary."""
 
     DROPPED = "dropped"
 
 
 DROPPED = Dropped.DROPPED
-"""Given by `compact`, the messages are dropped without a summary. None is not enough: that is a forgotten `return`."""
+"""Given by `compact`, the messages leave the window without a summary; they are kept if the settings keep originals.
+
+None is not enough: that is a forgotten `return`.
+"""
 
 
 class Strategy(Protocol):
@@ -88,7 +91,7 @@ class Summarize:
 
 
 class Trim:
-    """They are dropped."""
+    """They leave the window, and no summary stands for them."""
 
     provider = None
 

@@ -88,6 +88,7 @@ def test_once_with_another_strategy(
     assert command("worker", "--once", "--strategy", strategy, *here).code == 0
     context = memory.session("s-1").read()
     assert (context.summaries, len(context.messages)) == ([], left)
+    assert len(memory.session("s-1").messages(include_originals=True)) == 12, "what is trimmed is kept"
 
 
 def test_once_enforces_the_limit_and_hands_over_the_transcripts(
