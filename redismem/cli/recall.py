@@ -47,7 +47,7 @@ async def recall(
         async with looking(url, namespace) as (memory, _):
             handle = memory.session(session)
             if not await handle.exists():
-                raise SessionNotFound(f"there is no such session in namespace {namespace}", session)
+                raise SessionNotFound(f"there is no such session in namespace {namespace}, and no such file", session)
             found = [(session, await handle.recall(question, limit))]
     found = [(name, messages) for name, messages in found if messages]
     if as_json:

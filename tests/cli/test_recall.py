@@ -63,6 +63,7 @@ def test_what_is_not_there_is_said(told: Path, command: Any, here: Any, tmp_path
     ran = command("recall", "nobody", "dog", *here)
     assert ran.code == 1
     assert "there is no such session" in ran.err
+    assert "no such file" in ran.err
     (tmp_path / "foreign").write_text("foreign\n")
     ran = command("recall", tmp_path / "foreign", "dog")
     assert ran.code == 2
