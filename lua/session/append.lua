@@ -27,7 +27,7 @@
 --   writes counters epoch ids_a ids_b ids_c ids_d repeated queued pins param: waiting last_intent last_result plan
 -- REPLY counters; if the append created the session, or was made before: counters first_seq last_seq created
 --   duplicate; if the window is not as long as the counters say, and nothing is written: counters epoch window_count
--- ERROR PAST now_ms · CONFLICT last_seq · FULL window_count · PARAMS params_count · PINS count bytes · CORRUPT · LAYOUT version
+-- ERROR PAST now_ms · CONFLICT last_seq · FULL window_count · PARAMS params_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
 local messages, state, originals, vectors, active, overdue, leased, dead, evictions, fences = unpack(KEYS)
 local session, limits, request, token = unpack(ARGV, 1, 4)
 local idle_timeout_ms, threshold, token_limit, recent_limit, window_limit, params_limit =

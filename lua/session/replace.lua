@@ -30,7 +30,7 @@
 -- FIELDS reads epoch counters ids_a ids_b ids_c ids_d repeated queued pins pinned:
 --   writes counters ids_a ids_b ids_c ids_d repeated queued edited pins pinned:
 -- REPLY 1 replaced, 0 it is another one, or none; if it was made before, what known_append answers
--- ERROR FULL window_count · PINS count bytes · CORRUPT · LAYOUT version
+-- ERROR FULL window_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
 local messages, state, originals, vectors, active, overdue, evictions = unpack(KEYS)
 local session, now_ms, limits, token, epoch, seq, nonce, old, new, more_tokens, more_uncounted, pins,
   pinned_field, new_field, block, old_block, new_block, new_signature = unpack(ARGV)

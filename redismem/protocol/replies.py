@@ -47,12 +47,7 @@ def _own_word(word: str, detail: str, session_id: str | None) -> RedismemError |
                 f"the window holds {detail} messages and may not grow: summarise, prune or clear", session_id
             )
         case "PINS":
-            count, _, size = detail.partition(" ")
-            return TooLarge(
-                f"{count} messages of {size} bytes would be pinned, over max_pinned_count or max_pinned_bytes: "
-                "unpin or replace some, or pass pin=False",
-                session_id,
-            )
+            return TooLarge(_pinned_too_many(*detail.split(" ")), session_id)
         case "PARAMS":
             return TooLarge(f"the session would hold {detail} params, over max_params_count", session_id)
         case "PAST":
@@ -64,6 +59,11 @@ def _own_word(word: str, detail: str, session_id: str | None) -> RedismemError |
         case "LAYOUT":
             return layout.unsupported(detail, session_id)
     return None
+
+
+def _pinned_too_many(count: str, size: str = "", count_limit: str = "", bytes_limit: str = "") -> str:
+    over = f"over max_pinned_count, {count_limit}, or max_pinned_bytes, {bytes_limit}"
+    return f"{count} messages of {size} bytes would be pinned, {over}: unpin or replace some, or pass pin=False"
 
 
 def _lost_race(word: str, item_id: str, version: str = "") -> Conflict:

@@ -43,7 +43,7 @@ class View:
         if append.pins:
             (count, size), (more_count, more_bytes, count_limit, bytes_limit) = self._pins(), append.pins
             if count + more_count > count_limit or size + more_bytes > bytes_limit:
-                word = f"PINS {count + more_count} {size + more_bytes}"
+                word = f"PINS {count + more_count} {size + more_bytes} {count_limit} {bytes_limit}"
                 return replies.refusal(ServerError("PINS", word), session_id)
         more_uncounted = append.pins[0] if append.pins else 0
         before_count = len(self.elements) - self._counters.uncounted
