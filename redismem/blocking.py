@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Never, Self, Unpack
 
 from redismem import memory, session
 from redismem.context import Context
@@ -58,6 +58,7 @@ class Memory:
         workers: bool | Callable[[Store], memory.Workers] = False,
         fallback: bool | None = None,
         embed: Embed | str | None = None,
+        **others: Never,
     ) -> Memory:
         """The same as `redismem.Memory.connect`; `client` is a `redis.Redis`.
 
@@ -66,6 +67,7 @@ class Memory:
         session, and `close()` waits for them. With the `fallback`, a thread looks for Redis while it is away.
         `embed` is awaited in the workers' thread, and for questions in another, each with an event loop of its own.
         """
+        memory.refuse_others(others)
         settings = Settings.given(settings)
         url = settings.url if url is None else url
         background = ThreadBackground() if (settings.fallback if fallback is None else fallback) else None

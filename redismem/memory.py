@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import difflib
+import inspect
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import lru_cache, partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Never, Protocol, Self
 
 from redismem.context import Receipt, SessionPage
 from redismem.errors import InvalidSettings
@@ -77,6 +79,7 @@ class Memory:
         workers: bool | Callable[[Store], Workers] = False,
         fallback: bool | None = None,
         embed: Embed | str | None = None,
+        **others: Never,
     ) -> Memory:
         """A memory on the Redis at `url`; without one on `REDISMEM_URL`'s, and without that on a new embedded store.
 
@@ -94,8 +97,10 @@ class Memory:
         what means the same: an async callable that gives one for each of some texts, or a provider's model, such as
         `openai:text-embedding-3-small`; None: as `REDISMEM_EMBED` says. It needs `redismem[embeddings]`.
         No I/O happens here; `async with` checks that Redis answers and has the same layout and as many shards.
-        Raises InvalidSessionId for the namespace, InvalidSettings, TypeError for a hook that must be awaited.
+        Raises InvalidSessionId for the namespace, InvalidSettings, TypeError for a hook that must be awaited, or for
+        `others`: there are none.
         """
+        refuse_others(others)
         settings = Settings.given(settings)
         background = LoopBackground() if (settings.fallback if fallback is None else fallback) else None
         transport = connect(settings.url if url is None else url, client, settings)
@@ -197,6 +202,16 @@ class Memory:
 
     async def _alive_since_ms(self) -> int:
         return await self.server_time_ms() - self.settings.idle_timeout_ms
+
+
+def refuse_others(names: Collection[str]) -> None:
+    """Raises TypeError for what `Memory.connect` does not take, with the place where it belongs."""
+    for name in names:
+        if name in Settings.model_fields:
+            raise TypeError(f"connect() has no option {name!r}: pass settings=Settings({name}=...)")
+        near = difflib.get_close_matches(name, [*inspect.signature(Memory.connect).parameters][:-1], 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise TypeError(f"connect() has no option {name!r}{hint}")
 
 
 def make_embedder(embed: Embed | str | None, settings: Settings) -> Embedder | None:

@@ -79,6 +79,8 @@ class Message:
         id: str | None = None,
         **unknown: Any,
     ) -> None:
+        if isinstance(role, Mapping):
+            raise InvalidMessage("a Message begins with its role: give a dict to append as it is, or Message(**it)")
         known = {"role": role, "content": content, "name": name, "tool_calls": tool_calls, "tool_call_id": tool_call_id}
         self._payload: dict[str, Any] = {key: value for key, value in known.items() if value is not UNSET} | unknown
         beside: dict[str, Any] = {}

@@ -104,8 +104,11 @@ class Session(SessionState):
     async def recall(self, query: str, limit: int = HITS_LIMIT, max_tokens: int | None = None) -> list[Message]:
         """Earlier messages that the query is about, oldest first: of the kept ones that a summary covers.
 
-        The best `limit`, with neighbours and whole tool calls; `max_tokens` at most.
+        The best `limit`, with neighbours and whole tool calls; `max_tokens` at most. Raises TypeError for a query that
+        is no string.
         """
+        if not isinstance(query, str):
+            raise TypeError(f"a query is a string, not one of the type {type(query).__name__}")
         check(limit, max_tokens=max_tokens)
         return await Recall(self._store, self._calls.keys, query).asked(limit, max_tokens)
 

@@ -12,7 +12,7 @@ import redis
 from support.stores import Store
 
 import redismem.blocking
-from redismem import InvalidMessage, InvalidSettings, Memory, Message, Settings
+from redismem import InvalidMessage, InvalidSettings, Memory, Message, Settings, blocking
 from redismem.workers.scheduler import Scheduler
 
 SCHEDULER: Any = Scheduler  # what its types refuse, it must refuse as well
@@ -55,6 +55,11 @@ def test_what_cannot_be_connected_says_what_was_expected(connect: Callable[..., 
     assert "CANARY" not in str(refused.value)
 
 
+def test_a_message_is_no_wrapper_of_a_dict() -> None:
+    with pytest.raises(InvalidMessage, match="give a dict to append as it is"):
+        Message({"role": "user", "content": "CANARY"})  # type: ignore[arg-type]
+
+
 def test_a_timestamp_that_is_a_number_is_refused() -> None:
     with pytest.raises(InvalidMessage, match="a timestamp is a datetime with a time zone, not one of the type int"):
         Message("user", "x", timestamp=1_700_000_000)  # type: ignore[arg-type]
@@ -64,7 +69,12 @@ def test_a_timestamp_that_is_a_number_is_refused() -> None:
     ("method", "option", "said"),
     [
         ("append", "wating", r"append\(\) has no option 'wating'; did you mean waiting\?"),
-        ("append_and_read", "expct", r"append\(\) has no option 'expct'; did you mean expect\?"),
+        (
+            "append_and_read",
+            "max_tokens",
+            r"append_and_read\(\) has no option 'max_tokens': read\(max_tokens=...\) has it",
+        ),
+        ("append_and_read", "expct", r"append_and_read\(\) has no option 'expct'; did you mean expect\?"),
         ("append", "waiting_for_param", "did you mean waiting"),
         ("append", "zzzzzz", r"append\(\) has no option 'zzzzzz'$"),
         ("update", "waiting_for_param", r"update\(\) has no option 'waiting_for_param'; did you mean waiting\?"),
@@ -80,6 +90,20 @@ async def test_an_option_that_is_not_known_is_named(
         with pytest.raises(TypeError, match=said):
             await getattr(session, method)(*messages, merge={"a": 1}, **{option: "CANARY"})
         assert not await session.exists()
+
+
+@pytest.mark.parametrize("kind", [Memory, blocking.Memory])
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("deadline_s", r"connect\(\) has no option 'deadline_s': pass settings=Settings\(deadline_s=\.\.\.\)$"),
+        ("namespce", r"connect\(\) has no option 'namespce'; did you mean namespace\?$"),
+        ("qqqqqqq", r"connect\(\) has no option 'qqqqqqq'$"),
+    ],
+)
+def test_what_connect_does_not_take_is_named_with_its_place(kind: Any, option: str, said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        kind.connect("memory://", **{option: 1})
 
 
 async def test_another_type_error_stays_what_it_is(store: Store, namespace: str) -> None:
@@ -122,3 +146,8 @@ def test_a_model_without_tls_names_the_setting_that_permits_it() -> None:
     given = Settings(model_provider="openai", model="some-model", model_base_url="http://127.0.0.1:1/v1")
     with pytest.raises(InvalidSettings, match="model_allow_http, or REDISMEM_MODEL_ALLOW_HTTP=true, permits http://"):
         Memory.connect("memory://", settings=given, workers=True)
+
+
+async def test_a_query_that_is_no_text_is_refused(memory: Memory) -> None:
+    with pytest.raises(TypeError, match="a query is a string, not one of the type int"):
+        await memory.session("a").recall(5)  # type: ignore[arg-type]

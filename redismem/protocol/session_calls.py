@@ -65,7 +65,7 @@ class SessionCalls:
 
     def append(self, messages: Sequence[Message | Shape], options: AppendOptions = NO_OPTIONS) -> Call[Receipt]:
         """Raises InvalidMessage, InvalidState, TooLarge, InvalidTime."""
-        command, session_id = self._append(messages, options), self.keys.session_id
+        command, session_id = self._append("append", messages, options), self.keys.session_id
         decode = partial(replies.receipt, session_id, len(messages))  # below by place: names make every turn slower
         call = Call(session_id, (command,), decode, scripts.load("append"), resent_append, "append")
         return to_confirm(call, options, self._confirm) if options or self._confirm else call
@@ -74,9 +74,11 @@ class SessionCalls:
         self, messages: Sequence[Message | Shape], options: AppendOptions = NO_OPTIONS
     ) -> Call[Context]:
         """The append, and the reads of a context behind it in one transaction. Raises as `append` does."""
-        commands, session_id = (self._append(messages, options), *self._reads), self.keys.session_id
+        command, session_id = self._append("append_and_read", messages, options), self.keys.session_id
         decode = partial(replies.appended, session_id, len(messages), self.settings.recent_limit)
-        call = Call(session_id, commands, decode, scripts.load("append"), resent_append, "append_and_read")
+        call = Call(
+            session_id, (command, *self._reads), decode, scripts.load("append"), resent_append, "append_and_read"
+        )
         return to_confirm(call, options, self._confirm) if options or self._confirm else call
 
     def update(self, id: str | None = None, **changes: Unpack[StateChanges]) -> Call[bool]:
@@ -85,7 +87,7 @@ class SessionCalls:
         call = Call(session_id, (command,), lambda _: True, scripts.load("append"), resent_append, "update")
         return to_confirm(call, {"id": id}, self._confirm)
 
-    def _append(self, messages: Sequence[Message | Shape], options: AppendOptions) -> Command:
+    def _append(self, called: str, messages: Sequence[Message | Shape], options: AppendOptions) -> Command:
         if not messages:
             why = "an append needs a message; state alone is set by merge() and the like"
             raise InvalidMessage(why, self.keys.session_id)
@@ -97,7 +99,7 @@ class SessionCalls:
         try:
             return self._append_as(messages, **options)
         except TypeError:
-            check_options("append", options, AppendOptions)
+            check_options(called, options, AppendOptions)
             raise
 
     def _append_as(

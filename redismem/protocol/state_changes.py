@@ -28,6 +28,9 @@ class StateChanges(TypedDict, total=False):
     plan: Any
 
 
+_OF_READ = ("limit", "before", "max_tokens")
+
+
 def check_options(called: str, options: Mapping[str, object], known: type) -> None:
     """Raises TypeError for an option that is not known, with the nearest that is."""
     names = {name: name for name in known.__annotations__} | {"waiting_for_param": "waiting"}
@@ -35,6 +38,8 @@ def check_options(called: str, options: Mapping[str, object], known: type) -> No
         if option not in names or names[option] != option:
             near = [names[each] for each in difflib.get_close_matches(option, names, 1)]
             hint = f"; did you mean {near[0]}?" if near else ""
+            if option in _OF_READ:
+                hint = f": read({option}=...) has it"
             raise TypeError(f"{called}() has no option {option!r}{hint}") from None
 
 
