@@ -76,6 +76,7 @@ def test_host_and_port_are_named() -> None:
     told = told_to(f"redis://127.0.0.1:{port}/0", SHORT)
     assert f"Redis at 127.0.0.1:{port} " in told.text
     assert told.reason == "ConnectionRefusedError"
+    assert "ConnectionRefusedError, nothing listens there" in told.text
     assert not told.may_be_done, "nobody was there to take it"
     assert "carried out" not in told.text
     assert "Redis at /nowhere/redis.sock" in told_to("unix:///nowhere/redis.sock", SHORT).text

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
 
 from support.redis_server import RedisServer
 
@@ -28,18 +30,21 @@ def test_the_table_of_settings_is_complete() -> None:
     assert shown == table(), f"put this into docs/settings.md:\n{table()}"
 
 
-def test_the_first_turn_works_as_it_stands(redis_server: RedisServer) -> None:
-    first = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[0]
-    asked: list[list[dict[str, Any]]] = []
-
-    def call_my_model(messages: list[dict[str, Any]]) -> str:
-        asked.append(messages)
-        return "On its way."
-
-    exec(first.replace("redis://127.0.0.1:6379/0", redis_server.url), {"call_my_model": call_my_model})
-    assert asked == [[{"role": "user", "content": "Where is my order?"}]]
+def test_the_first_turn_works_as_it_stands(redis_server: RedisServer, tmp_path: Path) -> None:
+    page = (ROOT / "README.md").read_text()
+    script = tmp_path / "first_turn.py"
+    script.write_text(re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0])
+    here = os.environ | {"REDISMEM_URL": redis_server.url}
+    ran = subprocess.run([sys.executable, script], env=here, capture_output=True, text=True, check=True)
+    assert (ran.stdout, ran.stderr) == ("You asked: Where is my order?\n", "")
     with Memory.connect(redis_server.url, namespace="shop") as memory:
         session = memory.session("user-42")
-        assert [message.content for message in session.messages()] == ["Where is my order?", "On its way."]
+        assert [message.content for message in session.messages()] == ["Where is my order?", ran.stdout.strip()]
         assert session.params() == {"order_id": "O-1"}
         session.clear()
+
+
+def test_the_address_that_the_readme_names_is_the_one_that_compose_opens() -> None:
+    first = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[1]
+    (port,) = re.findall(r"export REDISMEM_URL=redis://127\.0\.0\.1:(\d+)/0", first)
+    assert f'"127.0.0.1:{port}:{port}"' in (ROOT / "docker-compose.yml").read_text()

@@ -36,6 +36,7 @@ _MEANINGS = (
     ("CLUSTERDOWN", "", "a part of the cluster is away, and cluster-require-full-coverage is yes"),
     ("HandshakeTimeout", "", "it did not begin TLS in time: if it speaks none, its URL begins with redis://"),
     ("gaierror", "", "nothing is known by that host name"),
+    ("ConnectionRefusedError", "", "nothing listens there"),
 )
 
 

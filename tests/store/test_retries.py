@@ -112,7 +112,8 @@ def test_what_was_answered_is_told_where_the_last_attempt_had_no_time_for_an_ans
     with pytest.raises(StoreUnavailable, match=f"tried 2 times: {reason}") as failed:
         attempts.pause_s(ConnectionLost(lost))
     assert re.fullmatch(reason, failed.value.reason)
-    assert str(failed.value).endswith(f"run `redismem deploy`, then {lost}" if reason == "NOSCRIPT" else lost)
+    told = "run `redismem deploy`, then TimeoutError" if reason == "NOSCRIPT" else f"{lost}, nothing listens there"
+    assert str(failed.value).endswith(told)
 
 
 def test_a_cluster_that_said_it_was_down_is_told_likewise(clock: Clock) -> None:
