@@ -18,6 +18,27 @@ from redismem.web.problems import CODES, MEDIA_TYPE, Problem, problem_of
 from redismem.web.service import Service
 
 _OPEN = ("/livez", "/readyz", "/openapi.json")
+# Faults whose words say what is allowed and quote nothing of what was given.
+_TOLD = {
+    "missing",
+    "extra_forbidden",
+    "literal_error",
+    "string_pattern_mismatch",
+    "string_too_short",
+    "string_too_long",
+    "too_short",
+    "too_long",
+    "greater_than_equal",
+    "less_than_equal",
+    "bool_parsing",
+    "int_parsing",
+    "string_type",
+    "bool_type",
+    "int_type",
+    "list_type",
+    "dict_type",
+    "model_attributes_type",
+}
 _CODE_OF = {404: "not_found", 405: "method_not_allowed", 413: "too_large", 422: "invalid"}
 
 
@@ -61,18 +82,24 @@ async def _refused(request: Request, error: Exception) -> Response:
 async def _http(request: Request, error: Exception) -> Response:
     del request
     assert isinstance(error, HTTPException)
-    return _answer(Problem(_CODE_OF.get(error.status_code, "bad_request")))
+    detail = "the body is not JSON" if error.status_code == 400 else ""
+    allow = (error.headers or {}).get("Allow", "")
+    return _answer(Problem(_CODE_OF.get(error.status_code, "bad_request"), detail, allow=allow))
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
-    """Where it is wrong and in what way; never what was given."""
+    """Where it is wrong, in what way, and what is expected; never what was given."""
     del request
     assert isinstance(error, RequestValidationError)
     found = error.errors()
     if any(each["type"] == "json_invalid" for each in found):
         return _answer(Problem("bad_request", "the body is not JSON"))
-    faults = [{"where": ".".join(map(str, each["loc"]))[:200], "what": each["type"]} for each in found[:20]]
-    return _answer(Problem("invalid", faults=faults))
+    return _answer(Problem("invalid", faults=[_fault(each) for each in found[:20]]))
+
+
+def _fault(error: Any) -> dict[str, str]:
+    found = {"where": ".".join(map(str, error["loc"]))[:200], "what": error["type"]}
+    return found | ({"expected": error["msg"]} if error["type"] in _TOLD else {})
 
 
 def _document(app: FastAPI) -> dict[str, Any]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import parse_qsl, unquote_to_bytes
+from urllib.parse import unquote_to_bytes
 
 from redismem.web import schemas
 from redismem.web.access import Caller
+from redismem.web.documented import check_names
 from redismem.web.documents import context_document, decoded, encoded, receipt_document
 from redismem.web.problems import Problem
 from redismem.web.service import Service
@@ -64,7 +65,7 @@ def _wants_context(query: bytes) -> bool:
     # Taking a query apart takes as long as storing the message.
     if not query or query == b"read=true":
         return bool(query)
-    value = dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=20)).get("read", "false")
+    value = check_names(query, ("read",)).get("read", "false")
     if value not in ("true", "false"):
         raise Problem("invalid", "read is true or false")
     return value == "true"

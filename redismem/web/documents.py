@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn, get_args
 
 import msgspec
 from starlette.responses import Response
@@ -15,7 +15,8 @@ from redismem.context import Context, State
 from redismem.messages import Message
 from redismem.web.problems import Problem
 
-FORMATS = ("openai", "anthropic", "gemini")
+Format = Literal["openai", "anthropic", "gemini"]
+FORMATS: tuple[Format, ...] = get_args(Format)
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
@@ -79,7 +80,7 @@ def state_document(state: State, hidden: Collection[str] = ()) -> dict[str, Any]
     }
 
 
-def context_document(context: Context, form: str = "openai", hidden: Collection[str] = ()) -> dict[str, Any]:
+def context_document(context: Context, form: Format = "openai", hidden: Collection[str] = ()) -> dict[str, Any]:
     """What a model is to be given, and from what it was made."""
     receipt = context.receipt
     return {
@@ -98,7 +99,7 @@ def context_document(context: Context, form: str = "openai", hidden: Collection[
     }
 
 
-def _request(context: Context, form: str) -> dict[str, Any]:
+def _request(context: Context, form: Format) -> dict[str, Any]:
     if form == "anthropic":
         return dict(context.to_anthropic())
     if form == "gemini":

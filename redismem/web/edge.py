@@ -13,6 +13,7 @@ from redismem.events import facts
 from redismem.web.access import needed_scope
 from redismem.web.appends import append_messages, is_append
 from redismem.web.deadlines import Deadlines
+from redismem.web.documented import Documented, is_stream
 from redismem.web.meters import route_of
 from redismem.web.page import HEADERS as PAGE_HEADERS
 from redismem.web.page import answer_of, is_page
@@ -55,6 +56,7 @@ class Edge:
         self._deadlines = Deadlines(service.limits.request_s)
         self._routes = routes
         self.openapi = openapi
+        self._documented = Documented(openapi())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -89,7 +91,7 @@ class Edge:
             return
         needed = needed_scope(method, path)
         if needed is None:
-            await self._routes(scope, receive, answer.send)
+            await self._route(scope, receive, answer)
             return
         caller = service.access.caller(headers.get(b"authorization"))
         if needed not in caller.scopes:
@@ -108,7 +110,18 @@ class Edge:
             if method == "POST" and is_append(path):
                 await append_messages(service, caller, path, scope["query_string"], headers, body, answer)
             else:
-                await self._routes(scope, _given(body, receive), answer.send)
+                await self._route(scope, _given(body, receive), answer)
+
+    async def _route(self, scope: Scope, receive: Receive, answer: Answer) -> None:
+        """A HEAD is a GET, of whose answer the server sends the head. Raises Problem."""
+        method, path = scope["method"], scope["path"]
+        if method == "HEAD" and not is_stream(path):
+            method = "GET"
+        self._documented.check(method, path, scope["query_string"])
+        # A body is JSON, whatever a client calls it: `curl -d` calls it a form.
+        headers = [pair for pair in scope["headers"] if pair[0] != b"content-type"]
+        scope = {**scope, "method": method, "headers": [*headers, (b"content-type", b"application/json")]}
+        await self._routes(scope, receive, answer.send)
 
     def _allowed_origin(self, headers: dict[bytes, bytes]) -> bytes | None:
         origin = headers.get(b"origin")
@@ -126,11 +139,6 @@ class Edge:
             return
         if origin.decode("latin-1") != f"http://{host}":
             raise Problem("not_allowed", "without keys this server answers no pages of other origins")
-
-
-def is_stream(path: str) -> bool:
-    """Whether an answer may take as long as it likes: it bounds itself."""
-    return path == "/api/chat" or (path.startswith("/v1/sessions/") and path.endswith("/events"))
 
 
 @lru_cache(maxsize=256)
@@ -193,7 +201,7 @@ class Answer:
 async def _show_page(method: str, path: str, headers: dict[bytes, bytes], answer: Answer) -> None:
     """A file of the page. Raises Problem."""
     if method not in ("GET", "HEAD"):
-        raise Problem("method_not_allowed")
+        raise Problem("method_not_allowed", allow="GET, HEAD")
     found = answer_of(path, headers.get(b"if-none-match", b""))
     if found is None:
         raise Problem("not_found")

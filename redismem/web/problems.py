@@ -81,14 +81,20 @@ _ERRORS: tuple[tuple[type[RedismemError], str], ...] = (
 
 
 class Problem(Exception):
-    """An answer that is no success. `code` is one of CODES; `more` are members of the document beside the usual."""
+    """An answer that is no success. `code` is one of CODES; `allow`: the methods that there are.
 
-    def __init__(self, code: str, detail: str = "", *, retry_after_s: float | None = None, **more: Any) -> None:
+    `more` are members of the document beside the usual.
+    """
+
+    def __init__(
+        self, code: str, detail: str = "", *, retry_after_s: float | None = None, allow: str = "", **more: Any
+    ) -> None:
         super().__init__(code)
         self.code = code
         self.status, self.title = CODES[code]
         self.detail = detail
         self.retry_after_s = RETRY_AFTER_S if retry_after_s is None and self.status == 503 else retry_after_s
+        self.allow = allow
         self.more = more
 
     def document(self) -> bytes:
@@ -103,6 +109,8 @@ class Problem(Exception):
         found = [(b"content-type", MEDIA_TYPE.encode())]
         if self.retry_after_s is not None:
             found.append((b"retry-after", b"%d" % max(1, -(-self.retry_after_s // 1))))
+        if self.allow:
+            found.append((b"allow", self.allow.encode()))
         if self.status == 401:
             found.append((b"www-authenticate", b"Bearer"))
         return found

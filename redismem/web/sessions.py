@@ -15,7 +15,7 @@ from redismem.session import Session
 from redismem.web import listing, schemas
 from redismem.web.access import Caller
 from redismem.web.appends import append_id, session_id_of
-from redismem.web.documents import FORMATS, Json, context_document, message_document, state_document, zoned
+from redismem.web.documents import Format, Json, context_document, message_document, state_document, zoned
 from redismem.web.problems import Problem
 from redismem.web.service import CALLER, Service
 from redismem.web.streams import STREAM, EventStream
@@ -77,8 +77,10 @@ async def list_sessions(
 
 
 @router.post("/sessions", status_code=201, response_model=schemas.NewSession)
-async def new_session(memory: TheMemory) -> Response:
+async def new_session(request: Request, memory: TheMemory) -> Response:
     """A new id. The session begins with its first message."""
+    if await request.body() not in (b"", b"{}"):
+        raise Problem("invalid", "this takes no body; a session whose id you choose begins with its first message")
     session_id = memory.new_session_id()
     return Json({"session_id": session_id}, 201, {"location": f"/v1/sessions/{session_id}"})
 
@@ -122,7 +124,7 @@ async def read_context(
     session: TheSession,
     service: TheService,
     max_tokens: Annotated[int | None, Query(ge=1, le=1 << 40)] = None,
-    form: Annotated[str, Query(alias="format", pattern=f"^({'|'.join(FORMATS)})$")] = "openai",
+    form: Annotated[Format, Query(alias="format")] = "openai",
 ) -> Response:
     """What a model is to be given: summaries and the messages after them."""
     context = await session.read(max_tokens=max_tokens)

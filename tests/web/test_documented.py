@@ -1,0 +1,78 @@
+"""What a request may be: its body, its query, its method. What is refused says what is allowed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from support.http_service import Served, said
+
+CANARY = "canary-7c1f"
+
+
+@pytest.mark.parametrize("media_type", ["application/x-www-form-urlencoded", "text/plain", ""])
+async def test_a_body_is_json_whatever_its_type_is_called(http: Served, media_type: str) -> None:
+    headers = {"Content-Type": media_type} if media_type else {}
+    asked = [
+        ("POST", "/v1/sessions/s/messages", json.dumps(said(1))),
+        ("PATCH", "/v1/sessions/s/state", '{"plan": 1}'),
+        ("POST", "/v1/dead/drop", '{"session_ids": ["s"]}'),
+        ("POST", "/api/chat/stop", '{"session_id": "s"}'),
+    ]
+    for method, path, body in asked:
+        assert (await http.ask(method, path, content=body, headers=headers)).status_code < 300, path
+        for wrong in (b"plan=1", b"\xff"):
+            refused = await http.ask(method, path, content=wrong, headers=headers)
+            assert (refused.status_code, refused.json()["detail"]) == (400, "the body is not JSON"), path
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "told"),
+    [
+        ("GET", "/v1/sessions/s/context?foramt=canary-7c1f", "a query here has max_tokens, format, and no other name"),
+        ("POST", "/v1/sessions/s/messages?reed=true", "a query here has read, and no other name"),
+        ("GET", "/v1/sessions/s?x", "there is no query here"),
+        ("POST", f"/v1/sessions/s/messages?{'read&' * 101}", "a query has at most 100 fields"),
+        ("GET", "/v1/sessions/s/context?format=canary-7c1f", "Input should be 'openai', 'anthropic' or 'gemini'"),
+        ("GET", "/v1/sessions?limit=5000", "Input should be less than or equal to 1000"),
+        ("POST", "/v1/sessions", "this takes no body"),
+    ],
+)
+async def test_what_would_be_passed_over_is_refused_and_says_what_is_allowed(
+    http: Served, method: str, path: str, told: str
+) -> None:
+    refused = await http.ask(method, path, json=said(CANARY) if method == "POST" else None)
+    assert (refused.status_code, refused.json()["code"]) == (422, "invalid")
+    assert told in refused.text
+    assert CANARY not in refused.text
+
+
+async def test_probes_may_be_asked_with_any_query(http: Served) -> None:
+    for path in ("/livez?verbose", "/readyz?x=1", "/metrics?target=a"):
+        assert (await http.ask("GET", path)).status_code == 200
+
+
+async def test_a_method_that_there_is_not_is_told_those_that_there_are(http: Served) -> None:
+    allowed = {
+        "/v1/sessions": "GET, HEAD, POST",
+        "/v1/sessions/s": "DELETE, GET, HEAD",
+        "/v1/sessions/s/messages": "GET, HEAD, POST",
+        "/v1/sessions/s/events": "GET",
+        "/v1/projects/p/board": "GET, HEAD",
+        "/api/chat": "POST",
+        "/livez": "GET, HEAD",
+        "/": "GET, HEAD",
+    }
+    for path, methods in allowed.items():
+        refused = await http.ask("PUT", path)
+        assert (refused.status_code, refused.headers["allow"]) == (405, methods), path
+    assert set((await http.ask("PUT", "/openapi.json")).headers["allow"].split(", ")) == {"GET", "HEAD"}
+
+
+async def test_a_head_is_answered_as_a_get_without_its_body(http: Served) -> None:
+    await http.ask("POST", "/v1/sessions/s/messages", json=said(1))
+    for path in ("/livez", "/readyz", "/v1/sessions/s", "/v1/sessions/none", "/v1/sessions?limit=1"):
+        got, head = await http.ask("GET", path), await http.ask("HEAD", path)
+        assert (head.status_code, head.content) == (got.status_code, b"")
+        assert head.headers["content-length"] == got.headers["content-length"]
+    assert (await http.ask("HEAD", "/v1/sessions/s/events")).status_code == 405
