@@ -19,6 +19,8 @@ from redismem.web.sessions import TheMemory, TheService, service_of
 
 router = APIRouter(tags=["operations"])
 _LOOK_S = 1.0
+_UNKNOWN = (False, True)
+"""Whether a store that is away can be written, and keeps what it is given."""
 
 
 @router.get("/v1/queues", response_model=schemas.Queues)
@@ -69,8 +71,11 @@ async def live(request: Request) -> Response:
 async def ready(request: Request) -> Response:
     """Whether it can be sent turns: the store answers, takes what is written, and keeps it."""
     service = service_of(request)
-    looks = (_within(_readable(service)), _within(_writable(service)), _is_keeping(service))
-    readable, writable, keeping = await asyncio.gather(*looks)
+    # A store that has just come back is found by the first look; what is asked beside that would still be refused.
+    readable = await _within(_readable(service))
+    writable, keeping = (
+        await asyncio.gather(_within(_writable(service)), _is_keeping(service)) if readable else _UNKNOWN
+    )
     stopping = service.stopping.is_set()
     document = {"live": True, "readable": readable, "writable": writable, "keeping": keeping, "stopping": stopping}
     return Json(document, 200 if readable and writable and keeping and not stopping else 503)

@@ -110,9 +110,12 @@ async def test_a_store_that_does_not_answer_is_503_and_comes_back(behind: Memory
         assert ready.json()["keeping"] is True, "nothing else is known of it"
         assert (await http.ask("GET", "/livez")).status_code == 200
         proxy.heal()
-        for _ in range(200):
-            if (await http.ask("GET", "/readyz")).status_code == 200:
-                break
+
+        async def readable() -> Any:
+            found = (await http.ask("GET", "/readyz")).json()
+            return found["readable"] and found
+
+        assert (await until(readable))["writable"] is True, "the look that finds it is not the only one"
         assert (await http.ask("POST", "/v1/sessions/s/messages", json=said(3))).status_code == 201
 
 
