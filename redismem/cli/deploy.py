@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter, validators
 
 from redismem.cli.logs import logs_on_stderr
-from redismem.cli.place import HOW_TO_NAME_REDIS, connect
+from redismem.cli.place import HOW_TO_NAME_REDIS, connect, refused
 from redismem.cli.stopping import stop_signals, wait_for
 from redismem.cli.terminal import AsJson, Stop, Url, plural, print_json
 from redismem.errors import NotAllowed, StoreUnavailable
@@ -49,7 +49,7 @@ async def deploy(*, watch: Watch = False, every_s: EveryS = 1, url: Url = None, 
                 if await wait_for(stopping, every_s):
                     return 0
     except (StoreUnavailable, NotAllowed) as error:
-        raise Stop(f"{place.name}: {error}") from None
+        raise refused(place.name, error) from None
     finally:
         await memory.aclose()
 

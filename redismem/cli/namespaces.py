@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from redismem.cli.place import connect, say_if_embedded
+from redismem.cli.place import connect, refused, say_if_embedded
 from redismem.cli.quarantine import Cursor, Keys
-from redismem.cli.terminal import AsJson, Stop, Url, console, plural, print_json, progress
+from redismem.cli.terminal import AsJson, Url, console, plural, print_json, progress
 from redismem.errors import NotAllowed, StoreUnavailable
 from redismem.inspection.quarantine import LOOKED_AT_LIMIT, Namespaces, list_namespaces
 
@@ -23,7 +23,7 @@ async def namespaces(
         with progress("keys looked at") as on_step:
             found = await list_namespaces(memory.store, cursor=cursor, looked_at_limit=keys, on_step=on_step)
     except (StoreUnavailable, NotAllowed) as error:
-        raise Stop(f"{place.name}: {error}") from None
+        raise refused(place.name, error) from None
     finally:
         await memory.aclose()
     if as_json:

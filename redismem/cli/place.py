@@ -9,9 +9,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from redismem.cli.terminal import Stop, complain
-from redismem.errors import InvalidSettings, NotAllowed, StoreUnavailable
+from redismem.errors import InvalidSettings, NotAllowed, RedismemError, StoreUnavailable
 from redismem.memory import Memory
 from redismem.settings import Settings
+from redismem.store.reach import UNTIL_IT_DOES
 from redismem.store.store import Store
 from redismem.transport.connect import EMBEDDED
 from redismem.transport.connect import connect as connect_transport
@@ -76,6 +77,11 @@ def say_if_embedded(place: Place) -> None:
         complain(f"this is a new embedded store, so it is empty; name your Redis: {HOW_TO_NAME_REDIS}")
 
 
+def refused(place: str, error: RedismemError) -> Stop:
+    """How a command ends that the store refused: of calls that would follow it says nothing, as none do."""
+    return Stop(f"{place}: {error}".replace(UNTIL_IT_DOES, ""))
+
+
 @contextlib.asynccontextmanager
 async def opened(url: str | None, namespace: str, **given: Any) -> AsyncIterator[tuple[Memory, Place]]:
     """A connected memory. Raises Stop if Redis does not answer, or stops to."""
@@ -84,7 +90,7 @@ async def opened(url: str | None, namespace: str, **given: Any) -> AsyncIterator
         async with memory:
             yield memory, place
     except (StoreUnavailable, NotAllowed) as error:
-        raise Stop(f"{place.name}: {error}") from None
+        raise refused(place.name, error) from None
 
 
 @contextlib.asynccontextmanager
@@ -96,6 +102,6 @@ async def looking(url: str | None, namespace: str) -> AsyncIterator[tuple[Memory
         await memory.store.look()
         yield memory, place
     except (StoreUnavailable, NotAllowed) as error:
-        raise Stop(f"{place.name}: {error}") from None
+        raise refused(place.name, error) from None
     finally:
         await memory.aclose()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter, validators
 
 from redismem.cli.logs import logs_on_stderr
-from redismem.cli.place import HOW_TO_NAME_REDIS, safe_url
+from redismem.cli.place import HOW_TO_NAME_REDIS, refused, safe_url
 from redismem.cli.stopping import stop_signals
 from redismem.cli.terminal import Namespace, Stop, Url, complain
 from redismem.errors import InvalidSettings, StoreUnavailable
@@ -111,7 +111,7 @@ async def serve(
         try:
             await _serve(options, access, measured, connect, place, told)
         except StoreUnavailable as error:
-            raise Stop(f"{place}: {error}") from None
+            raise refused(place, error) from None
     return 0
 
 

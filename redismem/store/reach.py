@@ -20,6 +20,8 @@ from redismem.store.retries import explained, perhaps, redis_at
 from redismem.transport.base import Transport, place_of
 
 log = logging.getLogger("redismem")
+UNTIL_IT_DOES = "; calls are refused until it does"
+"""What the text of an error says of the calls that follow."""
 
 
 class Reach:
@@ -113,8 +115,10 @@ class Reach:
     def away(self, breaker: Breaker, session_id: str | None, *, may_be_done: bool = False) -> StoreUnavailable:
         """The error of a call that is not sent, or not again, as Redis is known to be away."""
         redis, reason = redis_at(breaker.place or place_of(self.transport)), explained(breaker.reason)
-        text = f"{redis} has not answered for {breaker.away_s():.1f} s: {reason}; calls are refused until it does"
-        return StoreUnavailable(text + perhaps(may_be_done), session_id, breaker.reason, may_be_done=may_be_done)
+        text = f"{redis} has not answered for {breaker.away_s():.1f} s: {reason}"
+        return StoreUnavailable(
+            text + UNTIL_IT_DOES + perhaps(may_be_done), session_id, breaker.reason, may_be_done=may_be_done
+        )
 
     def unanswered(self, begun_s: float, failure: ConnectionLost) -> None:
         """A call found no answer in all the time it had: Redis may be away."""

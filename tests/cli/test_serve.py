@@ -13,6 +13,7 @@ import pytest
 from support.commands import finished, started, wait_for_line
 
 import redismem.blocking
+from redismem.cli.place import refused
 
 
 def address(running: Any) -> str:
@@ -101,6 +102,14 @@ def test_what_cannot_be_is_one_line(command: Any, tmp_path: Path, monkeypatch: p
         assert ran.code in (1, 2)
         assert text in ran.err.splitlines()[-1]
         assert "nonsense" not in ran.err
+
+
+async def test_a_command_that_ends_says_nothing_of_later_calls() -> None:
+    memory = redismem.Memory.connect("redis://127.0.0.1:1/0")
+    error = memory.store.away(memory.store.breaker, None)
+    await memory.aclose()
+    assert "calls are refused until it does" in str(error)
+    assert str(refused("place", error)) == "place: Redis at 127.0.0.1:1 has not answered for 0.0 s: "
 
 
 def test_a_port_in_use_is_one_line(command: Any) -> None:
