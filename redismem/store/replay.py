@@ -114,7 +114,7 @@ class Replay:
                     continue
             if begun_s is None:
                 begun_s, self._replayed_count = monotonic(), 0
-                self._say("replaying", logging.INFO)
+                self._say_at_s = begun_s + _PROGRESS_S
             replayed_before = self._replayed_count
             await self._round()
             if self._backlog.held:

@@ -150,3 +150,21 @@ async def test_the_contexts_that_are_kept_are_bounded(faulty: Faulty, namespace:
             await memory.session(f"s-{number % 9}").append(user("x" * 1000))
             assert store._seen.size_bytes <= 20_000
         assert 0 < len(store._seen) < 9
+
+
+async def test_a_replay_is_logged_when_it_has_done_something(
+    degradable: Memory, faulty: Faulty, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "redismem")
+    faulty.is_away = True
+    await degradable.session("a").append(user(1))
+    faulty.is_away = False
+
+    def told() -> list[Any]:
+        return [record.args for record in caplog.records if getattr(record, "op", "") == "replay"]
+
+    async def replayed() -> bool:
+        return any(args[0] == "replayed" for args in told())
+
+    await until(replayed)
+    assert all(done_count for _, done_count, *_ in told())
