@@ -44,7 +44,7 @@ _WAITING = frozenset(["exists", "touch", "read_epoch", "read_window", "pinned"])
 _REMOVING = frozenset(["clear", "prune", "pop", "replace", "quarantine", "evict"])
 # What a refusal calls an operation that is no method of the session by its own name.
 _CALLED = {"read_epoch": "clear", "read_window": "pop, undo, replace, unpin or prune", "pinned": "messages"}
-_METHODS = frozenset(["clear", "prune", "pop", "replace", "exists", "touch", "ping", "take"])
+_METHODS = frozenset(["clear", "prune", "pop", "replace", "exists", "touch", "recall", "ping", "take"])
 _LOOK_S = 0.002
 _LONGEST_LOOK_S = 0.1
 

@@ -76,6 +76,8 @@ REFUSED: dict[str, Callable[[Session], Any]] = {
     "unpin": lambda session: session.unpin(1),
     "originals": lambda session: session.messages(include_originals=True),
     "expect": lambda session: session.append(user(2), expect=1),
+    "confirm": lambda session: session.append(user(2), confirm=1),
+    "recall": lambda session: session.recall("order"),
 }
 
 
@@ -86,9 +88,10 @@ async def test_what_cannot_be_served_says_so_and_changes_nothing(degradable: Mem
     assert (await degradable.session("b").append(user(1))).degraded  # it is known to be away now
     error = await unavailable(REFUSED[name](degradable.session("a")))
     assert (error.session_id, error.reason) == ("a", "ConnectionRefusedError")
-    assert "expect" in error.text if name == "expect" else "cannot be served" in error.text
     # By the names of methods: a `read_window` is nothing that the caller has called.
-    assert ("messages" if name == "originals" else name) in error.text
+    called = {"originals": "messages", "confirm": "replicas are to confirm"}.get(name, name)
+    assert called in error.text
+    assert "cannot be" in error.text or name == "expect"
     assert not {"read_window", "read_epoch"} & set(error.text.split())
     assert degradable.health().backlog_message_count == 1
     faulty.is_away = False
@@ -109,6 +112,7 @@ SERVED: dict[str, Callable[[Session], Any]] = {
     "telemetry": lambda session: session.telemetry(),
     "append": lambda session: session.append(user(2)),
     "append_and_read": lambda session: session.append_and_read(user(2)),
+    "append that recalls": lambda session: session.append_and_read(user(2), recall=100),
     "update": lambda session: session.update(plan=1),
     "merge": lambda session: session.merge({"a": 1}),
 }
