@@ -117,10 +117,11 @@ class Session(SessionState):
     ) -> Context:
         """The context: empty for an unknown session. A part of it with `limit`, `before` or `max_tokens`.
 
-        `limit` counts messages, `max_tokens` summaries too; `before` is a seq or a datetime. Pinned messages always
-        stay: they count toward `max_tokens` only. A part never
-        holds a tool result without its call, nor a call without the result it has: rather it is smaller. A result whose
-        call is in the window no more stays.
+        `limit` counts messages, `max_tokens` summaries too; `before` is a seq or a datetime. Pinned messages count
+        toward `max_tokens` only. They and summaries always stay, be they more than that; of the others the newest that
+        fit are left, none if the last is too long: then `is_part` is True. A part never holds a tool result without its
+        call, nor a call without the result it has: rather it is smaller. A result whose call is in the window no more
+        stays.
         """
         check(limit, before, max_tokens)
         read_limit = limit if before is None else None
