@@ -232,6 +232,15 @@ class Settings(BaseSettings):
         return int(self.idle_timeout_s * 1000)
 
     @property
+    def kept_ms(self) -> int:
+        """How long a session is there after its last activity, unless it is evicted.
+
+        That is past its timeout for long enough that a worker finds it, who looks on every tenth tick, or another one
+        in its place.
+        """
+        return self.idle_timeout_ms + int((20 * self.tick_s + 2 * self.lease_s) * 1000)
+
+    @property
     def uncompressed_bytes(self) -> int:
         """A message up to this size is stored as it is."""
         return min(self.compress_above_bytes or self.max_message_bytes, self.max_message_bytes)

@@ -57,7 +57,7 @@ async def test_a_clock_far_behind_the_servers_is_refused(
 ) -> None:
     """What it writes would be gone at once, though the receipt says that it was created."""
     server_ms = await memory.store.run(namespace_calls.server_time_ms())
-    clock.now_ms = server_ms - memory.settings.idle_timeout_ms - 1_000
+    clock.now_ms = server_ms - memory.settings.kept_ms - 1_000
     with pytest.raises(InvalidTime, match="by the server's clock") as refused:
         await session.append(said("a"))
     assert refused.value.session_id == session.id
@@ -65,7 +65,7 @@ async def test_a_clock_far_behind_the_servers_is_refused(
     clock.now_ms = server_ms
     assert (await session.append(said("a"))).created
     before = await everything(raw, namespace)
-    clock.now_ms = server_ms - memory.settings.idle_timeout_ms - 1_000
+    clock.now_ms = server_ms - memory.settings.kept_ms - 1_000
     for write in await writes(session):
         with pytest.raises(InvalidTime):
             await write(said("b"))

@@ -20,7 +20,7 @@
 --   fences
 -- ARGV
 --   session
---   limits   idle_timeout_ms threshold token_limit recent_limit window_limit params_limit: one argument, as each costs time
+--   limits   kept_ms threshold token_limit recent_limit window_limit params_limit: one argument, as each costs time
 --   request  fresh message_count set_count tokens expect now_ms pins: likewise
 --   token    7 bytes name this append, 3 this call of it, 8 make a new epoch unique; then messages, set_count fields and values, drops
 -- FIELDS reads counters epoch ids_a ids_b ids_c ids_d repeated queued pins param:
@@ -30,7 +30,7 @@
 -- ERROR PAST now_ms · CONFLICT last_seq · FULL window_count · PARAMS params_count · PINS count bytes count_limit bytes_limit · CORRUPT · LAYOUT version
 local messages, state, originals, vectors, active, overdue, leased, dead, evictions, fences = unpack(KEYS)
 local session, limits, request, token = unpack(ARGV, 1, 4)
-local idle_timeout_ms, threshold, token_limit, recent_limit, window_limit, params_limit =
+local kept_ms, threshold, token_limit, recent_limit, window_limit, params_limit =
   string.match(limits, '(%d+) (%d+) (%S+) (%d+) (%d+) (%d+)')
 local fresh, message_count, set_count, tokens, expect, now_ms, pins =
   string.match(request, '(%d) (%d+) (%d+) (%d+) (%S+) (%S+) (%S+)')

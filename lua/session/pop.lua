@@ -11,7 +11,7 @@
 -- ARGV
 --   session
 --   now_ms        - for the server's clock
---   idle_timeout_ms
+--   kept_ms
 --   window_limit  elements that the window may have, gaps too
 --   token         as of an append; it is remembered among them
 --   epoch
@@ -26,7 +26,7 @@
 -- REPLY 1 popped, 0 the window has changed; if it was made before, what known_append answers
 -- ERROR FULL window_count · CORRUPT · LAYOUT version
 local messages, state, originals, vectors, active, evictions = unpack(KEYS)
-local session, now_ms, idle_timeout_ms, window_limit, token, epoch, last_seq, edited, newest, nonce,
+local session, now_ms, kept_ms, window_limit, token, epoch, last_seq, edited, newest, nonce,
   tokens, gap = unpack(ARGV, 1, 12)
 local counters, seen_epoch, seen_edited, ids, repeated =
   unpack(redis.call('HMGET', state, 'counters', 'epoch', 'edited', 'ids_a', 'repeated'))

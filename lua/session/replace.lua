@@ -34,7 +34,7 @@
 local messages, state, originals, vectors, active, overdue, evictions = unpack(KEYS)
 local session, now_ms, limits, token, epoch, seq, nonce, old, new, more_tokens, more_uncounted, pins,
   pinned_field, new_field, block, old_block, new_block, new_signature = unpack(ARGV)
-local idle_timeout_ms, threshold, token_limit, recent_limit, window_limit =
+local kept_ms, threshold, token_limit, recent_limit, window_limit =
   string.match(limits, '(%d+) (%d+) (%S+) (%d+) (%d+)')
 local counters, seen_epoch, ids, repeated =
   unpack(redis.call('HMGET', state, 'counters', 'epoch', 'ids_a', 'repeated'))

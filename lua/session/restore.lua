@@ -18,7 +18,7 @@
 -- ARGV
 --   session
 --   now_ms       - for the server's clock
---   idle_timeout_ms
+--   kept_ms
 --   epoch        that it had, or - for a new one
 --   nonce        of the new one
 --   first_seq
@@ -33,7 +33,7 @@
 -- ERROR LIVE · CHANGED message_count
 local messages, state, originals, vectors, quarantine_messages, quarantine_state, quarantine_originals,
   active, overdue, leased, dead, evictions, fences = unpack(KEYS)
-local session, now_ms, idle_timeout_ms, epoch, nonce, first_seq, tokens, uncounted, seen_count,
+local session, now_ms, kept_ms, epoch, nonce, first_seq, tokens, uncounted, seen_count,
   moves, field_count = unpack(ARGV, 1, 11)
 --- @include now
 if redis.call('EXISTS', messages, state, originals) > 0 then

@@ -9,13 +9,13 @@
 -- ARGV
 --   session
 --   now_ms      - for the server's clock
---   idle_timeout_ms
+--   kept_ms
 -- FIELDS reads counters
 --   writes counters
 -- REPLY 1 touched, 0 no such session
 -- ERROR PAST now_ms · CORRUPT · LAYOUT version
 local messages, state, originals, vectors, active, evictions = unpack(KEYS)
-local session, now_ms, idle_timeout_ms = unpack(ARGV)
+local session, now_ms, kept_ms = unpack(ARGV)
 local counters = redis.call('HGET', state, 'counters')
 if not counters then return 0 end
 --- @include counters

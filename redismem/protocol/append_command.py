@@ -60,9 +60,7 @@ def to_confirm(call: Call[T], options: AppendOptions, by_default: int) -> Call[T
 def append_limits(settings: Settings) -> bytes:
     """What every append of a memory tells its script: six numbers in one argument, as each argument costs time."""
     numbers = (settings.recent_limit, settings.max_window_count, settings.max_params_count)
-    return " ".join(
-        map(str, (settings.idle_timeout_ms, settings.overdue_count, settings.overdue_tokens, *numbers))
-    ).encode()
+    return " ".join(map(str, (settings.kept_ms, settings.overdue_count, settings.overdue_tokens, *numbers))).encode()
 
 
 def encode_as(message: Message | Shape, pin: bool | None, count_tokens: TokenCounter | None) -> tuple[bytes, int, bool]:

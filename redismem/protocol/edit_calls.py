@@ -119,7 +119,7 @@ def pop(calls: SessionCalls, view: View, popped: Sequence[Message]) -> Call[bool
         (
             keys.session,
             time_argument(calls.clock),
-            settings.idle_timeout_ms,
+            settings.kept_ms,
             settings.max_window_count,
             append_token(None),
             context.epoch,

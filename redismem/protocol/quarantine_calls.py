@@ -142,7 +142,7 @@ def restore(
     arguments = (
         keys.session,
         time_argument(clock),
-        settings.idle_timeout_ms,
+        settings.kept_ms,
         restoration.epoch or layout.NONE,
         nonce(),
         restoration.first_seq,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from redismem.context import Context, SessionEntry, Summary
 from redismem.messages import Message
@@ -81,24 +81,47 @@ def due_evictions(shards: Sequence[ShardKeys], now_ms: int, limit: int) -> Call[
     return independent(commands, _session_ids, "due_evictions", absent=())
 
 
-def oldest(keys: Keys, limit: int, below_ms: int | None = None) -> Call[list[list[SessionEntry]]]:
-    """The least recently active `limit` of every shard, of those last active before `below_ms`."""
-    stop = "+inf" if below_ms is None else f"({below_ms}"
+def oldest(keys: Keys, limit: int) -> Call[list[list[SessionEntry]]]:
+    """The least recently active `limit` of every shard."""
+    return idle([Look(shard) for shard in keys.shards()], "+inf", limit)
+
+
+class Look(NamedTuple):
+    """Where to look on among the sessions of a shard: at those active since then, but for so many of that moment."""
+
+    shard: ShardKeys
+    since_ms: int = 0
+    skipped_count: int = 0
+
+    def after(self, found: Sequence[SessionEntry]) -> Look:
+        """Behind what this look has found."""
+        last_ms, before_count = found[-1].active_ms, self.skipped_count
+        count = sum(entry.active_ms == last_ms for entry in found)
+        return Look(self.shard, last_ms, count + before_count * (last_ms == self.since_ms))
+
+
+def idle(looks: Sequence[Look], below_ms: int | str, limit: int) -> Call[list[list[SessionEntry]]]:
+    """Of each shard the next `limit`, the least recently active first, of those last active before `below_ms`."""
+    words = "ZRANGEBYSCORE", "WITHSCORES", "LIMIT"
     commands = tuple(
-        ("ZRANGEBYSCORE", shard.active, "-inf", stop, "WITHSCORES", "LIMIT", 0, limit) for shard in keys.shards()
+        (words[0], look.shard.active, look.since_ms, f"({below_ms}", *words[1:], look.skipped_count, limit)
+        for look in looks
     )
     return independent(commands, lambda *answers: [list(entries(answer)) for answer in answers], "oldest", absent=())
 
 
 def queue_eviction(
-    shard: ShardKeys, chosen: Sequence[tuple[SessionKeys, int]], reason: EvictionReason, clock: Clock | None
+    shard: ShardKeys, seen: Sequence[tuple[SessionKeys, int]], reason: EvictionReason, clock: Clock | None, kept: bool
 ) -> Call[int]:
-    """Puts these sessions of one shard, with their activity as seen, on the eviction queue."""
+    """Puts these sessions of one shard, with their activity as seen, on the eviction queue.
+
+    `kept`: somebody is to have their transcripts first, and for that they live for a day more.
+    """
     script = scripts.load("queue_eviction")
-    arguments: list[bytes | str | int] = [time_argument(clock), reason]
-    for keys, active_ms in chosen:
-        arguments += [keys.session, active_ms]
-    command = evalsha(script, (*shard.indexes, *(keys.state for keys, _ in chosen)), arguments)
+    stored = (key for keys, _ in seen for key in (keys.messages, keys.state, keys.originals, keys.vectors))
+    activity = (part for keys, active_ms in seen for part in (keys.session, active_ms))
+    arguments = (time_argument(clock), reason, int(kept), *activity)
+    command = evalsha(script, (*shard.indexes, *stored), arguments)
     return Call(None, (command,), int, script, op="queue_eviction")
 
 

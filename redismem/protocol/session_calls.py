@@ -283,7 +283,7 @@ class SessionCalls:
         command = evalsha(
             script,
             (keys.messages, keys.state, keys.originals, keys.vectors, shard.active, shard.evictions),
-            (keys.session, time_argument(self.clock), self.settings.idle_timeout_ms),
+            (keys.session, time_argument(self.clock), self.settings.kept_ms),
         )
         return Call(keys.session_id, (command,), bool, script, op="touch")
 

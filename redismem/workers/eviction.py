@@ -107,11 +107,17 @@ class Eviction:
         return sum(per_shard) - self._store.settings.max_sessions
 
     async def queue_idle(self) -> int:
-        """Puts sessions past their timeout on the queue."""
-        now_ms = await self._store.server_time_ms()
-        below_ms = now_ms - self._store.settings.idle_timeout_ms
-        shards = await self._store.run(queue_calls.oldest(self._store.keys, _CHUNK_COUNT, below_ms))
-        return await self._queue([entry for shard in shards for entry in shard], EvictionReason.IDLE)
+        """Puts sessions past their timeout on the queue: all, however many stand there, for the others would expire."""
+        below_ms = await self._store.server_time_ms() - self._store.settings.idle_timeout_ms
+        looks = [queue_calls.Look(shard) for shard in self._store.keys.shards()]
+        chosen = 0
+        while looks and not self._stopping:
+            shards = await self._store.run(queue_calls.idle(looks, below_ms, _CHUNK_COUNT))
+            chosen += await self._queue([entry for shard in shards for entry in shard], EvictionReason.IDLE)
+            # What was touched or has expired meanwhile shifts the others: who is passed over is found by the next look.
+            full = (pair for pair in zip(looks, shards, strict=True) if len(pair[1]) == _CHUNK_COUNT)
+            looks = [look.after(found) for look, found in full]
+        return chosen
 
     async def _queue(self, entries: list[SessionEntry], reason: EvictionReason) -> int:
         keys = self._store.keys
@@ -121,7 +127,11 @@ class Eviction:
             place.append((keys.session(entry.session_id), entry.active_ms))
         calls = [
             queue_calls.queue_eviction(
-                keys.shards()[shard], sessions[at : at + _CHUNK_COUNT], reason, self._store.clock
+                keys.shards()[shard],
+                sessions[at : at + _CHUNK_COUNT],
+                reason,
+                self._store.clock,
+                kept=self._on_evict is not None,
             )
             for shard, sessions in by_shard.items()
             for at in range(0, len(sessions), _CHUNK_COUNT)

@@ -133,8 +133,11 @@ class Scheduler:
         mine = await self._turns.take()
         if self._evictions in mine:
             # Sessions beyond the limit are looked for on each tick; nobody waits for the idle ones to go.
-            look = self.eviction.enforce if count % _IDLE_TICKS == 0 else self.eviction.enforce_limit
-            self._begin_alone("evictions", look, self._evictions)
+            for_idle = count % _IDLE_TICKS == 0
+            look = self.eviction.enforce if for_idle else self.eviction.enforce_limit
+            if not self._begin_alone("evictions", look, self._evictions) and for_idle:
+                # Whoever is chosen lives on. A drain that waits for a slow on_evict must not let the others expire.
+                self._begin_alone("idle", self.eviction.queue_idle, self._evictions)
             if count % _SWEEP_TICKS == 0:
                 self._begin_alone("sweep", self.eviction.sweep)
         if self.worker is not None:
@@ -144,10 +147,12 @@ class Scheduler:
         if self.extraction is not None and self._extractions in mine and count % _EXTRACTION_TICKS == 0:
             self._begin_alone("extraction", self.extraction.drain, self._extractions)
 
-    def _begin_alone(self, name: str, drain: Drain, work: str | None = None) -> None:
-        """Begins it, unless the last one of this name has not ended."""
-        if name not in self._last or self._last[name].done():
-            self._last[name] = self._begin(drain, work)
+    def _begin_alone(self, name: str, drain: Drain, work: str | None = None) -> bool:
+        """Begins it, unless the last one of this name has not ended: then False."""
+        if name in self._last and not self._last[name].done():
+            return False
+        self._last[name] = self._begin(drain, work)
+        return True
 
     def _begin(self, drain: Drain, work: str | None = None) -> asyncio.Task[None]:
         return self._run(self._logged(drain, work))

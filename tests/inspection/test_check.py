@@ -70,7 +70,7 @@ async def filled(memory: Memory) -> None:
                 await memory.store.run(calls.requeue(again=False))
     keys = memory.store.keys.session("chosen")
     active_ms = (await memory.session("chosen").info()).active_ms
-    choose = queue_calls.queue_eviction(keys.shard, [(keys, active_ms)], EvictionReason.LIMIT, None)
+    choose = queue_calls.queue_eviction(keys.shard, [(keys, active_ms)], EvictionReason.LIMIT, None, False)
     assert await memory.store.run(choose) == 1
 
 

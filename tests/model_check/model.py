@@ -14,6 +14,7 @@ from redismem.settings import Settings
 
 QUEUES = ("overdue", "leased", "dead")
 INDEXES = ("active", *QUEUES, "evictions")
+HANDOVER_MS = 86_400_000
 
 
 class Entry(NamedTuple):
@@ -131,7 +132,7 @@ class Model:
         if created:
             self._leave(name, *QUEUES, "evictions")
             for other, active_ms in list(self.indexes["active"].items()):
-                if active_ms <= now - 2 * self.settings.idle_timeout_ms:
+                if active_ms <= now - 2 * self.settings.kept_ms - HANDOVER_MS:
                     self._leave(other, *INDEXES)
             self.sessions[name] = SessionModel(life)
         session = self.sessions[name]
@@ -153,7 +154,7 @@ class Model:
         session = self.sessions[name]
         if created or now - session.active_ms >= 1000:
             session.active_ms = self.indexes["active"][name] = now
-            if session.expires_ms - now < self.settings.idle_timeout_ms + 1000:
+            if session.expires_ms - now < self.settings.kept_ms + 1000:
                 session.expires_ms = self._expires_ms(now)
         self._untouch(name)
 
@@ -191,7 +192,7 @@ class Model:
         return True
 
     def _expires_ms(self, now: int) -> int:
-        return now + self.settings.idle_timeout_ms + max(1000, self.settings.idle_timeout_ms // 16)
+        return now + self.settings.kept_ms + max(1000, self.settings.kept_ms // 16)
 
     def _untouch(self, name: str) -> None:
         session = self.sessions[name]

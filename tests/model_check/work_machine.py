@@ -144,13 +144,14 @@ class WorkMachine(EditMachine):
         assert sorted(self.observed) == sorted(self.model.indexes["active"].items())
 
     @precondition(lambda self: self.observed)
-    @rule(count=st.integers(1, 3), reason=st.sampled_from(["idle", "limit"]))
-    def queue_eviction(self, count: int, reason: str) -> None:
+    @rule(count=st.integers(1, 3), reason=st.sampled_from(["idle", "limit"]), kept=st.booleans())
+    def queue_eviction(self, count: int, reason: str, kept: bool = True) -> None:
         (shard,) = self.store.keys.shards()
         seen = self.observed[:count]
         chosen = [(self.store.keys.session(name), active_ms) for name, active_ms in seen]
-        found = self.run_call(queue_calls.queue_eviction(shard, chosen, EvictionReason(reason), self.store.clock))
-        self.same(f"queue_eviction {found > 0}", found, self.model.queue_eviction(seen, reason, self.now))
+        call = queue_calls.queue_eviction(shard, chosen, EvictionReason(reason), self.store.clock, kept)
+        found = self.run_call(call)
+        self.same(f"queue_eviction {found > 0}", found, self.model.queue_eviction(seen, reason, kept, self.now))
 
     @precondition(lambda self: self.model.indexes["evictions"])
     @rule(name=names)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from model_check.model import INDEXES, QUEUES, Entry, Model, SessionModel
+from model_check.model import HANDOVER_MS, INDEXES, QUEUES, Entry, Model, SessionModel
 from redismem.blocks import number_of
 from redismem.context import Summary
 from redismem.protocol.queue_calls import Job
@@ -152,7 +152,7 @@ class WorkModel(Model):
 
     # Eviction, and the sweep.
 
-    def queue_eviction(self, seen: list[tuple[str, int]], reason: str, now: int) -> int:
+    def queue_eviction(self, seen: list[tuple[str, int]], reason: str, kept: bool, now: int) -> int:
         chosen = 0
         for name, active_ms in seen:
             session = self.sessions.get(name)
@@ -160,6 +160,8 @@ class WorkModel(Model):
                 self._leave(name, *INDEXES)
             elif session.active_ms == active_ms and session.evicting is None:
                 session.evicting = reason
+                if kept:
+                    session.expires_ms = max(session.expires_ms, now + HANDOVER_MS)
                 self.indexes["evictions"][name] = now
                 chosen += 1
         return chosen

@@ -127,8 +127,10 @@ CALLED: dict[str, tuple[Callable[[], Call[Any]], dict[str, Any]]] = {
         {"session": b"user-42", "appends": b"c and so on"},
     ),
     "queue_eviction": (
-        lambda: queue_calls.queue_eviction(SHARD, [(SESSION, 55), (SESSION, 66)], EvictionReason.LIMIT, lambda: NOW_MS),
-        {"now_ms": NOW_MS, "reason": "limit"},
+        lambda: queue_calls.queue_eviction(
+            SHARD, [(SESSION, 55), (SESSION, 66)], EvictionReason.LIMIT, lambda: NOW_MS, True
+        ),
+        {"now_ms": NOW_MS, "reason": "limit", "kept": 1},
     ),
     "sweep": (
         lambda: queue_calls.sweep(SHARD, [SESSION, SESSION], SETTINGS, lambda: NOW_MS),
@@ -152,8 +154,8 @@ def test_a_caller_gives_each_key_and_argument_in_the_place_the_header_says(name:
     assert (word, sha) == ("EVALSHA", scripts.load(name).sha)
     keys, arguments = rest[: int(count)], rest[int(count) :]
     named = {getattr(place, field): field for place in (SESSION, SHARD) for field in place.__slots__}
-    states = ["state", "state"] if name in ("queue_eviction", "sweep") else []
-    assert [named[key] for key in keys] == head.keys + states
+    of_sessions = {"queue_eviction": 2 * ["messages", "state", "originals", "vectors"], "sweep": 2 * ["state"]}
+    assert [named[key] for key in keys] == head.keys + of_sessions.get(name, [])
     assert list(expected) == head.arguments
     for argument, given in zip(head.arguments, arguments, strict=False):
         wanted = expected[argument]

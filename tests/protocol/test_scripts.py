@@ -36,6 +36,7 @@ SETTINGS = Settings(
     threshold_tokens=98_765,
     recent_limit=5,
     idle_timeout_s=56.789,
+    tick_s=2,
     max_window_count=4321,
     max_params_count=777,
     max_value_bytes=99,
@@ -63,7 +64,7 @@ def listed(**values: object) -> Callable[[object], bool]:
 
     def check(given: object) -> bool:
         text = given.decode() if isinstance(given, bytes) else str(given)
-        name = "limits" if "idle_timeout_ms" in values else "request"
+        name = "limits" if "kept_ms" in values else "request"
         return list(values) == inside(name) and text == " ".join(map(str, values.values()))
 
     return check
@@ -92,7 +93,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
         {
             "session": b"user-42",
             "limits": listed(
-                idle_timeout_ms=56_789,
+                kept_ms=156_789,
                 threshold=1234,
                 token_limit=98_765,
                 recent_limit=5,
@@ -124,7 +125,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
         {
             "session": b"user-42",
             "now_ms": NOW_MS,
-            "idle_timeout_ms": 56_789,
+            "kept_ms": 156_789,
             "window_limit": 4321,
             "token": lambda token: len(token) == 18,
             "epoch": "9-ab",
@@ -159,7 +160,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
             "new_signature": lambda signature: signature == b"",
         },
     ),
-    "touch": (CALLS.touch, {"session": b"user-42", "now_ms": NOW_MS, "idle_timeout_ms": 56_789}),
+    "touch": (CALLS.touch, {"session": b"user-42", "now_ms": NOW_MS, "kept_ms": 156_789}),
     "set_block_aside": (
         lambda: set_block_aside(KEYS, Block(3, b"foreign"), 77, 56_789),
         {"block": 3, "found": b"foreign", "idle_timeout_ms": 56_789},
@@ -181,7 +182,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
         {
             "session": b"user-42",
             "now_ms": NOW_MS,
-            "idle_timeout_ms": 56_789,
+            "kept_ms": 156_789,
             "epoch": "9-ab",
             "nonce": hexadecimal,
             "first_seq": 5,
@@ -233,7 +234,7 @@ def test_what_is_not_given_is_a_dash() -> None:
     bare = SessionCalls(KEYS, SETTINGS)
     for update in (bare.append(MESSAGES), bare.update(**CHANGES)):
         assert str(update.commands[0][15]).endswith(" - -")
-    assert SessionCalls(KEYS, Settings()).append(MESSAGES).commands[0][14] == b"86400000 10 - 6 10000 256"
+    assert SessionCalls(KEYS, Settings()).append(MESSAGES).commands[0][14] == b"86480000 10 - 6 10000 256"
     for call in (bare.touch(), bare.page(5)):
         assert call.script is not None
         names = header(SOURCES[call.script.name]).arguments

@@ -35,7 +35,8 @@ async def evicted(memory: Memory) -> Call[Any]:
     calls, store = memory.store.queue_calls("a"), memory.store
     seen_ms = (await memory.session("a").info()).active_ms
     chosen = [(calls.keys, seen_ms)]
-    assert await store.run(queue_calls.queue_eviction(calls.keys.shard, chosen, EvictionReason.LIMIT, store.clock)) == 1
+    choose = queue_calls.queue_eviction(calls.keys.shard, chosen, EvictionReason.LIMIT, store.clock, True)
+    assert await store.run(choose) == 1
     assert await store.run(calls.claim_eviction())
     return calls.evict(await viewed(memory))
 

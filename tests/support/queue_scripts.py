@@ -52,6 +52,7 @@ SWEEP = (3, FIRST_MS, LONGEST_MS)
 """max_attempts, first_ms, longest_ms: behind the time."""
 QUEUES = ("overdue", "leased", "dead")
 INDEXES = ("active", *QUEUES, "evictions")
+STORED = ("messages", "state", "originals", "vectors")
 
 
 async def overdue(lua: Scripts, session_id: str = "s", count: int = 6) -> None:
@@ -66,9 +67,10 @@ async def claimed(lua: Scripts, count: int = 6) -> None:
 
 
 async def over(lua: Scripts, name: str, sessions: list[str], *arguments: Any) -> Any:
-    """A script about several sessions: the indexes and each one's state as keys."""
+    """A script about several sessions: the indexes and each one's state as keys, or all that is stored of each."""
     script = scripts.load(name)
-    keys = [*(lua.key(index) for index in INDEXES), *(lua.key("state", session_id) for session_id in sessions)]
+    each = STORED if name == "queue_eviction" else ("state",)
+    keys = [*map(lua.key, INDEXES), *(lua.key(key, session_id) for session_id in sessions for key in each)]
     await lua.raw.script_load(script.source)
     return await lua.raw.evalsha(script.sha.decode(), len(keys), *keys, *arguments)
 

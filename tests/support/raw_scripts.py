@@ -15,7 +15,7 @@ TIMEOUT_MS = 1_600_000
 EXPIRES_MS = NOW_MS + TIMEOUT_MS + TIMEOUT_MS // 16
 
 LIMITS = {
-    "idle_timeout_ms": TIMEOUT_MS,
+    "kept_ms": TIMEOUT_MS,
     "threshold": 5,
     "token_limit": "-",
     "recent_limit": 3,
@@ -47,7 +47,7 @@ PRUNE: dict[str, Any] = {
 }
 POP: dict[str, Any] = {
     "now_ms": NOW_MS,
-    "idle_timeout_ms": TIMEOUT_MS,
+    "kept_ms": TIMEOUT_MS,
     "window_limit": 20,
     "token": b"pop....1newepoch",
     "epoch": "1-ab",

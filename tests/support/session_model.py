@@ -9,6 +9,9 @@ from typing import Any
 from redismem import Receipt
 
 TIMEOUT_MS = 160_000
+KEPT_MS = TIMEOUT_MS + 80_000
+"""Twenty ticks of a second and two leases of thirty longer."""
+HANDOVER_MS = 86_400_000
 THRESHOLD = 6
 WINDOW_LIMIT = 25
 
@@ -44,13 +47,14 @@ class PlainSessions:
         if created:
             self.overdue.pop(name, None)
             # A new session takes a few that must have expired by now out of the indexes.
-            for expired in [other for other, active_ms in self.active.items() if active_ms <= now_ms - 2 * TIMEOUT_MS]:
+            long_ago_ms = now_ms - 2 * KEPT_MS - HANDOVER_MS
+            for expired in [other for other, active_ms in self.active.items() if active_ms <= long_ago_ms]:
                 del self.active[expired]
                 self.overdue.pop(expired, None)
         if created or now_ms - model.active_ms >= 1000:
             model.active_ms = self.active[name] = now_ms
-            if model.expires_ms - now_ms < TIMEOUT_MS + 1000:
-                model.expires_ms = now_ms + TIMEOUT_MS + TIMEOUT_MS // 16
+            if model.expires_ms - now_ms < KEPT_MS + 1000:
+                model.expires_ms = now_ms + KEPT_MS + KEPT_MS // 16
         return model
 
     def changed(self, name: str, model: PlainSession, now_ms: int, merge: dict[str, Any] | None, waiting: Any) -> None:

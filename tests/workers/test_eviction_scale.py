@@ -31,7 +31,7 @@ pytestmark = pytest.mark.timeout(600)
 
 
 class Recorder(Lane):
-    """A lane that remembers how many keys the scripts had that it sent: each loops over its sessions, one a key."""
+    """A lane that remembers how many keys the scripts had that it sent: each loops over its sessions."""
 
     most_keys_count = 0
 
@@ -95,6 +95,6 @@ async def test_the_least_recently_active_of_thirty_thousand_go(
         f"s-{number}" for number in range(COUNT) if shuffled[number] >= COUNT - LIMIT
     }
     assert keys_count < 2 * LIMIT + 64 * 6, "nothing but the messages and the state of those that stay"
-    assert lane.most_keys_count <= MOST_SESSIONS + 5, "the indexes"
+    assert lane.most_keys_count <= 4 * MOST_SESSIONS + 5, "what is stored of each, and the indexes"
     commands_count = sum(command["calls"] for command in stats.values())
     assert commands_count < 25 * evicted, "inside of scripts too: it grows with those that go, not with those there are"

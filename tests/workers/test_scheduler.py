@@ -208,6 +208,47 @@ async def test_a_scheduler_without_a_strategy_still_evicts(store: Store, namespa
         await until(within_the_limit)
 
 
+async def test_who_is_idle_for_less_than_ten_ticks_is_handed_over_too(store: Store, namespace: str) -> None:
+    """The second look comes two seconds after the first."""
+    evicted: list[str] = []
+
+    async def on_evict(session_id: str, context: Any) -> None:
+        evicted.append(session_id)
+
+    settings = Settings(shards=2, tick_s=0.2, idle_timeout_s=0.05)
+    async with store.memory(namespace, settings, workers=partial(Scheduler, on_evict=on_evict)) as memory:
+        assert isinstance(memory.workers, Scheduler)
+        await until_idle(memory.workers)
+        await memory.session("a").append(said(1))
+
+        async def handed_over() -> bool:
+            return evicted == ["a"]
+
+        await until(handed_over)
+
+
+async def test_an_on_evict_that_hangs_lets_nobody_expire(store: Store, namespace: str) -> None:
+    begun, gate = asyncio.Event(), asyncio.Event()
+
+    async def on_evict(session_id: str, context: Any) -> None:
+        begun.set()
+        await gate.wait()
+
+    settings = Settings(shards=2, tick_s=0.02, idle_timeout_s=0.05)
+    async with store.memory(namespace, settings, workers=partial(Scheduler, on_evict=on_evict)) as memory:
+        await memory.session("a").append(said(1))
+        await begun.wait()
+        receipt = await memory.session("b").append(said(1))
+        assert receipt.created
+        now_ms = await memory.server_time_ms()
+
+        async def chosen() -> bool:
+            return (await memory.session("b").info()).expires_ms >= now_ms + 86_400_000
+
+        await until(chosen)
+        gate.set()
+
+
 async def test_logs_name_sessions_by_their_hash_and_quote_nothing(store: Store, namespace: str, caplog: Any) -> None:
     caplog.set_level("DEBUG")
     echo = Echo()

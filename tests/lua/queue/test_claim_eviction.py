@@ -15,7 +15,7 @@ CLAIM_EVICTION: dict[str, Any] = {"now_ms": LATER_MS, "lease_ms": 30_000}
 
 async def chosen(lua: Scripts) -> None:
     await lua.append("1")
-    assert await over(lua, "queue_eviction", ["s"], LATER_MS, "idle", "s", NOW_MS) == 1
+    assert await over(lua, "queue_eviction", ["s"], LATER_MS, "idle", 0, "s", NOW_MS) == 1
 
 
 async def test_one_worker_at_a_time_has_it_in_hand(lua: Scripts) -> None:
@@ -43,7 +43,7 @@ async def test_a_session_touched_since_has_left_the_queue(lua: Scripts, how: str
     if how == "append":
         await lua.append("2", token=b"token..2")
     else:
-        await lua.run("touch", now_ms=LATER_MS, idle_timeout_ms=TIMEOUT_MS)
+        await lua.run("touch", now_ms=LATER_MS, kept_ms=TIMEOUT_MS)
     assert await queues(lua) == {}
     assert await lua.run("claim_eviction", **CLAIM_EVICTION) == 0
 

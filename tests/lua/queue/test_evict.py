@@ -16,7 +16,7 @@ async def chosen(lua: Scripts) -> dict[str, Any]:
     """As it is evicted by the worker that has its transcript."""
     await lua.append("1", "2")
     await lua.raw.hset(lua.key("originals"), "0", "old")
-    assert await over(lua, "queue_eviction", ["s"], LATER_MS, "idle", "s", NOW_MS) == 1
+    assert await over(lua, "queue_eviction", ["s"], LATER_MS, "idle", 0, "s", NOW_MS) == 1
     return await as_read(lua)
 
 
@@ -55,14 +55,14 @@ async def test_a_session_that_is_not_as_it_was_stays(lua: Scripts, since: str) -
     if since.startswith("append"):
         await lua.append("3", token=b"token..2", now_ms=LATER_MS)
     elif since == "touch":
-        await lua.run("touch", now_ms=LATER_MS, idle_timeout_ms=TIMEOUT_MS)
+        await lua.run("touch", now_ms=LATER_MS, kept_ms=TIMEOUT_MS)
     elif since.startswith("state"):
         await lua.append(sets={"plan": "p"}, token=b"token..2", now_ms=LATER_MS)
     elif since.startswith("another life"):
         await lua.run("clear", epoch="1-ab")
         await lua.append("1", "2", token=b"token..2", now_ms=LATER_MS)
     if "chosen again" in since:
-        assert await over(lua, "queue_eviction", ["s"], LATER_MS + 1, "limit", "s", LATER_MS) == 1
+        assert await over(lua, "queue_eviction", ["s"], LATER_MS + 1, "limit", 0, "s", LATER_MS) == 1
     before = await lua.everything()
     assert await lua.run("evict", **transcript) == 0
     assert await lua.everything() == before
@@ -70,8 +70,8 @@ async def test_a_session_that_is_not_as_it_was_stays(lua: Scripts, since: str) -
 
 async def test_touched_and_chosen_again_it_is_still_as_in_its_transcript(lua: Scripts) -> None:
     transcript = await chosen(lua)
-    await lua.run("touch", now_ms=LATER_MS, idle_timeout_ms=TIMEOUT_MS)
-    assert await over(lua, "queue_eviction", ["s"], LATER_MS + 1, "limit", "s", LATER_MS) == 1
+    await lua.run("touch", now_ms=LATER_MS, kept_ms=TIMEOUT_MS)
+    assert await over(lua, "queue_eviction", ["s"], LATER_MS + 1, "limit", 0, "s", LATER_MS) == 1
     assert await lua.run("evict", **transcript) == 1
 
 

@@ -34,7 +34,7 @@ async def test_what_is_whole_is_left_as_it_is(lua: Scripts, where: str) -> None:
     if where == "dead":
         await lua.run("release", **RELEASE | {"max_attempts": 0})
     elif where == "evictions":
-        await over(lua, "queue_eviction", ["s"], NOW_MS, "idle", "s", NOW_MS)
+        await over(lua, "queue_eviction", ["s"], NOW_MS, "idle", 0, "s", NOW_MS)
     before = await lua.everything()
     assert await sweep(lua, "s") == [0, 0]
     assert await lua.everything() == before
@@ -83,7 +83,7 @@ async def test_a_session_that_is_not_listed_is_listed_again(lua: Scripts) -> Non
 async def test_a_session_chosen_and_lost_can_be_chosen_again(lua: Scripts) -> None:
     await lua.append("1")
     before = await lua.fields()
-    await over(lua, "queue_eviction", ["s"], NOW_MS, "idle", "s", NOW_MS)
+    await over(lua, "queue_eviction", ["s"], NOW_MS, "idle", 0, "s", NOW_MS)
     await lua.raw.delete(lua.key("evictions"))
     assert await sweep(lua, "s") == [0, 1]
     assert await changed_fields(lua, before) == {}

@@ -24,16 +24,16 @@ async def test_times_far_away_stay_exact(lua: Scripts) -> None:
     assert await lua.append("b", token=b"token..2", now_ms=far_ms) == expected
 
 
-@pytest.mark.parametrize("idle_timeout_ms", [1, 900, 15_999, 16_000, 16_001, 1_000_000])
-async def test_no_session_expires_before_its_time(lua: Scripts, idle_timeout_ms: int) -> None:
+@pytest.mark.parametrize("kept_ms", [1, 900, 15_999, 16_000, 16_001, 1_000_000])
+async def test_no_session_expires_before_its_time(lua: Scripts, kept_ms: int) -> None:
     """Within a second neither activity nor expiry is looked at; the margin is larger."""
     now_ms = NOW_MS
-    await lua.append("m", idle_timeout_ms=idle_timeout_ms)
+    await lua.append("m", kept_ms=kept_ms)
     for number, step_ms in enumerate((999, 1, 998, 3, 500, 999, 1000, 1001, 5000, 999)):
         now_ms += step_ms
-        await lua.append("m", token=b"%08d" % number, idle_timeout_ms=idle_timeout_ms, now_ms=now_ms)
+        await lua.append("m", token=b"%08d" % number, kept_ms=kept_ms, now_ms=now_ms)
         noted = await lua.counters()
-        assert noted["expires_ms"] > now_ms + idle_timeout_ms
+        assert noted["expires_ms"] > now_ms + kept_ms
         assert await lua.raw.pexpiretime(lua.key("state")) == noted["expires_ms"]
         assert await lua.raw.pexpiretime(lua.key("messages")) == noted["expires_ms"]
 
@@ -69,7 +69,7 @@ async def test_the_stamp_is_the_time_to_the_millisecond(lua: Scripts, now_ms: in
 
 
 async def test_the_first_append_is_noted_whatever_the_time(lua: Scripts) -> None:
-    await lua.append("a", now_ms=500, idle_timeout_ms=NOW_MS)
+    await lua.append("a", now_ms=500, kept_ms=NOW_MS)
     expires_ms = 500 + NOW_MS + NOW_MS // 16
     assert (await lua.fields())[b"counters"] == counters(1, 10, active_ms=500, expires_ms=expires_ms)
     assert await lua.queue("active") == {b"s": 500}
@@ -88,7 +88,7 @@ async def test_a_time_by_which_all_would_be_gone_at_once_is_refused(lua: Scripts
     before = await lua.everything()
     for late in (
         lua.append("b", token=b"token..2", now_ms=past_ms),
-        lua.run("touch", now_ms=past_ms, idle_timeout_ms=TIMEOUT_MS),
+        lua.run("touch", now_ms=past_ms, kept_ms=TIMEOUT_MS),
     ):
         with pytest.raises(redis.ResponseError, match=refused):
             await late

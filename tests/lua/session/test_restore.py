@@ -13,7 +13,7 @@ from redismem.protocol.keys import SHARD_KEYS
 ASIDE: dict[str, Any] = {"epoch": "1-ab", "idle_timeout_ms": 60_000}
 RESTORE: dict[str, Any] = {
     "now_ms": NOW_MS,
-    "idle_timeout_ms": TIMEOUT_MS,
+    "kept_ms": TIMEOUT_MS,
     "epoch": "1-ab",
     "nonce": "fe",
     "first_seq": 1,

@@ -9,7 +9,7 @@ from redis.exceptions import ResponseError
 from support.raw_scripts import NOW_MS, TIMEOUT_MS, Scripts, counters
 
 LATER_MS = NOW_MS + 77
-TOUCH: dict[str, Any] = {"now_ms": LATER_MS, "idle_timeout_ms": TIMEOUT_MS}
+TOUCH: dict[str, Any] = {"now_ms": LATER_MS, "kept_ms": TIMEOUT_MS}
 
 
 async def test_the_time_starts_again_on_every_key(lua: Scripts) -> None:
@@ -55,11 +55,11 @@ async def test_no_session_is_left_alone(lua: Scripts) -> None:
     assert await lua.everything() == before
 
 
-@pytest.mark.parametrize("idle_timeout_ms", [1, 15_999, 16_001])
-async def test_a_short_time_has_a_second_more_as_after_an_append(lua: Scripts, idle_timeout_ms: int) -> None:
-    await lua.append("a", idle_timeout_ms=idle_timeout_ms)
+@pytest.mark.parametrize("kept_ms", [1, 15_999, 16_001])
+async def test_a_short_time_has_a_second_more_as_after_an_append(lua: Scripts, kept_ms: int) -> None:
+    await lua.append("a", kept_ms=kept_ms)
     appended = await lua.counters()
-    await lua.run("touch", **TOUCH | {"idle_timeout_ms": idle_timeout_ms})
+    await lua.run("touch", **TOUCH | {"kept_ms": kept_ms})
     assert (await lua.counters())["expires_ms"] == appended["expires_ms"] + LATER_MS - NOW_MS
 
 

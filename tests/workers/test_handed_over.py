@@ -1,0 +1,69 @@
+"""A session that is to be handed over lives until it was, for a day. On both stores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from support.clock import T0, Clock
+from support.examples import listed
+from support.stores import Store
+from support.writers import Echo, fill, said
+
+from redismem import Settings
+from redismem.context import Context
+from redismem.workers.eviction import Eviction
+from redismem.workers.summaries import Worker
+
+TIMEOUT_MS = 86_400_000
+
+
+class Archive:
+    """Who was handed over; nobody while it fails."""
+
+    def __init__(self) -> None:
+        self.failing = True
+        self.handed: list[str] = []
+
+    async def __call__(self, session_id: str, context: Context) -> None:
+        if self.failing:
+            raise OSError("the disk is full")
+        self.handed.append(session_id)
+
+
+async def test_a_session_that_is_chosen_lives_for_a_day_to_be_handed_over(
+    store: Store, namespace: str, raw: Any, clock: Clock
+) -> None:
+    day_ms = 86_400_000
+    async with store.memory(namespace, Settings(shards=2, idle_timeout_s=20)) as memory:
+        archive = Archive()
+        eviction, session = Eviction(memory.store, archive), memory.session("s-0")
+        await clock.at(T0, fill(session, 30))
+        await clock.at(T0, Worker(memory.store, Echo()).drain())
+        chosen_ms = T0 + 60_000
+        for now_ms in (chosen_ms, chosen_ms + 40_000, chosen_ms + day_ms - 80_000):
+            assert await clock.at(now_ms, eviction.enforce()) == 0
+            keys = memory.store.keys.session("s-0")
+            stored = [key for key in (keys.state, keys.messages, keys.originals) if await raw.exists(key)]
+            assert len(stored) == 3
+            assert {await raw.pexpiretime(key) for key in stored} == {chosen_ms + day_ms}, "no longer for each attempt"
+        archive.failing = False
+        assert await clock.at(chosen_ms + day_ms - 40_000, eviction.enforce()) == 1
+        assert archive.handed == ["s-0"]
+        await clock.at(T0, session.append(said(1)))
+        assert await clock.at(chosen_ms, Eviction(memory.store).queue_idle()) == 1
+        assert (await session.info()).expires_ms < chosen_ms + day_ms, "nobody is to have its transcript"
+
+
+async def test_all_that_are_idle_are_chosen_however_many_cannot_be_handed_over(
+    store: Store, namespace: str, clock: Clock
+) -> None:
+    async with store.memory(namespace, Settings(shards=2)) as memory:
+        archive = Archive()
+        for number in range(450):  # at the very same time, and more of a shard than one page has
+            await clock.at(T0, memory.session(f"t-{number}").append(said(1)))
+        for number in range(250):
+            await clock.at(T0 + number * 1_000, memory.session(f"s-{number}").append(said(1)))
+        eviction = Eviction(memory.store, archive)
+        assert await clock.at(T0 + TIMEOUT_MS + 250_000, eviction.queue_idle()) == 700
+        assert await clock.at(T0 + TIMEOUT_MS + 250_000, eviction.queue_idle()) == 0
+        assert len(await listed(memory, "evictions")) == 700
