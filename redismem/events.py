@@ -77,7 +77,7 @@ class Facts(TypedDict, total=False):
     outcome: str
     """What came of it, in the words of an event."""
     error: str
-    """The name of the error's class. Of an error that is not redismem's, `exc_info` holds the rest."""
+    """The name of the error's class. Of an error that is not redismem's, `exc_info` shows where it was raised."""
     reason: str
     """Why a summary, an eviction or a provider failed: a status and a code, or the kind of the error; never a text."""
     duration_ms: int
@@ -102,3 +102,14 @@ FACTS = tuple(Facts.__annotations__)
 def facts(**known: Unpack[Facts]) -> Facts:
     """The `extra` of a log record."""
     return known
+
+
+def unquoted(error: BaseException) -> Exception:
+    """For the `exc_info` of a log record: an error of that name, raised where this one was, that says nothing.
+
+    What raises in code of the caller's own may quote a message, and so may what led to it; formatters print both.
+    """
+    kind = type(error)
+    of_that_name = type(kind.__name__, (Exception,), {"__module__": kind.__module__, "__qualname__": kind.__qualname__})
+    shown: Exception = of_that_name()
+    return shown.with_traceback(error.__traceback__)

@@ -10,7 +10,7 @@ import weakref
 from concurrent.futures import Future
 
 from redismem.context import Receipt
-from redismem.events import facts
+from redismem.events import facts, unquoted
 from redismem.memory import Memory
 
 log = logging.getLogger("redismem.worker")
@@ -70,7 +70,7 @@ class _Inside:
             asyncio.run(self._work(begun))
         except BaseException as error:
             if begun.done():
-                log.error("the workers' thread ended", exc_info=error, extra=facts(op="workers"))
+                log.error("the workers' thread ended", exc_info=unquoted(error), extra=facts(op="workers"))
             else:
                 begun.set_exception(error)
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from redismem.context import Context, Receipt, SessionInfo, State
 from redismem.errors import Conflict
-from redismem.events import Event, OnEvent, facts
+from redismem.events import Event, OnEvent, facts, unquoted
 from redismem.protocol.append_command import appended_sizes
 from redismem.protocol.call import Call
 from redismem.protocol.clock import Clock
@@ -126,7 +126,7 @@ class ObservedStore(Store):
                 log.error(
                     "on_event failed with %s; others of the kind are not logged",
                     type(error).__name__,
-                    exc_info=error,
+                    exc_info=unquoted(error),
                     extra=facts(op="on_event", namespace=event.namespace, error=type(error).__name__),
                 )
         finally:

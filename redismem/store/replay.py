@@ -16,7 +16,7 @@ from typing import Any
 
 from redismem.context import Receipt
 from redismem.errors import ConnectionLost, CorruptSession, RedismemError, ServerError, StoreUnavailable
-from redismem.events import facts
+from redismem.events import facts, unquoted
 from redismem.protocol import replies
 from redismem.protocol.append_command import replay_call
 from redismem.protocol.call import Call
@@ -92,7 +92,10 @@ class Replay:
                 kind = type(failure).__name__
                 known = facts(op="replay", outcome="failed", namespace=self._store.keys.namespace, error=kind)
                 log.error(
-                    "the replay stopped, and goes on with the next append: %s", kind, exc_info=failure, extra=known
+                    "the replay stopped, and goes on with the next append: %s",
+                    kind,
+                    exc_info=unquoted(failure),
+                    extra=known,
                 )
 
     def _is_over(self) -> bool:
@@ -172,7 +175,7 @@ class Replay:
                     return
                 continue
             except Exception as defect:  # of this session: the others go on
-                self._refuse(held, type(defect).__name__, "a defect", exc_info=defect)
+                self._refuse(held, type(defect).__name__, "a defect", exc_info=unquoted(defect))
                 return
             with self._lock:
                 if self._backlog.held.get(held.session_id) is held:  # else it was cleared meanwhile

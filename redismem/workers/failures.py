@@ -6,7 +6,7 @@ import errno
 import logging
 
 from redismem.errors import ModelFailed, RedismemError, UnsupportedFormat
-from redismem.events import Facts
+from redismem.events import Facts, unquoted
 from redismem.protocol.layout import REASON
 
 log = logging.getLogger("redismem.worker")
@@ -32,13 +32,13 @@ def log_failure(what: str, error: Exception, known: Facts) -> None:
 
     An error of redismem is quoted without its session's id: its text never holds that of a message. Of another one,
     such as a strategy or an `on_evict` of the caller's own raises, only what `reason_of` says stands in the sentence,
-    and the record carries the traceback.
+    and the record carries the traceback without what the error says.
     """
     extra = {**known, "error": type(error).__name__, "reason": reason_of(error)}
     if isinstance(error, RedismemError):
         log.warning("%s: %s: %s", what, extra["error"], error.text, extra=extra)
     else:
-        log.warning("%s: %s", what, extra["reason"], exc_info=error, extra=extra)
+        log.warning("%s: %s", what, extra["reason"], exc_info=unquoted(error), extra=extra)
 
 
 class OtherLayouts:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from redismem.context import Summary
 from redismem.errors import ModelFailed, ProviderUnavailable, RedismemError
-from redismem.events import facts
+from redismem.events import facts, unquoted
 from redismem.messages import Message
 from redismem.models import Draft
 from redismem.models.sketch import Sketch
@@ -82,7 +82,7 @@ class Writers:
         known = facts(op="summary", session=session_hash(calls.keys.session_id), attempt=job.attempts, reason=why)
         own = None if raised is None or isinstance(raised, RedismemError) else raised
         what = "session %s: the extractive summariser writes instead: %s"
-        log.warning(what, known["session"], why, exc_info=own, extra=known)
+        log.warning(what, known["session"], why, exc_info=own and unquoted(own), extra=known)
         return await self._drafted(calls, job, todo, self.instead, sketch)
 
     def _gives_up(self, job: Job, error: Exception) -> bool:

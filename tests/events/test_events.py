@@ -131,7 +131,7 @@ async def test_a_session_in_quarantine_is_one_event_more(place: Place, events: E
 
 
 async def test_a_hook_that_fails_disturbs_no_call(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    failures: Iterator[Exception] = iter([ValueError("one"), ValueError("two"), KeyError("three")])
+    failures: Iterator[Exception] = iter([ValueError("secret 1"), ValueError("secret 2"), KeyError("secret 3")])
 
     def failing(event: Event) -> None:
         if event.op in ("append", "read"):
@@ -149,8 +149,8 @@ async def test_a_hook_that_fails_disturbs_no_call(place: Place, caplog: pytest.L
         (logging.ERROR, "on_event", "ValueError"),
         (logging.ERROR, "on_event", "KeyError"),
     ]
-    assert "raise next(failures)\nValueError: one" in caplog.text
-    assert "two" not in caplog.text
+    assert "raise next(failures)\nValueError\n" in caplog.text, "where, and not what it says"
+    assert "secret" not in caplog.text
 
 
 @pytest.mark.parametrize("memory", [redismem.Memory, blocking.Memory])

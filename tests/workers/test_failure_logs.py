@@ -35,6 +35,7 @@ def records(caplog: pytest.LogCaptureFixture, op: str) -> list[Any]:
         shown = record.getMessage() + repr([vars(record).get(name) for name in FACTS])
         assert NAME not in shown
         assert SECRET not in shown
+        assert SECRET not in logging.Formatter().format(record)
     return [record for record in ours if vars(record)["op"] == op]
 
 
@@ -81,6 +82,8 @@ async def test_an_error_of_a_strategy_of_the_callers_own_is_logged_with_its_trac
     store: Store, namespace: str, caplog: Any
 ) -> None:
     failure = KeyError(SECRET)
+    failure.__cause__ = ValueError(SECRET)
+    failure.add_note(SECRET)
     async with store.memory(namespace, Settings(max_attempts=1, extractive_after_s=0)) as memory:
         await fill(memory.session(NAME), 11, SECRET)
         echo = Echo()
@@ -89,7 +92,6 @@ async def test_an_error_of_a_strategy_of_the_callers_own_is_logged_with_its_trac
     (record,) = records(caplog, "summary")
     assert record.getMessage().endswith("attempt 1 at a summary failed, dead: KeyError")
     assert (record.error, record.outcome) == ("KeyError", "dead")
-    assert record.exc_info[1] is failure
     assert "compact\n    raise self.failures.popleft()\nKeyError" in caplog.text
 
 
@@ -110,7 +112,7 @@ async def test_a_timeout_of_the_strategys_own_stays_its_own(store: Store, namesp
         echo.failures.append(TimeoutError("its socket's"))
         assert await Worker(memory.store, echo).drain() == 0
     (record,) = records(caplog, "summary")
-    assert (record.error, str(record.exc_info[1])) == ("TimeoutError", "its socket's")
+    assert (record.error, record.exc_info[0].__name__) == ("TimeoutError", "TimeoutError")
 
 
 async def test_an_on_evict_that_fails_is_logged_with_its_traceback(
@@ -128,7 +130,8 @@ async def test_an_on_evict_that_fails_is_logged_with_its_traceback(
         (record,) = records(caplog, "eviction")
         assert record.getMessage() == f"session {session_hash(NAME)}: not evicted: OSError ENOSPC"
         assert record.reason == "OSError ENOSPC"
-        assert (record.session, record.error, record.exc_info[1]) == (session_hash(NAME), "OSError", failure)
+        assert (record.session, record.error) == (session_hash(NAME), "OSError")
+        assert "in full\n    raise failure\nOSError" in caplog.text, "where, and not what it says"
         assert await clock.at(T0 + 60_000, Eviction(memory.store).enforce()) == 1
     *warnings, record = records(caplog, "enforce")
     assert [each.levelno for each in warnings] == [logging.WARNING] * 2, "it was active just now"
@@ -195,7 +198,8 @@ async def test_who_writes_instead_and_why_is_logged(store: Store, namespace: str
     failed, _ = records(caplog, "summary")
     assert failed.getMessage() == f"session {session_hash(NAME)}: the extractive summariser writes instead: KeyError"
     assert (failed.levelno, failed.reason, failed.attempt) == (logging.WARNING, "KeyError", 1)
-    assert failed.exc_info[1].args == (SECRET,), "the strategy is the caller's: its traceback is in the record"
+    assert failed.exc_info[1].args == (), "where it was raised, and not what it says"
+    assert "compact\n    raise self.failures.popleft()\nKeyError" in caplog.text
 
 
 async def test_a_pause_and_its_end_are_logged_once(store: Store, namespace: str, caplog: Any, clock: Clock) -> None:
