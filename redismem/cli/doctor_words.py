@@ -34,7 +34,9 @@ def nodes(finding: Finding) -> tuple[str, str]:
 
 def ticks(finding: Finding) -> tuple[str, str]:
     if finding.case == "nobody":
-        return "no pod looks after this namespace now", ""
+        seen, waiting = "no pod looks after this namespace now", finding.seen["overdue_count"]
+        advice = "Start `redismem worker` on this Redis and namespace, or connect with `workers=True`."
+        return (f"{seen}, and {plural(waiting, 'session')} overdue", advice) if waiting else (seen, "")
     holders: dict[str, list[str]] = {}
     for work, holder in finding.seen["holders"].items():
         holders.setdefault(holder, []).append(work)

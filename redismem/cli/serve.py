@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +17,8 @@ from redismem.cli.logs import logs_on_stderr
 from redismem.cli.place import HOW_TO_NAME_REDIS, refused, safe_url
 from redismem.cli.stopping import stop_signals
 from redismem.cli.terminal import Namespace, Stop, Url, complain
-from redismem.errors import InvalidSettings, StoreUnavailable
+from redismem.errors import InvalidSettings, RedismemError, StoreUnavailable
+from redismem.inspection.doctor import is_looked_after
 from redismem.memory import Memory
 from redismem.settings import Settings
 
@@ -142,8 +144,24 @@ async def _serve(
             print(f"redismem listens on {at} (store: {place}); a browser finds its page there", flush=True)
             if access.is_open:
                 complain("no keys: everybody on this machine may do everything; see --keys-file")
+            await _complain_of_no_worker(memories)
             await serve_until(service, listening, told, options.stop_s)
             print("redismem has stopped", flush=True)
+
+
+async def _complain_of_no_worker(memories: Mapping[str, Memory]) -> None:
+    """Names the namespaces that nobody works for now. Where Redis does not say so, nothing is said."""
+    alone = []
+    for namespace, memory in memories.items():
+        with contextlib.suppress(RedismemError):
+            if memory.workers is None and not await is_looked_after(memory.store):
+                alone.append(namespace)
+    if alone:
+        names = ", ".join(alone[:3]) + (f" and {len(alone) - 3} more" if len(alone) > 3 else "")
+        complain(
+            f"no worker looks after {names} now: nothing is summarised, nor evicted; start `redismem worker` on the "
+            "same Redis and namespace, or serve with --workers"
+        )
 
 
 def _connect(address: str, settings: Settings, workers: bool, meters: Meters) -> Callable[[str], Memory]:

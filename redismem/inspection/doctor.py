@@ -150,7 +150,15 @@ async def _providers(store: Store) -> Finding:
 
 async def _ticks(store: Store) -> Finding:
     holds = await store.run(tick_calls.holds(store.keys))
-    return rules.ticks(holds, await store.server_time_ms())
+    depths = await depths_of(store)
+    return rules.ticks(holds, depths.now_ms, depths.total("overdue").count)
+
+
+async def is_looked_after(store: Store) -> bool:
+    """Whether a process with workers looks after the namespace now. Raises StoreUnavailable, NotAllowed."""
+    holds = await store.run(tick_calls.holds(store.keys))
+    now_ms = await store.server_time_ms()
+    return any(hold.until_ms > now_ms for hold in holds.values())
 
 
 async def _summaries(store: Store) -> Finding:

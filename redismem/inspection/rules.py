@@ -179,11 +179,11 @@ def room(sessions_count: int, max_sessions: int) -> Finding:
     return Finding("room", OK, "left", seen)
 
 
-def ticks(holds: Mapping[str, Hold], now_ms: int) -> Finding:
-    """Which pod looks after what for all of them."""
+def ticks(holds: Mapping[str, Hold], now_ms: int, overdue_count: int) -> Finding:
+    """Which pod looks after what for all of them. That nobody does is no fault before there is something to do."""
     living = {work: hold for work, hold in sorted(holds.items()) if hold.until_ms > now_ms}
     if not living:
-        return Finding("ticks", OK, "nobody")
+        return Finding("ticks", WARN if overdue_count else OK, "nobody", {"overdue_count": overdue_count})
     seen = {"holders": {work: hold.holder for work, hold in living.items()}}
     crowded = sorted(work for work, hold in living.items() if hold.is_crowded)
     return Finding("ticks", OK, "held", seen | {"crowded": tuple(crowded)})

@@ -197,6 +197,17 @@ def test_who_ticks_for_all(examined: Any, redis_server: Any, namespace: str) -> 
         assert f"/{os.getpid()}/" in seen
         assert seen.endswith(": evictions/1000/86400000, summaries/Summarize")
     assert examined()["ticks"]["verdict"] == "ok"
-    held = rules.ticks({"summaries/x": Hold("pod/1/a", 9, True)}, 5)
+    held = rules.ticks({"summaries/x": Hold("pod/1/a", 9, True)}, 5, 1)
     assert words_of(held) == ("pod/1/a: summaries/x (all pods help)", "")
-    assert rules.ticks({"summaries/x": Hold("pod/1/a", 9, True)}, 9).case == "nobody"
+    over = {"summaries/x": Hold("pod/1/a", 9, True)}
+    assert [(found.case, found.verdict) for found in (rules.ticks(over, 9, 0), rules.ticks(over, 9, 1))] == [
+        ("nobody", "ok"),
+        ("nobody", "warn"),
+    ]
+
+
+def test_nobody_ticks_and_sessions_wait(examined: Any, memory: Any) -> None:
+    memory.session("a").append(*({"role": "user", "content": f"canary {n}"} for n in range(12)))
+    found = examined()["ticks"]
+    assert (found["verdict"], found["seen"]) == ("warn", "no pod looks after this namespace now, and 1 session overdue")
+    assert "redismem worker" in found["advice"]

@@ -10,9 +10,11 @@ from typing import Any
 
 import httpx
 import pytest
+from support.cluster_servers import until
 from support.commands import finished, started, wait_for_line
 
 import redismem.blocking
+from redismem import Settings
 from redismem.cli.place import refused
 
 
@@ -37,9 +39,24 @@ def test_it_serves_until_it_is_told_to_stop(here: Any, redis_server: Any, namesp
         ran = finished(running)
     assert (ran.code, "has stopped" in ran.out) == (0, True)
     assert "no keys: everybody on this machine may do everything" in ran.err
+    assert f"no worker looks after {namespace} now: " in ran.err
     assert "canary-text" not in ran.out + ran.err
     with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
         assert memory.session("s").read().total_messages == 1
+
+
+@pytest.mark.parametrize("by", ["itself", "another"])
+def test_who_has_workers_is_not_told_to_start_one(here: Any, redis_server: Any, namespace: str, by: str) -> None:
+    connect: Any = redismem.blocking.Memory.connect
+    settings = Settings(tick_s=60)
+    with connect(redis_server.url, namespace=namespace, settings=settings, workers=by == "another") as memory:
+        if by == "another":
+            until(lambda: memory.health().holds, "somebody ticks")
+        with started("serve", "--port", "0", *(["--workers"] if by == "itself" else []), *here) as running:
+            address(running)
+            running.send_signal(signal.SIGTERM)
+            ran = finished(running)
+    assert (ran.code, "no worker" in ran.err) == (0, False)
 
 
 def test_every_turn_that_was_answered_is_there_after_a_stop(here: Any, redis_server: Any, namespace: str) -> None:
