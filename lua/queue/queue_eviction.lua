@@ -11,14 +11,14 @@
 --   kept       1: they live for a day more, as somebody is to have their transcripts first; then each and its activity
 -- FIELDS reads counters
 --   writes counters
--- REPLY how many were put on the queue
+-- REPLY how many were put on the queue, how many had expired
 -- ERROR
 local active, overdue, leased, dead, evictions = unpack(KEYS, 1, 5)
 local now_ms, reason, kept = unpack(ARGV, 1, 3)
 --- @include now
 --- @include handover
 local lives_until_ms = kept == '1' and now + handover_ms or 0
-local chosen = 0
+local chosen, expired = 0, 0
 for at = 4, #ARGV, 2 do
   local session, seen_ms = unpack(ARGV, at, at + 1)
   local messages, state, originals, vectors = unpack(KEYS, 2 * at - 2, 2 * at + 1)
@@ -41,10 +41,12 @@ for at = 4, #ARGV, 2 do
       chosen = chosen + 1
     end
   elseif kind == 'none' then -- [expired]
+    -- Not who was evicted or cleared since somebody looked.
+    if redis.call('ZSCORE', active, session) then expired = expired + 1 end -- [by itself]
     --- @include unindex
   else
     -- Whoever takes it in hand finds that this is no state, and puts it into quarantine.
     redis.call('ZADD', evictions, now, session)
   end
 end
-return chosen
+return {chosen, expired}

@@ -112,8 +112,8 @@ def idle(looks: Sequence[Look], below_ms: int | str, limit: int) -> Call[list[li
 
 def queue_eviction(
     shard: ShardKeys, seen: Sequence[tuple[SessionKeys, int]], reason: EvictionReason, clock: Clock | None, kept: bool
-) -> Call[int]:
-    """Puts these sessions of one shard, with their activity as seen, on the eviction queue.
+) -> Call[tuple[int, int]]:
+    """Puts these sessions of one shard, with their activity as seen, on the queue: (so many, so many had expired).
 
     `kept`: somebody is to have their transcripts first, and for that they live for a day more.
     """
@@ -122,7 +122,7 @@ def queue_eviction(
     activity = (part for keys, active_ms in seen for part in (keys.session, active_ms))
     arguments = (time_argument(clock), reason, int(kept), *activity)
     command = evalsha(script, (*shard.indexes, *stored), arguments)
-    return Call(None, (command,), int, script, op="queue_eviction")
+    return Call(None, (command,), tuple, script, op="queue_eviction")
 
 
 def scan(shard: ShardKeys, cursor: int, limit: int) -> Call[tuple[int, list[str]]]:

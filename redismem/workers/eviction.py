@@ -136,7 +136,14 @@ class Eviction:
             for shard, sessions in by_shard.items()
             for at in range(0, len(sessions), _CHUNK_COUNT)
         ]
-        return sum(await asyncio.gather(*(self._store.run(call) for call in calls)))
+        counts = await asyncio.gather(*(self._store.run(call) for call in calls))
+        self._tell_of_expired(sum(expired for _, expired in counts))
+        return sum(chosen for chosen, _ in counts)
+
+    def _tell_of_expired(self, count: int) -> None:
+        if count and self._on_evict is not None:
+            text = "%d sessions expired before on_evict had them: no worker was there in time, or it failed for a day"
+            log.error(text, count, extra=facts(op="enforce", session_count=count))
 
     async def drain(self) -> int:
         """Evicts what is on the queue. Gives how many sessions went; those touched meanwhile stay."""

@@ -71,7 +71,7 @@ async def filled(memory: Memory) -> None:
     keys = memory.store.keys.session("chosen")
     active_ms = (await memory.session("chosen").info()).active_ms
     choose = queue_calls.queue_eviction(keys.shard, [(keys, active_ms)], EvictionReason.LIMIT, None, False)
-    assert await memory.store.run(choose) == 1
+    assert (await memory.store.run(choose))[0] == 1
 
 
 async def test_nothing_is_found_in_what_is_whole_and_nothing_is_written(memory: Memory, raw: Any) -> None:

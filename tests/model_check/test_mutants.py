@@ -107,6 +107,7 @@ MUTANTS = [
     Mutant("queue_eviction", "touched since", "not touched since", r"\w+ == \w+ and ", ""),
     Mutant("queue_eviction", "over again, as fresh", "not touched since", r" and .* then", " then"),
     Mutant("queue_eviction", "not noted", "reason"),
+    Mutant("queue_eviction", "what has expired is not told", "by itself"),
     Mutant("queue_eviction", "expires before it is handed over", "handed over first", *NEVER),
     Mutant("queue_eviction", "messages expire before the state", "all expire", r"messages, ", ""),
     Mutant("queue_eviction", "what has expired stays", "expired", "'none'", "'x'"),

@@ -151,7 +151,7 @@ class WorkMachine(EditMachine):
         chosen = [(self.store.keys.session(name), active_ms) for name, active_ms in seen]
         call = queue_calls.queue_eviction(shard, chosen, EvictionReason(reason), self.store.clock, kept)
         found = self.run_call(call)
-        self.same(f"queue_eviction {found > 0}", found, self.model.queue_eviction(seen, reason, kept, self.now))
+        self.same(f"queue_eviction {found[0] > 0}", found, self.model.queue_eviction(seen, reason, kept, self.now))
 
     @precondition(lambda self: self.model.indexes["evictions"])
     @rule(name=names)

@@ -152,11 +152,12 @@ class WorkModel(Model):
 
     # Eviction, and the sweep.
 
-    def queue_eviction(self, seen: list[tuple[str, int]], reason: str, kept: bool, now: int) -> int:
-        chosen = 0
+    def queue_eviction(self, seen: list[tuple[str, int]], reason: str, kept: bool, now: int) -> tuple[int, int]:
+        chosen = expired = 0
         for name, active_ms in seen:
             session = self.sessions.get(name)
             if session is None:
+                expired += name in self.indexes["active"]
                 self._leave(name, *INDEXES)
             elif session.active_ms == active_ms and session.evicting is None:
                 session.evicting = reason
@@ -164,7 +165,7 @@ class WorkModel(Model):
                     session.expires_ms = max(session.expires_ms, now + HANDOVER_MS)
                 self.indexes["evictions"][name] = now
                 chosen += 1
-        return chosen
+        return chosen, expired
 
     def claim_eviction(self, name: str, now: int) -> bool:
         session, due_ms = self.sessions.get(name), self.indexes["evictions"].get(name)

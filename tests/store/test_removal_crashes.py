@@ -36,7 +36,7 @@ async def evicted(memory: Memory) -> Call[Any]:
     seen_ms = (await memory.session("a").info()).active_ms
     chosen = [(calls.keys, seen_ms)]
     choose = queue_calls.queue_eviction(calls.keys.shard, chosen, EvictionReason.LIMIT, store.clock, True)
-    assert await store.run(choose) == 1
+    assert (await store.run(choose))[0] == 1
     assert await store.run(calls.claim_eviction())
     return calls.evict(await viewed(memory))
 

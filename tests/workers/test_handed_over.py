@@ -67,3 +67,19 @@ async def test_all_that_are_idle_are_chosen_however_many_cannot_be_handed_over(
         assert await clock.at(T0 + TIMEOUT_MS + 250_000, eviction.queue_idle()) == 700
         assert await clock.at(T0 + TIMEOUT_MS + 250_000, eviction.queue_idle()) == 0
         assert len(await listed(memory, "evictions")) == 700
+
+
+async def test_what_expired_before_it_was_handed_over_is_told_once(
+    store: Store, namespace: str, raw: Any, clock: Clock, caplog: Any
+) -> None:
+    async with store.memory(namespace, Settings(shards=2)) as memory:
+        for number in range(5):
+            await clock.at(T0, memory.session(f"s-{number}").append(said(1)))
+        for number in range(3):
+            keys = memory.store.keys.session(f"s-{number}")
+            await raw.delete(keys.state, keys.messages)
+        await memory.session("s-3").clear()
+        for _ in range(2):
+            await clock.at(T0 + TIMEOUT_MS + 1, Eviction(memory.store, Archive()).enforce())
+    (record,) = [record for record in caplog.records if "expired before on_evict" in record.message]
+    assert (record.levelname, record.session_count, record.op) == ("ERROR", 3, "enforce")

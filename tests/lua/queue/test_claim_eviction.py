@@ -15,7 +15,7 @@ CLAIM_EVICTION: dict[str, Any] = {"now_ms": LATER_MS, "lease_ms": 30_000}
 
 async def chosen(lua: Scripts) -> None:
     await lua.append("1")
-    assert await over(lua, "queue_eviction", ["s"], LATER_MS, "idle", 0, "s", NOW_MS) == 1
+    assert await over(lua, "queue_eviction", ["s"], LATER_MS, "idle", 0, "s", NOW_MS) == [1, 0]
 
 
 async def test_one_worker_at_a_time_has_it_in_hand(lua: Scripts) -> None:

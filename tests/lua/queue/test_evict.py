@@ -16,7 +16,7 @@ async def chosen(lua: Scripts) -> dict[str, Any]:
     """As it is evicted by the worker that has its transcript."""
     await lua.append("1", "2")
     await lua.raw.hset(lua.key("originals"), "0", "old")
-    assert await over(lua, "queue_eviction", ["s"], LATER_MS, "idle", 0, "s", NOW_MS) == 1
+    assert await over(lua, "queue_eviction", ["s"], LATER_MS, "idle", 0, "s", NOW_MS) == [1, 0]
     return await as_read(lua)
 
 
@@ -62,7 +62,7 @@ async def test_a_session_that_is_not_as_it_was_stays(lua: Scripts, since: str) -
         await lua.run("clear", epoch="1-ab")
         await lua.append("1", "2", token=b"token..2", now_ms=LATER_MS)
     if "chosen again" in since:
-        assert await over(lua, "queue_eviction", ["s"], LATER_MS + 1, "limit", 0, "s", LATER_MS) == 1
+        assert await over(lua, "queue_eviction", ["s"], LATER_MS + 1, "limit", 0, "s", LATER_MS) == [1, 0]
     before = await lua.everything()
     assert await lua.run("evict", **transcript) == 0
     assert await lua.everything() == before
@@ -71,7 +71,7 @@ async def test_a_session_that_is_not_as_it_was_stays(lua: Scripts, since: str) -
 async def test_touched_and_chosen_again_it_is_still_as_in_its_transcript(lua: Scripts) -> None:
     transcript = await chosen(lua)
     await lua.run("touch", now_ms=LATER_MS, kept_ms=TIMEOUT_MS)
-    assert await over(lua, "queue_eviction", ["s"], LATER_MS + 1, "limit", 0, "s", LATER_MS) == 1
+    assert await over(lua, "queue_eviction", ["s"], LATER_MS + 1, "limit", 0, "s", LATER_MS) == [1, 0]
     assert await lua.run("evict", **transcript) == 1
 
 
