@@ -27,7 +27,7 @@ from redismem.protocol.keys import Keys
 from redismem.transport.topology import slot_of
 
 CONFIRMING = Settings(shards=16, deadline_s=3, reply_timeout_s=1, confirm=1, confirm_timeout_s=0.5)
-HASTY = CONFIRMING.model_copy(update={"deadline_s": 0.5, "reply_timeout_s": 0.5})
+HASTY = CONFIRMING.model_copy(update={"deadline_s": 1.5, "reply_timeout_s": 1.5})
 OPEN = ("--protected-mode", "no")
 BOUND = ("--min-replicas-to-write", "1", "--min-replicas-max-lag", "2")
 NAMES = [f"user-{number}" for number in range(8)]

@@ -83,7 +83,7 @@ async def test_only_what_changed_is_told(memory: Memory) -> None:
 
 
 async def test_a_store_that_is_away_is_said_and_so_is_its_return(proxy: Proxy, namespace: str) -> None:
-    settings = Settings(deadline_s=0.2, reply_timeout_s=0.1)
+    settings = Settings(deadline_s=4, reply_timeout_s=2)
     async with (
         Memory.connect(proxy.url, namespace=namespace, settings=settings) as memory,
         served(memory) as http,
