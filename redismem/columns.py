@@ -93,13 +93,7 @@ def from_columns(content: bytes, count: int) -> list[bytes]:
         for later_ms, counted, beside, payload in zip(columns.later_ms, tokens, besides, columns.payloads, strict=True):
             stored_ms += later_ms
             if isinstance(payload, dict):
-                for key, each in payload.items():
-                    kind = type(each)
-                    if kind is str:
-                        if key != "role":
-                            payload[key] = next(texts)
-                    elif kind is dict or kind is list:
-                        _fill(each, texts)
+                _fill(payload, texts, "role")
                 elements.append(_joined(counted, encode_plain(payload), beside, stored_ms))
             else:
                 elements.append(payload)
@@ -147,10 +141,11 @@ def _empty(value: Any, texts: list[str], but: str | Unset = UNSET) -> None:
             _empty(each, texts)
 
 
-def _fill(value: Any, texts: Iterator[str]) -> None:
+def _fill(value: Any, texts: Iterator[str], but: str | Unset = UNSET) -> None:
     """Puts them back. Raises StopIteration if they are too few."""
     for key, each in _items(value):
         if type(each) is str:
-            value[key] = next(texts)
+            if key != but:
+                value[key] = next(texts)
         elif type(each) is dict or type(each) is list:
             _fill(each, texts)

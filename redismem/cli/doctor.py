@@ -73,7 +73,8 @@ def _refused(settings: Settings) -> str:
     from redismem.workers import strategies
 
     try:
-        strategies.from_settings(settings), strategies.model_from_settings(settings)
+        strategies.from_settings(settings)
+        strategies.model_from_settings(settings)
     except InvalidSettings as error:
         return error.text
     return ""
