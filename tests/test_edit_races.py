@@ -66,7 +66,7 @@ async def test_a_pop_of_what_a_summary_covers_by_now_is_refused(store: Store, na
 
 @pytest.mark.parametrize("what", ["pop", "replace", "unpin", "undo"])
 async def test_a_lost_reply_changes_nothing_twice(redis_server: Any, namespace: str, what: str) -> None:
-    settings = Settings(deadline_s=30, reply_timeout_s=0.3)
+    settings = Settings(deadline_s=60, reply_timeout_s=2)
     async with (
         Proxy(redis_server.port) as proxy,
         Memory.connect(proxy.url, settings=settings, namespace=namespace) as m,

@@ -26,7 +26,7 @@ from redismem import (
     blocking,
 )
 
-SHORT = Settings(deadline_s=0.5, reply_timeout_s=0.2)
+SHORT = Settings(deadline_s=2, reply_timeout_s=1)
 
 
 def told_to(url: str, settings: Settings | None = None) -> StoreUnavailable:

@@ -56,7 +56,7 @@ async def test_a_call_that_is_sent_again_says_how_often(
 @pytest.mark.parametrize("is_async", [True, False])
 async def test_an_outage_is_told(tmp_path: Any, namespace: str, events: Events, is_async: bool) -> None:
     server = RedisServer(tmp_path).start()
-    settings = Settings(deadline_s=0.3, reply_timeout_s=0.1)
+    settings = Settings(deadline_s=2, reply_timeout_s=1)
     given: dict[str, Any] = {"namespace": namespace, "settings": settings, "on_event": events.append}
     memory: Any = redismem.Memory.connect(server.url, **given)
     if not is_async:

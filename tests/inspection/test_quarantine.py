@@ -187,7 +187,7 @@ async def test_a_restore_whose_reply_is_lost_is_made_once(
 ) -> None:
     await near.session(ID).append(user("a"), user("b"))
     await put_aside(near)
-    patient = Settings(deadline_s=60, reply_timeout_s=0.3)
+    patient = Settings(deadline_s=60, reply_timeout_s=1)
     async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=patient) as memory:
         for name in ("restore", "append"):
             await memory.store.run(Call(None, (("SCRIPT", "LOAD", load(name).source),), bool))

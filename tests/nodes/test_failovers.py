@@ -18,7 +18,7 @@ from redismem.protocol import queue_calls
 from redismem.unawaited import finished
 
 KINDS = ("asyncio", "blocking")
-HASTY = Settings(shards=16, deadline_s=1, reply_timeout_s=0.3, fallback_after_s=0.3)
+HASTY = Settings(shards=16, deadline_s=2, reply_timeout_s=1, fallback_after_s=1)
 pytestmark = pytest.mark.timeout(300)
 
 

@@ -19,7 +19,7 @@ from redismem.store.store import Store
 from redismem.workers.scheduler import Scheduler
 from redismem.workers.strategies import Trim
 
-HASTY = Settings(deadline_s=0.05, reply_timeout_s=0.02)
+HASTY = Settings(deadline_s=1, reply_timeout_s=1)
 
 
 class Clock:
@@ -134,7 +134,7 @@ async def test_a_server_that_loads_is_not_back_yet(faulty: Faulty, namespace: st
 async def test_one_call_that_fails_while_others_are_answered_opens_nothing(
     faulty: Faulty, namespace: str, fallback: bool
 ) -> None:
-    settings = Settings(deadline_s=0.3, reply_timeout_s=0.05, fallback_after_s=0.1)
+    settings = Settings(deadline_s=2, reply_timeout_s=0.5, fallback_after_s=1)
     async with Memory.connect(
         client=faulty._client, namespace=namespace, settings=settings, fallback=fallback
     ) as memory:
@@ -153,7 +153,7 @@ async def test_one_call_that_fails_while_others_are_answered_opens_nothing(
 
 
 async def test_workers_pause_while_it_is_open(faulty: Faulty, namespace: str) -> None:
-    settings = Settings(deadline_s=0.05, reply_timeout_s=0.02, fallback_after_s=0.02, tick_s=0.01)
+    settings = Settings(deadline_s=0.5, reply_timeout_s=0.5, fallback_after_s=0.05, tick_s=0.01)
     async with Memory.connect(client=faulty._client, namespace=namespace, settings=settings, fallback=True) as memory:
         memory.store.transport = faulty
         scheduler = Scheduler(memory.store, Trim())
@@ -201,7 +201,7 @@ async def test_what_it_does_is_told_and_logged(
 
 async def test_blocking_callers_have_it_too(redis_server: RedisServer, proxy: Proxy, namespace: str) -> None:
     def talk() -> None:
-        settings = Settings(deadline_s=0.3, reply_timeout_s=0.1)
+        settings = Settings(deadline_s=2, reply_timeout_s=1)
         with redismem.blocking.Memory.connect(proxy.url, namespace=namespace, settings=settings) as memory:
             session = memory.session("a")
             asyncio.run_coroutine_threadsafe(proxy.refuse(), loop).result()

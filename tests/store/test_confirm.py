@@ -216,7 +216,7 @@ async def test_a_number_of_replicas_that_is_none(memory: Memory, confirm: Any) -
 
 async def test_the_fallback_confirms_nothing(tmp_path: Path, namespace: str) -> None:
     server = RedisServer(tmp_path).start()
-    settings = Settings(shards=2, deadline_s=0.2, reply_timeout_s=0.1, fallback_after_s=0.1)
+    settings = Settings(shards=2, deadline_s=1, reply_timeout_s=0.5, fallback_after_s=0.5)
     try:
         async with Memory.connect(server.url, namespace=namespace, settings=settings, fallback=True) as memory:
             await memory.session("a").append(user(1))
@@ -236,7 +236,7 @@ async def test_acknowledged_is_not_lost_with_the_primary(tmp_path: Path, namespa
     servers = Replicated(tmp_path)
     try:
         await servers.ready()
-        settings = Settings(shards=2, deadline_s=1, reply_timeout_s=0.5)
+        settings = Settings(shards=2, deadline_s=2, reply_timeout_s=2)
         async with Memory.connect(servers.url, namespace=namespace, settings=settings) as memory:
             acknowledged: list[str] = []
 

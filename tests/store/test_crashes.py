@@ -23,7 +23,7 @@ from redismem import Memory, Message, Session, Settings, StoreUnavailable
 from redismem.protocol.layout import counters
 
 PATIENT = Settings(deadline_s=60, reply_timeout_s=1)
-HASTY = Settings(deadline_s=0.4, reply_timeout_s=0.1)
+HASTY = Settings(deadline_s=1, reply_timeout_s=0.5)
 AHEAD_COUNT = 500  # appends beyond those that a test waits for: some are on their way when it does something
 
 
@@ -236,7 +236,7 @@ async def test_blocking_callers_survive_a_kill(server: RedisServer) -> None:
 
 
 async def test_a_server_that_stands_still(server: RedisServer) -> None:
-    settings = Settings(deadline_s=3, reply_timeout_s=0.2)
+    settings = Settings(deadline_s=4, reply_timeout_s=1)
     async with Proxy(server.port) as proxy, Memory.connect(proxy.url, settings=settings) as memory:
         sessions = [memory.session(f"a-{number}") for number in range(8)]
         await asyncio.gather(*(session.append(user("first")) for session in sessions))

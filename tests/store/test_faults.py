@@ -28,7 +28,7 @@ PATIENT = Settings(deadline_s=60, reply_timeout_s=1)
 # For those to whom that makes no difference.
 QUICK = Settings(deadline_s=60, reply_timeout_s=0.15)
 SHORT = Settings(deadline_s=0.5, reply_timeout_s=0.1)
-GIVES_UP = Settings(deadline_s=2, reply_timeout_s=0.1)
+GIVES_UP = Settings(deadline_s=3, reply_timeout_s=0.5)
 LOST: list[tuple[How, int]] = [("reset", count) for count in range(1, 12)]
 LOST += [("close", 1), ("close", 4), ("half_close", 1), ("half_close", 4), ("truncate", 1), ("truncate", 4)]
 LOST += [("freeze", 1), ("freeze", 3), ("swallow", 1), ("swallow", 3)]

@@ -21,7 +21,7 @@ from redismem import Memory, NotAllowed, Session, Settings, StoreUnavailable
 # Long: what ends at once has not waited for it. Short: what is tried again to the end.
 LONG = Settings(deadline_s=60)
 HASTY = Settings(deadline_s=5, reply_timeout_s=2)  # for an answer that is long in coming
-SHORT = Settings(deadline_s=1.5, reply_timeout_s=0.3)
+SHORT = Settings(deadline_s=2, reply_timeout_s=0.6)
 WRITES: list[Callable[[Session], Coroutine[Any, Any, object]]] = [
     lambda session: session.append(user("refused")),
     lambda session: session.append_and_read(user("refused"), merge={"refused": 1}),

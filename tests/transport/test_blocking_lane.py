@@ -113,7 +113,7 @@ async def test_an_append_whose_reply_is_lost_is_stored_once(
     async with Proxy(redis_server.port) as proxy:
 
         def talk() -> None:
-            twin = Memory(Store(lane_to(proxy.port), namespace, Settings(deadline_s=60, reply_timeout_s=0.2)))
+            twin = Memory(Store(lane_to(proxy.port), namespace, Settings(deadline_s=60, reply_timeout_s=0.5)))
             with BlockingMemory(twin) as memory:
                 session = memory.session("one")
                 for text in "abcd":

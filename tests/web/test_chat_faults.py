@@ -66,7 +66,7 @@ async def test_other_turns_meanwhile_do_not_lose_the_answer(memory: Memory, prov
 
 
 async def test_without_its_store_it_goes_on_and_says_so(proxy: Proxy, namespace: str, provider: Provider) -> None:
-    settings = Settings(deadline_s=0.3, reply_timeout_s=0.1)
+    settings = Settings(deadline_s=2, reply_timeout_s=1)
     async with (
         Memory.connect(proxy.url, namespace=namespace, settings=settings) as memory,
         chatting(memory, provider) as http,

@@ -90,7 +90,7 @@ async def test_a_message_over_the_limit_of_the_memory_is_too_large(memory: Memor
 @pytest.fixture
 async def behind(proxy: Proxy, namespace: str) -> AsyncIterator[Memory]:
     """A memory whose server can be cut off."""
-    settings = Settings(deadline_s=0.3, reply_timeout_s=0.1)
+    settings = Settings(deadline_s=2, reply_timeout_s=1)
     async with Memory.connect(proxy.url, namespace=namespace, settings=settings) as memory:
         yield memory
 
@@ -170,7 +170,7 @@ async def test_a_request_has_a_deadline(proxy: Proxy, namespace: str) -> None:
     patient = Settings(deadline_s=60, reply_timeout_s=60)
     async with (
         Memory.connect(proxy.url, namespace=namespace, settings=patient) as memory,
-        served(memory, limits=Limits(request_s=0.2)) as http,
+        served(memory, limits=Limits(request_s=1)) as http,
     ):
         assert (await http.ask("GET", "/livez")).status_code == 200
         proxy.break_next("freeze", count=float("inf"))

@@ -72,7 +72,7 @@ async def test_turns_requests_and_queues_are_counted(store: Any, namespace: str)
 
 async def test_a_store_that_is_away_is_degraded_till_it_is_back(redis_server: Any, proxy: Any, namespace: str) -> None:
     meters = Meters()
-    settings = Settings(deadline_s=0.2, reply_timeout_s=0.1)
+    settings = Settings(deadline_s=2, reply_timeout_s=1)
     options: Any = {"namespace": namespace, "settings": settings, "on_event": meters.event}
     async with Memory.connect(proxy.url, **options) as memory, served(memory, meters=meters) as http:
         assert total(await looked(http), "redismem_degraded") == 0
