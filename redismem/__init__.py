@@ -7,7 +7,7 @@
 `redismem.blocking.Memory` is the same without await.
 """
 
-from redismem.context import Context, Receipt, SessionEntry, SessionInfo, SessionPage, State, Summary
+from redismem.context import Context, Receipt, State, Summary
 from redismem.errors import (
     Conflict,
     CorruptSession,
@@ -36,6 +36,7 @@ from redismem.health import Health
 from redismem.memory import Memory
 from redismem.messages import UNSET, Message
 from redismem.session import Session
+from redismem.session_info import SessionEntry, SessionInfo, SessionPage
 from redismem.settings import Settings
 
 __all__ = [

@@ -10,7 +10,7 @@ from redismem.elements import StoredMessages, is_gap
 from redismem.messages import Message, moment
 from redismem.provider_view import provider_view
 from redismem.quoting import quoted_as_data
-from redismem.recalled import recalled_payload
+from redismem.recalled import Recalled, recalled_payload
 from redismem.speech.anthropic import AnthropicContext, anthropic_context
 from redismem.speech.gemini import GeminiContext, gemini_context
 from redismem.values import decode_value, encode_value
@@ -132,8 +132,7 @@ class Context:
     """Redis was away: the last context that this process has seen, and what it has accepted since; seqs provisional."""
     background: str = ""
     """What is known of a project, if it was asked for: quoted before the summaries."""
-    recalled: Sequence[Message] = ()
-    """Earlier messages that may bear on the appended ones, oldest first: what was asked for with `recall=`."""
+    _recalled: Sequence[Message] | Recalled = ()
 
     @property
     def messages(self) -> list[Message]:
@@ -165,6 +164,17 @@ class Context:
     def pinned(self, pinned: list[Message]) -> None:
         self._tell_apart()
         self._pinned = pinned
+
+    @property
+    def recalled(self) -> Sequence[Message]:
+        """Earlier messages that may bear on the appended ones, oldest first: what was asked for with `recall=`."""
+        if not isinstance(self._recalled, Sequence):
+            self._recalled = self._recalled.messages()
+        return self._recalled
+
+    @recalled.setter
+    def recalled(self, recalled: Sequence[Message] | Recalled) -> None:
+        self._recalled = recalled
 
     def _tell_apart(self) -> None:
         if isinstance(self._messages, StoredMessages):
@@ -210,7 +220,7 @@ class Context:
         quoted: list[dict[str, Any]] = [summary.to_openai() for summary in self.summaries]
         if self.background:
             quoted.insert(0, quoted_as_data("project", "What is known of the project", self.background))
-        return [*quoted, recalled_payload(self.recalled)] if self.recalled else quoted
+        return [*quoted, recalled_payload(self._recalled)] if self._recalled else quoted
 
     def _payloads(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]], bool]:
         """The dicts of pinned messages and of the others, and whether any may hold a tool call."""
@@ -236,7 +246,7 @@ class Context:
 
     @property
     def _quoted_count(self) -> int:
-        return len(self.summaries) + bool(self.background) + bool(self.recalled)
+        return len(self.summaries) + bool(self.background) + bool(self._recalled)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Context):
@@ -251,50 +261,3 @@ class Context:
             f"<Context {self.session_id} summaries={len(self.summaries)} pending={len(self.pending)} "
             f"recent={len(self.recent)} total={self.total_messages}{' degraded' * self.degraded}>"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class SessionInfo:
-    """Numbers of a session. Times are milliseconds of the server's clock.
-
-    The window's count and tokens are those of the messages that are not pinned.
-    """
-
-    session_id: str
-    epoch: str
-    total_messages: int
-    first_seq: int
-    window_count: int
-    window_tokens: int
-    summaries_count: int
-    params_keys: tuple[str, ...]
-    waiting_for_param: str | None
-    active_ms: int
-    expires_ms: int
-    queued: str | None
-    """The queue the session is in: overdue, leased, dead, or None."""
-    pinned_count: int = 0
-    attempts: int = 0
-    """Failed attempts at its next summary, with one that is under way."""
-    failure: str | None = None
-    """Why the last of them failed; `failing_since_ms` is the first failure, `failed_ms` the last."""
-    failing_since_ms: int | None = None
-    failed_ms: int | None = None
-    degraded: bool = False
-    """As this process knows it, because Redis was away."""
-
-
-@dataclass(frozen=True, slots=True)
-class SessionEntry:
-    """A line of `Memory.sessions()`."""
-
-    session_id: str
-    active_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class SessionPage:
-    """Sessions, the last active first, and the cursor of the next page (None: there is none)."""
-
-    sessions: Sequence[SessionEntry]
-    cursor: str | None

@@ -9,12 +9,14 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
 
 from redismem.blocks import BLOCK_COUNT, first_seq_of, number_of
 from redismem.elements import StoredMessages
 from redismem.messages import Message
 from redismem.postings import Postings
+from redismem.recalled import line
 from redismem.recalling import calling
 from redismem.signatures import Signature, decode_signature
 from redismem.values import Undecodable
@@ -29,7 +31,7 @@ _CALL_BYTES = 600
 class Contents:
     """The messages of one block as they are stored, and what choosing among them asks for."""
 
-    __slots__ = ("calling", "elements", "first_seq", "is_whole", "size_bytes", "stop_seq", "tokens")
+    __slots__ = ("calling", "elements", "first_seq", "is_whole", "lines", "size_bytes", "stop_seq", "tokens")
 
     def __init__(self, first_seq: int, elements: Sequence[bytes], epoch: str) -> None:
         """Raises Undecodable, UnsupportedFormat."""
@@ -44,7 +46,11 @@ class Contents:
         usable = (message for message in stored.messages() if message.seq in self.tokens)
         self.calling = calling(usable) if stored.may_hold_calls else {}
         """Of those of them that make a call or have a result: which."""
-        self.size_bytes = sum(map(len, elements)) + _ELEMENT_BYTES * len(elements) + _CALL_BYTES * len(self.calling)
+        self.lines: dict[int, str] = {}
+        """Of messages that were quoted before, by seq."""
+        elements_bytes = sum(map(len, elements)) + _ELEMENT_BYTES * len(elements)
+        self.size_bytes = 2 * elements_bytes + _CALL_BYTES * len(self.calling)
+        """With all its lines."""
 
 
 class HotSession:
@@ -149,14 +155,41 @@ class HotSession:
             self.contents[number] = found
             self._contents_bytes += found.size_bytes - (0 if before is None else before.size_bytes)
 
-    def messages(self, seqs: Sequence[int], contents: Sequence[Contents]) -> list[Message]:
-        """New messages of these seqs, which stand in these blocks."""
-        found = {number_of(each.first_seq): each for each in contents}
-        blocks = [(found[number_of(seq)], seq) for seq in seqs]
+    def found(self, seqs: Sequence[int], contents: Sequence[Contents]) -> Found:
+        """The messages of these seqs, which stand in these blocks."""
+        return Found(self._epoch, seqs, contents)
+
+
+class Found:
+    """Messages that were recalled, see `Recalled`."""
+
+    __slots__ = ("_blocks", "_epoch", "_seqs")
+
+    def __init__(self, epoch: str, seqs: Sequence[int], contents: Sequence[Contents]) -> None:
+        self._epoch = epoch
+        self._seqs = seqs
+        self._blocks = {number_of(each.first_seq): each for each in contents}
+
+    def __len__(self) -> int:
+        return len(self._seqs)
+
+    def messages(self) -> list[Message]:
+        return self._made(self._seqs)
+
+    def lines(self) -> list[str]:
+        blocks = [self._blocks[(seq - 1) // BLOCK_COUNT].lines for seq in self._seqs]
+        new = [seq for seq, known in zip(self._seqs, blocks, strict=True) if seq not in known]
+        for message in self._made(new) if new else ():
+            self._blocks[number_of(message.seq)].lines[message.seq] = line(message)
+        return [known[seq] for seq, known in zip(self._seqs, blocks, strict=True)]
+
+    def _made(self, seqs: Sequence[int]) -> list[Message]:
+        blocks = [(self._blocks[number_of(seq)], seq) for seq in seqs]
         elements = [block.elements[seq - block.first_seq] for block, seq in blocks]
         return StoredMessages(elements, 0, self._epoch, seqs).messages()
 
 
+@lru_cache(maxsize=256)  # of the block that is not full, which is looked at twice when it has grown
 def _decoded(encoded: bytes | None) -> Signature | None:
     if encoded is None:
         return None

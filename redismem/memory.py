@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Protocol, Self
 
-from redismem.context import Receipt, SessionPage
+from redismem.context import Receipt
 from redismem.errors import InvalidSettings
 from redismem.events import OnEvent
 from redismem.health import Health
@@ -22,6 +22,7 @@ from redismem.protocol.clock import Clock
 from redismem.protocol.keys import plain
 from redismem.protocol.session_calls import SessionCalls
 from redismem.session import Session
+from redismem.session_info import SessionPage
 from redismem.settings import Settings
 from redismem.store.background import LoopBackground
 from redismem.store.observed import open_store

@@ -7,18 +7,22 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from redismem.blocks import BLOCK_COUNT
 from redismem.signatures import Signature
 
 SEGMENT_COUNT = 16
 """Blocks that are put into one order together: what a further one costs has a bound."""
+APART_COUNT = 4
+"""Full blocks that are put into it at once. Till then each is searched by itself: that costs less than the order."""
 # Each key has the hash of a stem, the place of its block in the segment, and the places in that: 16, 4, 16 bits.
-_HASH_SHIFT, _BLOCK_SHIFT = 20, 16
-_MASK, _SLOT = (1 << _BLOCK_SHIFT) - 1, SEGMENT_COUNT - 1
+_HASH_SHIFT, _BLOCK_SHIFT = 20, BLOCK_COUNT
 _BELOW_HASH = (1 << _HASH_SHIFT) - 1
-_BLOCK_BYTES = 400
+PLACES = (1 << BLOCK_COUNT) - 1
+"""The bits of the places in a block."""
+_BLOCK_BYTES, _STEM_BYTES = 400, 120
 
 
 class Known(NamedTuple):
@@ -30,7 +34,7 @@ class Known(NamedTuple):
 
 
 class Postings:
-    """Of the blocks of one session. Each full block is taken up once; the one that still grows stands beside them."""
+    """Of the blocks of one session. Each full block is taken up once; the newest stand apart till they are some."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -38,65 +42,82 @@ class Postings:
         self.blocks: dict[int, Known] = {}
         """By their numbers."""
         self._segments: dict[int, array[int]] = {}
-        self._growing: tuple[int, Signature] | None = None
+        self._apart: dict[int, dict[int, int]] = {}
+        """Of blocks by their numbers: of each stem, the places where it stands."""
+        self._growing: int | None = None
 
     @property
     def size_bytes(self) -> int:
-        growing = 0 if self._growing is None else 4 * len(self._growing[1].hashes)
-        return growing + _BLOCK_BYTES * len(self.blocks) + sum(8 * len(keys) for keys in self._segments.values())
+        apart = sum(_STEM_BYTES * len(places) for places in self._apart.values())
+        return apart + _BLOCK_BYTES * len(self.blocks) + sum(8 * len(keys) for keys in self._segments.values())
 
     def add(self, signatures: Sequence[tuple[int, Signature]]) -> None:
         """Takes up blocks by their numbers, each for the first time but for one that grew before."""
-        made: dict[int, list[int]] = {}
         for number, signature in signatures:
-            bits = number % SEGMENT_COUNT << _BLOCK_SHIFT
-            pairs = zip(signature.hashes, signature.masks, strict=True)
-            keys = made.setdefault(number // SEGMENT_COUNT, [])
-            keys += [hashed << _HASH_SHIFT | bits | mask for hashed, mask in pairs]
-            self._forget(number)
             self._note(number, signature)
-        for at, keys in made.items():
-            # Another array each time: whoever searches meanwhile has the one before.
-            self._segments[at] = array("Q", sorted([*self._segments.get(at, ()), *keys]))
+        apart = self._apart | {number: signature.places() for number, signature in signatures}
+        full = {number: places for number, places in apart.items() if number != self._growing}
+        if len(full) >= APART_COUNT:
+            self._put_in_order(full)
+            apart = {number: places for number, places in apart.items() if number == self._growing}
+        # Another dict each time, and after the segments: whoever searches meanwhile has the one before.
+        self._apart = apart
 
     def grow(self, number: int, signature: Signature | None) -> None:
         """The block that is not full yet, if there is one."""
         if self._growing is not None:
-            self._forget(self._growing[0])
+            self._forget(self._growing)
         if signature is not None:
             self._note(number, signature)
-            self._growing = (number, signature)
+            self._growing, self._apart = number, self._apart | {number: signature.places()}
 
     def drop_before(self, number: int) -> None:
         """Whole segments of blocks before this one are forgotten."""
-        while self._segments and (first := min(self._segments)) < number // SEGMENT_COUNT:
-            del self._segments[first]
-            for each in range(first * SEGMENT_COUNT, (first + 1) * SEGMENT_COUNT):
-                self._forget(each)
+        first = number // SEGMENT_COUNT
+        if first <= 0:
+            return
+        for at in [at for at in self._segments if at < first]:
+            del self._segments[at]
+        for each in [each for each in self.blocks if each // SEGMENT_COUNT < first]:
+            self._forget(each)
+
+    def _put_in_order(self, apart: Mapping[int, Mapping[int, int]]) -> None:
+        made: dict[int, list[int]] = {}
+        for number, places in apart.items():
+            bits = number % SEGMENT_COUNT << _BLOCK_SHIFT
+            keys = made.setdefault(number // SEGMENT_COUNT, [])
+            keys += [hashed << _HASH_SHIFT | bits | mask for hashed, mask in places.items()]
+        for at, keys in made.items():
+            # Another array each time, likewise.
+            self._segments[at] = array("Q", sorted([*self._segments.get(at, ()), *keys]))
 
     def _note(self, number: int, signature: Signature) -> None:
+        self._forget(number)
         self.blocks[number] = Known(signature.weights, signature.count, signature.block_bytes)
         self.count += signature.count
 
     def _forget(self, number: int) -> None:
         gone = self.blocks.pop(number, None)
         self.count -= 0 if gone is None else gone.message_count
-        if self._growing is not None and self._growing[0] == number:
+        if number in self._apart:
+            self._apart = {each: places for each, places in self._apart.items() if each != number}
+        if self._growing == number:
             self._growing = None
 
-    def of(self, stem_hash: int) -> dict[int, int]:
-        """Where a stem stands: of each block that has it, by its number, the places in it: a bit each."""
-        found: dict[int, int] = {}
+    def of(self, stem_hash: int) -> list[int]:
+        """Where a stem stands: of each block that has it one integer, its number before 16 bits: a place in it each."""
+        found: list[int] = []
         low = stem_hash << _HASH_SHIFT
-        high = low + _BELOW_HASH
+        apart = self._apart  # before the segments, for what stands here now may stand there next
         for at, keys in list(self._segments.items()):
             begin = bisect_left(keys, low)
-            for key in keys[begin : begin + SEGMENT_COUNT]:  # one a block at most
-                if key > high:
-                    break
-                found[at * SEGMENT_COUNT + (key >> _BLOCK_SHIFT & _SLOT)] = key & _MASK
-        if (growing := self._growing) is not None:
-            number, signature = growing
-            if places := signature.places(stem_hash):
-                found[number] = places
+            end = bisect_left(
+                keys, low + _BELOW_HASH, begin, min(begin + SEGMENT_COUNT, len(keys))
+            )  # one a block at most
+            if begin < end:
+                first = at * SEGMENT_COUNT << _BLOCK_SHIFT
+                found += [first + (key & _BELOW_HASH) for key in keys[begin:end]]
+        for number, places in apart.items():
+            if stem_hash in places:
+                found.append(number << _BLOCK_SHIFT | places[stem_hash])
         return found

@@ -18,7 +18,7 @@ from redismem.dictionaries import Dictionaries
 from redismem.elements import is_gap
 from redismem.errors import StoreUnavailable, UnsupportedFormat
 from redismem.events import facts
-from redismem.hot import Contents, HotSession
+from redismem.hot import Contents, Found, HotSession
 from redismem.kept import texts_of
 from redismem.meaning import BLOCKS_LIMIT as VECTORS_LIMIT
 from redismem.meaning import Meaning
@@ -56,9 +56,10 @@ _MORE_COUNT = 3
 """Of one that it knows: so many that have come since."""
 _LARGE_BYTES = 65_536
 """Of what a block has unpacked: more is read in a thread. Lists in lists take much less, compressed."""
-# Of a turn's tokens: more than so few messages of the usual length do not fit in.
+_NOTHING = Found("", (), ())
 _FIRST_SEQ = attrgetter("first_seq")
 _PLAIN = {"role", "content"}
+# Of a turn's tokens: more than so few messages of the usual length do not fit in.
 _FEWEST_HITS, _HIT_TOKENS = 8, 100
 
 
@@ -82,7 +83,7 @@ class Recall:
         try:
             call = page_calls.signed(self._keys, self._asked, self._vectors)
             self._signed = await self._store.run(call, quarantine=True)
-            return await self._found(limit, max_tokens)
+            return (await self._found(limit, max_tokens)).messages()
         finally:
             if self._meaning is not None:
                 self._meaning.end()
@@ -111,23 +112,23 @@ class Recall:
             if self._meaning is not None:
                 self._meaning.end()
 
-    async def _found_or_none(self, max_tokens: int) -> list[Message]:
+    async def _found_or_none(self, max_tokens: int) -> Found:
         try:
             return await self._found(None, max_tokens)
         except (StoreUnavailable, UnsupportedFormat) as error:
             session = session_hash(self._keys.session_id)
             known = facts(op="recall", session=session, error=type(error).__name__)
             log.warning("session %s: nothing is recalled in this turn: %s", session, error.text, extra=known)
-            return []
+            return _NOTHING
 
-    async def _found(self, limit: int | None, max_tokens: int | None) -> list[Message]:
+    async def _found(self, limit: int | None, max_tokens: int | None) -> Found:
         signed = self._signed
         if not signed.kept or signed.first_seq <= 1:
             self._store.hot.forget(self._keys.session_id)
-            return []
+            return _NOTHING
         ranking = Ranking(self._query)
         if not ranking.hashes and self._meaning is None:
-            return []
+            return _NOTHING
         hot = await self._up_to_date()
         most = limit if limit is not None else _FEWEST_HITS + (max_tokens or 0) // _HIT_TOKENS
         hits = ranking.best(hot.postings, signed.first_seq, most)
@@ -140,11 +141,11 @@ class Recall:
         tokens: dict[int, int] = {}
         for each in found:
             tokens.update(each.tokens)
-        if max(tokens, default=0) >= signed.first_seq:  # another turn, made meanwhile, has read further
+        if any(each.stop_seq > signed.first_seq for each in found):  # another turn, made meanwhile, has read further
             tokens = {seq: size for seq, size in tokens.items() if seq < signed.first_seq}
         calls = {seq: ids for each in sorted(found, key=_FIRST_SEQ) for seq, ids in each.calling.items()}
         seqs = chosen(hits, tokens, groups(calls), limit, max_tokens)
-        return hot.messages(seqs, found)
+        return hot.found(seqs, found)
 
     async def _up_to_date(self) -> HotSession:
         """What this process knows of the session, with all blocks before the window."""

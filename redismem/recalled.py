@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 from redismem.messages import Message, moment
 from redismem.quoting import quoted_as_data
@@ -14,13 +14,28 @@ LINE_TOKENS = 8
 """What stands before a message: its seq, its time, who said it."""
 
 
-def recalled_payload(messages: Sequence[Message]) -> Payload:
+class Recalled(Protocol):
+    """Messages that were found, in order. They, and the lines that quote them, are made when they are asked for."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+
+    def messages(self) -> list[Message]:
+        """New ones each time."""
+
+    def lines(self) -> list[str]:
+        """What `line` makes of them."""
+
+
+def recalled_payload(recalled: Sequence[Message] | Recalled) -> Payload:
     """A message of the user's that quotes these, which are in order."""
     what = "Earlier messages of this conversation that may bear on what follows, with their numbers and times"
-    return quoted_as_data("recalled", what, "\n".join(map(_line, messages)))
+    lines = map(line, recalled) if isinstance(recalled, Sequence) else recalled.lines()
+    return quoted_as_data("recalled", what, "\n".join(lines))
 
 
-def _line(message: Message) -> str:
+def line(message: Message) -> str:
+    """The message in a line: its seq, its time, who said it and what."""
     payload = message.to_openai()
     content = payload.get("content")
     if type(content) is str and not may_hold_calls(payload):

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import lru_cache
 from itertools import islice
 
-from redismem.blocks import BLOCK_COUNT, first_seq_of, number_of
+from redismem.blocks import BLOCK_COUNT, first_seq_of
 from redismem.messages import Message
-from redismem.postings import Postings
+from redismem.postings import PLACES, Postings
 from redismem.recalled import LINE_TOKENS
 from redismem.signatures import ASKING, stem_hash
 from redismem.tool_calls import may_hold_calls
@@ -57,49 +57,56 @@ class Ranking:
         """Seqs before this one that have something of the query, best first; of the same worth, newest first."""
         scores = self._scores(postings)
         score = scores.get
-        found: list[tuple[float, int]] = []
-        for seq, own in scores.items():
-            before, behind = score(seq - 1, 0.0), score(seq + 1, 0.0)
-            found.append((own + _NEIGHBOUR * (before if before > behind else behind), seq))
+        found = [
+            (
+                own
+                + _NEIGHBOUR * (before if (before := score(seq - 1, 0.0)) > (after := score(seq + 1, 0.0)) else after),
+                seq,
+            )
+            for seq, own in scores.items()
+        ]
         found.sort(reverse=True)
         hits = [seq for _, seq in found[: min(limit, HITS_MOST)]]
         return hits if not hits or max(hits) < before_seq else [seq for _, seq in found if seq < before_seq][:limit]
 
     def _scores(self, postings: Postings) -> dict[int, float]:
         """Of the blocks that have most of the words: what each message that has one is worth, by its seq."""
-        weighed: list[tuple[int, dict[int, int]]] = []
+        weighed: list[tuple[int, list[int]]] = []
         worth: dict[int, int] = {}
         known, all_count = worth.get, postings.count
         left = _POSTINGS_LIMIT
-        for places in sorted((found for hashed in self.hashes if (found := postings.of(hashed))), key=len):
-            left -= len(places)
+        for found in sorted(filter(None, map(postings.of, self.hashes)), key=len):
+            left -= len(found)
             if left < 0 and worth:
                 break  # the rare words came first
-            size = sum(map(int.bit_count, places.values()))
-            rarity = int(_SCALE * math.log(1 + (all_count - size + 0.5) / (size + 0.5)))
-            weighed.append((rarity, places))
-            for number, mask in places.items():
-                worth[number] = known(number, 0) + rarity * (BLOCK_COUNT + mask.bit_count())
-        kept = sorted(worth, key=worth.__getitem__, reverse=True)[:_BLOCKS_COUNT]
-        scores: dict[int, float] = {}
-        for number in kept:
-            if (block := postings.blocks.get(number)) is None:
-                continue  # gone meanwhile
-            first_seq, weights = first_seq_of(number), block.weights
-            for place, own in _sums(weighed, number).items():
-                if weights[place]:
-                    scores[first_seq + place] = own * weights[place]
-        return scores
+            counts = [(each & PLACES).bit_count() for each in found]
+            count = sum(counts)
+            rarity = int(_SCALE * math.log(1 + (all_count - count + 0.5) / (count + 0.5)))
+            weighed.append((rarity, found))
+            for each, own in zip(found, counts, strict=True):
+                number = each >> BLOCK_COUNT
+                worth[number] = known(number, 0) + rarity * (BLOCK_COUNT + own)
+        return _sums(weighed, postings, sorted(worth, key=worth.__getitem__, reverse=True)[:_BLOCKS_COUNT])
 
 
-def _sums(weighed: Sequence[tuple[int, dict[int, int]]], number: int) -> dict[int, int]:
-    """What the words in each place of a block are rare, all together."""
-    owns: dict[int, int] = {}
-    for rarity, places in weighed:
-        if number in places:
-            for place in places_of(places[number]):
-                owns[place] = owns.get(place, 0) + rarity
-    return owns
+def _sums(weighed: Sequence[tuple[int, list[int]]], postings: Postings, numbers: Sequence[int]) -> dict[int, float]:
+    """Of the messages of these blocks: how rare the words in each are, all together, and more in a short one."""
+    owns: dict[int, dict[int, int]] = {number: {} for number in numbers}
+    for rarity, found in weighed:
+        for each in found:
+            if (own := owns.get(each >> BLOCK_COUNT)) is not None:
+                known = own.get
+                for place in places_of(each & PLACES):
+                    own[place] = known(place, 0) + rarity
+    scores: dict[int, float] = {}
+    for number, own in owns.items():
+        if (block := postings.blocks.get(number)) is None:
+            continue  # gone meanwhile
+        first_seq, weights = first_seq_of(number), block.weights
+        for place, sum_ in own.items():
+            if weights[place]:
+                scores[first_seq + place] = sum_ * weights[place]
+    return scores
 
 
 @lru_cache(maxsize=8_192)
@@ -111,18 +118,17 @@ def places_of(mask: int) -> tuple[int, ...]:
 def blocks_of(postings: Postings, hits: Sequence[int]) -> list[int]:
     """The numbers of the blocks to read for these seqs and their neighbours, as many as may be read."""
     chosen: list[int] = []
-    left = BLOCKS_BYTES
+    left, known = BLOCKS_BYTES, postings.blocks.get
     for seq in hits:
-        for number in (number_of(seq), number_of(seq - 1), number_of(seq + 1)):
-            if number in chosen:
-                continue
-            known = postings.blocks.get(number)
-            if known is None or known.block_bytes > left:
+        number, place = divmod(seq - 1, BLOCK_COUNT)
+        also = number - 1 if place == 0 else number + 1 if place == BLOCK_COUNT - 1 else number
+        for each in (number, also):
+            if each in chosen or (block := known(each)) is None or block.block_bytes > left:
                 continue
             if len(chosen) == BLOCKS_LIMIT:
                 return chosen
-            chosen.append(number)
-            left -= known.block_bytes
+            chosen.append(each)
+            left -= block.block_bytes
     return chosen
 
 
@@ -153,7 +159,7 @@ def chosen(
     """
     taken: set[int] = set()
     left = math.inf if max_tokens is None else max_tokens
-    count = 0
+    count, size_of = 0, tokens.get
     for hit in hits:
         if count == limit or left < LINE_TOKENS:
             break
@@ -164,8 +170,11 @@ def chosen(
             whole: Iterable[int] = group
             if together:
                 whole = set().union(*(together.get(each, {each}) for each in group if each in tokens))
-            more = [seq for seq in whole if seq in tokens and seq not in taken]
-            size = sum([tokens[seq] for seq in more]) + LINE_TOKENS * len(more)
+            more, size = [], 0
+            for seq in whole:
+                if seq not in taken and (own := size_of(seq)) is not None:
+                    more.append(seq)
+                    size += own + LINE_TOKENS
             if size <= left:
                 taken.update(more)
                 left -= size

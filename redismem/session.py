@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, TypeVar, Unpack
 
 from redismem import editing
-from redismem.context import Context, Receipt, SessionInfo
+from redismem.context import Context, Receipt
 from redismem.errors import SessionNotFound, StoreUnavailable
 from redismem.messages import Message
 from redismem.originals import Originals
@@ -19,6 +19,7 @@ from redismem.quoting import PROJECT_TOKENS, Background, check_background
 from redismem.reading import Reading, check, check_count, lacks_others, narrowed
 from redismem.recall import Recall, said
 from redismem.recalling import HITS_LIMIT
+from redismem.session_info import SessionInfo
 from redismem.session_state import SessionState
 from redismem.shapes import Shape
 from redismem.store.store import Store

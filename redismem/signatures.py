@@ -11,9 +11,10 @@ in it. Its parts, one behind the other:
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import accumulate
 from zlib import crc32
 
@@ -66,12 +67,12 @@ class Signature:
     masks: array[int]
     """Of each, the places where it stands: a bit each."""
 
-    def places(self, stem_hash: int) -> int:
-        """The places of messages that have the stem: a bit each."""
-        at = bisect_left(self.hashes, stem_hash)
-        return self.masks[at] if at < len(self.hashes) and self.hashes[at] == stem_hash else 0
+    def places(self) -> dict[int, int]:
+        """The same by the stems' hashes."""
+        return dict(zip(self.hashes, self.masks, strict=True))
 
 
+@lru_cache(maxsize=16_384)
 def stem_hash(stem: str) -> int:
     """16 bits of a stem."""
     return crc32(stem.encode("utf-8", "surrogatepass")) & 0xFFFF

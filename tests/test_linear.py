@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from redismem.cli import session_view
-from redismem.context import Context, SessionInfo, State, Summary
+from redismem.context import Context, State, Summary
 from redismem.elements import decode_messages
 from redismem.messages import Message, encode_message
 from redismem.models.checking import with_lost
@@ -22,6 +22,7 @@ from redismem.models.http_model import turns
 from redismem.models.sketch import Sketch, learned
 from redismem.models.transcript import cleaned, one_line, pieces, quoted, rendered, shortened, speaker, steps
 from redismem.reading import narrowed
+from redismem.session_info import SessionInfo
 from redismem.values import decode_value, encode_value
 from redismem.window import cut_after, cut_before, links, open_calls
 from redismem.words import stems

@@ -7,9 +7,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from redismem.cli.terminal import duration, one_line, plural, printable, spoken
-from redismem.context import Context, SessionInfo, Summary
+from redismem.context import Context, Summary
 from redismem.inspection.sessions import hash_of
 from redismem.messages import moment
+from redismem.session_info import SessionInfo
 from redismem.values import readable
 
 if TYPE_CHECKING:

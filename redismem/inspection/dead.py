@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redismem.context import SessionEntry
 from redismem.errors import UnsupportedFormat
 from redismem.inspection.sessions import Info, infos_of, numbers_of
 from redismem.protocol import depth_calls
 from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash
+from redismem.session_info import SessionEntry
 from redismem.store.store import Store
 
 _PAGE_COUNT = 100

@@ -6,7 +6,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
-from redismem.context import SessionInfo
 from redismem.errors import NotAllowed, RedismemError, StoreUnavailable
 from redismem.inspection import nodes, rules, servers
 from redismem.inspection.dead import list_dead
@@ -24,6 +23,7 @@ from redismem.protocol import (
     tick_calls,
 )
 from redismem.protocol.call import Call
+from redismem.session_info import SessionInfo
 from redismem.store.store import Store
 from redismem.values import Undecodable
 

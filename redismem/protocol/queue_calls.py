@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from redismem.context import Context, SessionEntry, Summary
+from redismem.context import Context, Summary
 from redismem.messages import Message
 from redismem.protocol import layout, replies, scripts
 from redismem.protocol.call import Call, context_reads, evalsha, independent
@@ -21,6 +21,7 @@ from redismem.protocol.ids import nonce
 from redismem.protocol.keys import Keys, SessionKeys, ShardKeys
 from redismem.protocol.layout import ClaimOutcome, CommitOutcome, EvictionReason, Failure, ReleaseOutcome
 from redismem.protocol.namespace_calls import entries
+from redismem.session_info import SessionEntry
 from redismem.settings import Settings
 
 QUEUES = layout.INDEXES[1:]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from redismem.context import Context, Receipt, SessionInfo, State, Summary
+from redismem.context import Context, Receipt, State, Summary
 from redismem.elements import StoredMessages
 from redismem.errors import (
     LASTING_WORDS,
@@ -23,6 +23,7 @@ from redismem.errors import (
 from redismem.protocol import layout
 from redismem.protocol.layout import PARAM, PINNED, SUMMARY, bounds, counters, uncounted
 from redismem.protocol.permissions import not_allowed
+from redismem.session_info import SessionInfo
 from redismem.values import Undecodable, decode_value
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Unpack
 
 from redismem.blocks import BLOCK_COUNT
-from redismem.context import Context, Receipt, SessionInfo, State
+from redismem.context import Context, Receipt, State
 from redismem.errors import InvalidMessage, InvalidState, TooLarge, UnsupportedFormat
 from redismem.messages import PINNED_ROLES, STAMP_BYTES, Message, TokenCounter, encode_message
 from redismem.protocol import layout, replies, scripts
@@ -29,6 +29,7 @@ from redismem.protocol.ids import append_token
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.page_calls import Page, page
 from redismem.protocol.state_changes import NO_CHANGE, Change, StateChanges, change, check_options
+from redismem.session_info import SessionInfo
 from redismem.settings import Settings
 from redismem.shapes import Shape, check_is_said
 from redismem.values import Undecodable
@@ -248,12 +249,11 @@ class SessionCalls:
     def info(self) -> Call[SessionInfo | None]:
         """None if there is no session."""
         keys = self.keys
-        return Call(
-            keys.session_id,
-            (("HGETALL", keys.state),),
-            lambda stored: replies.info(keys.session_id, replies.fields(stored)),
-            op="info",
-        )
+
+        def decode(stored: Any) -> SessionInfo | None:
+            return replies.info(keys.session_id, replies.fields(stored))
+
+        return Call(keys.session_id, (("HGETALL", keys.state),), decode, op="info")
 
     def epoch(self) -> Call[str]:
         """The epoch, "" if there is no session."""

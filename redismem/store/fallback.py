@@ -14,7 +14,7 @@ from functools import partial
 from time import monotonic
 from typing import Any, TypeVar
 
-from redismem.context import Context, Receipt, SessionInfo, State
+from redismem.context import Context, Receipt, State
 from redismem.errors import StoreUnavailable
 from redismem.events import facts
 from redismem.health import Health
@@ -23,6 +23,7 @@ from redismem.protocol.append_command import Append, taken_apart
 from redismem.protocol.call import Call
 from redismem.protocol.clock import Clock
 from redismem.protocol.ids import now_ms
+from redismem.session_info import SessionInfo
 from redismem.settings import Settings
 from redismem.store.background import Background
 from redismem.store.backlog import Backlog, Entry, Held

@@ -13,7 +13,7 @@ from enum import StrEnum
 from time import monotonic
 from typing import Any, TypeVar
 
-from redismem.context import Context, Receipt, SessionInfo, State
+from redismem.context import Context, Receipt, State
 from redismem.errors import Conflict
 from redismem.events import Event, OnEvent, facts, unquoted
 from redismem.protocol.append_command import appended_sizes
@@ -22,6 +22,7 @@ from redismem.protocol.clock import Clock
 from redismem.protocol.ids import session_hash
 from redismem.protocol.page_calls import Page
 from redismem.protocol.queue_calls import Job, covered_sizes
+from redismem.session_info import SessionInfo
 from redismem.settings import Settings
 from redismem.store.background import Background
 from redismem.store.breaker import Breaker, BreakerState

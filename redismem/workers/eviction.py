@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from redismem.context import SessionEntry
 from redismem.errors import RedismemError
 from redismem.events import facts
 from redismem.protocol import depth_calls, edit_calls, queue_calls
@@ -13,6 +12,7 @@ from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.layout import EvictionReason
 from redismem.session import Session
+from redismem.session_info import SessionEntry
 from redismem.store.store import Store
 from redismem.workers.archive import OnEvict
 from redismem.workers.failures import log_failure

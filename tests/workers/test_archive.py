@@ -18,7 +18,8 @@ from support.json_values import same, texts, values
 
 from redismem import Memory, Message
 from redismem.cli.session_view import document
-from redismem.context import Context, SessionInfo, State, Summary
+from redismem.context import Context, State, Summary
+from redismem.session_info import SessionInfo
 from redismem.workers.archive import JsonlArchive, read_archive
 
 counts = st.integers(0, 2**53)

@@ -25,7 +25,7 @@ from support.writers import Echo, said
 from redismem import Memory, RedismemError, Session, Settings
 from redismem.blocks import dictionary_of
 from redismem.dictionaries import Dictionary
-from redismem.hot import HotSession, HotSessions
+from redismem.hot import Found, HotSession, HotSessions
 from redismem.inspection.check import check
 from redismem.postings import Postings
 from redismem.protocol import dictionary_calls
@@ -235,11 +235,11 @@ MUTANTS = [
     Mutant(HotSession, "take", "nothing to know it by", "self._last = number, encoded", "pass", forgets),
     Mutant(HotSession, "grow", "never grows", "(number, encoded) == self._growing", "self._growing", recalls),
     Mutant(HotSession, "missing", "a block as it was", "found.is_whole", "True", recalls),
-    Mutant(HotSession, "messages", "its neighbour", "block.elements[seq -", "block.elements[-1 + seq -", recalls),
+    Mutant(Found, "_made", "its neighbour", "block.elements[seq -", "block.elements[-1 + seq -", recalls),
     Mutant(HotSession, "missing", "one short", ">= window_seq", ">= window_seq - 1", recalls),
-    Mutant(Postings, "of", "not the block that grows", "found[number] = places", "pass", recalls),
+    Mutant(Postings, "of", "not the block that grows", "if stem_hash in places:", "if False:", recalls),
     Mutant(Postings, "of", "the first of its segment alone", "begin + SEGMENT_COUNT", "begin + 1", recalls),
-    Mutant(Postings, "add", "in another block", "number % SEGMENT_COUNT", "0", recalls),
+    Mutant(Postings, "_put_in_order", "in another block", "number % SEGMENT_COUNT", "0", recalls),
     Mutant(HotSessions, "note", "without end", "len(self._sessions) > self._max_count", "False", keeps),
     Mutant(HotSessions, "note", "the newest goes", "last=False", "last=True", keeps),
     Mutant(HotSessions, "note", "what has gone counts", "self.size_bytes -= oldest.noted_bytes", "pass", keeps),

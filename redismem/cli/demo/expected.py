@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
-from redismem.context import Context, Receipt, SessionInfo, State
+from redismem.context import Context, Receipt, State
 from redismem.messages import Message, is_pinned
+from redismem.session_info import SessionInfo
 
 _STATE = ("merge", "waiting", "last_intent", "last_result", "plan")
 
