@@ -66,6 +66,8 @@ class HotSession:
         """Of the messages of blocks, by the blocks' numbers: with an embedder."""
         self.set_model: bytes | None = None
         """Who made the vectors of the session's vector set; None: it has none of this embedder's."""
+        self.seen: object = None
+        """How the session was when all of this was brought up to date last: as it is now, if this is equal."""
         self.noted_bytes = 0
         """What it counted as when it was noted last."""
         self._epoch = epoch
@@ -189,7 +191,7 @@ class Found:
         return StoredMessages(elements, 0, self._epoch, seqs).messages()
 
 
-@lru_cache(maxsize=256)  # of the block that is not full, which is looked at twice when it has grown
+@lru_cache(maxsize=16)  # of the block that is not full, which is looked at twice when it has grown
 def _decoded(encoded: bytes | None) -> Signature | None:
     if encoded is None:
         return None

@@ -45,11 +45,12 @@ class Postings:
         self._apart: dict[int, dict[int, int]] = {}
         """Of blocks by their numbers: of each stem, the places where it stands."""
         self._growing: int | None = None
+        self.size_bytes = 0
 
-    @property
-    def size_bytes(self) -> int:
+    def _measure(self) -> None:
         apart = sum(_STEM_BYTES * len(places) for places in self._apart.values())
-        return apart + _BLOCK_BYTES * len(self.blocks) + sum(8 * len(keys) for keys in self._segments.values())
+        in_order = sum(8 * len(keys) for keys in self._segments.values())
+        self.size_bytes = apart + in_order + _BLOCK_BYTES * len(self.blocks)
 
     def add(self, signatures: Sequence[tuple[int, Signature]]) -> None:
         """Takes up blocks by their numbers, each for the first time but for one that grew before."""
@@ -62,6 +63,7 @@ class Postings:
             apart = {number: places for number, places in apart.items() if number == self._growing}
         # Another dict each time, and after the segments: whoever searches meanwhile has the one before.
         self._apart = apart
+        self._measure()
 
     def grow(self, number: int, signature: Signature | None) -> None:
         """The block that is not full yet, if there is one."""
@@ -70,6 +72,7 @@ class Postings:
         if signature is not None:
             self._note(number, signature)
             self._growing, self._apart = number, self._apart | {number: signature.places()}
+        self._measure()
 
     def drop_before(self, number: int) -> None:
         """Whole segments of blocks before this one are forgotten."""
@@ -80,6 +83,7 @@ class Postings:
             del self._segments[at]
         for each in [each for each in self.blocks if each // SEGMENT_COUNT < first]:
             self._forget(each)
+        self._measure()
 
     def _put_in_order(self, apart: Mapping[int, Mapping[int, int]]) -> None:
         made: dict[int, list[int]] = {}

@@ -95,8 +95,9 @@ class Recall:
         """
 
         def decode(reply: Any, stored: Any, elements: Any, signatures: Sequence[Any] = ()) -> Context:
+            stored = replies.fields(stored)
             context = call.decode(reply, stored, elements)
-            kept = bool(signatures) and layout.WITH_ORIGINALS in replies.fields(stored)
+            kept = bool(signatures) and layout.WITH_ORIGINALS in stored
             self._signed = Signed(context.epoch, context.first_seq, kept, signatures, context.window_version)
             return context
 
@@ -143,13 +144,16 @@ class Recall:
             tokens.update(each.tokens)
         if any(each.stop_seq > signed.first_seq for each in found):  # another turn, made meanwhile, has read further
             tokens = {seq: size for seq, size in tokens.items() if seq < signed.first_seq}
-        calls = {seq: ids for each in sorted(found, key=_FIRST_SEQ) for seq, ids in each.calling.items()}
-        seqs = chosen(hits, tokens, groups(calls), limit, max_tokens)
+        called = sorted([each for each in found if each.calling], key=_FIRST_SEQ)
+        calls = {seq: ids for each in called for seq, ids in each.calling.items()}
+        seqs = chosen(hits, tokens, groups(calls) if calls else {}, limit, max_tokens)
         return hot.found(seqs, found)
 
     async def _up_to_date(self) -> HotSession:
         """What this process knows of the session, with all blocks before the window."""
         signed, hot = self._signed, self._hot
+        if hot is not None and self._meaning is None and hot.seen == (self._asked, signed):
+            return hot
         stored = dict(zip(self._asked, signed.signatures, strict=False))
         stop = number_of(signed.first_seq)
         if hot is None or not hot.holds(signed.epoch, signed.version, stored) or stop - hot.stop > SIGNATURES_LIMIT:
@@ -169,6 +173,7 @@ class Recall:
         hot.postings.drop_before(stop - SIGNATURES_LIMIT)
         if self._meaning is not None:
             self._meaning.take(hot, vectors, wanted.stop, behind[-1])
+        hot.seen = (self._asked, signed)
         return hot
 
     async def _read(self, hot: HotSession, numbers: Sequence[int]) -> None:
