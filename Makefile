@@ -28,7 +28,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory --no-builtin-rules
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint format types unit coverage model outages faults have-redis have-chromium redis bench picture build release-check lock clean
+.PHONY: help setup demo test lint format types unit coverage explore model outages faults have-redis have-chromium redis bench picture build release-check lock clean
 
 help: ## this list
 	@printf 'redismem: Redis-native session memory for chat backends\n\n'
@@ -63,6 +63,9 @@ unit: $(READY) have-redis have-chromium ## the tests alone: make unit ARGS="test
 
 coverage: $(READY) have-redis have-chromium ## the tests, and how much of the package they reach; fails under what pyproject.toml asks for
 	@$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --cov --cov-report=term:skip-covered $(ARGS)
+
+explore: $(READY) have-redis ## the properties, each with a thousand new examples; a failure prints what repeats it
+	@EXPLORE=1 $(BIN)/python -m pytest -n $(TEST_PROCESSES) -m hypothesis $(ARGS)
 
 model: $(READY) have-redis ## check the queue protocol for ten minutes; MODEL_SECONDS=, MODEL_SEED=
 	@MODEL_SECONDS=$${MODEL_SECONDS:-600} $(BIN)/python -m pytest tests/model_check/test_model_check.py $(ARGS)

@@ -27,8 +27,13 @@ from redismem.protocol.keys import Keys, SessionKeys
 
 # No property depends on the machine's pace, nor on a fixture that is the same for all of its examples.
 ANY_MACHINE = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-settings.register_profile("any machine", deadline=None, suppress_health_check=ANY_MACHINE)
-settings.load_profile("any machine")
+# The examples are the same each time, so that nobody's change fails for what it has not touched; `make explore` draws
+# new ones, and more of them.
+settings.register_profile("any machine", deadline=None, suppress_health_check=ANY_MACHINE, derandomize=True)
+settings.register_profile(
+    "explore", settings.get_profile("any machine"), derandomize=False, max_examples=1_000, print_blob=True
+)
+settings.load_profile("explore" if "EXPLORE" in os.environ else "any machine")
 
 _numbers = itertools.count(1)
 
