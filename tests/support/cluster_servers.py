@@ -116,14 +116,28 @@ class ClusterServers:
         for number, node in enumerate(self.nodes[:PRIMARIES_COUNT]):
             first = number * share
             node.say("CLUSTER", "ADDSLOTSRANGE", first, min(first + share, SLOTS_COUNT) - 1)
-        for node in self.nodes[1:]:
-            self.nodes[0].meet(node)
-        self.until_known(self.nodes)
+        self._meet()
         for primary, replica in zip(self.nodes, self.nodes[PRIMARIES_COUNT:], strict=False):
             replica.say("CLUSTER", "REPLICATE", primary.node_id)
         self.until_well()
         self.set_timeout(self._node_timeout_ms)
         return self
+
+    def _meet(self) -> None:
+        """Until each knows each: one that is slow to answer is forgotten again, so they are told more than once."""
+        told_s = 0.0
+
+        def is_known() -> bool:
+            nonlocal told_s
+            if self._is_known(self.nodes):
+                return True
+            if time.monotonic() > told_s + 5:
+                told_s = time.monotonic()
+                for node in self.nodes[1:]:
+                    self.nodes[0].meet(node)
+            return False
+
+        until(is_known, "that each knows each")
 
     def set_timeout(self, node_timeout_ms: int) -> None:
         """After so long without a word a node counts as away; half of it is how fast they get to know each other."""
@@ -131,8 +145,11 @@ class ClusterServers:
             node.say("CONFIG", "SET", "cluster-node-timeout", node_timeout_ms)
 
     def until_known(self, nodes: Iterable[ClusterNode]) -> None:
+        until(lambda: self._is_known(nodes), "that each knows each")
+
+    def _is_known(self, nodes: Iterable[ClusterNode]) -> bool:
         count = str(len(self.nodes))
-        until(lambda: all(node.facts()["cluster_known_nodes"] == count for node in nodes), "that each knows each")
+        return all(node.facts()["cluster_known_nodes"] == count for node in nodes)
 
     def until_well(self) -> None:
         """Until all say so: every slot served, and every replica in step."""

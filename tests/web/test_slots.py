@@ -133,6 +133,7 @@ async def test_what_others_wait_for_is_left_alone(memory: Memory) -> None:
 @given(st.text(max_size=600), st.sampled_from([None, "order_id", "size", "card", "other"]), st.integers(0, 5))
 def test_any_text_in_any_state_is_a_step(text: str, waiting: str | None, count: int) -> None:
     asked: Any = {"intent": "pay" if waiting == "card" else "order", "count": count, "asked_ms": NOW_MS}
+    CLOCK.now_ms = NOW_MS
     step = ASKING.step(State({ASKED: asked}, waiting), text)
     assert (step.say is None) is (step.kind in (Kind.FREE, Kind.RESUME))
     if waiting == "card" and step.kind is not Kind.RESET:
