@@ -6,6 +6,7 @@ how it is, in words that the reply of the same question brought.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,7 @@ from redismem.vectors import Vectors, decode_vectors
 _ELEMENT_BYTES = 160
 _SESSION_BYTES = 2_000
 _CALL_BYTES = 600
+_LINE_BYTES = 100
 
 
 class Contents:
@@ -49,8 +51,8 @@ class Contents:
         self.lines: dict[int, str] = {}
         """Of messages that were quoted before, by seq."""
         elements_bytes = sum(map(len, elements)) + _ELEMENT_BYTES * len(elements)
-        self.size_bytes = 2 * elements_bytes + _CALL_BYTES * len(self.calling)
-        """With all its lines."""
+        self.size_bytes = elements_bytes + _CALL_BYTES * len(self.calling)
+        """With the lines that were made."""
 
 
 class HotSession:
@@ -157,17 +159,27 @@ class HotSession:
             self.contents[number] = found
             self._contents_bytes += found.size_bytes - (0 if before is None else before.size_bytes)
 
+    def keep_line(self, block: Contents, seq: int, text: str) -> None:
+        """A message of this block was quoted."""
+        with self._lock:
+            size_bytes = sys.getsizeof(text) + _LINE_BYTES if seq not in block.lines else 0
+            block.lines[seq] = text
+            block.size_bytes += size_bytes
+            if self.contents.get(number_of(block.first_seq)) is block:
+                self._contents_bytes += size_bytes
+
     def found(self, seqs: Sequence[int], contents: Sequence[Contents]) -> Found:
         """The messages of these seqs, which stand in these blocks."""
-        return Found(self._epoch, seqs, contents)
+        return Found(self, self._epoch, seqs, contents)
 
 
 class Found:
     """Messages that were recalled, see `Recalled`."""
 
-    __slots__ = ("_blocks", "_epoch", "_seqs")
+    __slots__ = ("_blocks", "_epoch", "_hot", "_seqs")
 
-    def __init__(self, epoch: str, seqs: Sequence[int], contents: Sequence[Contents]) -> None:
+    def __init__(self, hot: HotSession, epoch: str, seqs: Sequence[int], contents: Sequence[Contents]) -> None:
+        self._hot = hot
         self._epoch = epoch
         self._seqs = seqs
         self._blocks = {number_of(each.first_seq): each for each in contents}
@@ -182,7 +194,7 @@ class Found:
         blocks = [self._blocks[(seq - 1) // BLOCK_COUNT].lines for seq in self._seqs]
         new = [seq for seq, known in zip(self._seqs, blocks, strict=True) if seq not in known]
         for message in self._made(new) if new else ():
-            self._blocks[number_of(message.seq)].lines[message.seq] = line(message)
+            self._hot.keep_line(self._blocks[number_of(message.seq)], message.seq, line(message))
         return [known[seq] for seq, known in zip(self._seqs, blocks, strict=True)]
 
     def _made(self, seqs: Sequence[int]) -> list[Message]:

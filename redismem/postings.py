@@ -1,28 +1,25 @@
-"""Where each stem of a conversation stands: the signatures of its blocks in one order, for one question after another.
+"""Where each stem of a conversation stands: what its blocks' signatures say, for one question after another. No I/O.
 
-No I/O. A stem's places are found by bisection, so a question costs what is found for it, not what was ever said.
+A question looks up its own stems, so it costs what is found for it, not what was ever said.
 """
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_left
+import sys
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from redismem.blocks import BLOCK_COUNT
 from redismem.signatures import Signature
 
-SEGMENT_COUNT = 16
-"""Blocks that are put into one order together: what a further one costs has a bound."""
-APART_COUNT = 4
-"""Full blocks that are put into it at once. Till then each is searched by itself: that costs less than the order."""
-# Each key has the hash of a stem, the place of its block in the segment, and the places in that: 16, 4, 16 bits.
-_HASH_SHIFT, _BLOCK_SHIFT = 20, BLOCK_COUNT
-_BELOW_HASH = (1 << _HASH_SHIFT) - 1
+SEGMENT_COUNT = 256
+"""Blocks that are forgotten together."""
 PLACES = (1 << BLOCK_COUNT) - 1
 """The bits of the places in a block."""
-_BLOCK_BYTES, _STEM_BYTES = 400, 120
+_ENTRY: Final = "Q"
+_ENTRY_BYTES = 8
+# What a block, and a stem in a segment, take beside their entries, about.
+_BLOCK_BYTES, _STEM_BYTES = 400, 104
 
 
 class Known(NamedTuple):
@@ -34,66 +31,50 @@ class Known(NamedTuple):
 
 
 class Postings:
-    """Of the blocks of one session. Each full block is taken up once; the newest stand apart till they are some."""
+    """Of the blocks of one session. Each full block is taken up once; the one that is not full is, as it grows."""
 
     def __init__(self) -> None:
         self.count = 0
         """Messages that have words."""
         self.blocks: dict[int, Known] = {}
         """By their numbers."""
-        self._segments: dict[int, array[int]] = {}
-        self._apart: dict[int, dict[int, int]] = {}
-        """Of blocks by their numbers: of each stem, the places where it stands."""
-        self._growing: int | None = None
-        self.size_bytes = 0
+        self._segments: dict[int, dict[int, int | bytes]] = {}
+        """Of each stem its entry in each block that has it; one is kept as it is: most stems stand in one block."""
+        self._growing: tuple[int, Mapping[int, int]] | None = None
+        self._entry_count = 0
 
-    def _measure(self) -> None:
-        apart = sum(_STEM_BYTES * len(places) for places in self._apart.values())
-        in_order = sum(8 * len(keys) for keys in self._segments.values())
-        self.size_bytes = apart + in_order + _BLOCK_BYTES * len(self.blocks)
+    @property
+    def size_bytes(self) -> int:
+        stem_count = sum(map(len, self._segments.values())) + (0 if self._growing is None else len(self._growing[1]))
+        return _STEM_BYTES * stem_count + _ENTRY_BYTES * self._entry_count + _BLOCK_BYTES * len(self.blocks)
 
     def add(self, signatures: Sequence[tuple[int, Signature]]) -> None:
         """Takes up blocks by their numbers, each for the first time but for one that grew before."""
         for number, signature in signatures:
             self._note(number, signature)
-        apart = self._apart | {number: signature.places() for number, signature in signatures}
-        full = {number: places for number, places in apart.items() if number != self._growing}
-        if len(full) >= APART_COUNT:
-            self._put_in_order(full)
-            apart = {number: places for number, places in apart.items() if number == self._growing}
-        # Another dict each time, and after the segments: whoever searches meanwhile has the one before.
-        self._apart = apart
-        self._measure()
+            segment = self._segments.setdefault(number // SEGMENT_COUNT, {})
+            known, above = segment.get, number << BLOCK_COUNT
+            for hashed, mask in zip(signature.hashes, signature.masks, strict=True):
+                entry, before = above | mask, known(hashed)
+                segment[hashed] = entry if before is None else _encoded(before) + _encoded(entry)
+            self._entry_count += len(signature.hashes)
 
     def grow(self, number: int, signature: Signature | None) -> None:
         """The block that is not full yet, if there is one."""
         if self._growing is not None:
-            self._forget(self._growing)
+            self._forget(self._growing[0])
         if signature is not None:
             self._note(number, signature)
-            self._growing, self._apart = number, self._apart | {number: signature.places()}
-        self._measure()
+            self._growing = number, signature.places()
 
     def drop_before(self, number: int) -> None:
         """Whole segments of blocks before this one are forgotten."""
         first = number // SEGMENT_COUNT
-        if first <= 0:
-            return
         for at in [at for at in self._segments if at < first]:
-            del self._segments[at]
-        for each in [each for each in self.blocks if each // SEGMENT_COUNT < first]:
-            self._forget(each)
-        self._measure()
-
-    def _put_in_order(self, apart: Mapping[int, Mapping[int, int]]) -> None:
-        made: dict[int, list[int]] = {}
-        for number, places in apart.items():
-            bits = number % SEGMENT_COUNT << _BLOCK_SHIFT
-            keys = made.setdefault(number // SEGMENT_COUNT, [])
-            keys += [hashed << _HASH_SHIFT | bits | mask for hashed, mask in places.items()]
-        for at, keys in made.items():
-            # Another array each time, likewise.
-            self._segments[at] = array("Q", sorted([*self._segments.get(at, ()), *keys]))
+            gone = self._segments.pop(at)
+            self._entry_count -= sum(len(_encoded(each)) for each in gone.values()) // _ENTRY_BYTES
+            for each in [each for each in self.blocks if each // SEGMENT_COUNT == at]:
+                self._forget(each)
 
     def _note(self, number: int, signature: Signature) -> None:
         self._forget(number)
@@ -103,25 +84,23 @@ class Postings:
     def _forget(self, number: int) -> None:
         gone = self.blocks.pop(number, None)
         self.count -= 0 if gone is None else gone.message_count
-        if number in self._apart:
-            self._apart = {each: places for each, places in self._apart.items() if each != number}
-        if self._growing == number:
+        if self._growing is not None and self._growing[0] == number:
             self._growing = None
 
     def of(self, stem_hash: int) -> list[int]:
         """Where a stem stands: of each block that has it one integer, its number before 16 bits: a place in it each."""
         found: list[int] = []
-        low = stem_hash << _HASH_SHIFT
-        apart = self._apart  # before the segments, for what stands here now may stand there next
-        for at, keys in list(self._segments.items()):
-            begin = bisect_left(keys, low)
-            end = bisect_left(
-                keys, low + _BELOW_HASH, begin, min(begin + SEGMENT_COUNT, len(keys))
-            )  # one a block at most
-            if begin < end:
-                first = at * SEGMENT_COUNT << _BLOCK_SHIFT
-                found += [first + (key & _BELOW_HASH) for key in keys[begin:end]]
-        for number, places in apart.items():
-            if stem_hash in places:
-                found.append(number << _BLOCK_SHIFT | places[stem_hash])
+        growing = self._growing
+        for segment in list(self._segments.values()):
+            if (known := segment.get(stem_hash)) is not None:
+                if isinstance(known, int):
+                    found.append(known)
+                else:
+                    found += memoryview(known).cast(_ENTRY)
+        if growing is not None and (mask := growing[1].get(stem_hash)):
+            found.append(growing[0] << BLOCK_COUNT | mask)
         return found
+
+
+def _encoded(entry: int | bytes) -> bytes:
+    return entry if isinstance(entry, bytes) else entry.to_bytes(_ENTRY_BYTES, sys.byteorder)

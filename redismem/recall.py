@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -25,7 +24,7 @@ from redismem.meaning import Meaning
 from redismem.messages import Message
 from redismem.models.transcript import pieces
 from redismem.originals import Originals
-from redismem.postings import SEGMENT_COUNT, Postings
+from redismem.postings import Postings
 from redismem.protocol import layout, page_calls, replies
 from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash
@@ -56,7 +55,7 @@ _MORE_COUNT = 3
 """Of one that it knows: so many that have come since."""
 _LARGE_BYTES = 65_536
 """Of what a block has unpacked: more is read in a thread. Lists in lists take much less, compressed."""
-_NOTHING = Found("", (), ())
+_NOTHING = HotSession("", "", 0).found((), ())
 _FIRST_SEQ = attrgetter("first_seq")
 _PLAIN = {"role", "content"}
 # Of a turn's tokens: more than so few messages of the usual length do not fit in.
@@ -94,18 +93,21 @@ class Recall:
         That the turn has been made is no matter of what is recalled: nothing is, if it cannot be read now.
         """
 
+        decode_context = call.decode
+
         def decode(reply: Any, stored: Any, elements: Any, signatures: Sequence[Any] = ()) -> Context:
             stored = replies.fields(stored)
-            context = call.decode(reply, stored, elements)
+            context = decode_context(reply, stored, elements)
             kept = bool(signatures) and layout.WITH_ORIGINALS in stored
             self._signed = Signed(context.epoch, context.first_seq, kept, signatures, context.window_version)
             return context
 
-        commands = (*call.commands, page_calls.signatures(self._keys, self._asked, self._vectors))
+        call.commands = (*call.commands, page_calls.signatures(self._keys, self._asked, self._vectors))
+        call.decode = decode
         if self._meaning is not None:
             self._meaning.begin(self._hot)
         try:
-            context = await self._store.run(replace(call, commands=commands, decode=decode), quarantine=True)
+            context = await self._store.run(call, quarantine=True)
             if not context.degraded:
                 context.recalled = await self._found_or_none(max_tokens)
             return context
@@ -166,8 +168,8 @@ class Recall:
             more = await self._store.run(page_calls.signed(self._keys, others, meant), quarantine=True)
             stored.update(zip(others, more.signatures, strict=False))
             vectors.update(zip(meant, more.signatures[len(others) :], strict=False))
-        for at in range(hot.stop, stop, SEGMENT_COUNT):
-            hot.take(stored, min(at + SEGMENT_COUNT, stop))
+        for number in range(hot.stop, stop):
+            hot.take(stored, number + 1)
             await self._store.transport.sleep(0)
         hot.grow(stop, stored.get(stop) if wanted.stop > stop else None)
         hot.postings.drop_before(stop - SIGNATURES_LIMIT)

@@ -19,7 +19,7 @@ from test_recall import remembered, seqs, trips_of
 
 from redismem import blocking, recall
 from redismem.hot import HotSession, HotSessions
-from redismem.postings import Postings
+from redismem.postings import SEGMENT_COUNT, Postings
 from redismem.signatures import decode_signature, encode_signature, stem_hash
 from redismem.workers.summaries import Worker
 
@@ -125,6 +125,20 @@ async def test_a_block_that_is_large_unpacked_is_read_in_a_thread(
     assert read_in[0] != threading.get_ident() == read_in[2]
 
 
+async def test_a_line_that_was_quoted_counts_once(store: Store, namespace: str) -> None:
+    async with open_with(store, namespace) as memory:
+        session = await remembered(memory)
+        for is_first in (True, False):
+            context = await session.append_and_read({"role": "user", "content": "the dog Biscuit"}, recall=700)
+            kept = memory.store.hot.get("a")
+            assert kept is not None
+            before = kept.size_bytes
+            assert "Biscuit came from the shelter" in str(context.to_openai())
+            assert (kept.size_bytes > before) is is_first
+        await session.recall("the dog")
+        assert memory.store.hot.size_bytes == kept.size_bytes
+
+
 async def test_messages_that_were_given_are_the_callers_own(store: Store, namespace: str) -> None:
     async with open_with(store, namespace) as memory:
         session = await remembered(memory)
@@ -213,7 +227,11 @@ def test_what_is_known_holds_while_a_block_grows_and_not_once_another_begins_the
 WORDS = st.lists(st.sampled_from(["red", "green", "blue", "iron", "gold", "silver"]), max_size=4).map(" ".join)
 
 
-@given(st.lists(st.lists(WORDS, min_size=1, max_size=16), min_size=1, max_size=40), st.integers(0, 30), st.booleans())
+@given(
+    st.lists(st.lists(WORDS, min_size=1, max_size=16), min_size=1, max_size=40),
+    st.integers(0, 30) | st.integers(SEGMENT_COUNT - 40, SEGMENT_COUNT),
+    st.booleans(),
+)
 def test_postings_say_what_the_signatures_say(blocks: list[list[str]], first: int, grows: bool) -> None:
     found = [
         (number, decode_signature(encode_signature(0, [[text] for text in texts], len(texts))))
@@ -232,8 +250,13 @@ def test_postings_say_what_the_signatures_say(blocks: list[list[str]], first: in
         hashed = stem_hash(word)
         wanted = [number << 16 | one.places()[hashed] for number, one in found if hashed in one.places()]
         assert sorted(postings.of(hashed)) == wanted
-    last = first + len(blocks)
-    postings.drop_before(last)
-    assert {number for number, _ in found if number // 16 == last // 16} <= postings.blocks.keys()
-    assert all(number // 16 == last // 16 for number in postings.blocks.keys() - {last - 1})
+    postings.drop_before(last := first + len(blocks))
+    stay = {number: one for number, one in found if number // SEGMENT_COUNT == last // SEGMENT_COUNT}
+    assert stay.keys() <= postings.blocks.keys() <= stay.keys() | {last - 1}
     assert postings.count == sum(known.message_count for known in postings.blocks.values())
+    for word in ("red", "silver", "tin"):
+        hashed = stem_hash(word)
+        still = {number << 16 | one.places()[hashed] for number, one in stay.items() if hashed in one.places()}
+        assert still <= set(postings.of(hashed))
+    postings.drop_before(last + 2 * SEGMENT_COUNT)
+    assert postings.blocks.keys() <= {last - 1}, "but for the one that grows"
