@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
+import struct
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -11,6 +14,9 @@ from redismem.protocol.scripts import Script
 
 T = TypeVar("T")
 U = TypeVar("U")
+
+_AT_ONCE = struct.pack("ii", 1, 0)
+"""Of SO_LINGER, socket(7): it is on, for 0 s."""
 
 
 class Transport(Protocol):
@@ -41,6 +47,17 @@ class Transport(Protocol):
 
     async def aclose(self) -> None:
         """Closes the connections that are the transport's own."""
+
+
+def discard_unsent(connection: socket.socket) -> None:
+    """Has the system send nothing more of what the server has not received yet, once this is closed.
+
+    Else it would go on trying for minutes: a server that can be reached again would carry out calls that were given up
+    long ago, made elsewhere meanwhile, and are perhaps not known by their ids any more.
+    """
+    if connection.family != socket.AF_UNIX:  # there, what was sent has arrived
+        with contextlib.suppress(OSError):  # it has ended already
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
 
 
 class _Closed:

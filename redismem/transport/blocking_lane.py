@@ -17,6 +17,7 @@ from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
 from redismem.transport import tls, wire
 from redismem.transport.address import Address
+from redismem.transport.base import discard_unsent
 from redismem.transport.confirming import Content, Wanted, confirmed, waiting
 
 _READ_BYTES = 64 * 1024
@@ -70,6 +71,11 @@ class Socket:
 
     def close(self) -> None:
         self._socket.close()
+
+    def give_up(self) -> None:
+        """Closes while a call is on its way."""
+        discard_unsent(self._socket)
+        self.close()
 
 
 def _given(outcome: wire.Outcome) -> list[Any]:
@@ -222,7 +228,7 @@ class BlockingLane:
         try:
             outcome = read(connection.exchange(content, reply_count, until))
         except BaseException as failure:  # KeyboardInterrupt too: the reply may still come, and would be the next one's
-            connection.close()
+            connection.give_up()
             if not isinstance(failure, _LOST):
                 raise
             self._close_idle()  # when one connection has died, the idle ones often have too

@@ -15,6 +15,7 @@ from redismem.errors import ConnectionLost, ServerError
 from redismem.protocol.scripts import Script
 from redismem.transport import tls, wire
 from redismem.transport.address import Address
+from redismem.transport.base import discard_unsent
 from redismem.transport.wire import Outcome
 
 # Half of what the server reads at once: it works on the first calls of a crowd while the client makes the others.
@@ -206,6 +207,8 @@ class Connection(asyncio.Protocol):
         if not self.lost_reason:
             self.lost_reason = reason
             self._unwritten.clear()
+            if self.sent and self._transport is not None and not self._transport.is_closing():
+                discard_unsent(self._transport.get_extra_info("socket"))
             while self.sent:
                 self.sent.popleft().end(ConnectionLost(reason))
             self._on_lost(self)

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from support.callers import Caller, calling
+from support.campaign import EVERYTHING, ROUNDS, campaign_on
 from support.checks import until
 from support.cluster_servers import ClusterServers
 from support.cluster_servers import until as until_so
@@ -192,3 +195,44 @@ async def test_a_cluster_replaces_a_primary_that_is_cut_off(tmp_path: Path, name
         finally:
             servers.stop()
     show("Cluster", rows)
+
+
+@pytest.mark.skipif(not ROUNDS, reason="make faults has them together with what other processes do meanwhile")
+async def test_sentinels_with_partitions(tmp_path: Path) -> None:
+    with hosts(3) as network:
+        servers = SentinelServers(tmp_path, down_after_ms=2_000, options=(*BOUND, *OPEN), hosts=network.hosts)
+
+        async def part(reaches: bool) -> set[int]:
+            lost = servers.primary
+            others = [host for host in network.hosts if host != lost.host]
+            network.part(lost.host, others if reaches else [*others, network.here])
+            await asyncio.to_thread(until_promoted, servers, lost)
+            await asyncio.to_thread(heal, network, servers, lost)
+            return EVERYTHING
+
+        async with campaign_on(servers, tmp_path) as campaign:
+            show("Sentinel", await campaign.run({kind: partial(part, reaches) for reaches, kind in REACHES.items()}))
+
+
+@pytest.mark.skipif(not ROUNDS, reason="likewise")
+async def test_a_cluster_with_partitions(tmp_path: Path) -> None:
+    with hosts(4) as network:
+        servers = ClusterServers(tmp_path, node_timeout_ms=3_000, more=OPEN, hosts=network.hosts)
+
+        async def part(reaches: bool) -> set[int]:
+            lost = random.choice(servers.primaries())
+            owners = servers.topology().owners
+            others = [host for host in network.hosts if host != lost.host]
+            network.part(lost.host, others if reaches else [*others, network.here])
+            lost.is_stopped = True
+            await asyncio.to_thread(servers.until_failed_over, lost)
+            network.heal()
+            await asyncio.to_thread(servers.bring_back, lost)
+            # It has its place again: no two primaries are ever on one host.
+            lost.say("CLUSTER", "FAILOVER")
+            await asyncio.to_thread(until_so, lambda: lost in servers.primaries(), "that it is primary again")
+            await asyncio.to_thread(servers.until_well)
+            return {slot for slot, owner in enumerate(owners) if owner == lost.place}
+
+        async with campaign_on(servers, tmp_path) as campaign:
+            show("Cluster", await campaign.run({kind: partial(part, reaches) for reaches, kind in REACHES.items()}))

@@ -1,0 +1,153 @@
+"""A campaign of faults: three producers and three workers, real processes, and what the faults have cost them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from redismem import Memory
+from redismem.inspection.check import check
+from redismem.protocol.keys import Keys
+from redismem.transport.topology import slot_of
+from support import nodes_pod
+from support.checks import until
+from support.cluster_servers import ClusterServers
+from support.fault_rows import Fault, Row
+from support.sentinel_servers import SentinelServers
+
+ROUNDS = int(os.environ.get("FAULT_ROUNDS", "0"))
+"""Of each kind of fault; 0: not a campaign of its own, but a part of the tests."""
+NAMESPACE = "faults"
+EVERYTHING = set(range(16_384))
+_KEYS = Keys(NAMESPACE, nodes_pod.SETTINGS.shards)
+# Between two faults: so many more appends of each producer. What one has cost is not to be counted with the next.
+_BETWEEN_COUNT = 600 if ROUNDS else 40
+
+
+def slot(session_id: str) -> int:
+    return slot_of(_KEYS.session(session_id).state)
+
+
+class Campaign:
+    """The pods, and what was done to their servers."""
+
+    def __init__(self, servers: ClusterServers | SentinelServers, folder: Path) -> None:
+        self.servers = servers
+        self._folder = folder
+        self._faults: list[Fault] = []
+        self.pods: list[subprocess.Popen[bytes]] = []
+
+    def start(self) -> None:
+        for role in ("producer", "worker"):
+            for number in range(nodes_pod.PRODUCERS):
+                given = (role, self.servers.url, NAMESPACE, str(number), str(self._folder / f"pod-{number}"))
+                command = [sys.executable, nodes_pod.__file__, *given]
+                self.pods.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL))
+
+    def acked(self) -> list[Any]:
+        """Session, text, when it began and when it ended, of each append."""
+        found = []
+        for number in range(nodes_pod.PRODUCERS):
+            path = self._folder / f"pod-{number}"
+            lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+            found += [json.loads(line) for line in lines if line.endswith("\n")]
+        return found
+
+    async def until_more(self, count: int = _BETWEEN_COUNT) -> None:
+        """Until each producer has had so many more appends acknowledged, and each session one at least."""
+        since_s = time.monotonic()
+        wanted = {name for number in range(nodes_pod.PRODUCERS) for name in nodes_pod.own(number)}
+
+        async def reached() -> bool:
+            assert all(pod.poll() is None for pod in self.pods), "a pod has died"
+            await asyncio.sleep(0.1)
+            new = [append for append in self.acked() if append[2] > since_s]
+            counts = Counter(append[1].partition(".")[0] for append in new)
+            return {append[0] for append in new} >= wanted and min(counts.values()) >= count
+
+        await until(reached, 300)
+
+    async def run(self, kinds: Mapping[str, Callable[[], Awaitable[set[int]]]]) -> dict[str, Row]:
+        """Each kind of fault in turn, round for round. Each gives the slots that it hits."""
+        await self.until_more()
+        for _ in range(max(1, ROUNDS)):
+            for kind, fault in kinds.items():
+                await self._inject(kind, fault)
+        return await self._finish()
+
+    async def _inject(self, kind: str, fault: Callable[[], Awaitable[set[int]]]) -> None:
+        begun_s = time.monotonic()
+        slots = await fault()
+        await self.until_more()
+        self._faults.append(Fault(kind, begun_s, time.monotonic(), slots))
+
+    async def _finish(self) -> dict[str, Row]:
+        """Lets the pods end, checks what is there, and gives a row for each kind."""
+        for pod in self.pods:
+            assert pod.stdin is not None
+            pod.stdin.close()
+            pod.stdin = None
+        for pod in self.pods:
+            await asyncio.to_thread(pod.communicate, timeout=120)
+            assert pod.returncode == 0
+        return self._rows(await self._lost())
+
+    async def _lost(self) -> list[Any]:
+        """The appends that are not there; all others are, once and in order a producer, and nothing is torn."""
+        by_session: dict[str, list[Any]] = {}
+        for append in self.acked():
+            by_session.setdefault(append[0], []).append(append)
+        lost = []
+        async with Memory.connect(self.servers.url, namespace=NAMESPACE, settings=nodes_pod.SETTINGS) as memory:
+            for session_id, appends in by_session.items():
+                messages = await memory.session(session_id).messages(include_originals=True)
+                texts = Counter(str(message.content) for message in messages)
+                doubled = [text for text, count in texts.items() if count > 1]
+                assert not doubled, f"doubled in {session_id}: {doubled}"
+                for number in range(nodes_pod.PRODUCERS):
+                    own = [int(text.partition(".")[2]) for text in texts if text.startswith(f"{number}.")]
+                    assert own == sorted(own), "overtaken"
+                lost += [append for append in appends if append[1] not in texts]
+                assert not (nodes_pod.CONFIRM and lost), "lost, though replicas had confirmed it"
+            assert [violation async for violation in check(memory.store)] == [], "torn"
+        return lost
+
+    def _rows(self, lost: list[Any]) -> dict[str, Row]:
+        rows: dict[str, Row] = {}
+        for fault in self._faults:
+            row = rows.setdefault(fault.kind, Row())
+            row.injected += 1
+            for session_id, _, begun_s, ended_s in self.acked():
+                if begun_s < fault.ended_s and ended_s >= fault.begun_s:
+                    row.acked += 1
+                    if slot(session_id) in fault.slots:
+                        row.hit_s = max(row.hit_s, ended_s - begun_s)
+                    else:
+                        row.healthy_s = max(row.healthy_s, ended_s - begun_s)
+            # Lost is what was acknowledged shortly before it, or while nobody knew of it yet.
+            row.lost += sum(fault.begun_s - 1 <= append[3] <= fault.ended_s for append in lost)
+        return rows
+
+
+@contextlib.asynccontextmanager
+async def campaign_on(servers: ClusterServers | SentinelServers, folder: Path) -> AsyncIterator[Campaign]:
+    """Starts all, and ends all."""
+    campaign = Campaign(servers, folder)
+    try:
+        await asyncio.to_thread(servers.start)
+        campaign.start()
+        yield campaign
+    finally:
+        for pod in campaign.pods:
+            pod.kill()
+            await asyncio.to_thread(pod.communicate)
+        servers.stop()

@@ -1,0 +1,47 @@
+"""A call that was given up does not arrive after that: it may have been repeated elsewhere, and forgotten there."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from redismem.errors import ConnectionLost
+from redismem.transport.address import Address
+from redismem.transport.blocking_lane import BlockingLane
+from redismem.transport.lane import Lane
+
+LONG = b"a" * (32 * 1024 * 1024)
+"""More than the system takes for a server that reads nothing."""
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(60)
+        yield listener
+
+
+async def give_up(kind: str, port: int) -> None:
+    address = Address.from_url(f"redis://127.0.0.1:{port}?protocol=2")
+    lane = Lane(address, stall_s=1) if kind == "asyncio" else BlockingLane(address)
+    with pytest.raises(ConnectionLost):
+        await lane.run([("SET", "k", LONG)], 1)
+    await lane.aclose()
+
+
+def read_to_the_end(server: socket.socket) -> None:
+    while server.recv(1 << 20):
+        pass
+
+
+@pytest.mark.parametrize("kind", ["asyncio", "blocking"])
+async def test_what_the_server_has_not_received_is_never_sent(kind: str, listener: socket.socket) -> None:
+    await give_up(kind, listener.getsockname()[1])
+    server, _ = await asyncio.to_thread(listener.accept)
+    with server:
+        server.settimeout(60)
+        with pytest.raises(ConnectionResetError):  # not the end, as after all of it
+            await asyncio.to_thread(read_to_the_end, server)
