@@ -207,13 +207,19 @@ class Connection(asyncio.Protocol):
         if not self.lost_reason:
             self.lost_reason = reason
             self._unwritten.clear()
-            if self.sent and self._transport is not None and not self._transport.is_closing():
-                discard_unsent(self._transport.get_extra_info("socket"))
+            if self.sent:
+                self._discard_unsent()
             while self.sent:
                 self.sent.popleft().end(ConnectionLost(reason))
             self._on_lost(self)
         if self._transport is not None:
             self._transport.abort()
+
+    def _discard_unsent(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            raw = self._transport.get_extra_info("socket")
+            if raw is not None:
+                discard_unsent(raw)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
