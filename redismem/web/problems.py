@@ -46,6 +46,7 @@ CODES: dict[str, tuple[int, str]] = {
     "session_exists": (409, "There is such a session already"),
     "too_large": (413, "Too large"),
     "invalid": (422, "The request cannot be carried out as it is"),
+    "head_too_large": (431, "The head of the request is too large"),
     "too_many_requests": (429, "Too many requests"),
     "internal": (500, "A defect of the service"),
     "store_unavailable": (503, "The store does not answer"),

@@ -53,7 +53,6 @@ async def serve(service: Service, listening: socket.socket, told: asyncio.Event,
         access_log=False,
         server_header=False,
         date_header=False,
-        h11_max_incomplete_event_size=64 * 1024,
         timeout_graceful_shutdown=max(1, round(stop_s)),
     )
     # Its lines hold paths, and paths hold session ids.

@@ -3,6 +3,8 @@
 An application may take a body and send an answer as a whole by what stands at `scope["extensions"][WHOLE]`, an
 extension of ASGI (https://asgi.readthedocs.io/en/stable/extensions.html): that saves three events for each request, and
 a second reading of headers that it has made itself.
+
+A request whose head does not end, or does not end in time, is refused here: nothing behind it has heard of it yet.
 """
 
 from __future__ import annotations
@@ -13,7 +15,11 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from redismem.web.problems import Problem
+
 HELD_BYTES = 64 * 1024
+HEAD_BYTES = 64 * 1024
+"""A request's head, its trailers and the sizes of its chunks, all together, beside what its first read brought."""
 WHOLE = "redismem.whole"
 
 
@@ -53,14 +59,47 @@ class Gathered:
 
 
 class Gathering(HttpToolsProtocol):
-    """uvicorn's protocol over such a transport, with one timer a connection for how long it may be idle."""
+    """uvicorn's protocol over such a transport, with one timer a connection for how long it may be idle.
+
+    Idle is who has sent no request, or no whole head of one.
+    """
 
     transport: Gathered  # type: ignore[assignment]
     _idle_since_s = math.inf
+    _has_begun = False
+    """A request has, and is not whole."""
+    _head_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(Gathered(transport, self.loop))  # type: ignore[arg-type]
         self._extensions: Any = {WHOLE: {"body": self._taken, "send": self._answer}}
+        self._idle_since_s = self.loop.time()
+        self._look_again(self.timeout_keep_alive)
+
+    def data_received(self, data: bytes) -> None:
+        had_begun, since_s = self._has_begun, self._idle_since_s
+        if had_begun:
+            self._head_bytes += len(data)
+        super().data_received(data)
+        if not self._has_begun:
+            return
+        if self._head_bytes > HEAD_BYTES:
+            self._refuse(Problem("head_too_large", f"a head has at most {HEAD_BYTES} bytes"))
+        elif self._owes_nothing() and (self.cycle is None or self.cycle.scope is not self.scope):
+            self._idle_since_s = since_s if had_begun else self.loop.time()  # of this request there is no whole head
+
+    def _owes_nothing(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _refuse(self, problem: Problem) -> None:
+        """Ends the connection; says why, if no answer is on its way."""
+        self.logger.warning("A request was refused: %s.", problem.title)
+        if self._owes_nothing():
+            body = problem.document()
+            headers = [*problem.headers(), (b"content-length", b"%d" % len(body)), (b"connection", b"close")]
+            lines = b"".join(b"%s: %s\r\n" % header for header in headers)
+            self.transport.write(b"%s%s\r\n%s" % (STATUS_LINE[problem.status], lines, body))
+        self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -71,6 +110,15 @@ class Gathering(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self.scope["extensions"] = self._extensions  # the same for all: garbage that refers to itself costs a search
+        self._has_begun, self._head_bytes = True, 0
+
+    def on_body(self, body: bytes) -> None:
+        self._head_bytes -= len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._has_begun = False
+        super().on_message_complete()
 
     def _taken(self, scope: Any) -> bytes | None:
         """The body of the request of this scope, if all of it is there: nobody else receives it then."""

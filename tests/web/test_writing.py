@@ -4,43 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-import uvicorn
+from support.http_connection import ANSWER, REQUEST, Protocol, Wire, turn, whole
 from support.http_service import Served
-from uvicorn.server import ServerState
 
-from redismem.web.writing import HELD_BYTES, WHOLE, Gathered, Gathering
-
-
-class Wire(asyncio.Transport):
-    """Notes what a transport is told."""
-
-    def __init__(self) -> None:
-        super().__init__({"name": "wire"})
-        self.told: list[bytes | str] = []
-
-    def write(self, data: object) -> None:
-        assert isinstance(data, bytes)
-        assert not self.is_closing()
-        self.told.append(data)
-
-    def is_closing(self) -> bool:
-        return bool({"close", "abort"} & set(self.told))
-
-    def close(self) -> None:
-        self.told.append("close")
-
-    def abort(self) -> None:
-        self.told.append("abort")
-
-    def pause_reading(self) -> None:
-        """There is nothing to pause."""
-
-    def resume_reading(self) -> None:
-        """Likewise."""
+from redismem.web.writing import HELD_BYTES, WHOLE, Gathered
 
 
 @pytest.fixture
@@ -51,10 +21,6 @@ async def wire() -> Wire:
 @pytest.fixture
 async def gathered(wire: Wire) -> Gathered:
     return Gathered(wire, asyncio.get_running_loop())
-
-
-async def turn() -> None:
-    await asyncio.sleep(0)
 
 
 async def test_the_writes_of_a_turn_are_one(wire: Wire, gathered: Gathered) -> None:
@@ -106,37 +72,6 @@ async def test_an_answer_arrives_in_one_piece(http: Served) -> None:
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200")
     assert body
-
-
-class Protocol(Gathering):
-    """A connection without a server: `asked` counts its requests, which are answered as `answer` says."""
-
-    def __init__(self, answer: Callable[[Any, Any], Awaitable[None]]) -> None:
-        self.wire = Wire()
-
-        async def app(scope: Any, receive: Any, send: Any) -> None:
-            del receive
-            await answer(scope, send)
-
-        config = uvicorn.Config(app, ws="none", lifespan="off", log_config=None, timeout_keep_alive=5)
-        super().__init__(config, ServerState(), {}, asyncio.get_running_loop())
-        self.connection_made(self.wire)
-
-    async def ask(self, request: bytes) -> None:
-        self.data_received(request)
-        while self.tasks:
-            await turn()
-        await turn()
-
-
-async def whole(scope: Any, send: Any) -> None:
-    if not scope["extensions"][WHOLE]["send"](scope, 201, b"content-length: 2\r\n", b"ok"):
-        await send({"type": "http.response.start", "status": 201, "headers": [(b"content-length", b"2")]})
-        await send({"type": "http.response.body", "body": b"ok"})
-
-
-REQUEST = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"
-ANSWER = b"HTTP/1.1 201 Created\r\ncontent-length: 2\r\n\r\nok"
 
 
 async def test_a_whole_answer_is_one_write_and_the_next_request_is_served() -> None:

@@ -1,0 +1,75 @@
+"""A connection of the service without a server: what it is sent, and what it writes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import uvicorn
+from uvicorn.server import ServerState
+
+from redismem.web.writing import WHOLE, Gathering
+
+
+class Wire(asyncio.Transport):
+    """Notes what a transport is told."""
+
+    def __init__(self) -> None:
+        super().__init__({"name": "wire"})
+        self.told: list[bytes | str] = []
+
+    def write(self, data: object) -> None:
+        assert isinstance(data, bytes)
+        assert not self.is_closing()
+        self.told.append(data)
+
+    def is_closing(self) -> bool:
+        return bool({"close", "abort"} & set(self.told))
+
+    def close(self) -> None:
+        self.told.append("close")
+
+    def abort(self) -> None:
+        self.told.append("abort")
+
+    def pause_reading(self) -> None:
+        """There is nothing to pause."""
+
+    def resume_reading(self) -> None:
+        """Likewise."""
+
+
+async def turn() -> None:
+    await asyncio.sleep(0)
+
+
+class Protocol(Gathering):
+    """A connection without a server: `asked` counts its requests, which are answered as `answer` says."""
+
+    def __init__(self, answer: Callable[[Any, Any], Awaitable[None]]) -> None:
+        self.wire = Wire()
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            del receive
+            await answer(scope, send)
+
+        config = uvicorn.Config(app, ws="none", lifespan="off", log_config=None, timeout_keep_alive=5)
+        super().__init__(config, ServerState(), {}, asyncio.get_running_loop())
+        self.connection_made(self.wire)
+
+    async def ask(self, request: bytes) -> None:
+        self.data_received(request)
+        while self.tasks:
+            await turn()
+        await turn()
+
+
+async def whole(scope: Any, send: Any) -> None:
+    if not scope["extensions"][WHOLE]["send"](scope, 201, b"content-length: 2\r\n", b"ok"):
+        await send({"type": "http.response.start", "status": 201, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+
+REQUEST = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"
+ANSWER = b"HTTP/1.1 201 Created\r\ncontent-length: 2\r\n\r\nok"

@@ -1,0 +1,109 @@
+"""A request whose head does not end, or not in time, takes neither memory nor time; one that does is answered."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from support.http_connection import ANSWER, REQUEST, Protocol, turn, whole
+
+from redismem.web.writing import HEAD_BYTES
+
+OPEN = b"GET / HTTP/1.1\r\nhost: localhost\r\n"
+CHUNKED = b"POST / HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+def feed(protocol: Protocol, part: bytes, size_bytes: int) -> None:
+    """Sends it again and again, until it is so much or the connection has ended."""
+    for _ in range(0, size_bytes, len(part)):
+        if protocol.wire.is_closing():
+            return
+        protocol.data_received(part)
+
+
+@pytest.mark.parametrize("part", [b"a" * 1_000, b"x-a: y\r\n" * 100], ids=["one header", "many headers"])
+@pytest.mark.parametrize("begin", [OPEN + b"x: ", b"GET /"], ids=["headers", "line"])
+async def test_a_head_without_an_end_is_refused(begin: bytes, part: bytes) -> None:
+    protocol = Protocol(whole)
+    protocol.data_received(begin)
+    feed(protocol, part, 10 * HEAD_BYTES)
+    answer, last = protocol.wire.told
+    assert isinstance(answer, bytes)
+    assert answer.startswith((b"HTTP/1.1 431 ", b"HTTP/1.1 400 "))
+    assert last == "close"
+    assert sum(len(value) for _, value in protocol.headers) <= HEAD_BYTES
+    protocol.connection_lost(None)
+
+
+async def test_a_large_head_that_ends_is_answered() -> None:
+    protocol = Protocol(whole)
+    protocol.data_received(OPEN)
+    feed(protocol, b"x-a: %s\r\n" % (b"y" * 1_000), HEAD_BYTES - 4_000)
+    await protocol.ask(b"\r\n")
+    assert protocol.wire.told == [ANSWER]
+    protocol.connection_lost(None)
+
+
+async def test_a_body_is_no_head_and_its_trailers_are() -> None:
+    """Of a request that waits for its body, and has no answer yet."""
+    is_whole = asyncio.Event()
+
+    async def waiting(scope: Any, send: Any) -> None:
+        del scope, send
+        await is_whole.wait()
+
+    protocol = Protocol(waiting)
+    protocol.data_received(CHUNKED)
+    feed(protocol, b"400\r\n" + bytes(1_024) + b"\r\n", 10 * HEAD_BYTES)
+    assert protocol.wire.told == []
+    protocol.data_received(b"0\r\n")
+    feed(protocol, b"x-a: y\r\n" * 100, 10 * HEAD_BYTES)
+    assert protocol.wire.told[-1] == "close"
+    protocol.connection_lost(None)
+    is_whole.set()
+    while protocol.tasks:
+        await turn()
+
+
+async def test_a_head_has_as_long_as_a_connection_may_be_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    protocol = Protocol(whole)
+    now_s = protocol.loop.time()
+    monkeypatch.setattr(protocol.loop, "time", lambda: now_s)
+    protocol.data_received(OPEN)
+    now_s += 4
+    protocol.data_received(b"x-a: y\r\n")
+    protocol.timeout_keep_alive_handler()
+    assert protocol.wire.told == []
+    now_s += 1
+    protocol.timeout_keep_alive_handler()
+    assert protocol.wire.told == ["close"]
+    protocol.connection_lost(None)
+
+
+async def test_who_never_asks_for_anything_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    protocol = Protocol(whole)
+    late_s = protocol.loop.time() + 6
+    monkeypatch.setattr(protocol.loop, "time", lambda: late_s)
+    protocol.timeout_keep_alive_handler()
+    assert protocol.wire.told == ["close"]
+    protocol.connection_lost(None)
+
+
+async def test_half_a_head_behind_a_request_does_not_end_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    may_end = asyncio.Event()
+
+    async def slowly(scope: Any, send: Any) -> None:
+        await may_end.wait()
+        await whole(scope, send)
+
+    protocol = Protocol(slowly)
+    protocol.data_received(REQUEST + OPEN)
+    late_s = protocol.loop.time() + 60
+    monkeypatch.setattr(protocol.loop, "time", lambda: late_s)
+    protocol.timeout_keep_alive_handler()
+    assert protocol.wire.told == []
+    may_end.set()
+    await protocol.ask(b"\r\n")
+    assert b"".join(part for part in protocol.wire.told if isinstance(part, bytes)).count(b"HTTP/1.1 201") == 2
+    protocol.connection_lost(None)
