@@ -169,7 +169,8 @@ def replay_call(call: Call[Any], expect: int | None, *, may_be_there: bool) -> C
     return Call(
         call.session_id,
         ((*command[:REQUEST_PLACE], request, *command[REQUEST_PLACE + 1 :]),),
-        partial(replies.receipt, call.session_id, int(count)),
+        # What was accepted cannot be refused any more.
+        partial(replies.receipt, call.session_id, int(count), any_kind=True),
         call.script,
         op="replay",
     )

@@ -12,6 +12,7 @@ from redismem.errors import (
     TRANSIENT_WORDS,
     Conflict,
     CorruptSession,
+    InvalidMessage,
     InvalidTime,
     RedismemError,
     ScriptFailed,
@@ -75,8 +76,12 @@ def _lost_race(word: str, item_id: str, version: str = "") -> Conflict:
     return Conflict(f"another writer was faster: {found if version != '0' else f'{item_id} is gone'}")
 
 
-def receipt(session_id: str, sent_count: int, reply: Any) -> Receipt:
-    """What the append script answered. Raises CorruptSession if the window is not as long as the state says."""
+def receipt(session_id: str, sent_count: int, reply: Any, *, any_kind: bool = False) -> Receipt:
+    """What the append script answered; to a change of the state, an append of none.
+
+    Raises CorruptSession if the window is not as long as the state says; unless `any_kind`, InvalidMessage if the id
+    was given to an append and a change.
+    """
     if type(reply) is bytes:  # of messages that were new, to a session that was there
         first_seq, total = bounds(reply)
         window_count = total - first_seq + 1 if b"+" not in reply else counters(reply).window_count
@@ -91,6 +96,9 @@ def receipt(session_id: str, sent_count: int, reply: Any) -> Receipt:
         found = Undecodable(f"the window holds {reply[2]} messages, expected {expected}")
         raise corrupt(session_id, found, _epoch(reply))
     _, first_seq, last_seq, created, duplicate = reply
+    if duplicate and not any_kind and (sent_count == 0) != (last_seq < first_seq):
+        made, sent = ("a change of the state", "an append") if sent_count else ("an append", "a change of the state")
+        raise InvalidMessage(f"the id is the one of {made} that was made before, so {sent} needs another", session_id)
     return Receipt(first_seq, last_seq, last_seq, created == 1, duplicate == 1, -1 if duplicate else count)
 
 

@@ -75,17 +75,17 @@ class SessionCalls:
         self, messages: Sequence[Message | Shape], options: AppendOptions = NO_OPTIONS
     ) -> Call[Context]:
         """The append, and the reads of a context behind it in one transaction. Raises as `append` does."""
-        command, session_id = self._append("append_and_read", messages, options), self.keys.session_id
+        called, session_id = "append_and_read", self.keys.session_id
+        command = self._append(called, messages, options)
         decode = partial(replies.appended, session_id, len(messages), self.settings.recent_limit)
-        call = Call(
-            session_id, (command, *self._reads), decode, scripts.load("append"), resent_append, "append_and_read"
-        )
+        call = Call(session_id, (command, *self._reads), decode, scripts.load("append"), resent_append, called)
         return to_confirm(call, options, self._confirm) if options or self._confirm else call
 
-    def update(self, id: str | None = None, **changes: Unpack[StateChanges]) -> Call[bool]:
+    def update(self, id: str | None = None, **changes: Unpack[StateChanges]) -> Call[Receipt]:
         """The state alone: an append of no messages. Raises InvalidState, InvalidMessage for the id, TooLarge."""
         command, session_id = self._command((), 0, self.change(**changes), id, layout.NONE), self.keys.session_id
-        call = Call(session_id, (command,), lambda _: True, scripts.load("append"), resent_append, "update")
+        decode = partial(replies.receipt, session_id, 0)
+        call = Call(session_id, (command,), decode, scripts.load("append"), resent_append, "update")
         return to_confirm(call, {"id": id}, self._confirm)
 
     def _append(self, called: str, messages: Sequence[Message | Shape], options: AppendOptions) -> Command:

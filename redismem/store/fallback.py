@@ -185,10 +185,8 @@ class FallbackStore(Store):
         assert session_id is not None
         if op == "append_and_read":
             self._seen.note(session_id, answers[1], answers[2], value)
-        elif op == "append":
+        elif op in ("append", "update"):
             self._seen.extend(session_id, call.commands[0], value)
-        elif op == "update":
-            self._seen.extend(session_id, call.commands[0], None)
         elif op == "read" and len(call.commands) == 2 and call.commands[1][2] == 0:
             self._seen.note(session_id, answers[0], answers[1], value)
         return value

@@ -85,15 +85,15 @@ class SeenContexts:
             if len(self._seen) > self._max_count or self.size_bytes > self._max_bytes:
                 self._shrink()
 
-    def extend(self, session_id: str, command: Command, receipt: Receipt | None) -> None:
+    def extend(self, session_id: str, command: Command, receipt: Receipt) -> None:
         """An append or a change of the state was made behind the context."""
         with self._lock:
             seen = self._seen.get(session_id)
             if seen is None:
-                if receipt is None or not receipt.created:
+                if not receipt.created:
                     return
                 self._seen[session_id] = seen = _Seen({layout.EPOCH: b""}, [], "", 0, 0.0, 0)  # nothing came before it
-            elif receipt is not None and receipt.duplicate:
+            elif receipt.duplicate:
                 return
             parts = command[REQUEST_PLACE + 2 :]
             size_bytes = sum(map(len, parts)) + _MEMBER_BYTES * (len(parts) + 4)  # type: ignore[arg-type]
@@ -101,8 +101,7 @@ class SeenContexts:
             self.size_bytes += size_bytes
             seen.noted_s = self._clock()
             seen.later.append((command, seen.noted_s))
-            if receipt is not None and receipt.last_seq > seen.last_seq:
-                seen.last_seq = receipt.last_seq
+            seen.last_seq = max(seen.last_seq, receipt.last_seq)
             if len(seen.later) > _LATER_COUNT:
                 view = self._view(seen)
                 seen.stored, seen.elements, seen.later = view.fields, view.elements, []

@@ -11,6 +11,7 @@ from support.stored import everything
 
 from redismem import (
     Conflict,
+    InvalidMessage,
     Memory,
     Session,
 )
@@ -60,6 +61,21 @@ async def test_a_change_of_state_is_made_once_for_an_id(raw: Any, session: Sessi
     await session.update(id="change-1", merge={"x": 1}, waiting="y")
     assert await everything(raw, namespace) == before
     assert (await session.state()).params == {"x": 2}
+
+
+async def test_an_append_and_a_change_of_state_need_ids_of_their_own(
+    raw: Any, session: Session, namespace: str
+) -> None:
+    """Taken for the same, one of them would be lost in silence."""
+    await session.append(said(1), id="turn-1")
+    await session.update(id="change-1", merge={"x": 1})
+    before = await everything(raw, namespace)
+    with pytest.raises(InvalidMessage, match=r"one of an append that was made before, so a change of the state needs"):
+        await session.update(id="turn-1", merge={"x": 2})
+    for append in (session.append, session.append_and_read):
+        with pytest.raises(InvalidMessage, match=r"one of a change of the state .*, so an append needs another"):
+            await append(said(2), id="change-1")
+    assert await everything(raw, namespace) == before
 
 
 async def test_a_change_sent_again_does_not_undo_what_another_has_changed_since(memory: Memory) -> None:
