@@ -235,16 +235,20 @@ class ServerError(Exception):
 class ConnectionLost(Exception):
     """No reply: refused, reset, timed out. Unless `sent` is False, the call may have been carried out.
 
-    `text`: what there is to know beside the reason. `lasts`: it is of no use to try again. `place`: host and port of
-    the node that did not answer, where there are several.
+    `text`: what there is to know beside the reason. `lasts`: it is of no use to try again. `crowded`: other
+    calls of this process were in the way, which the server answered. `place`: host and port of the node that did not
+    answer, where there are several.
     """
 
-    def __init__(self, reason: str, *, sent: bool = True, text: str = "", lasts: bool = False) -> None:
+    def __init__(
+        self, reason: str, *, sent: bool = True, text: str = "", lasts: bool = False, crowded: bool = False
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.sent = sent
         self.text = text
         self.lasts = lasts
+        self.crowded = crowded
         self.place = ""
 
 

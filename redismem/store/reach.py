@@ -121,7 +121,9 @@ class Reach:
         )
 
     def unanswered(self, begun_s: float, failure: ConnectionLost) -> None:
-        """A call found no answer in all the time it had: Redis may be away."""
+        """A call found no answer in all the time it had: Redis may be away, unless it answered others meanwhile."""
+        if failure.crowded:
+            return
         breaker = self._failing(failure)
         if breaker.unanswered(begun_s, failure.reason):
             self._changed(BreakerState.OPEN, breaker)

@@ -6,7 +6,7 @@ import asyncio
 import math
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 import hiredis
@@ -25,12 +25,13 @@ _FEED_BYTES = 16 * 1024
 
 
 RECONNECTING = "Reconnecting"
+_CLOSED = "ConnectionClosed"
 
 
 class Waiting:
     """A call between its caller and the replies. Its future is done early if the caller has gone away."""
 
-    __slots__ = ("content", "deadline", "future", "is_transaction", "reply_count", "script")
+    __slots__ = ("begun_at", "content", "deadline", "future", "is_transaction", "reply_count", "script")
 
     def __init__(
         self,
@@ -38,10 +39,12 @@ class Waiting:
         reply_count: int,
         is_transaction: bool,
         future: asyncio.Future[list[Any]],
+        begun_at: float,
         deadline: float,
         script: Script | None = None,
     ) -> None:
         self.content = content
+        self.begun_at = begun_at
         self.reply_count = reply_count
         self.is_transaction = is_transaction
         self.script = script
@@ -57,6 +60,21 @@ class Waiting:
         else:
             future.set_exception(outcome)
             future.exception()  # seen: nobody may be left to collect it, which asyncio would complain about
+
+
+def end_late(calls: Iterable[Waiting], now: float, answered_at: float, reason: str, *, sent: bool) -> float:
+    """Ends those whose deadline is over. Gives the earliest deadline of the others.
+
+    `answered_at`: when another call was answered last. Where that was in the second half of the time that a call had,
+    the server did not stand still meanwhile: there were too many calls.
+    """
+    earliest = math.inf
+    for call in calls:
+        if call.deadline <= now:
+            call.end(ConnectionLost(reason, sent=sent, crowded=answered_at > (call.begun_at + call.deadline) / 2))
+        elif not call.future.done():
+            earliest = min(earliest, call.deadline)
+    return earliest
 
 
 class Connection(asyncio.Protocol):
@@ -81,6 +99,7 @@ class Connection(asyncio.Protocol):
         self.is_paused = False
         self.advanced_at = 0.0
         """When a call was answered last, or the first of those that wait now was sent."""
+        self.answered_at = -math.inf
         self.lost_reason = ""
         """Not empty: nothing can be sent here any more."""
         self.closed: asyncio.Future[None] = loop.create_future()
@@ -156,7 +175,7 @@ class Connection(asyncio.Protocol):
             self._replies = replies = []
             sent.popleft()
             self.sent_bytes -= len(call.content)
-            self.advanced_at = now
+            self.advanced_at = self.answered_at = now
             if type(outcome) is list and type(outcome[0]) is not ServerError:
                 call.end(outcome)
             else:
@@ -182,7 +201,7 @@ class Connection(asyncio.Protocol):
         call.script = None
         loaded = self._loop.create_future()
         loaded.add_done_callback(lambda _: self._send_again(call, loaded))
-        self.send(Waiting(wire.loading(script), 1, False, loaded, call.deadline), self._loop.time())
+        self.send(Waiting(wire.loading(script), 1, False, loaded, call.begun_at, call.deadline), self._loop.time())
 
     def _send_again(self, call: Waiting, loaded: asyncio.Future[list[Any]]) -> None:
         failure = loaded.exception() or wire.refusal(loaded.result())
@@ -221,9 +240,12 @@ class Connection(asyncio.Protocol):
             if raw is not None:
                 discard_unsent(raw)
 
+    def eof_received(self) -> None:
+        self.lose(_CLOSED)  # before the transport closes by itself, which would go on sending what is not sent yet
+
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
-        self.lose(type(error).__name__ if error else "ConnectionClosed")
+        self.lose(type(error).__name__ if error else _CLOSED)
         if not self.closed.done():
             self.closed.set_result(None)
 
@@ -231,7 +253,7 @@ class Connection(asyncio.Protocol):
         """Raises ServerError, ConnectionLost."""
         if opening := address.opening:
             content, count = wire.independent(opening), len(opening)
-            call = Waiting(content, count, False, self._loop.create_future(), math.inf)
+            call = Waiting(content, count, False, self._loop.create_future(), 0.0, math.inf)
             self.send(call, self._loop.time())
             wire.let_in(await call.future)
         if self.lost_reason:

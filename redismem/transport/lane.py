@@ -24,7 +24,7 @@ from redismem.protocol.scripts import Script
 from redismem.transport import wire
 from redismem.transport.address import Address
 from redismem.transport.confirming import Confirming, Wanted
-from redismem.transport.connection import RECONNECTING, Connection, Waiting, connect
+from redismem.transport.connection import RECONNECTING, Connection, Waiting, connect, end_late
 
 _FIRST_PAUSE_S = 0.01
 _LONGEST_PAUSE_S = 1.0
@@ -166,13 +166,13 @@ class Lane:
         if loop is not self._loop:
             self._enter(loop)
         now = loop.time()
-        call = Waiting(content, reply_count, is_transaction, loop.create_future(), now + timeout_s, script)
+        call = Waiting(content, reply_count, is_transaction, loop.create_future(), now, now + timeout_s, script)
         connection = self._connection
         if connection is not None and not self._line and self._has_room(connection, call):
             connection.send(call, now)
         elif len(self._line) >= _LINE_COUNT:
             crowd = f"{len(self._line)} calls of this process wait for it already"
-            raise ConnectionLost("TooManyCalls", sent=False, text=crowd, lasts=True)
+            raise ConnectionLost("TooManyCalls", sent=False, text=crowd, lasts=True, crowded=True)
         else:
             self._line.append(call)
             self._want_connection()
@@ -238,11 +238,12 @@ class Lane:
             self._set_alarm(now + min(busy_s, self._stall_s))
             return
         self._is_late = False
-        wake_at = _end_late(self._line, now, self._lost_reason or "TimeoutError", sent=False)
-        self._line = deque(call for call in self._line if not call.future.done())
         connection = self._connection
+        answered_at = -math.inf if connection is None else connection.answered_at
+        wake_at = end_late(self._line, now, answered_at, self._lost_reason or "TimeoutError", sent=False)
+        self._line = deque(call for call in self._line if not call.future.done())
         if connection is not None and connection.sent:
-            wake_at = min(wake_at, _end_late(connection.sent, now, "TimeoutError", sent=True))
+            wake_at = min(wake_at, end_late(connection.sent, now, answered_at, "TimeoutError", sent=True))
             stalled_at = connection.advanced_at + self._stall_s
             if stalled_at <= now:
                 connection.lose("StalledConnection")
@@ -285,14 +286,3 @@ class Lane:
 
 async def _nothing() -> list[Any]:
     return []
-
-
-def _end_late(calls: deque[Waiting], now: float, reason: str, *, sent: bool) -> float:
-    """Ends those whose deadline is over. Gives the earliest deadline of the others."""
-    earliest = math.inf
-    for call in calls:
-        if call.deadline <= now:
-            call.end(ConnectionLost(reason, sent=sent))
-        elif not call.future.done():
-            earliest = min(earliest, call.deadline)
-    return earliest

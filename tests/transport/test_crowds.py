@@ -9,9 +9,9 @@ from collections import Counter
 from support.redis_server import RedisServer
 from support.stores import PATIENCE
 
-from redismem import Memory, Settings, StoreUnavailable
+from redismem import Memory, Receipt, Settings, StoreUnavailable
 
-PATIENT = Settings(**PATIENCE)
+PATIENT = Settings(**PATIENCE, fallback_after_s=60)
 MOST = 4_096 + 8_192  # on their way, and in line
 
 
@@ -24,7 +24,23 @@ async def test_what_fits_is_served_and_the_rest_is_refused(redis_server: RedisSe
         refused = next(answer for answer in answers if isinstance(answer, StoreUnavailable))
         assert refused.reason == "TooManyCalls"
         assert "calls of this process wait for it already" in refused.text
-        assert await handles[0].exists() is False, "and then there is room again"
+        assert memory.health().state == "closed", "a server that answered all that it was asked is there"
+        assert await asyncio.gather(*(handle.exists() for handle in handles[:100])) == [False] * 100, (
+            "there is room again"
+        )
+
+
+async def test_a_crowd_is_no_outage(redis_server: RedisServer, namespace: str) -> None:
+    """With a fallback, what does not fit is refused as well, not accepted beside a Redis that is there."""
+    async with Memory.connect(redis_server.url, namespace=namespace, settings=PATIENT, fallback=True) as memory:
+        handles = [memory.session(f"s-{number % 500}") for number in range(MOST + 1_000)]
+        message = {"role": "user", "content": "x"}
+        answers = await asyncio.gather(*(handle.append(message) for handle in handles), return_exceptions=True)
+        found = Counter(type(answer) for answer in answers)
+        assert found == {Receipt: MOST, StoreUnavailable: 1_000}
+        assert not any(answer.degraded for answer in answers if isinstance(answer, Receipt))
+        health = memory.health()
+        assert (health.state, health.backlog_message_count) == ("closed", 0)
 
 
 async def test_a_process_that_was_busy_reads_before_it_calls_anything_late(

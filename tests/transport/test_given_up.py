@@ -37,6 +37,26 @@ def read_to_the_end(server: socket.socket) -> None:
         pass
 
 
+async def test_what_the_server_has_not_received_when_it_closes_is_never_sent(listener: socket.socket) -> None:
+    """It says that it will send nothing more, and could still read."""
+
+    def accept() -> socket.socket:
+        server, _ = listener.accept()
+        server.recv(1)
+        server.shutdown(socket.SHUT_WR)
+        return server
+
+    accepted = asyncio.create_task(asyncio.to_thread(accept))
+    lane = Lane(Address.from_url(f"redis://127.0.0.1:{listener.getsockname()[1]}?protocol=2"), stall_s=60)
+    with pytest.raises(ConnectionLost, match="ConnectionClosed"):
+        await lane.run([("SET", "k", LONG)], 60)
+    await lane.aclose()
+    with await accepted as server:
+        server.settimeout(60)
+        with pytest.raises(ConnectionResetError):
+            await asyncio.to_thread(read_to_the_end, server)
+
+
 @pytest.mark.parametrize("kind", ["asyncio", "blocking"])
 async def test_what_the_server_has_not_received_is_never_sent(kind: str, listener: socket.socket) -> None:
     await give_up(kind, listener.getsockname()[1])

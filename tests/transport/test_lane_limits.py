@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from functools import partial
 
@@ -14,6 +15,7 @@ from support.redis_server import RedisServer
 from redismem import Memory, Settings
 from redismem.errors import ConnectionLost, StoreUnavailable
 from redismem.store.store import Store
+from redismem.transport.connection import Waiting, end_late
 from redismem.transport.lane import Lane
 
 
@@ -199,3 +201,15 @@ async def test_the_memory_says_that_the_store_is_away_when_the_line_does_not_mov
         calls = [memory.session(f"one-{at}").read() for at in range(20)]
         for outcome in await asyncio.gather(*calls, return_exceptions=True):
             assert isinstance(outcome, StoreUnavailable)
+
+
+async def test_a_call_that_is_late_while_others_are_answered_says_nothing_of_the_server() -> None:
+    """Its own process had too many of them on their way."""
+    loop = asyncio.get_running_loop()
+    for answered_at, crowded in ((-math.inf, False), (14.9, False), (15.1, True)):
+        late, other = (Waiting(b"", 1, False, loop.create_future(), 10, deadline) for deadline in (20, 30))
+        assert end_late([late, other], 21, answered_at, "TimeoutError", sent=True) == 30
+        assert not other.future.done()
+        failure = late.future.exception()
+        assert isinstance(failure, ConnectionLost)
+        assert (failure.reason, failure.sent, failure.crowded) == ("TimeoutError", True, crowded)

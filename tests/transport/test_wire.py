@@ -44,7 +44,7 @@ def feed(loop: asyncio.AbstractEventLoop, pieces: list[bytes]) -> tuple[list[Any
         several = len(commands) > 1
         content = wire.transaction(commands) if several else wire.independent(commands)
         count = len(commands) + 2 * several
-        call = Waiting(content, count, several, loop.create_future(), 0)
+        call = Waiting(content, count, several, loop.create_future(), 0, 0)
         connection.send(call, 0)
         calls.append(call)
     for piece in pieces:
@@ -172,7 +172,7 @@ async def test_a_crowd_of_calls_is_written_in_order_in_pieces_while_it_comes(siz
     connection.connection_made(socket)
     contents = [bytes([97 + number]) * size for number in range(20)]
     for content in contents:
-        connection.send(Waiting(content, 1, False, loop.create_future(), 0), 0)
+        connection.send(Waiting(content, 1, False, loop.create_future(), 0, 0), 0)
     at_once = list(socket.pieces)
     assert at_once[0] == contents[0], "the first need not wait for others"
     assert all(8_192 <= len(piece) < 8_192 + size for piece in at_once[1:])
