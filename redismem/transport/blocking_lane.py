@@ -15,7 +15,7 @@ import hiredis
 from redismem.errors import ConnectionLost
 from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
-from redismem.transport import tls, wire
+from redismem.transport import forks, tls, wire
 from redismem.transport.address import Address
 from redismem.transport.base import discard_unsent
 from redismem.transport.confirming import Content, Wanted, confirmed, waiting
@@ -34,6 +34,7 @@ class Socket:
         self._reader = wire.reader()
         try:
             self._socket = _dial(address, until)
+            self._held = forks.hold(self._socket.fileno())
             self._open(address.opening, until)
         except _LOST as failure:
             lasting = tls.why(address, failure, until - time.monotonic())
@@ -70,6 +71,7 @@ class Socket:
         return replies
 
     def close(self) -> None:
+        forks.drop(self._held)
         self._socket.close()
 
     def give_up(self) -> None:

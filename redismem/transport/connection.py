@@ -13,7 +13,7 @@ import hiredis
 
 from redismem.errors import ConnectionLost, ServerError
 from redismem.protocol.scripts import Script
-from redismem.transport import tls, wire
+from redismem.transport import forks, tls, wire
 from redismem.transport.address import Address
 from redismem.transport.base import discard_unsent
 from redismem.transport.wire import Outcome
@@ -94,6 +94,7 @@ class Connection(asyncio.Protocol):
         self._unwritten: list[bytes] = []
         self._unwritten_bytes = 0
         self._transport: asyncio.Transport | None = None
+        self._held = forks.NONE
         self.sent: deque[Waiting] = deque()
         self.sent_bytes = 0
         self.is_paused = False
@@ -112,6 +113,8 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
         raw = transport.get_extra_info("socket")
+        if raw is not None:
+            self._held = forks.hold(raw.fileno())
         if raw is not None and raw.family != socket.AF_UNIX:
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if self.lost_reason:
@@ -231,6 +234,7 @@ class Connection(asyncio.Protocol):
             while self.sent:
                 self.sent.popleft().end(ConnectionLost(reason))
             self._on_lost(self)
+        forks.drop(self._held)
         if self._transport is not None:
             self._transport.abort()
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import socket
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -35,6 +38,50 @@ async def give_up(kind: str, port: int) -> None:
 def read_to_the_end(server: socket.socket) -> None:
     while server.recv(1 << 20):
         pass
+
+
+ASKING = """
+import asyncio, os, signal, sys
+from redismem.errors import ConnectionLost
+from redismem.transport.address import Address
+from redismem.transport.blocking_lane import BlockingLane
+from redismem.transport.lane import Lane
+
+async def main(kind, port):
+    address = Address.from_url(f"redis://127.0.0.1:{port}?protocol=2")
+    lane = Lane(address, stall_s=1) if kind == "asyncio" else BlockingLane(address)
+    await lane.run([("PING",)], 60)
+    child = os.fork()
+    if child == 0:
+        signal.pause()
+    try:
+        await lane.run([("SET", "k", b"a" * (32 * 1024 * 1024))], 1)
+    except ConnectionLost:
+        await lane.aclose()
+        print(child, flush=True)
+
+asyncio.run(main(sys.argv[1], sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize("kind", ["asyncio", "blocking"])
+async def test_nor_is_it_sent_by_a_process_that_was_forked_off(kind: str, listener: socket.socket) -> None:
+    """It has the connection no more, so that it ends with the parent's."""
+    command = (sys.executable, "-c", ASKING, kind, str(listener.getsockname()[1]))
+    asking = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    server, _ = await asyncio.to_thread(listener.accept)
+    with server:
+        server.settimeout(60)
+        await asyncio.to_thread(server.recv, 64)
+        server.sendall(b"+PONG\r\n")
+        assert asking.stdout is not None
+        child = int(await asyncio.wait_for(asking.stdout.readline(), 60))
+        try:
+            with pytest.raises(ConnectionResetError):
+                await asyncio.to_thread(read_to_the_end, server)
+        finally:
+            os.kill(child, signal.SIGKILL)
+            await asking.wait()
 
 
 async def test_what_the_server_has_not_received_when_it_closes_is_never_sent(listener: socket.socket) -> None:
