@@ -24,6 +24,8 @@ _LONG_IDLE_S = 400 * 86_400
 _IDLE_VARIABLE = "REDISMEM_IDLE_TIMEOUT_S"
 # Hardly any ends so soon; a day in hours, taken for seconds, does.
 _SHORT_IDLE_S = 60
+# What says nothing without a provider.
+_OF_A_MODEL = ("model", "model_api_key", "model_base_url")
 
 
 class Settings(BaseSettings):
@@ -225,6 +227,12 @@ class Settings(BaseSettings):
         if settings is not None and not isinstance(settings, Settings):
             raise InvalidSettings(f"settings is none of the type {type(settings).__name__}: pass Settings(...)")
         return settings or cls()
+
+    @property
+    def unused_of_model(self) -> list[str]:
+        """The variables that say which model is asked, where none is, for want of a provider."""
+        given = [f"{PREFIX}{name.upper()}" for name in _OF_A_MODEL if getattr(self, name) is not None]
+        return given if self.model_provider == "extractive" else []
 
     @property
     def idle_timeout_ms(self) -> int:

@@ -106,6 +106,8 @@ def model(finding: Finding) -> tuple[str, str]:
         return seen["error"], "`redismem worker` does not start with it, nor does a pod that has workers."
     if finding.case == "none":
         return "none is asked", ""
+    if finding.case == "no_provider":
+        return "none is asked, though one is named", "Summaries are written without it: set REDISMEM_MODEL_PROVIDER."
     name = f"{seen['provider']}, {printable(seen['model'])}"
     if finding.case == "no_key":
         return f"{name}: no key is set", "It will refuse each request: set REDISMEM_MODEL_API_KEY."

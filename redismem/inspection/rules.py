@@ -234,8 +234,8 @@ def model(settings: Settings, refused: str) -> Finding:
     """Whether a worker could ask who writes summaries. `refused`: what it would not start with; "" if it would."""
     if refused:
         return Finding("model", FAIL, "refused", {"error": refused})
-    if settings.model_provider == "extractive" or not settings.model:
-        return Finding("model", OK, "none")
+    if settings.model_provider == "extractive":
+        return Finding("model", WARN, "no_provider") if settings.unused_of_model else Finding("model", OK, "none")
     seen = {"provider": settings.model_provider, "model": settings.model}
     # At an address of one's own there may be a server that wants none.
     if settings.model_api_key is None and settings.model_base_url is None:

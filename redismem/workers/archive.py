@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import inspect
 import json
 import logging
 import os
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from redismem.context import Context, State, Summary
+from redismem.errors import InvalidSettings
 from redismem.messages import Message
 from redismem.values import Undecodable, decode_value, packed_unchecked, readable
 
@@ -22,6 +25,21 @@ OnEvict = Callable[[str, Context], Awaitable[None]]
 """Called with the session id and all that the session holds, before it is removed. Called again if the worker died,
 or a message came in between and the session stayed: the newest transcript of an epoch holds the most.
 """
+
+
+def checked(on_evict: OnEvict) -> OnEvict:
+    """What is handed transcripts. Raises InvalidSettings for what cannot be: no session could be evicted."""
+    wanted = "on_evict is an `async def on_evict(session_id, context)`"
+    is_function = inspect.isroutine(on_evict) or isinstance(on_evict, partial)
+    if not inspect.iscoroutinefunction(on_evict if is_function else type(on_evict).__call__):
+        found = "is not async" if is_function else f"is of the type {type(on_evict).__name__}"
+        raise InvalidSettings(f"{wanted}, this one {found}")
+    try:
+        inspect.signature(on_evict).bind("", None)
+    except TypeError as wrong:
+        raise InvalidSettings(f"{wanted}, this one does not take them: {wrong}") from None
+    return on_evict
+
 
 _NUMBERS = ("total_messages", "first_seq", "last_seq", "recent_limit")
 _BEGINNING = b'{"session_id": '

@@ -22,7 +22,7 @@ from redismem.events import facts
 from redismem.models import ChatModel
 from redismem.store.store import Store
 from redismem.workers import strategies
-from redismem.workers.archive import OnEvict
+from redismem.workers.archive import OnEvict, checked
 from redismem.workers.eviction import Eviction
 from redismem.workers.extraction import ExtractionWorker
 from redismem.workers.failures import log_failure
@@ -56,6 +56,7 @@ class Scheduler:
         concurrency: int = 16,
         stop_s: float = 10,
     ) -> None:
+        on_evict = None if on_evict is None else checked(on_evict)
         self.worker = None if strategy is None else Worker(store, strategy, concurrency=concurrency)
         self.extraction = None if extraction is None else ExtractionWorker(store, extraction)
         self.eviction = Eviction(store, on_evict if self.extraction is None else self.extraction.before(on_evict))

@@ -10,18 +10,22 @@ A strategy is an object with one method:
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Sequence
 from enum import Enum
 from typing import Protocol
 
 from redismem.context import Summary
 from redismem.errors import InvalidSettings
+from redismem.events import facts
 from redismem.messages import Message
 from redismem.models import ChatModel, Draft, Summarizer, open_extractive, open_model
 from redismem.models.extractive import Extractive
 from redismem.models.sketch import Sketch, learned
 from redismem.protocol.queue_calls import Job
 from redismem.settings import Settings
+
+log = logging.getLogger("redismem.worker")
 
 
 class Dropped(Enum):
@@ -155,6 +159,9 @@ def from_settings(settings: Settings) -> Strategy | None:
         return Trim()
     summary_tokens = _summary_tokens(settings)
     if settings.model_provider == "extractive":
+        if unused := settings.unused_of_model:
+            text = "%s: set without a provider, so summaries are written without a model; set REDISMEM_MODEL_PROVIDER"
+            log.warning(text, " and ".join(unused), extra=facts(op="settings", setting=unused[0]))
         return Summarize(open_extractive(), *summary_tokens)
     return Summarize(_model(settings), *summary_tokens)
 

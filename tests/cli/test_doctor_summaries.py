@@ -155,6 +155,8 @@ def test_variables_that_are_not_obeyed_are_named_and_their_values_are_not(
     ("variables", "verdict", "said"),
     [
         ({}, "ok", "none is asked"),
+        ({"": "x"}, "warn", "none is asked, though one is named"),
+        ({"API_KEY": "canary"}, "warn", "none is asked, though one is named"),
         ({"PROVIDER": "openai"}, "fail", "needs a model: set REDISMEM_MODEL"),
         ({"PROVIDER": "openai", "": "x"}, "warn", "openai, x: no key is set"),
         ({"PROVIDER": "openai", "": "x", "API_KEY": "canary"}, "ok", "openai, x"),

@@ -6,6 +6,7 @@ import json
 import logging
 import math
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,8 +20,9 @@ from support.json_values import same, texts, values
 from redismem import Memory, Message
 from redismem.cli.session_view import document
 from redismem.context import Context, State, Summary
+from redismem.errors import InvalidSettings
 from redismem.session_info import SessionInfo
-from redismem.workers.archive import JsonlArchive, read_archive
+from redismem.workers.archive import JsonlArchive, checked, read_archive
 
 counts = st.integers(0, 2**53)
 besides = st.none() | st.fixed_dictionaries(
@@ -165,3 +167,45 @@ async def test_a_value_of_another_type_is_refused_with_its_line(tmp_path: Path) 
             path.write_text(json.dumps(good) + "\n" + json.dumps(line) + "\n")
             with pytest.raises(ValueError, match="line 2 is no line of an archive"):
                 list(read_archive(path))
+
+
+async def handed_over(session_id: str, context: Context, to: str = "") -> None:
+    del session_id, context, to
+
+
+async def alone(context: Context) -> None:
+    del context
+
+
+class Archives:
+    """A method, and objects that can be called."""
+
+    async def keep(self, session_id: str, context: Context) -> None:
+        del session_id, context
+
+    async def __call__(self, session_id: str, context: Context) -> None:
+        del session_id, context
+
+
+def test_what_can_be_handed_transcripts(tmp_path: Path) -> None:
+    for one in (handed_over, partial(handed_over, to="x"), Archives().keep, Archives(), JsonlArchive(tmp_path / "a")):
+        assert checked(one) is one
+
+
+def plain(session_id: str, context: Context) -> None:
+    del session_id, context
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (plain, "is not async"),
+        (print, "is not async"),
+        ("x", "is of the type str"),
+        (object(), "is of the type object"),
+        (alone, "does not take them: too many positional arguments"),
+    ],
+)
+def test_what_cannot_is_refused_before_a_session_waits_for_it(given: Any, said: str) -> None:
+    with pytest.raises(InvalidSettings, match=said):
+        checked(given)

@@ -6,12 +6,14 @@ import asyncio
 from functools import partial
 from typing import Any
 
+import pytest
 from support.checks import until
 from support.clock import Clock
 from support.stores import Store
 from support.writers import Echo, said
 
 from redismem import Session, Settings
+from redismem.errors import InvalidSettings
 from redismem.models import Draft
 from redismem.store.store import Store as RedisStore
 from redismem.workers.scheduler import Scheduler
@@ -262,3 +264,9 @@ async def test_logs_name_sessions_by_their_hash_and_quote_nothing(store: Store, 
     assert len(ours) >= 2
     assert not any("canary-7" in record.getMessage() for record in caplog.records)
     assert not any("session-7" in record.getMessage() for record in ours), "a session is named by its hash"
+
+
+async def test_what_cannot_be_handed_transcripts_is_refused_at_the_start(store: Store, namespace: str) -> None:
+    async with store.memory(namespace, NEVER) as memory:
+        with pytest.raises(InvalidSettings, match="async def on_evict"):
+            Scheduler.from_settings(memory.store, on_evict=print)  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 from support.stores import Store
 from support.writers import Echo, fill, said
 
@@ -148,3 +149,10 @@ async def test_what_is_dropped_says_so(store: Store, namespace: str) -> None:
         assert await Worker(memory.store, Dropping()).drain() == 1
         context = await session.read()
         assert ([message.seq for message in context.messages], context.summaries) == (list(range(6, 12)), [])
+
+
+def test_a_model_without_its_provider_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    assert from_settings(Settings(model="x", model_api_key=SecretStr("canary"))) is not None
+    (record,) = caplog.records
+    assert record.getMessage().startswith("REDISMEM_MODEL and REDISMEM_MODEL_API_KEY: set without a provider")
+    assert "canary" not in record.getMessage()
