@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from typing import NamedTuple
 
 from redismem.protocol.layout import NEWEST_IDS, OLDER_IDS
@@ -14,6 +14,7 @@ it created the session."""
 IDS_COUNT = 16
 """So many appends and changes of the state are known for certain; the ring may hold a few more."""
 NAME_BYTES, _COUNT_BYTES = 7, 2
+_NEWEST_COUNT = 5
 
 
 class AppendId(NamedTuple):
@@ -39,3 +40,14 @@ def remembered(fields: Mapping[bytes, bytes]) -> list[AppendId]:
         raise Undecodable("a part of an append is remembered")
     entries = [ring[at : at + ID_BYTES] for at in range(0, len(ring), ID_BYTES)][-IDS_COUNT:]
     return [AppendId(entry[:NAME_BYTES], int.from_bytes(entry[-_COUNT_BYTES:]) & 0x7FFF) for entry in entries]
+
+
+def remember(fields: MutableMapping[bytes, bytes], name: bytes, message_count: int) -> None:
+    """Puts an append into a ring that can be read, as `remember_append.lua` does, but for the call that made it."""
+    newest = fields.get(NEWEST_IDS, b"b")
+    if len(newest) > _NEWEST_COUNT * ID_BYTES:
+        full = b"ids_" + newest[:1]
+        fields[full] = newest[1:]
+        newest = OLDER_IDS[(OLDER_IDS.index(full) + 1) % len(OLDER_IDS)][-1:]
+    rest = bytes(ID_BYTES - NAME_BYTES - _COUNT_BYTES)
+    fields[NEWEST_IDS] = newest + name + rest + message_count.to_bytes(_COUNT_BYTES)

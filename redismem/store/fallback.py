@@ -216,9 +216,9 @@ class FallbackStore(Store):
         append = taken_apart(call.commands[0])
         if append.expects:
             raise self._refusal(call, "whether `expect` holds, only Redis can say")
-        before = _known_among(held, append)
+        before = _known_among(held, append) or held.view.known(append)
         if before is not None:
-            counters: Any = held.view.duplicate(before.receipt.first_seq, before.receipt.last_seq)
+            counters: Any = held.view.duplicate(*before)
         else:
             self._backlog.check_room(append, held.session_id)
             refused = held.view.refusal(append, self.settings, held.session_id)
@@ -258,9 +258,10 @@ def _limit(first: Any) -> int:
     return max(0, -int(first))
 
 
-def _known_among(held: Held, append: Append) -> Entry | None:
-    """The entry of the same token."""
-    return next((entry for entry in held.entries if entry.append.token == append.token), None)
+def _known_among(held: Held, append: Append) -> tuple[int, int] | None:
+    """The first and last seq of what was accepted of the same token."""
+    found = next((entry.receipt for entry in held.entries if entry.append.token == append.token), None)
+    return None if found is None else (found.first_seq, found.last_seq)
 
 
 def _marked(value: T) -> T:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from redismem.errors import RedismemError, ServerError
-from redismem.protocol import layout, replies
+from redismem.protocol import append_ids, layout, replies
 from redismem.protocol.append_command import Append
 from redismem.settings import Settings
 
@@ -27,6 +27,7 @@ class View:
         self.fields = dict(stored or {layout.EPOCH: b""})
         self.elements = elements
         self._counters = layout.counters(self.fields.get(layout.COUNTERS, layout.NO_COUNTERS))
+        append_ids.remembered(self.fields)
 
     @property
     def last_seq(self) -> int:
@@ -67,6 +68,7 @@ class View:
             count, size = self._pins()
             self.fields[layout.PINS] = b"%d %d" % (count + append.pins[0], size + append.pins[1])
             self._counters = self._counters._replace(uncounted=self._counters.uncounted + append.pins[0])
+        append_ids.remember(self.fields, append.token, len(append.elements))
         first_seq, total, tokens, *_ = self._counters
         self._count(first_seq, total + len(append.elements), tokens + append.tokens, now_ms)
         return self.fields[layout.COUNTERS]
@@ -84,6 +86,15 @@ class View:
             first_seq=first_seq, message_count=total, tokens=tokens, active_ms=active_ms
         )
         self.fields[layout.COUNTERS] = layout.encode_counters(self._counters)
+
+    def known(self, append: Append) -> tuple[int, int] | None:
+        """The first and last seq of an append that was made before; None if it is none of the last ones."""
+        last_seq = self.last_seq
+        for name, message_count in reversed(append_ids.remembered(self.fields)):
+            if name == append.token:
+                return last_seq - message_count + 1, last_seq
+            last_seq -= message_count
+        return None
 
     def duplicate(self, first_seq: int, last_seq: int) -> list[Any]:
         """What append.lua answers where the append was made before."""

@@ -6,7 +6,9 @@ import asyncio
 from typing import Any
 
 import pytest
+from support.checks import user
 from support.conversations import contents, said
+from support.faulty import Faulty, caught_up
 from support.stored import everything
 
 from redismem import (
@@ -145,3 +147,29 @@ async def test_expect_counts_all_that_was_ever_appended(session: Session) -> Non
     await session.append(*[said("a")] * 5)
     await session.prune(1)
     assert (await session.append(said("b"), expect=5)).last_seq == 6
+
+
+async def test_an_id_that_redis_has_is_known_while_it_is_away(degradable: Memory, faulty: Faulty) -> None:
+    """A turn that is taken again stands once in what is served, and the session is not forgotten for it."""
+    session = degradable.session("a")
+    await session.append_and_read(user(1), user(2), id="one")
+    await session.append(user(3), id="two")
+    await session.update(id="change", merge={"x": 1})
+    faulty.is_away = True
+    await session.append(user(4), id="three")
+    for id, seqs, sent in (
+        ("one", (1, 2), (user(1), user(2))),
+        ("two", (3, 3), (user(3),)),
+        ("three", (4, 4), (user(4),)),
+    ):
+        again = await session.append(*sent, id=id)
+        assert (again.duplicate, again.degraded, (again.first_seq, again.last_seq)) == (True, True, seqs)
+    await session.update(id="change", merge={"x": 2})
+    with pytest.raises(InvalidMessage, match="one of an append"):
+        await session.update(id="one", merge={"x": 3})
+    faulty.is_away = False
+    await caught_up(degradable)
+    faulty.is_away = True
+    context = await session.append_and_read(user(5))
+    assert [message.content for message in context.messages] == [user(n)["content"] for n in range(1, 6)]
+    assert context.state.params == {"x": 1}
