@@ -132,14 +132,14 @@ FIGURES = ("turns_per_s", "client_us", "server_us", "reads")
 
 
 async def drive(side: Side, concurrency: int, seconds: float, prefix: str) -> int:
-    """Gives the turns made: so many sessions at once, each begun before the time was up, and finished."""
+    """Gives the turns made: so many sessions at once, each of them finished; none begins when the time is up but the first."""
     until = time.perf_counter() + seconds
     made = 0
 
     async def caller(number: int) -> None:
         nonlocal made
         begun = 0
-        while time.perf_counter() < until:
+        while not begun or time.perf_counter() < until:
             session = f"s{prefix}-{number}-{begun}"
             for _ in range(TURNS_A_SESSION):
                 await side.turn(session)
