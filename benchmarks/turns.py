@@ -132,7 +132,7 @@ FIGURES = ("turns_per_s", "client_us", "server_us", "reads")
 
 
 async def drive(side: Side, concurrency: int, seconds: float, prefix: str) -> int:
-    """Gives the turns made: so many sessions at once, each of them finished; none begins when the time is up but the first."""
+    """Gives the turns made: so many sessions at once, the first and all begun before the time was up, each finished."""
     until = time.perf_counter() + seconds
     made = 0
 

@@ -68,6 +68,11 @@ def check_is_said(payload: dict[str, Any]) -> None:
         return
     if "messages" in payload:
         raise InvalidMessage("this dict holds messages and is none: pass them one by one, as in append(*messages)")
+    for key in ("role", "type"):
+        if payload.get(key) is not None and type(payload[key]) is not str:
+            raise InvalidMessage(
+                f"the {key} of a message is a plain string, not one of the type {type(payload[key]).__name__}"
+            )
     raise InvalidMessage("a message has a role, such as user or assistant, or is an item with a type; this has neither")
 
 

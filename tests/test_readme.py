@@ -44,6 +44,25 @@ def test_the_first_turn_works_as_it_stands(redis_server: RedisServer, tmp_path: 
         session.clear()
 
 
+def test_a_turn_may_be_taken_again_as_the_readme_says(redis_server: RedisServer, tmp_path: Path) -> None:
+    first, again = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[:2]
+    begin = first.partition("async def main")[0]
+    script = tmp_path / "again.py"
+    script.write_text(
+        f"""{begin}{again}
+async def main() -> None:
+    async with Memory.connect(namespace="again") as memory:
+        print(await turn(memory, "t1", "hello"), await turn(memory, "t1", "hello"), sep="; ")
+        print(*[message.content for message in await memory.session("user-42").messages()], sep="; ")
+
+asyncio.run(main())
+"""
+    )
+    here = os.environ | {"REDISMEM_URL": redis_server.url}
+    ran = subprocess.run([sys.executable, script], env=here, capture_output=True, text=True, check=True)
+    assert ran.stdout == "You asked: hello; You asked: hello\nhello; You asked: hello\n"
+
+
 def test_the_address_that_the_readme_names_is_the_one_that_compose_opens() -> None:
     first = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[1]
     (port,) = re.findall(r"export REDISMEM_URL=redis://127\.0\.0\.1:(\d+)/0", first)

@@ -65,7 +65,9 @@ def _own_word(word: str, detail: str, session_id: str | None) -> RedismemError |
 
 def _pinned_too_many(count: str, size: str = "", count_limit: str = "", bytes_limit: str = "") -> str:
     over = f"over max_pinned_count, {count_limit}, or max_pinned_bytes, {bytes_limit}"
-    return f"{count} messages of {size} bytes would be pinned, {over}: unpin or replace some, or pass pin=False"
+    return (
+        f"{count} messages of {size} bytes would be pinned, {over}: append a system prompt once, unpin or replace some"
+    )
 
 
 def _lost_race(word: str, item_id: str, version: str = "") -> Conflict:
