@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 # Floors, from the ground up. A room is a folder, or a module that lies directly in redismem/. It imports rooms of the
 # floors below, and of its own floor as long as that makes no circle.
 FLOORS = (
-    "errors events environment settings values shapes unawaited words health session_info",
+    "errors events caller_code environment settings values shapes unawaited words health session_info",
     "messages compressed columns elements quoting",
     "dictionaries",
     "blocks",

@@ -14,8 +14,10 @@ import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
+from redismem.caller_code import awaited_within
 from redismem.errors import (
     Conflict,
     InvalidItem,
@@ -59,13 +61,9 @@ def within(model: ChatModel, settings: Settings) -> Ask:
     """Asks this model, within the time that a summary may take. In an event loop."""
 
     async def ask(messages: list[dict[str, Any]]) -> str:
-        try:
-            async with asyncio.timeout(settings.summary_timeout_s) as limit:
-                return await model.reply(messages, max_tokens=_ANSWER_TOKENS)
-        except TimeoutError:
-            if limit.expired():
-                raise ModelFailed(f"no answer within {settings.summary_timeout_s:g} s") from None
-            raise
+        late = ModelFailed(f"no answer within {settings.summary_timeout_s:g} s")
+        reply = partial(model.reply, messages, max_tokens=_ANSWER_TOKENS)
+        return await awaited_within(settings.summary_timeout_s, late, reply)
 
     return ask
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 import weakref
@@ -13,6 +12,7 @@ from enum import StrEnum
 from time import monotonic
 from typing import Any, TypeVar
 
+from redismem.caller_code import ENDING
 from redismem.context import Context, Receipt, State
 from redismem.errors import Conflict
 from redismem.events import Event, OnEvent, facts, unquoted
@@ -120,7 +120,9 @@ class ObservedStore(Store):
         inside = _in_hook.set(True)
         try:
             self._on_event(event)
-        except (Exception, asyncio.CancelledError) as error:
+        except ENDING:
+            raise
+        except BaseException as error:
             # The call is done: what it gave, or raised, is what the caller is owed.
             if type(error) not in self._hook_failures:
                 self._hook_failures.add(type(error))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 
+from redismem.caller_code import awaited_within
 from redismem.errors import RedismemError
 from redismem.events import facts
 from redismem.protocol import depth_calls, edit_calls, queue_calls
@@ -190,13 +192,8 @@ class Eviction:
             found = await session.messages(include_originals=True)
             context.messages = [message for message in found if not message.pinned]
         lease_s = self._store.settings.lease_s
-        try:
-            async with asyncio.timeout(lease_s) as limit:
-                await self._on_evict(session_id, context)
-        except TimeoutError:
-            if limit.expired():
-                raise RedismemError(f"on_evict did not end within {lease_s:g} s") from None
-            raise
+        late = RedismemError(f"on_evict did not end within {lease_s:g} s")
+        await awaited_within(lease_s, late, partial(self._on_evict, session_id, context))
         return await self._store.run(calls.evict(transcript))
 
     async def sweep(self) -> tuple[int, int]:

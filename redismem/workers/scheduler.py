@@ -16,6 +16,7 @@ from typing import Any
 from apscheduler.job import Job
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
+from redismem.caller_code import awaited
 from redismem.context import Receipt
 from redismem.errors import RedismemError
 from redismem.events import facts
@@ -168,7 +169,7 @@ class Scheduler:
         if self._stopping or self._store.is_away:  # a look at Redis now and then finds out when it is back
             return
         try:
-            await drain()
+            await awaited(drain)
         except Exception as error:  # the state is in Redis: the next tick goes on from there
             log_failure("a drain stopped early", error, facts(op="drain"))
             if work is not None:

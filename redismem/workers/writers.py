@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Protocol
 
+from redismem.caller_code import awaited_within
 from redismem.context import Summary
 from redismem.errors import ModelFailed, ProviderUnavailable, RedismemError
 from redismem.events import facts, unquoted
@@ -101,19 +103,15 @@ class Writers:
     ) -> Summary | None:
         settings = self._store.settings
         covered, folded = todo.covered, todo.folded
-        others_tokens = sum(each.tokens for each in job.context.summaries if each not in folded)
+        previous = "\n\n".join(summary.text for summary in folded) or None
+        write: Callable[[], Awaitable[Draft | Dropped]] = partial(by.compact, covered, previous)
+        if isinstance(by, Summarize):
+            others_tokens = sum(each.tokens for each in job.context.summaries if each not in folded)
+            write = partial(by.drafted, covered, previous, sketch, others_tokens)
+        late = _failed(f"no summary within {settings.summary_timeout_s:g} s")
         renewal = asyncio.create_task(self._renew(calls, job, time.monotonic()))
         try:
-            async with asyncio.timeout(settings.summary_timeout_s) as limit:
-                previous = "\n\n".join(summary.text for summary in folded) or None
-                if isinstance(by, Summarize):
-                    draft: Draft | Dropped = await by.drafted(covered, previous, sketch, others_tokens)
-                else:
-                    draft = await by.compact(covered, previous)
-        except TimeoutError:
-            if limit.expired():
-                raise _failed(f"no summary within {settings.summary_timeout_s:g} s") from None
-            raise
+            draft = await awaited_within(settings.summary_timeout_s, late, write)
         finally:
             renewal.cancel()
         return None if draft is DROPPED else _summary(job, covered, folded, draft, settings.max_summary_bytes)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.checks import Panic
 from support.redis_server import RedisServer
 from support.watched import CANARY, NAME, Awaiting, Events, Place, user
 
@@ -213,13 +214,24 @@ def test_what_a_hook_calls_has_no_event_of_its_own() -> None:
     assert seen == ["recorded", "record", "append"]
 
 
-async def test_a_hook_that_raises_a_cancellation_cancels_nothing(
-    place: Place, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("kind", [asyncio.CancelledError, Panic])
+async def test_a_hook_that_raises_what_is_no_exception_fails_no_call(
+    place: Place, caplog: pytest.LogCaptureFixture, kind: type[BaseException]
 ) -> None:
     def hook(event: Event) -> None:
-        raise asyncio.CancelledError(event.op)
+        raise kind(event.op)
 
     async with place.memory(hook) as memory:
         assert (await memory.session(NAME).append(user(1))).created
         assert (await memory.session(NAME).append(user(2))).total == 2
-    assert caplog.text.count("on_event failed with CancelledError") == 1
+    assert caplog.text.count(f"on_event failed with {kind.__name__}") == 1
+
+
+async def test_a_hook_may_end_the_process(place: Place) -> None:
+    def hook(event: Event) -> None:
+        if event.op == "append":
+            raise SystemExit
+
+    async with place.memory(hook) as memory:
+        with pytest.raises(SystemExit):
+            await memory.session(NAME).append(user(1))

@@ -15,6 +15,10 @@ from redismem import Session, StoreUnavailable
 CANARY = "canary-5d1f"
 
 
+class Panic(BaseException):
+    """As a library in Rust raises it: no Exception, and in its words what it was given."""
+
+
 def user(text: object = "") -> dict[str, Any]:
     """A message that holds the canary."""
     return {"role": "user", "content": f"{CANARY} {text}"}

@@ -18,7 +18,7 @@ class Echo:
     def __init__(self) -> None:
         self.seen: list[list[int]] = []
         """The seqs of each call; none where it was a fold."""
-        self.failures: deque[Exception] = deque()
+        self.failures: deque[BaseException] = deque()
         """Raised first, one a call."""
         self.drafts: deque[Draft | Dropped] = deque()
         """Returned first, one a call."""

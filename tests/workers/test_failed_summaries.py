@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from support.checks import Panic
 from support.clock import T0, Clock
 from support.stores import Store
 from support.worked import FEW, Worked, drained, open_with, ranges, seqs
@@ -25,14 +27,20 @@ async def forbidding(store: Store, namespace: str) -> AsyncIterator[Worked]:
         yield memory, echo, Worker(memory.store, echo)
 
 
-async def test_failures_back_off_and_then_the_session_is_dead(forbidding: Worked, raw: Any, clock: Clock) -> None:
+FAILURES: list[BaseException] = [ModelFailed("no"), ValueError("of its own"), asyncio.CancelledError(), Panic()]
+
+
+@pytest.mark.parametrize("failure", FAILURES, ids=lambda each: type(each).__name__)
+async def test_failures_back_off_and_then_the_session_is_dead(
+    forbidding: Worked, raw: Any, clock: Clock, failure: BaseException
+) -> None:
     memory, echo, worker = forbidding
     session, overdue = memory.session("a"), memory.store.keys.session("a").shard.overdue
     await fill(session, 11)
     before = await session.messages()
     now_ms = T0
     for attempt in range(1, FEW.max_attempts + 1):
-        echo.failures.append(ModelFailed("no") if attempt % 2 else ValueError("of a strategy's own"))
+        echo.failures.append(failure)
         assert await clock.at(now_ms, worker.drain()) == 0
         assert len(echo.seen) == attempt
         if attempt < FEW.max_attempts:

@@ -8,7 +8,7 @@ import logging
 from typing import Any
 
 import pytest
-from support.checks import until
+from support.checks import Panic, until
 from support.clock import T0, Clock
 from support.stores import Store
 from support.worked import drained
@@ -78,10 +78,21 @@ async def test_an_error_of_redismem_is_quoted_and_needs_no_traceback(
     assert (record.error, record.attempt, record.backoff_ms, record.exc_info) == ("ModelFailed", 1, 7_000, None)
 
 
+KINDS: list[type[BaseException]] = [KeyError, asyncio.CancelledError, Panic]
+"""Of what code of the caller's own raises: a task of its own may have been cancelled, a library of its may panic."""
+
+
+def raised(line: str, kind: type[BaseException]) -> str:
+    """The end of a traceback that says where it was raised, and not what it says."""
+    name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+    return f"{line}\n{name}"
+
+
+@pytest.mark.parametrize("kind", KINDS)
 async def test_an_error_of_a_strategy_of_the_callers_own_is_logged_with_its_traceback(
-    store: Store, namespace: str, caplog: Any
+    store: Store, namespace: str, caplog: Any, kind: type[BaseException]
 ) -> None:
-    failure = KeyError(SECRET)
+    failure = kind(SECRET)
     failure.__cause__ = ValueError(SECRET)
     failure.add_note(SECRET)
     async with store.memory(namespace, Settings(max_attempts=1, extractive_after_s=0)) as memory:
@@ -90,9 +101,9 @@ async def test_an_error_of_a_strategy_of_the_callers_own_is_logged_with_its_trac
         echo.failures.append(failure)
         assert await Worker(memory.store, echo).drain() == 0
     (record,) = records(caplog, "summary")
-    assert record.getMessage().endswith("attempt 1 at a summary failed, dead: KeyError")
-    assert (record.error, record.outcome) == ("KeyError", "dead")
-    assert "compact\n    raise self.failures.popleft()\nKeyError" in caplog.text
+    assert record.getMessage().endswith(f"attempt 1 at a summary failed, dead: {kind.__name__}")
+    assert (record.error, record.outcome) == (kind.__name__, "dead")
+    assert raised("compact\n    raise self.failures.popleft()", kind) in caplog.text
 
 
 async def test_a_strategy_that_takes_too_long_is_told_how_long(store: Store, namespace: str, caplog: Any) -> None:
@@ -115,10 +126,17 @@ async def test_a_timeout_of_the_strategys_own_stays_its_own(store: Store, namesp
     assert (record.error, record.exc_info[0].__name__) == ("TimeoutError", "TimeoutError")
 
 
+@pytest.mark.parametrize(
+    ("failure", "reason"),
+    [
+        (OSError(errno.ENOSPC, "the disk is full", SECRET), "OSError ENOSPC"),
+        (asyncio.CancelledError(SECRET), "CancelledError"),
+        (Panic(SECRET), "Panic"),
+    ],
+)
 async def test_an_on_evict_that_fails_is_logged_with_its_traceback(
-    store: Store, namespace: str, caplog: Any, clock: Clock
+    store: Store, namespace: str, caplog: Any, clock: Clock, failure: BaseException, reason: str
 ) -> None:
-    failure = OSError(errno.ENOSPC, "the disk is full", SECRET)
 
     async def full(session_id: str, context: Context) -> None:
         raise failure
@@ -128,10 +146,10 @@ async def test_an_on_evict_that_fails_is_logged_with_its_traceback(
         await clock.at(T0 + 1_000, fill(memory.session("newer"), 1, SECRET))
         assert await clock.at(T0 + 1_000, Eviction(memory.store, full).enforce()) == 0
         (record,) = records(caplog, "eviction")
-        assert record.getMessage() == f"session {session_hash(NAME)}: not evicted: OSError ENOSPC"
-        assert record.reason == "OSError ENOSPC"
-        assert (record.session, record.error) == (session_hash(NAME), "OSError")
-        assert "in full\n    raise failure\nOSError" in caplog.text, "where, and not what it says"
+        assert record.getMessage() == f"session {session_hash(NAME)}: not evicted: {reason}"
+        assert record.reason == reason
+        assert (record.session, record.error) == (session_hash(NAME), type(failure).__name__)
+        assert raised("in full\n    raise failure", type(failure)) in caplog.text
         assert await clock.at(T0 + 60_000, Eviction(memory.store).enforce()) == 1
     *warnings, record = records(caplog, "enforce")
     assert [each.levelno for each in warnings] == [logging.WARNING] * 2, "it was active just now"
@@ -189,17 +207,21 @@ async def test_an_on_evict_that_does_not_end_is_told_how_long_it_had(
     assert record.getMessage().endswith("not evicted: RedismemError: on_evict did not end within 0.05 s")
 
 
-async def test_who_writes_instead_and_why_is_logged(store: Store, namespace: str, caplog: Any, clock: Clock) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+async def test_who_writes_instead_and_why_is_logged(
+    store: Store, namespace: str, caplog: Any, clock: Clock, kind: type[BaseException]
+) -> None:
     async with store.memory(namespace, Settings(max_attempts=1)) as memory:
         await fill(memory.session(NAME), 11, SECRET)
         echo = Echo()
-        echo.failures.append(KeyError(SECRET))
+        echo.failures.append(kind(SECRET))
         assert await drained(Worker(memory.store, echo), T0) == 1
     failed, _ = records(caplog, "summary")
-    assert failed.getMessage() == f"session {session_hash(NAME)}: the extractive summariser writes instead: KeyError"
-    assert (failed.levelno, failed.reason, failed.attempt) == (logging.WARNING, "KeyError", 1)
+    what = f"session {session_hash(NAME)}: the extractive summariser writes instead"
+    assert failed.getMessage() == f"{what}: {kind.__name__}"
+    assert (failed.levelno, failed.reason, failed.attempt) == (logging.WARNING, kind.__name__, 1)
     assert failed.exc_info[1].args == (), "where it was raised, and not what it says"
-    assert "compact\n    raise self.failures.popleft()\nKeyError" in caplog.text
+    assert raised("compact\n    raise self.failures.popleft()", kind) in caplog.text
 
 
 async def test_a_pause_and_its_end_are_logged_once(store: Store, namespace: str, caplog: Any, clock: Clock) -> None:

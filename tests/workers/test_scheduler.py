@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from functools import partial
 from typing import Any
 
 import pytest
-from support.checks import until
+from support.checks import Panic, until
 from support.clock import Clock
 from support.stores import Store
 from support.writers import Echo, said
@@ -249,6 +250,26 @@ async def test_an_on_evict_that_hangs_lets_nobody_expire(store: Store, namespace
 
         await until(chosen)
         gate.set()
+
+
+async def test_a_clock_that_panics_ends_one_drain_and_nothing_tells_its_words(
+    store: Store, namespace: str, clock: Clock, caplog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    panic = Panic("canary-7 in a panic")
+
+    def panicking(clock: Clock) -> int:
+        raise panic
+
+    async with store.memory(namespace, NEVER) as memory:
+        scheduler = Scheduler(memory.store, Echo())
+        assert scheduler.worker is not None
+        with monkeypatch.context() as patch:
+            patch.setattr(Clock, "__call__", panicking)
+            scheduler._begin(scheduler.worker.drain)
+            await until_idle(scheduler)
+    gc.collect()
+    assert "a drain stopped early: Panic" in caplog.text
+    assert "canary-7" not in caplog.text
 
 
 async def test_logs_name_sessions_by_their_hash_and_quote_nothing(store: Store, namespace: str, caplog: Any) -> None:

@@ -1,0 +1,38 @@
+"""A model of the caller's own that fails with a conversation: an attempt is counted, and what it says is in no log."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from support.checks import CANARY, Panic, user
+from support.project_clock import ProjectClock
+
+from redismem import Memory
+from redismem.workers.extraction import ExtractionWorker
+
+
+@pytest.fixture
+def clock() -> ProjectClock:
+    return ProjectClock()
+
+
+@pytest.mark.parametrize("kind", [ValueError, asyncio.CancelledError, Panic])
+async def test_whatever_a_model_of_ones_own_raises_is_a_failed_attempt_and_not_quoted(
+    memory: Memory, caplog: pytest.LogCaptureFixture, kind: type[BaseException]
+) -> None:
+    async def reply(messages: list[dict[str, Any]], *, max_tokens: int) -> str:
+        raise kind(CANARY)
+
+    caplog.set_level("INFO")
+    apollo = memory.project("apollo")
+    talk = await apollo.conversations.start()
+    await apollo.conversations.add(talk.id, user())
+    await apollo.conversations.end(talk.id, extract=True)
+    model: Any = SimpleNamespace(name="own", reply=reply)
+    assert await ExtractionWorker(memory.store, model).drain() == 0
+    assert (await apollo._items.get(talk.id)).state["attempts"] == 1
+    assert f"failed, 0 items {kind.__name__}" in caplog.text
+    assert CANARY not in caplog.text
