@@ -247,7 +247,9 @@ class Extractions:
             await change.commit()
         except Conflict:
             return Extraction(claimed.stored.id, Outcome.FENCED)
-        return Extraction(claimed.stored.id, outcome, reason=getattr(failure, "text", type(failure).__name__))
+        # Only what redismem's own errors say quotes nobody.
+        reason = failure.text if isinstance(failure, RedismemError) else type(failure).__name__
+        return Extraction(claimed.stored.id, outcome, reason=reason)
 
 
 def _as_before(claimed: _Claimed) -> State:

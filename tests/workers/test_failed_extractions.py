@@ -14,12 +14,18 @@ from redismem import Memory
 from redismem.workers.extraction import ExtractionWorker
 
 
+class Broken(Exception):
+    """It has a text of its own."""
+
+    text = CANARY
+
+
 @pytest.fixture
 def clock() -> ProjectClock:
     return ProjectClock()
 
 
-@pytest.mark.parametrize("kind", [ValueError, asyncio.CancelledError, Panic])
+@pytest.mark.parametrize("kind", [Broken, asyncio.CancelledError, Panic])
 async def test_whatever_a_model_of_ones_own_raises_is_a_failed_attempt_and_not_quoted(
     memory: Memory, caplog: pytest.LogCaptureFixture, kind: type[BaseException]
 ) -> None:
