@@ -43,3 +43,18 @@ async def awaited_within(timeout_s: float, late: Exception, call: Callable[[], A
         if limit.expired():
             raise late from None
         raise
+
+
+async def left_behind(call: Callable[[], Awaitable[T]]) -> T:
+    """What it gives, for calls that nobody may wait for any longer than he wants to.
+
+    Who is cancelled here cancels the work and goes: it may go on, as what retries after whatever it catches does. What
+    it raises then is nobody's, and asyncio does not log it.
+    """
+    work = asyncio.ensure_future(call())
+    work.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+    try:
+        await asyncio.wait([work])
+        return work.result()
+    finally:
+        work.cancel()

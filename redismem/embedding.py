@@ -5,12 +5,13 @@ Neither this nor numpy is imported where there is none.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from time import monotonic
 
+from redismem.caller_code import awaited_within, left_behind
 from redismem.errors import InvalidSettings, ModelFailed, ProviderUnavailable
 from redismem.events import facts
 from redismem.models import open_embeddings
@@ -129,16 +130,17 @@ class Embedder:
         return self.dimensions, rows
 
     async def _given(self, texts: list[str], timeout_s: float) -> object:
+        late = self._unavailable(f"did not answer within {timeout_s:g} s")
         try:
-            async with asyncio.timeout(timeout_s) as limit:
-                return await self._embed(texts)
+            return await awaited_within(timeout_s, late, partial(left_behind, partial(self._embed, texts)))
         except ModelFailed:
             raise
         except Exception as error:  # whatever a callable of the caller's own raises
-            is_late = isinstance(error, TimeoutError) and limit.expired()
-            what = f"did not answer within {timeout_s:g} s" if is_late else f"failed with {type(error).__name__}"
-            reason = f"{self.name} {what}"
-            raise ProviderUnavailable(reason, reason=reason, perhaps_request=True) from None if is_late else error
+            raise self._unavailable(f"failed with {type(error).__name__}") from error
+
+    def _unavailable(self, what: str) -> ProviderUnavailable:
+        reason = f"{self.name} {what}"
+        return ProviderUnavailable(reason, reason=reason, perhaps_request=True)
 
 
 def open_embedder(embed: Embed | str, settings: Settings) -> Embedder:

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 import pytest
-from support.checks import until
+from support.checks import Panic, until
 from support.embedders import Words
 from support.redis_server import RedisServer
 from support.stores import Store
@@ -77,7 +77,7 @@ async def test_it_takes_no_round_trip_more(store: Store, namespace: str) -> None
             await session.clear()
 
 
-@pytest.mark.parametrize("how", ["down", "late", "nonsense"])
+@pytest.mark.parametrize("how", ["down", "cancelled", "panicking", "late", "nonsense"])
 async def test_without_a_vector_the_words_decide(store: Store, namespace: str, how: str) -> None:
     told: list[Event] = []
     words = Words()
@@ -86,7 +86,8 @@ async def test_without_a_vector_the_words_decide(store: Store, namespace: str, h
         embedder = memory.store.embedder
         assert embedder is not None
         embedder._question_timeout_s = 0.01 if how == "late" else 20
-        words.is_down = how == "down"
+        words.is_down = how in ("down", "cancelled", "panicking")
+        words.fault = {"cancelled": asyncio.CancelledError(), "panicking": Panic()}.get(how, words.fault)
         words.gate = asyncio.Event() if how == "late" else None
         words.dimensions = 5_000 if how == "nonsense" else 256
         context = await session.append_and_read({"role": "user", "content": "Biscuit? " + QUESTION}, recall=200)

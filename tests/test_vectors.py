@@ -71,10 +71,18 @@ def test_a_changed_byte_is_noticed(data: Any) -> None:
             decode_vectors(broken)
 
 
+class Elsewhere:
+    """A tensor that is not at hand."""
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        raise RuntimeError("call detach() first")
+
+
 @pytest.mark.parametrize(
     "given",
     [
         *(
+            Elsewhere(),
             None,
             7,
             [],

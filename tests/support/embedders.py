@@ -31,6 +31,8 @@ class Words:
         self.failures: list[Exception] = []
         """Raised first, one a call."""
         self.is_down = False
+        self.fault: BaseException = OSError("down")
+        """What it raises while it is down."""
         self.gate: asyncio.Event | None = None
         """Each call waits for it."""
 
@@ -41,5 +43,5 @@ class Words:
         if self.failures:
             raise self.failures.pop(0)
         if self.is_down:
-            raise OSError("down")
+            raise self.fault
         return [vector(text, self.dimensions) for text in texts]

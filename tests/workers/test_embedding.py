@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from support.checks import until
+from support.checks import Panic, until
 from support.embedders import Words
 from support.provider_server import ProviderServer
 from support.redis_server import RedisServer
@@ -87,11 +87,12 @@ async def test_no_summary_waits_for_an_embedder(store: Store, namespace: str, ra
             assert await vectors_of(raw, memory.store.keys.session(name))
 
 
+@pytest.mark.parametrize("kind", [OSError, asyncio.CancelledError, Panic])
 async def test_what_failed_is_made_when_the_embedder_is_back(
-    store: Store, namespace: str, raw: Any, caplog: pytest.LogCaptureFixture
+    store: Store, namespace: str, raw: Any, caplog: pytest.LogCaptureFixture, kind: type[BaseException]
 ) -> None:
     words = Words()
-    words.is_down = True
+    words.is_down, words.fault = True, kind("canary-text")
     async with open_with(store, namespace, words) as memory:
         session, worker, keys = memory.session("a"), Worker(memory.store, Echo()), memory.store.keys.session("a")
         await fill(session, 40, "canary-text")
@@ -107,7 +108,7 @@ async def test_what_failed_is_made_when_the_embedder_is_back(
         await worker.stand_by()
         assert sorted(await vectors_of(raw, keys)) == [0, 1, 2]
         assert "canary-text" not in caplog.text
-        assert "words failed with OSError" in caplog.text
+        assert f"words failed with {kind.__name__}" in caplog.text
 
 
 async def test_what_another_worker_missed_is_made_with_a_later_commit(store: Store, namespace: str, raw: Any) -> None:
