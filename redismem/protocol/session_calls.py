@@ -40,7 +40,7 @@ _MOST = 1 << 53
 class SessionCalls:
     """The calls of one session. What is the same in each of them is put together once."""
 
-    __slots__ = ("_append_head", "_confirm", "_reads", "clock", "count_tokens", "keys", "settings")
+    __slots__ = ("_append_head", "_confirm", "_reads", "_script", "clock", "count_tokens", "keys", "settings")
 
     def __init__(
         self,
@@ -59,8 +59,8 @@ class SessionCalls:
         self.clock = clock
         appends = keys.appends
         limits = limits or append_limits(settings)
-        sha = scripts.load("append").sha
-        self._append_head: Command = ("EVALSHA", sha, len(appends), *appends, keys.session, limits)
+        self._script = scripts.load("append")
+        self._append_head: Command = ("EVALSHA", self._script.sha, len(appends), *appends, keys.session, limits)
         self._reads = context_reads(keys)
         self._confirm = settings.confirm
 
@@ -68,24 +68,23 @@ class SessionCalls:
         """Raises InvalidMessage, InvalidState, TooLarge, InvalidTime."""
         command, session_id = self._append("append", messages, options), self.keys.session_id
         decode = partial(replies.receipt, session_id, len(messages))  # below by place: names make every turn slower
-        call = Call(session_id, (command,), decode, scripts.load("append"), resent_append, "append")
+        call = Call(session_id, (command,), decode, self._script, resent_append, "append")
         return to_confirm(call, options, self._confirm) if options or self._confirm else call
 
     def append_and_read(
         self, messages: Sequence[Message | Shape], options: AppendOptions = NO_OPTIONS
     ) -> Call[Context]:
         """The append, and the reads of a context behind it in one transaction. Raises as `append` does."""
-        called, session_id = "append_and_read", self.keys.session_id
-        command = self._append(called, messages, options)
+        command, session_id = self._append("append_and_read", messages, options), self.keys.session_id
         decode = partial(replies.appended, session_id, len(messages), self.settings.recent_limit)
-        call = Call(session_id, (command, *self._reads), decode, scripts.load("append"), resent_append, called)
+        call = Call(session_id, (command, *self._reads), decode, self._script, resent_append, "append_and_read")
         return to_confirm(call, options, self._confirm) if options or self._confirm else call
 
     def update(self, id: str | None = None, **changes: Unpack[StateChanges]) -> Call[Receipt]:
         """The state alone: an append of no messages. Raises InvalidState, InvalidMessage for the id, TooLarge."""
         command, session_id = self._command((), 0, self.change(**changes), id, layout.NONE), self.keys.session_id
         decode = partial(replies.receipt, session_id, 0)
-        call = Call(session_id, (command,), decode, scripts.load("append"), resent_append, "update")
+        call = Call(session_id, (command,), decode, self._script, resent_append, "update")
         return to_confirm(call, {"id": id}, self._confirm)
 
     def _append(self, called: str, messages: Sequence[Message | Shape], options: AppendOptions) -> Command:

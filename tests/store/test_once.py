@@ -65,9 +65,7 @@ async def test_a_change_of_state_is_made_once_for_an_id(raw: Any, session: Sessi
     assert (await session.state()).params == {"x": 2}
 
 
-async def test_an_append_and_a_change_of_state_need_ids_of_their_own(
-    raw: Any, session: Session, namespace: str
-) -> None:
+async def test_appends_and_changes_of_state_need_ids_of_their_own(raw: Any, session: Session, namespace: str) -> None:
     """Taken for the same, one of them would be lost in silence."""
     await session.append(said(1), id="turn-1")
     await session.update(id="change-1", merge={"x": 1})
