@@ -127,9 +127,12 @@ def check_tokens(max_tokens: int) -> None:
 
 
 async def background_of(items: Items, messages: Iterable[Message | Shape], max_tokens: int) -> str:
-    """The text of the context that these messages ask for; "" if it cannot be had now, which is logged."""
+    """The text of the context that these messages ask for; "" if there is nothing, or it cannot be had now, which is
+    logged.
+    """
     try:
-        return (await context_of(items, _terms(messages))).format(max_tokens)
+        found = await context_of(items, _terms(messages))
+        return found.format(max_tokens) if found.decisions or found.tasks or found.entities else ""
     except RedismemError as error:
         kind = type(error).__name__
         log.warning("a turn goes on without its project: %s", kind, extra=facts(op="project_find", error=kind))

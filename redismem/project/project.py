@@ -62,7 +62,7 @@ class Project:
     async def background(self, messages: Sequence[Message | Shape], max_tokens: int = PROJECT_TOKENS) -> str:
         """The text of the context whose terms are the first 20 words of these messages: what a turn gets of a project.
 
-        "" if the project cannot be read now, which is logged: the turn goes on without it.
+        "" if nothing stands in it, or it cannot be read now, which is logged: the turn goes on without it.
         """
         return await background_of(self._items, messages, max_tokens)
 

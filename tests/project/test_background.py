@@ -107,6 +107,11 @@ async def test_both_are_asked_at_the_same_time(apollo: Project, memory: Memory) 
     assert order.index("project_find sent") < order.index("append_and_read answered")
 
 
+async def test_a_project_in_which_nothing_stands_takes_no_room(apollo: Project, memory: Memory) -> None:
+    context = await memory.session("s").append_and_read(SAID, project=apollo)
+    assert (context.background, context.to_openai()) == ("", [SAID])
+
+
 async def test_a_project_that_cannot_be_read_is_in_no_turns_way(
     apollo: Project, memory: Memory, raw: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

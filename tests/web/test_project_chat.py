@@ -28,10 +28,11 @@ async def test_the_model_is_told_of_the_project(
 
 
 async def test_a_message_names_another_project_than_the_server(memory: Memory, provider: StreamingProvider) -> None:
+    await memory.project("gemini").decisions.create("Parcels go by rail", status="accepted")
     async with chatting(memory, provider, chat={"project": "apollo"}) as http:
         await heard(http.client, "/api/chat", json=ASKED | {"project": "gemini"})
         refused = await http.client.post("/api/chat", json=ASKED | {"project": "no name"})
-    assert "gemini: 0 active decisions" in provider.asked[0]["messages"][1]["content"]
+    assert "gemini: 1 active decision" in provider.asked[0]["messages"][1]["content"]
     assert (refused.status_code, refused.json()["code"]) == (422, "invalid")
 
 
