@@ -135,6 +135,46 @@ async def test_slots_are_asked_and_sensitive_answers_are_nowhere(
         assert (await memory.session("s").params())["card"] == "87654321"
 
 
+CARD = {"session_id": "s", "message": "87654321"}
+
+
+@pytest.mark.parametrize("fallback", [False, True])
+async def test_without_its_store_a_sensitive_answer_goes_nowhere(
+    proxy: Proxy, near: Memory, namespace: str, provider: Provider, fallback: bool
+) -> None:
+    """Not even by a process that goes on without Redis: what another has asked for, it does not know."""
+    hasty = Settings(deadline_s=2, reply_timeout_s=1)
+    async with (
+        Memory.connect(proxy.url, namespace=namespace, settings=hasty, fallback=fallback) as memory,
+        chatting(memory, provider, chat={"slots": Slots.from_toml(SLOTS)}) as http,
+        chatting(near, provider, chat={"slots": Slots.from_toml(SLOTS)}) as other,
+    ):
+        await heard(http.client, "/api/chat", json=ASKED)
+        asked = await heard(other.client, "/api/chat", json={"session_id": "s", "message": "I want to pay"})
+        assert asked[-1].document["waiting_for"] == "card"
+        proxy.break_next("swallow", count=float("inf"))
+        events = await heard(http.client, "/api/chat", json=CARD)
+        end = {"complete": False, "reason": "the memory did not take it", "seq": None, "waiting_for": None}
+        assert (notices_of(events), text_of(events), events[-1].document) == (["memory_unavailable"], "", end)
+        proxy.heal()
+        assert text_of(await heard(other.client, "/api/chat", json=CARD)) == TEXT
+    assert "87654321" not in str(provider.asked)
+    assert "87654321" not in str([each.to_openai() for each in await near.session("s").messages()])
+
+
+async def test_what_could_not_be_kept_is_not_asked(store: Any, namespace: str, provider: Provider) -> None:
+    """Its answer would be a message like any other."""
+    full = Settings(max_window_count=10, strategy="none")
+    slots = Slots.from_toml(SLOTS)
+    async with store.memory(namespace, full) as memory, chatting(memory, provider, chat={"slots": slots}) as http:
+        await memory.session("s").append(*({"role": "user", "content": "x"} for _ in range(10)))
+        for text in ("I want to pay", "87654321"):
+            events = await heard(http.client, "/api/chat", json={"session_id": "s", "message": text})
+            assert (notices_of(events), text_of(events)) == (["memory_full"], "")
+            assert events[-1].document["waiting_for"] is None
+    assert provider.asked == []
+
+
 @pytest.mark.parametrize(
     "body", [{}, {"message": ""}, {"message": "x", "other": 1}, {"message": "x", "session_id": "\n"}]
 )
