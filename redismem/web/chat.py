@@ -7,8 +7,10 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
+from redismem.caller_code import awaited
 from redismem.context import Context
 from redismem.errors import (
     Conflict,
@@ -19,7 +21,7 @@ from redismem.errors import (
     StoreUnavailable,
     TooLarge,
 )
-from redismem.events import facts
+from redismem.events import facts, unquoted
 from redismem.messages import Message
 from redismem.quoting import Background
 from redismem.session import Session
@@ -197,14 +199,17 @@ class Chat:
                 await asyncio.sleep(0)
         else:
             try:
-                with chat_span(self.model.provider, self.model.name):
-                    async for piece in self.model.stream(self._asked(context, step), max_tokens=self.max_tokens):
-                        turn.add(piece)
-            except ModelFailed as failed:
-                turn.stop_reason = "the model failed"
+                await awaited(partial(self._hear, self.model, turn, self._asked(context, step)))
+            except Exception as error:  # whatever a model of the caller's own raises
+                turn.stop_reason = turn.stop_reason or "the model failed"
                 said = "The model broke off" if turn.text else "The model did not answer"
                 kept = "" if context is None else " Your message is kept."
-                turn.notice("model_failed", f"{said}: {failed.text}.{kept} You can send it again, or go on.")
+                turn.notice("model_failed", f"{said}{_why(error)}.{kept} You can send it again, or go on.")
+
+    async def _hear(self, model: Model, turn: Turn, asked: list[dict[str, Any]]) -> None:
+        with chat_span(model.provider, model.name):
+            async for piece in model.stream(asked, max_tokens=self.max_tokens):
+                turn.add(piece)
 
     def _asked(self, context: Context | None, step: Step) -> list[dict[str, Any]]:
         if context is None:
@@ -234,6 +239,15 @@ class Chat:
             log.warning("an answer could not be kept: %s", kind, extra=facts(op="chat", error=kind))
         turn.notice("not_stored", _SAID["not_stored"])
         return None
+
+
+def _why(error: Exception) -> str:
+    """What people are told of it. An error that is not ours may quote them: its kind and place go to the log alone."""
+    if isinstance(error, ModelFailed):
+        return f": {error.text}"
+    kind = type(error).__name__
+    log.error("the chat's model failed with %s", kind, exc_info=unquoted(error), extra=facts(op="chat", error=kind))
+    return ""
 
 
 def _waiting(context: Context | None) -> str | None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
 import pytest
 from support.chats import ASKED, chatting, stored
-from support.http_service import SLOTS, until
+from support.checks import Panic
+from support.http_service import SLOTS, served, until
 from support.proxy import Proxy
 from support.sse import heard, listening, notices_of, text_of
 from support.streaming_provider import TEXT
@@ -16,9 +19,48 @@ from support.streaming_provider import StreamingProvider as Provider
 
 from redismem import Memory, Settings
 from redismem.errors import ModelFailed
+from redismem.web.chat import Chat
 from redismem.web.slots import Slots
 from redismem.web.turns import place
 from redismem.workers.scheduler import Scheduler
+
+
+class OfOnesOwn:
+    """A model that breaks off in a way of its own."""
+
+    provider, name = "own", "m"
+
+    def __init__(self, failure: BaseException | None) -> None:
+        self.failure = failure
+
+    async def stream(self, messages: Any, *, max_tokens: int) -> AsyncIterator[str]:
+        del messages, max_tokens
+        yield "half an "
+        if self.failure is not None:
+            raise self.failure
+        yield "answer"
+
+    async def aclose(self) -> None: ...
+
+
+@pytest.mark.parametrize("kind", [KeyError, asyncio.CancelledError, Panic])
+async def test_a_model_that_breaks_off_in_any_way_is_said_and_what_it_said_is_kept(
+    memory: Memory, caplog: pytest.LogCaptureFixture, kind: type[BaseException]
+) -> None:
+    model = OfOnesOwn(kind("canary-text"))
+    async with served(memory, chat=Chat(model)) as http:
+        events = await heard(http.client, "/api/chat", json=ASKED)
+        (notice,) = [each.document for each in events if each.event == "notice"]
+        said = "The model broke off. Your message is kept. You can send it again, or go on."
+        assert notice == {"code": "model_failed", "text": said}
+        assert (text_of(events), events[-1].event) == ("half an ", "end")
+        assert events[-1].document == {"complete": False, "reason": "the model failed", "seq": 2, "waiting_for": None}
+        assert stored(await memory.session("s").messages())[1] == ("assistant", "half an ", "the model failed")
+        model.failure = None
+        assert text_of(await heard(http.client, "/api/chat", json=ASKED)) == "half an answer"
+    (record,) = [each for each in caplog.records if getattr(each, "op", "") == "chat"]
+    assert (record.__dict__["error"], "raise self.failure" in caplog.text) == (kind.__name__, True)
+    assert "canary-text" not in caplog.text
 
 
 async def test_a_server_that_stops_keeps_what_was_said(memory: Memory, provider: Provider) -> None:
