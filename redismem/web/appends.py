@@ -14,6 +14,7 @@ from redismem.web.service import Service
 
 PATH = "/v1/sessions/{session_id}/messages"
 _BEFORE, _BEHIND = PATH.split("{session_id}")
+KEY = b"idempotency-key"
 _JSON = (b"content-type", b"application/json")
 
 
@@ -73,7 +74,7 @@ def _wants_context(query: bytes) -> bool:
 
 def _options(headers: dict[bytes, bytes]) -> Any:
     options: dict[str, Any] = {}
-    if (key := headers.get(b"idempotency-key")) is not None:
+    if (key := headers.get(KEY)) is not None:
         options["id"] = append_id(key)
     if (expected := headers.get(b"if-match")) is not None:
         digits = expected.strip().removeprefix(b'"').removesuffix(b'"')

@@ -11,13 +11,13 @@ from urllib.parse import urlsplit
 
 from redismem.events import facts
 from redismem.web.access import needed_scope
-from redismem.web.appends import append_messages, is_append
+from redismem.web.appends import KEY, append_messages, is_append
 from redismem.web.deadlines import Deadlines
 from redismem.web.documented import Documented, is_stream
 from redismem.web.meters import route_of
 from redismem.web.page import HEADERS as PAGE_HEADERS
 from redismem.web.page import answer_of, is_page
-from redismem.web.problems import Problem, problem_of
+from redismem.web.problems import Problem, may_be_done, problem_of
 from redismem.web.service import CALLER, Service
 from redismem.web.writing import WHOLE
 
@@ -73,7 +73,10 @@ class Edge:
         except Gone:
             return
         except Exception as error:
-            await _refuse(error, answer)
+            problem = problem_of(error)
+            if scope["method"] == "POST" and is_append(path) and KEY not in headers and may_be_done(error):
+                problem.retry_after_s = None  # sent again, it could stand there twice
+            await _refuse(error, problem, answer)
         finally:
             ended_s = answer.begun_s or monotonic()
             self._service.meters.request(route_of(path), scope["method"], answer.status, ended_s - begun_s)
@@ -211,8 +214,7 @@ async def _show_page(method: str, path: str, headers: dict[bytes, bytes], answer
     await answer.send({"type": "http.response.body", "body": b"" if method == "HEAD" else body})
 
 
-async def _refuse(error: Exception, answer: Answer) -> None:
-    problem = problem_of(error)
+async def _refuse(error: Exception, problem: Problem, answer: Answer) -> None:
     if problem.code == "internal":
         # Neither its text nor where it came from: both may quote what a user wrote.
         kind = type(error).__name__

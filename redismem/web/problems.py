@@ -131,6 +131,11 @@ def problem_of(error: Exception) -> Problem:
     return Problem("internal")
 
 
+def may_be_done(error: Exception) -> bool:
+    """Whether what was asked for may have been carried out all the same."""
+    return isinstance(error, Unconfirmed | TimeoutError) or (isinstance(error, StoreUnavailable) and error.may_be_done)
+
+
 def _more(error: RedismemError) -> Mapping[str, Any]:
     """What a program may want to know beside the words."""
     if isinstance(error, Conflict):

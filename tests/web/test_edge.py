@@ -103,7 +103,7 @@ async def test_a_store_that_does_not_answer_is_503_and_comes_back(behind: Memory
         for method, path in asked:
             answer = await http.ask(method, path, json=said(2) if method == "POST" else None)
             assert (answer.status_code, answer.json()["code"]) == (503, "store_unavailable")
-            assert int(answer.headers["retry-after"]) >= 1
+            assert (method == "GET") is ("retry-after" in answer.headers), "the message may have been stored"
             assert "detail" not in answer.json()
         ready = await http.ask("GET", "/readyz")
         assert (ready.status_code, ready.json()["readable"], ready.json()["writable"]) == (503, False, False)
