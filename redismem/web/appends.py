@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from redismem.errors import InvalidMessage
 from redismem.web import schemas
 from redismem.web.access import Caller
 from redismem.web.documented import check_names
@@ -39,17 +40,31 @@ async def append_messages(
     if not isinstance(messages, list):
         messages = [messages]
     options = _options(headers)
-    if wants_context:
-        context = await session.append_and_read(*messages, **options)
-        receipt = context.receipt
-        document = context_document(context, hidden=service.hidden_params)
-    else:
-        receipt = await session.append(*messages, **options)
-        document = receipt_document(session.id, receipt)
+    try:
+        if wants_context:
+            context = await session.append_and_read(*messages, **options)
+            receipt = context.receipt
+            document = context_document(context, hidden=service.hidden_params)
+        else:
+            receipt = await session.append(*messages, **options)
+            document = receipt_document(session.id, receipt)
+    except InvalidMessage:
+        _check_body(messages)
+        raise
     assert receipt is not None
     text = encoded(document)
     found = [_JSON, (b"content-length", b"%d" % len(text)), (b"etag", b'"%d"' % receipt.last_seq)]
     await answer.send_whole(200 if receipt.duplicate else 201, found, text)
+
+
+def _check_body(messages: list[Any]) -> None:
+    """Says in words of HTTP what the refusal says in words of Python. Raises Problem: invalid."""
+    if not messages:
+        raise Problem("invalid", "the array in the body holds no message; a PATCH of …/state changes the state alone")
+    if any(isinstance(each, dict) and "messages" in each and not {"role", "type"} & each.keys() for each in messages):
+        raise Problem(
+            "invalid", "the body is a message, or the array of messages itself, without `messages`"
+        )
 
 
 def session_id_of(segment: str) -> str:

@@ -165,6 +165,8 @@ async def change_state(
     }
     if "waiting_for_param" in change.model_fields_set:
         given["waiting"] = change.waiting_for_param
+    if not change.params.keys().isdisjoint(change.remove_params):
+        raise Problem("invalid", "a name in remove_params is in params too: a change sets a param or removes it")
     merge = {**change.params, **dict.fromkeys(change.remove_params, UNSET)}
     if merge:
         given["merge"] = merge

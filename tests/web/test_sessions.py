@@ -202,12 +202,23 @@ async def test_the_state_is_changed_and_read(http: Served) -> None:
         assert (await http.ask("PATCH", path("s", "/state"), json=wrong)).status_code == 422
 
 
+async def test_a_param_is_set_or_removed(http: Served) -> None:
+    await http.ask("PATCH", path("s", "/state"), json={"params": {"order": 17}})
+    both = {"params": {"order": 18, "size": 4}, "remove_params": ["order"], "plan": 1}
+    refused = await http.ask("PATCH", path("s", "/state"), json=both)
+    assert (refused.status_code, refused.json()["code"]) == (422, "invalid")
+    state = (await http.ask("GET", path("s", "/state"))).json()
+    assert (state["params"], state["plan"]) == ({"order": 17}, None)
+
+
 async def test_a_change_with_a_key_is_made_once(http: Served) -> None:
     headers = {"Idempotency-Key": "change-1"}
     await http.ask("PATCH", path("s", "/state"), json={"plan": "first"}, headers=headers)
     await http.ask("PATCH", path("s", "/state"), json={"plan": "second"})
-    await http.ask("PATCH", path("s", "/state"), json={"plan": "first"}, headers=headers)
-    assert (await http.ask("GET", path("s", "/state"))).json()["plan"] == "second"
+    again = await http.ask("PATCH", path("s", "/state"), json={"plan": "first"}, headers=headers)
+    assert (again.status_code, (await http.ask("GET", path("s", "/state"))).json()["plan"]) == (204, "second")
+    appended = await http.ask("POST", path("s", "/messages"), json=said(1), headers=headers)
+    assert (appended.status_code, appended.json()["code"]) == (422, "invalid")
 
 
 async def test_sessions_are_listed_page_by_page(http: Served) -> None:
@@ -233,6 +244,21 @@ async def test_json_that_few_can_write_comes_back(http: Served) -> None:
     assert row["message"] == {"role": "user", "content": "\ud800", "number": 123456789012345678901234567890}
     for wrong, code in ((b'{"a":1e999}', "invalid"), (b'{"a":NaN}', "bad_request"), (b"{", "bad_request")):
         assert (await http.ask("POST", path("s", "/messages"), content=wrong)).json()["code"] == code
+
+
+@pytest.mark.parametrize("query", ["", "?read=true"])
+async def test_a_body_that_is_no_append_is_refused_in_words_of_http(http: Served, query: str) -> None:
+    said_of = {
+        "the array in the body holds no message": [],
+        "the array of messages itself": {"messages": [said(1)]},
+        "a message has a role": {"content": "hello"},
+    }
+    for words, body in said_of.items():
+        refused = (await http.ask("POST", path("s", f"/messages{query}"), json=body)).json()
+        assert refused["code"] == "invalid"
+        assert words in refused["detail"]
+        assert "append" not in refused["detail"]
+        assert "merge" not in refused["detail"]
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"7", b'"x"', b"[[]]", b"[" * 10_000, b"\xff", b"[{}, 7]"])
