@@ -62,9 +62,7 @@ def _check_body(messages: list[Any]) -> None:
     if not messages:
         raise Problem("invalid", "the array in the body holds no message; a PATCH of …/state changes the state alone")
     if any(isinstance(each, dict) and "messages" in each and not {"role", "type"} & each.keys() for each in messages):
-        raise Problem(
-            "invalid", "the body is a message, or the array of messages itself, without `messages`"
-        )
+        raise Problem("invalid", "the body is a message, or the array of messages itself, without `messages`")
 
 
 def session_id_of(segment: str) -> str:

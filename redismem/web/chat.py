@@ -80,6 +80,11 @@ class Chat:
     def __post_init__(self) -> None:
         self.hidden_params = frozenset((ASKED, *(() if self.slots is None else self.slots.sensitive)))
 
+    def is_same(self, text: str, known: object) -> bool:
+        """Whether a message may be the one that is known; of a sensitive answer only that it was one is known."""
+        shown = () if self.slots is None else self.slots.shown
+        return text == known or text in shown or known in shown
+
     def live(self, namespace: str, session_id: str, turn_id: str) -> Turn | None:
         """The answer that is on its way in this server."""
         return self._live.get((namespace, session_id, turn_id))
@@ -88,7 +93,7 @@ class Chat:
         self, namespace: str, session: Session, turn_id: str, text: str, project: Background | None = None
     ) -> Turn:
         """Takes a message, and begins to answer it, with what is known of a project if one is given."""
-        turn = Turn(turn_id, session.id, self.grace_s)
+        turn = Turn(turn_id, session.id, text, self.grace_s)
         key = (namespace, session.id, turn_id)
         self._live[key] = turn
         task = asyncio.create_task(self._taken(turn, session, text, project))

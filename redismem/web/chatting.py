@@ -59,10 +59,13 @@ async def chat(
     turn_id = idempotency_key or uuid.uuid4().hex
     live = service.chat.live(namespace, session.id, turn_id)
     if live is not None:
+        _check_same(service, asked.message, live.asked)
         return EventStream(service, live.frames)
-    if idempotency_key is not None and (reply := _reply(await _tried(session, turn_id))) is not None:
-        told = _told(session.id, turn_id, reply, 0)
-        return EventStream(service, lambda: _each(told))
+    if idempotency_key is not None and (stored := await _tried(session, turn_id)):
+        _check_same(service, asked.message, *(each.content for each in stored if each.role == "user"))
+        if (reply := _reply(stored)) is not None:
+            told = _told(session.id, turn_id, reply, 0)
+            return EventStream(service, lambda: _each(told))
     name = asked.project or service.chat.project
     project = None if name is None else memory.project(name)
     with service.stream():
@@ -82,6 +85,12 @@ async def stop(named: schemas.ChatSession, service: TheService, memory: TheMemor
     """Ends the answers that are on their way in this server; what they have said is kept, marked as incomplete."""
     session = memory.session(named.session_id)
     return Json({"stopped_count": service.chat.stop_all(caller.namespace, session.id, "stopped")})
+
+
+def _check_same(service: Service, text: str, *known: object) -> None:
+    """Raises Problem: invalid, if the turn of this key is known to answer another message."""
+    if not all(service.chat.is_same(text, each) for each in known):
+        raise Problem("invalid", "this Idempotency-Key was given to another message of this session")
 
 
 async def _stored(session: Session, turn_id: str) -> list[Message]:

@@ -95,6 +95,10 @@ class Step:
         return f"<Step {self.kind} intent={self.intent} changes={sorted(self.changes)}>"
 
 
+def _shown(name: str) -> str:
+    return f"[{name}]"
+
+
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
@@ -136,6 +140,11 @@ class Slots:
     def sensitive(self) -> frozenset[str]:
         """The params whose values are shown to nobody."""
         return frozenset(name for name, slot in self._slots.items() if slot.sensitive)
+
+    @property
+    def shown(self) -> frozenset[str]:
+        """What stands in a message for the value of a sensitive slot."""
+        return frozenset(map(_shown, self.sensitive))
 
     def step(self, state: State, text: str) -> Step:
         """What to do with a message of the user's; costs time in proportion to its length. Does no I/O."""
@@ -179,7 +188,7 @@ class Slots:
         value = self._value(slot, answer)
         if answer[:ANSWER_CHARS].casefold() in self._reset_words:
             return self._left(Kind.RESET, text, intent)
-        shown = f"[{slot.name}]" if slot.sensitive else text
+        shown = _shown(slot.name) if slot.sensitive else text
         if value is not None:
             return self._go_on(state.params, {slot.name: value}, shown, intent)
         other = self._wanted(text)

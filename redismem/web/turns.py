@@ -19,12 +19,13 @@ def frame(event: str, document: Any, event_id: str = "") -> bytes:
 
 
 class Turn:
-    """A reply while it comes into being. Its text is all that is kept, so slow listeners cost nothing more."""
+    """A reply while it comes into being. Both texts are all that is kept, so slow listeners cost nothing more."""
 
-    def __init__(self, turn_id: str, session_id: str, grace_s: float) -> None:
-        """`grace_s`: how long it goes on when nobody listens any more."""
+    def __init__(self, turn_id: str, session_id: str, asked: str, grace_s: float) -> None:
+        """`asked`: what it answers. `grace_s`: how long it goes on when nobody listens any more."""
         self.id = turn_id
         self.session_id = session_id
+        self.asked = asked
         self.text = ""
         self.stop_reason = ""
         self.stopped = asyncio.Event()

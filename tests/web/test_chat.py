@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from support.chats import ASKED, chatting, stored
-from support.http_service import until
+from support.http_service import Served, until
 from support.sse import heard, listening, text_of
 from support.streaming_provider import PIECES, TEXT
 from support.streaming_provider import StreamingProvider as Provider
@@ -161,6 +161,32 @@ async def test_a_message_that_is_sent_again_is_answered_once(memory: Memory, pro
     assert (text_of(again), again[-1].document["seq"]) == (text_of(first), 2)
     assert len(provider.asked) == 1
     assert len(await memory.session("s").messages()) == 2
+
+
+async def test_a_key_is_one_messages(memory: Memory, provider: Provider) -> None:
+    """While it is answered, when it was, and when its answer failed: the second message would be lost in silence."""
+    headers = {"Idempotency-Key": "turn-1"}
+    other = {"session_id": "s", "message": "And the invoice?"}
+
+    async def check(http: Served) -> None:
+        refused = await http.ask("POST", "/api/chat", json=other, headers=headers)
+        assert (refused.status_code, refused.json()["code"]) == (422, "invalid")
+        assert "invoice" not in refused.text
+
+    async with chatting(memory, provider) as http:
+        provider.mode = "hang"
+        async with listening(http.client, "POST", "/api/chat", json=ASKED, headers=headers) as events:
+            await until(lambda: provider.asked)
+            await check(http)
+            provider.mode = "500"
+            provider.release()
+            assert [each async for each in events][-1].document["complete"]
+        await check(http)
+        failed = await heard(http.client, "/api/chat", json=ASKED, headers={"Idempotency-Key": "turn-2"})
+        assert failed[-1].document["reason"] == "the model failed"
+        headers["Idempotency-Key"] = "turn-2"
+        await check(http)
+    assert len(await memory.session("s").messages()) == 3
 
 
 async def test_one_that_nobody_listens_to_any_more_is_ended_and_kept(memory: Memory, provider: Provider) -> None:
