@@ -33,7 +33,11 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "lua" / "README.md"])
 LINKING = [*PAGES, ROOT / "benchmarks" / "README.md"]
 EXAMPLE_URL = "redis://127.0.0.1:6379/0"
-NOT_RUN = {"pip": "it fetches from the network", "docker": "it needs Docker, and fetches an image"}
+NOT_RUN = {
+    "pip": "it fetches from the network",
+    "docker": "it needs Docker, and fetches an image",
+    "curl": "it asks a server: `test_access` asks one the same",
+}
 # Checked by the command line's own parser alone.
 PARSED = {"worker": "--once", "watch": "--count", "serve": "--help"}  # without this option they run for ever
 TARGETS = set(re.findall(r"^([a-z-]+):(?: |$)", (ROOT / "Makefile").read_text(), re.MULTILINE))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
+import shlex
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -102,6 +105,17 @@ async def test_each_route_refuses_without_a_key_with_a_foreign_one_and_with_too_
         headers = keyed.headers[f"shop-{needed}"]
         async with keyed.http.client.stream(method, at, headers=headers, json=body) as allowed:  # some have no end
             assert allowed.status_code in (200, 201, 204, 404), (method, path)
+
+
+async def test_a_key_is_sent_as_the_page_says(keyed: Keyed) -> None:
+    (line,) = re.findall(r"^curl .*$", (Path(__file__).parents[2] / "docs" / "http.md").read_text(), re.MULTILINE)
+    curl, option, header, data, body, url = shlex.split(line)
+    assert (curl, option, data) == ("curl", "-H", "-d")
+    name, _, value = header.partition(": ")
+    key = keyed.headers["shop-write"]["Authorization"].removeprefix("Bearer ")
+    headers = {name: value.replace("$KEY", key), "Content-Type": "application/x-www-form-urlencoded"}
+    answer = await keyed.http.ask("POST", url.removeprefix("localhost:8080"), headers=headers, content=body)
+    assert (answer.status_code, answer.json()["session_id"]) == (201, "s-1")
 
 
 async def test_open_routes_want_no_key(keyed: Keyed) -> None:
