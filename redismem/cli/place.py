@@ -51,12 +51,16 @@ def safe_url(url: str) -> str:
     return f"{parts.scheme}://{host}{'' if port is None else f':{port}'}{parts.path}"
 
 
+def address_of(url: str | None, settings: Settings) -> str:
+    """What was given, else what the settings say, else the embedded store: the commands warn of it themselves."""
+    address = url if url is not None else settings.url
+    return EMBEDDED if address is None else address
+
+
 def connect(url: str | None, namespace: str, **given: Any) -> tuple[Memory, Place]:
     """A memory that is not yet entered. Raises Stop for an unusable URL, InvalidSessionId, InvalidSettings."""
     settings = Settings(**given)
-    address = url if url is not None else settings.url
-    # The commands say themselves that a store is embedded.
-    address = EMBEDDED if address is None else address
+    address = address_of(url, settings)
     try:
         transport = connect_transport(address, None, settings)
     except InvalidSettings as refused:

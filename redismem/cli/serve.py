@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import ipaddress
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +15,14 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter, validators
 
 from redismem.cli.logs import logs_on_stderr
-from redismem.cli.place import HOW_TO_NAME_REDIS, refused, safe_url
+from redismem.cli.place import address_of, refused, safe_url
 from redismem.cli.stopping import stop_signals
 from redismem.cli.terminal import Namespace, Stop, Url, complain
-from redismem.errors import InvalidSettings, RedismemError, StoreUnavailable
+from redismem.errors import RedismemError, StoreUnavailable
 from redismem.inspection.doctor import is_looked_after
 from redismem.memory import Memory
 from redismem.settings import Settings
+from redismem.transport.connect import EMBEDDED
 
 if TYPE_CHECKING:
     from redismem.models.streaming import StreamingModel
@@ -34,7 +36,7 @@ Keys = Annotated[
     Parameter(env_var="REDISMEM_SERVER_KEYS", help="The keys, a line each as `redismem key` prints it; `;` ends one."),
 ]
 KeysFile = Annotated[
-    Path | None, Parameter(env_var="REDISMEM_SERVER_KEYS_FILE", help="A file of such lines. [default: no keys]")
+    str | None, Parameter(env_var="REDISMEM_SERVER_KEYS_FILE", help="A file of such lines. [default: no keys]")
 ]
 Rate = Annotated[
     float | None,
@@ -62,7 +64,7 @@ StopS = Annotated[
     float, Parameter(validator=validators.Number(gte=1, lte=600), help="Seconds that what is in hand may take to end.")
 ]
 JsonLogs = Annotated[bool, Parameter(name="--json", negative=(), show_default=False, help="Logs as JSON.")]
-EMBEDDED = "memory://"
+_ORIGIN = re.compile(r"(https?)://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +102,12 @@ async def serve(
         from redismem.web import meters
     except ImportError:
         raise Stop("a server needs more packages: pip install 'redismem[server]'", 2) from None
+    _check_origins(options.cors_origin)
     access = _access(options, namespace)
     if access.is_open and not _is_loopback(options.host):
         raise Stop(f"without keys a server listens on loopback alone, not on {options.host}: see --keys-file", 2)
     settings = Settings()
-    address = url if url is not None else settings.url or EMBEDDED
+    address = address_of(url, settings)
     embedded = address.lower() == EMBEDDED
     measured = meters.Meters()
     connect = _connect(address, settings, embedded if options.workers is None else options.workers, measured)
@@ -168,15 +171,9 @@ def _connect(address: str, settings: Settings, workers: bool, meters: Meters) ->
     from redismem.web.meters import listener
 
     def connect(namespace: str) -> Memory:
-        try:
-            return Memory.connect(
-                address, namespace=namespace, settings=settings, workers=workers, on_event=listener(meters)
-            )
-        except InvalidSettings:
-            # Its text may quote a part of the URL.
-            raise Stop(
-                f"the Redis URL, or the settings, cannot be used; a URL looks like {HOW_TO_NAME_REDIS}", 2
-            ) from None
+        return Memory.connect(
+            address, namespace=namespace, settings=settings, workers=workers, on_event=listener(meters)
+        )
 
     return connect
 
@@ -187,11 +184,30 @@ def _access(options: Options, namespace: str) -> Access:
     keys, keys_file = options.keys, options.keys_file
     if keys and keys_file:
         raise Stop("give keys or a file of keys; not both", 2)
-    if keys_file is not None:
-        keys = _text_of(keys_file)
-        if Access.of(keys).is_open:
-            raise Stop(f"{keys_file} holds no key", 2)
-    return Access.of(keys or "", namespace)
+    if keys_file == "" and not keys:
+        raise Stop("REDISMEM_SERVER_KEYS_FILE, or --keys-file, is empty: it names no file", 2)
+    if keys_file:
+        keys = _text_of(Path(keys_file))
+    access = Access.of(keys or "", namespace)
+    if access.is_open and keys is not None:
+        raise Stop(f"{keys_file or 'REDISMEM_SERVER_KEYS, or --keys,'} holds no key", 2)
+    if namespace not in ("default", *access.namespaces):
+        complain(
+            f"--namespace {namespace} is not obeyed: the keys say which namespaces are served, and it is none of theirs"
+        )
+    return access
+
+
+def _check_origins(origins: tuple[str, ...]) -> None:
+    """Raises Stop for one that no browser sends: its pages would be refused in silence."""
+    for origin in origins:
+        parts = _ORIGIN.fullmatch(origin)
+        if parts is None or (parts[1], parts[2]) in (("http", ":80"), ("https", ":443")):
+            raise Stop(
+                "--cors-origin is http:// or https:// with a host in small letters, and a port if it is not the usual "
+                "one; nothing behind: https://shop.example",
+                2,
+            )
 
 
 def _model(settings: Settings) -> StreamingModel | None:

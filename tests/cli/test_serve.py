@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from support.commands import finished, started, wait_for_line
 import redismem.blocking
 from redismem import Settings
 from redismem.cli.place import refused
+from redismem.web.access import new_key
 
 
 def address(running: Any) -> str:
@@ -104,12 +106,15 @@ def test_what_cannot_be_is_one_line(command: Any, tmp_path: Path, monkeypatch: p
     (tmp_path / "empty").write_text("# nothing\n")
     (tmp_path / "wrong").write_text("shop-app shop read nonsense\n")
     said = {
-        ("--url", "nonsense://x"): "cannot be used",
+        ("--url", "nonsense://x"): "the Redis URL begins with none of redis://",
+        ("--url", ""): "the Redis URL is empty",
         ("--url", "redis://127.0.0.1:1/0"): "redis://127.0.0.1:1/0",
         ("--keys-file", tmp_path / "none"): "cannot be read",
         ("--keys-file", tmp_path / "empty"): "holds no key",
         ("--keys-file", tmp_path / "wrong"): "line 1",
         ("--keys-file", tmp_path / "empty", "--keys", "x"): "not both",
+        ("--keys-file", ""): "REDISMEM_SERVER_KEYS_FILE, or --keys-file, is empty",
+        ("--keys", ""): "REDISMEM_SERVER_KEYS, or --keys, holds no key",
         ("--keys", "a b read 00"): "line 1",
         ("--slots", tmp_path / "none", "--url", "memory://"): "cannot be read",
         ("--slots", tmp_path / "wrong", "--url", "memory://"): "the slots cannot be read",
@@ -121,6 +126,63 @@ def test_what_cannot_be_is_one_line(command: Any, tmp_path: Path, monkeypatch: p
         assert "nonsense" not in ran.err
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("REDISMEM_URL", "the Redis URL is empty"),
+        ("REDISMEM_SERVER_KEYS", "REDISMEM_SERVER_KEYS, or --keys, holds no key"),
+        ("REDISMEM_SERVER_KEYS_FILE", "REDISMEM_SERVER_KEYS_FILE, or --keys-file, is empty"),
+    ],
+)
+def test_a_variable_that_is_empty_is_not_passed_over(
+    command: Any, monkeypatch: pytest.MonkeyPatch, name: str, text: str
+) -> None:
+    """A secret that is missing must not make it serve everybody, or from a store that ends with it."""
+    monkeypatch.setenv(name, "")
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # who goes on would end here
+        ran = command("serve", "--port", taken.getsockname()[1])
+    assert (ran.code, text in ran.err.splitlines()[-1]) == (2, True)
+
+
+@pytest.mark.parametrize("value", [" ;", "# none"])
+def test_keys_that_are_none_are_refused(command: Any, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("REDISMEM_SERVER_KEYS", value)
+    ran = command("serve", "--host", "0.0.0.0")
+    assert (ran.code, "REDISMEM_SERVER_KEYS, or --keys, holds no key" in ran.complaint) == (2, True)
+
+
+@pytest.mark.parametrize("namespace", ["other", "default", "shop"])
+def test_a_namespace_that_the_keys_do_not_say_is_told_not_to_be_obeyed(command: Any, namespace: str) -> None:
+    _, line = new_key("app", "shop", ["read"])
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ran = command("serve", "--keys", line, "--namespace", namespace, "--url", "memory://", "--port", port)
+    assert ("--namespace other is not obeyed" in ran.err) is (namespace == "other")
+    assert "nobody can listen there" in ran.err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("origin", "is_one"),
+    [
+        ("https://shop.example", True),
+        ("http://localhost:5173", True),
+        ("https://[::1]:8443", True),
+        ("shop.example", False),
+        ("https://shop.example/", False),
+        ("https://Shop.example", False),
+        ("https://shop.example:443", False),
+        ("https://*", False),
+        ("null", False),
+    ],
+)
+def test_an_origin_is_one_that_a_browser_sends(command: Any, origin: str, is_one: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ran = command("serve", "--cors-origin", origin, "--url", "memory://", "--port", port)
+    assert ran.code == 2
+    assert ("--cors-origin is http:// or https://" in ran.complaint) is not is_one
+
+
 async def test_a_command_that_ends_says_nothing_of_later_calls() -> None:
     memory = redismem.Memory.connect("redis://127.0.0.1:1/0")
     error = memory.store.away(memory.store.breaker, None)
@@ -130,8 +192,6 @@ async def test_a_command_that_ends_says_nothing_of_later_calls() -> None:
 
 
 def test_a_port_in_use_is_one_line(command: Any) -> None:
-    import socket
-
     with socket.create_server(("127.0.0.1", 0)) as taken:
         ran = command("serve", "--port", str(taken.getsockname()[1]), "--url", "memory://")
     assert ran.code == 2
