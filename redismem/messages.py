@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from redismem.errors import InvalidMessage
-from redismem.shapes import Shape, message_of, plain
+from redismem.shapes import Shape, is_plain, message_of, plain
 from redismem.values import encode_plain, pack
 
 FORMAT_VERSION = 1
@@ -240,7 +240,9 @@ def encode_message(message: Message | Shape, count_tokens: TokenCounter | None =
         payload, beside = message_of(message)
     try:
         packed = pack(payload, InvalidMessage)
-    except InvalidMessage:  # for objects of an SDK in it, perhaps
+    except InvalidMessage:
+        if is_plain(payload) is not False:  # no object of an SDK is the reason
+            raise
         payload = plain(payload)
         packed = pack(payload, InvalidMessage)
     if count_tokens is None:

@@ -17,6 +17,7 @@ _SENT, _BESIDE = ("role", "content"), ("model", "stop_reason", "usage")
 # Items of OpenAI Responses, which nobody says.
 _ITEMS = ("_call", "_call_output", "reasoning")
 _DEPTH_LIMIT = 100
+_LEAVES = frozenset([str, int, float, bool, type(None)])
 
 
 @runtime_checkable
@@ -102,6 +103,19 @@ def plain(value: Any, depth: int = _DEPTH_LIMIT) -> Any:
         return value.model_dump(mode="json", exclude_none=True)
     except Exception as cause:  # whatever a serializer of somebody's own raises
         raise InvalidMessage(f"a {_kind(value)} cannot be made a dict ({type(cause).__name__})") from None
+
+
+def is_plain(value: Any, depth: int = _DEPTH_LIMIT) -> bool | None:
+    """Whether `plain` would give an equal value of the same types. None: it is nested too deep to know."""
+    kind = type(value)
+    if kind is not dict and kind is not list:
+        return kind in _LEAVES or not isinstance(value, (dict, list, HasModelDump))
+    if depth == 0:
+        return None
+    for item in value.values() if kind is dict else value:
+        if type(item) not in _LEAVES and not (found := is_plain(item, depth - 1)):
+            return found
+    return True
 
 
 def _kind(value: object) -> str:

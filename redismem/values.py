@@ -16,6 +16,7 @@ from redismem.errors import InvalidState, RedismemError
 
 DEPTH_LIMIT = 100
 _PLAIN = frozenset([str, int, bool, type(None)])
+_TOO_DEEP = f"is nested too deep: at most {DEPTH_LIMIT} deep"
 
 encode_plain = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
@@ -47,11 +48,11 @@ def pack(value: Any, error: type[RedismemError], name: str = "") -> bytes:
     Raises `error`, which says where in the value the fault is.
     """
     if not _is_json(value, DEPTH_LIMIT):
-        raise error(_fault(value, name, DEPTH_LIMIT) or "a value would not come back as it was put in")
+        raise error(_fault(value, name) or "a value would not come back as it was put in")
     try:
         return packed_unchecked(value)
     except (TypeError, ValueError) as cause:
-        where = _fault(value, name, DEPTH_LIMIT, _unpackable)
+        where = _fault(value, name, _unpackable)
         raise error(where or f"a value cannot be stored ({type(cause).__name__}): only JSON values can") from None
 
 
@@ -106,21 +107,36 @@ def _kind(value: Any) -> str:
     return f"a value of type {type(value).__name__}"
 
 
-def _fault(value: Any, path: str, depth: int, wrong: Callable[[Any], str | None] = _unequal) -> str | None:
-    """Where the first fault is, and what it is; never the value. Only for what is refused: it takes its time."""
-    if not isinstance(value, dict | list):
+def _fault(value: Any, name: str, wrong: Callable[[Any], str | None] = _unequal) -> str | None:
+    """Where the first fault is, and what it is; never the value."""
+    steps: list[str | int] = []
+    what = _found(value, DEPTH_LIMIT, wrong, steps)
+    if what is None:
+        return None
+    path = name
+    for key in reversed(steps):
+        path = _step(path, key)
+    return f"{path[:60]}… {what}" if what is _TOO_DEEP else f"{path or 'the value'} {what}"
+
+
+def _found(value: Any, depth: int, wrong: Callable[[Any], str | None], steps: list[str | int]) -> str | None:
+    """What the first fault is. The way to it goes into `steps`, the last step first: sound elements need no path."""
+    if not isinstance(value, (dict, list)):
         what = wrong(value)
-        return None if what is None else f"{path or 'the value'} is {what}"
+        return None if what is None else f"is {what}"
     if depth == 0:
-        return f"{path[:60]}… is nested too deep: at most {DEPTH_LIMIT} deep"
+        return _TOO_DEEP
+    is_dict = isinstance(value, dict)
+    sound = _PLAIN if wrong is _unequal else ()
     for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-        if isinstance(value, dict) and not isinstance(key, str):
-            return f"{path or 'the value'} has a key of type {type(key).__name__}: only strings can be keys"
-        found = _fault(item, _step(path, key), depth - 1, wrong)
-        if found is None and isinstance(key, str) and wrong(key) is not None:
-            found = f"{path or 'the value'} has a key that cannot be stored"
-        if found is not None:
-            return found
+        if is_dict and not isinstance(key, str):
+            return f"has a key of type {type(key).__name__}: only strings can be keys"
+        what = None if type(item) in sound else _found(item, depth - 1, wrong, steps)
+        if what is not None:
+            steps.append(key)
+            return what
+        if is_dict and type(key) not in sound and wrong(key) is not None:
+            return "has a key that cannot be stored"
     return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from support.json_values import texts, values
 
 from redismem import InvalidMessage, InvalidState, Message, Session
+from redismem import values as values_module
 from redismem.context import Summary
 from redismem.elements import decode_messages
 from redismem.messages import encode_message
@@ -58,6 +60,38 @@ def test_a_refusal_says_where(payload: Any, where: str) -> None:
     with pytest.raises(InvalidMessage) as refused:
         encode_message(payload)
     assert where in str(refused.value)
+
+
+@pytest.mark.parametrize("sound", [0, "", None, 1.5, [], {}, [[0]], {"k": {"k": 0}}])
+def test_a_path_is_made_for_the_fault_alone(sound: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[str | int] = []
+
+    def counted(path: str, key: str | int) -> str:
+        steps.append(key)
+        return step(path, key)
+
+    step = values_module._step
+    monkeypatch.setattr(values_module, "_step", counted)
+    for fault in (math.inf, 10**5000, (1,)):
+        with pytest.raises(InvalidMessage, match=re.escape("content.k[200] is ")):
+            encode_message({"role": "user", "content": {"k": [*[sound] * 200, fault]}})
+        assert steps == ["content", "k", 200]
+        steps.clear()
+
+
+def itself() -> list[Any]:
+    value: list[Any] = []
+    value += [value, value]
+    return value
+
+
+@pytest.mark.parametrize("value", [[math.inf], [{"a": [(1,)]}], [10**5000], itself()])
+def test_what_no_object_of_an_sdk_spoils_is_not_copied_to_look_for_one(
+    value: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("redismem.messages.plain", lambda payload: pytest.fail("a copy was made"))
+    with pytest.raises(InvalidMessage):
+        encode_message({"role": "user", "content": value})
 
 
 @settings(max_examples=300)
