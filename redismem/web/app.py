@@ -94,7 +94,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
     found = error.errors()
     if any(each["type"] == "json_invalid" for each in found):
         return _answer(Problem("bad_request", "the body is not JSON"))
-    return _answer(Problem("invalid", faults=[_fault(each) for each in found[:20]]))
+    return _answer(Problem("invalid", faults=[_fault(each) for each in found[: schemas.FAULTS_COUNT]]))
 
 
 def _fault(error: Any) -> dict[str, str]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 
+FAULTS_COUNT = 20
+"""As many faults of a body are told."""
 Name = Annotated[str, Field(min_length=1, max_length=256)]
 ProjectName = Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
@@ -14,6 +17,16 @@ class Taken(BaseModel):
     """A body. A member that it does not have is refused: it would be lost in silence."""
 
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few_unknown(cls, given: Any) -> Any:
+        # Each of them becomes a fault with a text, and a body has room for half a million.
+        if not isinstance(given, dict) or len(given) <= FAULTS_COUNT:
+            return given
+        unknown = islice((name for name in given if name not in cls.model_fields), FAULTS_COUNT)
+        told = cls.model_fields.keys() | set(unknown)
+        return {name: value for name, value in given.items() if name in told}
 
 
 class ProblemDocument(BaseModel):
@@ -142,7 +155,7 @@ class StateChange(Taken):
     """What is not named stays. null takes away, but for a param: its value may be null, `remove_params` takes it."""
 
     params: dict[Name, Any] = {}
-    remove_params: list[Name] = []
+    remove_params: Annotated[list[Name], FailFast()] = []
     waiting_for_param: Name | None = None
     last_intent: Any = None
     last_result: Any = None

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from support.http_service import Served, said
 
+from redismem.web.schemas import FAULTS_COUNT, StateChange
+
 CANARY = "canary-7c1f"
+UNKNOWN: dict[str, Any] = {f"unknown{number}": 0 for number in range(1_000)}
 
 
 @pytest.mark.parametrize("media_type", ["application/x-www-form-urlencoded", "text/plain", ""])
@@ -45,6 +50,20 @@ async def test_what_would_be_passed_over_is_refused_and_says_what_is_allowed(
     assert (refused.status_code, refused.json()["code"]) == (422, "invalid")
     assert told in refused.text
     assert CANARY not in refused.text
+
+
+@pytest.mark.parametrize("body", [{"remove_params": [""] * 1_000}, {"remove_params": [0] * 1_000}, UNKNOWN])
+def test_of_many_faults_no_more_are_made_than_are_told(body: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError) as refused:
+        StateChange.model_validate(body)
+    assert refused.value.error_count() <= FAULTS_COUNT
+
+
+async def test_what_is_told_of_many_faults_is_true(http: Served) -> None:
+    refused = await http.ask("PATCH", "/v1/sessions/s/state", json=UNKNOWN | {"waiting_for_param": 5, "plan": 1})
+    told = [(each["where"], each["what"]) for each in refused.json()["faults"]]
+    unknown = [(f"body.unknown{number}", "extra_forbidden") for number in range(FAULTS_COUNT)]
+    assert told == [("body.waiting_for_param", "string_type"), *unknown][:FAULTS_COUNT]
 
 
 async def test_probes_may_be_asked_with_any_query(http: Served) -> None:
