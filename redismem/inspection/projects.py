@@ -2,7 +2,7 @@
 
 P1  an item is what its versions make of it
 P2  an item stands in the indexes that it belongs to, and in no other
-P3  a link is seen from both ends, and so is the place of a decision in its chain
+P3  a link is seen from both ends, and so is the place of a decision in its chain; nothing leads back to itself
 P4  a name leads to the entity that has it
 P5  an import that counts is carried out: whoever uses the project next does it, and then it can be checked
 

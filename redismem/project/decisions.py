@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
-from redismem.errors import InvalidItem
+from redismem.errors import CorruptSession, InvalidItem
 from redismem.project import checks
 from redismem.project.collection import Collection
 from redismem.project.items import Change, Stored
@@ -128,14 +128,13 @@ class Decisions(Collection[Decision]):
     async def history(self, id: str, *, at: datetime | None = None) -> Sequence[Decision]:
         """The chain that a decision is a part of, or was then, from either end: the oldest first.
 
-        A round trip a link. Raises ItemNotFound.
+        A round trip a link. Raises ItemNotFound, CorruptSession for a chain that leads back to itself.
         """
-        chain = [await self.get(id, at=at)]
-        while chain[0].supersedes is not None and await self.exists(chain[0].supersedes, at=at):
-            chain.insert(0, await self.get(chain[0].supersedes, at=at))
-        while chain[-1].superseded_by is not None and await self.exists(chain[-1].superseded_by, at=at):
-            chain.append(await self.get(chain[-1].superseded_by, at=at))
-        return chain
+        middle = await self.get(id, at=at)
+        seen = {middle.id}
+        older = [each async for each in self._along("supersedes", middle, at, seen)]
+        newer = [each async for each in self._along("superseded_by", middle, at, seen)]
+        return [*reversed(older), middle, *newer]
 
     async def active(self, *, limit: int = 100, cursor: str | None = None) -> Page[Decision]:
         """What is accepted, and not superseded."""
@@ -166,6 +165,18 @@ class Decisions(Collection[Decision]):
     async def unlink_decision(self, id: str, other_id: str, *, at: datetime | None = None) -> Decision:
         """Ends such a link. Raises ItemNotFound, Conflict."""
         return await self._link(id, "related_decisions", other_id, at, ends=True)
+
+    async def _along(
+        self, name: str, decision: Decision, at: datetime | None, seen: set[str]
+    ) -> AsyncIterator[Decision]:
+        """What follows in one direction. Raises CorruptSession for what is seen already."""
+        while (following := getattr(decision, name)) is not None and await self.exists(following, at=at):
+            if following in seen:
+                place = f"item {decision.id} of project {self._items.keys.name}"
+                raise CorruptSession(f"{place}: its chain leads back to {following}, a circle")
+            seen.add(following)
+            decision = await self.get(following, at=at)
+            yield decision
 
     def _created(
         self,

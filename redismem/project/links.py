@@ -19,6 +19,13 @@ TWINS = {
     ("d", "related_tasks"): "related_decisions",
     ("t", "related_decisions"): "related_tasks",
 }
+# letter of the kind → the field that leads from an item to others of its kind, and never back to it; what it says
+_WAYS = {
+    "d": ("superseded_by", "is superseded by"),
+    "t": ("dependencies", "needs"),
+    "e": ("merged_into", "is merged into"),
+}
+_TOLD_COUNT = 10
 
 
 def links(stored: Stored) -> Iterator[tuple[str, str, Any]]:
@@ -38,8 +45,10 @@ def entity_names(state: State) -> list[str]:
 
 def broken_links(found: Mapping[str, Stored]) -> Iterator[str]:
     """What the links of these items say that the other end does not. A link to what is not there is none."""
-    for stored in found.values():
+    passed: set[str] = set()
+    for _, stored in sorted(found.items()):
         yield from broken_links_of(stored, found)
+        yield from circle_from(stored, found, passed)
 
 
 def broken_links_of(stored: Stored, found: Mapping[str, Stored]) -> Iterator[str]:
@@ -54,6 +63,43 @@ def broken_links_of(stored: Stored, found: Mapping[str, Stored]) -> Iterator[str
         other = found.get(stored.state.get(name) or "")
         if other is not None and other.state[twin] != stored.id:
             yield f"{stored.id} is {name.replace('_', ' ')} {other.id}, which says otherwise"
+
+
+def circle_from(stored: Stored, found: Mapping[str, Stored], passed: set[str]) -> Iterator[str]:
+    """The first circle that one of these items leads into, if it does, in words.
+
+    `passed`: items that need not be looked at again. It grows, so that all calls together look at each item once.
+    """
+    path: dict[str, Iterator[Stored]] = {}
+    following = iter([stored])
+    while True:
+        for each in following:
+            if each.id in path:
+                ids = list(path)
+                passed.update(path)
+                yield _circle(ids[ids.index(each.id) :])
+                return
+            if each.id not in passed and not each.state["deleted"]:
+                path[each.id] = following
+                following = _led_to(each, found)
+                break
+        else:
+            if not path:
+                return
+            item_id, following = path.popitem()
+            passed.add(item_id)
+
+
+def _led_to(stored: Stored, found: Mapping[str, Stored]) -> Iterator[Stored]:
+    if stored.kind.letter in _WAYS:
+        value = stored.state[_WAYS[stored.kind.letter][0]]
+        others = value if isinstance(value, list) else [value]
+        yield from (found[other] for other in others if other in found)
+
+
+def _circle(ids: Sequence[str]) -> str:
+    told = ", ".join(ids[1:_TOLD_COUNT]) + (f" and {len(ids) - _TOLD_COUNT} more" if len(ids) > _TOLD_COUNT else "")
+    return f"{ids[0]} {_WAYS[ids[0][0]][1]} itself{told and f', over {told}'}: a circle"
 
 
 async def unlink_all(items: Items, change: Change, ending: Sequence[Stored]) -> None:

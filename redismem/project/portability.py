@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from redismem.errors import Conflict, InvalidItem, InvalidTransition, TooLarge
@@ -15,7 +16,7 @@ from redismem.project.conversations import Conversations
 from redismem.project.files import FILES, entries_of, project_of, text_of
 from redismem.project.folding import Delta, check_path, fold
 from redismem.project.items import Items, Stored
-from redismem.project.links import broken_links_of
+from redismem.project.links import broken_links_of, circle_from
 from redismem.project.schema import CONVERSATION, KINDS, Kind
 from redismem.project.transcripts import Transcript
 from redismem.protocol import import_calls
@@ -101,9 +102,10 @@ async def import_files(items: Items, conversations: Conversations, files: Mappin
     if replace and there and not given:
         raise InvalidItem("the import has no item in it; `clear` of each store erases a project")
     result = await (_replaced if replace else _merged)(there, given, breathe)
+    passed: set[str] = set()
     for at, stored in enumerate(result.values()):
         await breathe(at)
-        for text in broken_links_of(stored, result):
+        for text in chain(broken_links_of(stored, result), circle_from(stored, result, passed)):
             raise InvalidItem(f"the import would not agree with itself: {text}")
     holders: dict[str, str] = {}
     for name, holder in importing.names_of(result):

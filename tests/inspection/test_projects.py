@@ -127,6 +127,18 @@ async def test_damage_is_named(memory: Memory, raw: Any, damage: Any, rule: str,
     assert not [text for _, text in violations if "Postgres" in text or "Ada" in text]
 
 
+async def test_a_circle_is_named(memory: Memory) -> None:
+    apollo = await worked(memory)
+    (old,) = await apollo.decisions.list(status="superseded")
+    (new,) = await apollo.decisions.active()
+    first, second = sorted((old.id, new.id))
+    change = await apollo._items.change()
+    change.alter(await apollo._items.get(old.id), sets={"supersedes": new.id})
+    change.alter(await apollo._items.get(new.id), sets={"superseded_by": old.id})
+    await change.commit()
+    assert await found(memory) == [("P3", f"{first} is superseded by itself, over {second}: a circle")]
+
+
 async def test_the_command_covers_projects(near: Memory, redis_server: Any, namespace: str) -> None:
     apollo = await worked(near)
     words = ("check", "--json", "--url", redis_server.url, "--namespace", namespace)
