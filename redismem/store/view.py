@@ -12,6 +12,7 @@ from redismem.errors import RedismemError, ServerError
 from redismem.protocol import append_ids, layout, replies
 from redismem.protocol.append_command import Append
 from redismem.settings import Settings
+from redismem.values import Undecodable
 
 _STAMP = b"\xcf"
 
@@ -27,7 +28,11 @@ class View:
         self.fields = dict(stored or {layout.EPOCH: b""})
         self.elements = elements
         self._counters = layout.counters(self.fields.get(layout.COUNTERS, layout.NO_COUNTERS))
-        append_ids.remembered(self.fields)
+        try:
+            append_ids.remembered(self.fields)
+        except Undecodable:  # `redismem check` tells of it; a context is made without it
+            for name in (layout.NEWEST_IDS, *layout.OLDER_IDS):
+                self.fields.pop(name, None)
 
     @property
     def last_seq(self) -> int:

@@ -171,3 +171,16 @@ async def test_an_id_that_redis_has_is_known_while_it_is_away(degradable: Memory
     context = await session.append_and_read(user(5))
     assert [message.content for message in context.messages] == [user(n)["content"] for n in range(1, 6)]
     assert context.state.params == {"x": 1}
+
+
+async def test_ids_that_cannot_be_read_are_in_no_degraded_turns_way(
+    degradable: Memory, faulty: Faulty, namespace: str
+) -> None:
+    session = degradable.session("a")
+    await session.append(user(1))
+    await faulty._client.hset(degradable.store.keys.session("a").state, "ids_a", "foreign")
+    await session.read()
+    faulty.is_away = True
+    context = await session.append_and_read(user(2), id="two")
+    assert [message.content for message in context.messages] == [user(n)["content"] for n in (1, 2)]
+    assert (await session.append(user(2), id="two")).duplicate
