@@ -147,7 +147,7 @@ def test_a_time_stored_by_an_earlier_release_can_be_read() -> None:
         ({"content": "hi"}, "this has neither"),
         ({}, "this has neither"),
         ({"role": None, "content": "hi"}, "this has neither"),
-        ({"role": 3, "content": "hi"}, "this has neither"),
+        ({"role": 3, "content": "hi"}, "the role of a message is a plain string, not one of the type int"),
         ({"role": "", "content": "hi"}, "this has neither"),
         (Message(content="hi"), "this has neither"),
     ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import strategies as st
@@ -11,9 +11,10 @@ from hypothesis.stateful import precondition, rule
 from model_check.comparison import NAMES
 from model_check.model import GAP, Entry
 from model_check.steps import Seen, Steps, entry_of
-from redismem import TooLarge
+from redismem import InvalidMessage, TooLarge
 from redismem.context import Context
 from redismem.protocol import edit_calls
+from redismem.protocol.call import Call
 
 T = TypeVar("T")
 names = st.sampled_from(NAMES)
@@ -51,9 +52,12 @@ class Machine(Steps):
     @precondition(lambda self: self.model.sessions)
     @rule(name=names, place=places)
     def append_duplicate(self, name: str, place: int) -> None:
-        ids = self.ids_of(name)
-        if ids:
-            self.append_as(name, 2, newest(ids, place))
+        if not (ids := self.ids_of(name)):
+            return
+        if self.model.made_by(name, id := newest(ids, place)) == "change":
+            self.refused(self.calls[name].append(self.messages(1)[0], {"id": id}))
+        else:
+            self.append_as(name, 2, id)
 
     @rule(name=names, others=st.integers(0, 7))
     def append_overtaken(self, name: str, others: int) -> None:
@@ -88,9 +92,17 @@ class Machine(Steps):
     @precondition(lambda self: self.model.sessions)
     @rule(name=names, place=places, value=st.integers(0, 9))
     def change_duplicate(self, name: str, place: int, value: int) -> None:
-        ids = self.ids_of(name)
-        if ids:
-            self.change_as(name, newest(ids, place), value)
+        if not (ids := self.ids_of(name)):
+            return
+        if self.model.made_by(name, id := newest(ids, place)) == "append":
+            self.refused(self.calls[name].update(id, merge={"p0": value}))
+        else:
+            self.change_as(name, id, value)
+
+    def refused(self, call: Call[Any]) -> None:
+        """An id that was given to an append, for a change of the state, or the other way round: nothing is written."""
+        with pytest.raises(InvalidMessage):
+            self.run_call(call)
 
     @rule(name=names, value=st.integers(0, 9))
     def change_overtaken(self, name: str, value: int) -> None:

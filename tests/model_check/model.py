@@ -182,6 +182,12 @@ class Model:
         self.sessions[name].written = life
         return receipt
 
+    def made_by(self, name: str, id: str) -> str:
+        """What an id that is remembered was given to: an append, or a change of the state; "" for another."""
+        session = self.sessions.get(name)
+        receipt = dict([] if session is None else session.appends[-16:]).get(id)
+        return "" if receipt is None else "append" if receipt.first_seq <= receipt.last_seq else "change"
+
     def touch(self, name: str, now: int) -> bool:
         session = self.sessions.get(name)
         if session is None:

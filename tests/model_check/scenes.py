@@ -45,8 +45,9 @@ def sent_again(machine: WorkMachine, name: str) -> None:
     for named in (True, False):
         machine.append_sent_again(name, named)
     machine.change_overtaken(name, 1)
-    machine.change_duplicate(name, 0, 3)
-    machine.change_duplicate(name, 2, 3)
+    for place in range(4):
+        machine.change_duplicate(name, place, 3)
+        machine.append_duplicate(name, place)
 
 
 def overtaken(machine: WorkMachine, name: str) -> None:
