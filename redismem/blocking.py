@@ -78,12 +78,16 @@ class Memory:
             return cls(memory.Memory(store, count_tokens))
         if client is not None:
             raise InvalidSettings("workers need a URL: a client for blocking callers is of no use to their event loop")
-        blocking, looping = connect_both(url, settings)
+        blocking, connect_looping = connect_both(url, settings)
         store = open_store(blocking, namespace, settings, on_event, clock, background)
-        theirs = open_store(looping, namespace, settings, on_event, clock)
-        store.embedder, theirs.embedder = _embedder(embed, settings), memory.make_embedder(embed, settings)
-        thread = WorkerThread(memory.Memory(theirs, workers=memory.make_workers(theirs, workers)))
-        return cls(memory.Memory(store, count_tokens, thread))
+        store.embedder = _embedder(embed, settings)
+
+        def make() -> memory.Memory:
+            theirs = open_store(connect_looping(), namespace, settings, on_event, clock)
+            theirs.embedder = memory.make_embedder(embed, settings)
+            return memory.Memory(theirs, workers=memory.make_workers(theirs, workers))
+
+        return cls(memory.Memory(store, count_tokens, WorkerThread(make)))
 
     def __enter__(self) -> Self:
         _finished(self._twin.__aenter__())

@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from concurrent.futures import Future
 
 from redismem.context import Receipt
@@ -22,14 +23,18 @@ class WorkerThread:
     A process that was forked off has no such thread: the workers of the one that it came from go on.
     """
 
-    def __init__(self, memory: Memory) -> None:
-        """`memory`: with workers, and used by nobody else."""
-        self._inside = _Inside(memory)
+    def __init__(self, make: Callable[[], Memory]) -> None:
+        """`make` gives a memory with workers that nobody else uses: now, and again if that one could not be opened."""
+        self._make = make
+        self._inside = _Inside(make())
         self._thread: threading.Thread | None = None
         self._pid = 0
 
     async def start(self) -> None:
         """Begins to work. Raises what opening the memory raises."""
+        if self._thread is not None:
+            self._inside.end()
+            self._inside = _Inside(self._make())
         begun: Future[None] = Future()
         self._thread = threading.Thread(target=self._inside.run, args=(begun,), name="redismem-workers", daemon=True)
         self._pid = os.getpid()
@@ -64,6 +69,8 @@ class _Inside:
         self._memory = memory
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended = asyncio.Event()
+        self._is_ending = False
+        """Told to end, perhaps before it had begun."""
 
     def run(self, begun: Future[None]) -> None:
         try:
@@ -78,7 +85,8 @@ class _Inside:
         async with self._memory:
             self._loop = asyncio.get_running_loop()
             begun.set_result(None)
-            await self._ended.wait()
+            if not self._is_ending:
+                await self._ended.wait()
             self._loop = None
 
     @property
@@ -86,6 +94,7 @@ class _Inside:
         return self._memory.health().holds
 
     def end(self) -> None:
+        self._is_ending = True
         loop = self._loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._ended.set)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from redismem.errors import InvalidSettings
@@ -106,15 +107,15 @@ def connect_blocking(url: str | None, client: Any, settings: Settings) -> Transp
     return _makes(url)[1](url or EMBEDDED, settings)
 
 
-def connect_both(url: str | None, settings: Settings) -> tuple[Transport, Transport]:
-    """To the same place twice: for blocking callers, and for asyncio. Raises as `connect` does."""
+def connect_both(url: str | None, settings: Settings) -> tuple[Transport, Callable[[], Transport]]:
+    """To the same place for blocking callers, and what connects there for asyncio. Raises as `connect` does."""
     make, make_blocking = _makes(url)
     if make is _embedded:
         from redismem.transport import embedded
 
         return embedded.both()
     assert url is not None
-    return make_blocking(url, settings), make(url, settings)
+    return make_blocking(url, settings), partial(make, url, settings)
 
 
 def _kind_of(given: object) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import fakeredis
 
 from redismem.transport.redis_py import BlockingRedisPy, RedisPy
@@ -17,7 +20,7 @@ def blocking_embedded(server: fakeredis.FakeServer | None = None) -> BlockingRed
     return BlockingRedisPy(fakeredis.FakeRedis(server=server or fakeredis.FakeServer()), owned=True)
 
 
-def both() -> tuple[BlockingRedisPy, RedisPy]:
-    """One new, empty store, for blocking callers and for asyncio."""
+def both() -> tuple[BlockingRedisPy, Callable[[], RedisPy]]:
+    """One new, empty store, for blocking callers, and what makes it one for asyncio."""
     server = fakeredis.FakeServer()
-    return blocking_embedded(server), embedded(server)
+    return blocking_embedded(server), partial(embedded, server)

@@ -20,7 +20,7 @@ from support.stores import Store
 from support.writers import Echo, said
 
 import redismem
-from redismem import InvalidSettings, Settings, WrongShards, blocking
+from redismem import InvalidSettings, Memory, Settings, StoreUnavailable, WrongShards, blocking, worker_thread
 from redismem.workers.scheduler import Scheduler
 
 NEVER = Settings(shards=2, tick_s=3_600, deadline_s=60, reply_timeout_s=20)
@@ -154,6 +154,59 @@ def test_what_keeps_the_thread_from_opening_is_raised(redis_server: RedisServer,
     with pytest.raises(WrongShards):
         memory.session("a").append(said(1))
     memory.close()
+    assert names() == []
+
+
+def test_workers_whose_connection_fails_once_begin_with_the_next_call(
+    redis_server: RedisServer, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The memory that could not be opened is closed; they have another then."""
+    opened, refused = Memory.__aenter__, iter([StoreUnavailable("away")])
+
+    async def opening(self: Memory) -> Memory:
+        if self.workers is not None and (failure := next(refused, None)) is not None:
+            await self.aclose()
+            raise failure
+        return await opened(self)
+
+    monkeypatch.setattr(Memory, "__aenter__", opening)
+    memory = blocking.Memory.connect(redis_server.url, namespace=namespace, settings=NEVER, workers=True)
+    with pytest.raises(StoreUnavailable, match="away"):
+        memory.session("a").append(said(1))
+    assert memory.session("a").append(said(2)).last_seq == 1
+    assert len(names()) == 1
+    memory.close()
+    assert names() == []
+
+
+def test_closing_while_the_thread_still_opens_ends_it(
+    redis_server: RedisServer, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, is_opening, may_open = Memory.__aenter__, threading.Event(), threading.Event()
+
+    async def opening(self: Memory) -> Memory:
+        if self.workers is not None:
+            is_opening.set()
+            await asyncio.to_thread(may_open.wait, 60)
+        return await opened(self)
+
+    monkeypatch.setattr(Memory, "__aenter__", opening)
+    memory = blocking.Memory.connect(redis_server.url, namespace=namespace, settings=NEVER, workers=True)
+    first = threading.Thread(target=memory.session("a").append, args=(said(1),))
+    closing = threading.Thread(target=memory.close)
+    first.start()
+    assert is_opening.wait(60)
+    ended = worker_thread._Inside.end
+
+    def end(self: Any) -> None:
+        ended(self)
+        may_open.set()
+
+    monkeypatch.setattr(worker_thread._Inside, "end", end)
+    closing.start()
+    for thread in (closing, first):
+        thread.join(60)
+        assert not thread.is_alive()
     assert names() == []
 
 
