@@ -76,7 +76,7 @@ def whole_result(payload: Payload) -> ToolResult | None:
         return ToolResult(_key("item", payload.get("call_id")), payload.get("output"))
     if payload.get("tool_call_id") is not None:
         return ToolResult(_key("chat", payload.get("tool_call_id")), payload.get("content"))
-    if payload.get("role") == "function":
+    if payload.get("role") == "function" and "parts" not in payload:  # else Gemini's, with answers among its parts
         return ToolResult(_key("function", payload.get("name")), payload.get("content"))
     return None
 

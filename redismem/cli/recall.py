@@ -62,7 +62,10 @@ async def recall(
 
 def _archive(name: str) -> Path | None:
     path = Path(name)
-    return path if path.is_file() else None
+    try:
+        return path if path.is_file() else None
+    except OSError:  # a session id may be longer than a file name
+        return None
 
 
 def _in_archive(path: Path, question: str, limit: int) -> Found:

@@ -79,7 +79,7 @@ def show(
     from rich.rule import Rule
     from rich.text import Text
 
-    out.print(Text.assemble((info.session_id, "bold"), f"  {where}"))
+    out.print(Text.assemble((printable(info.session_id), "bold"), f"  {where}"))
     for line in _numbers(context, info, now_ms, key):
         out.print(Text(f"  {line}"))
     _show_messages(out, "pinned", context.pinned, full, redact)

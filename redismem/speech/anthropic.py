@@ -22,8 +22,10 @@ _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _BESIDE_TEXT = ("cache_control", "citations")
 # Parts that are sent as they are. Those of the first line are the assistant's own.
 _ASSISTANTS = frozenset(["thinking", "redacted_thinking", "server_tool_use", "mcp_tool_use"])
-_OWN = _ASSISTANTS | {"document", "search_result", "container_upload"}
+_OWN = _ASSISTANTS | {"image", "document", "search_result", "container_upload"}
+_THOUGHTS = ("thinking", "redacted_thinking")
 _OF_SERVERS = "_tool_result"
+_NOTHING_SAID = "(The assistant thought, and said nothing.)"
 
 
 class AnthropicContext(TypedDict):
@@ -41,7 +43,10 @@ def anthropic_context(payloads: Sequence[Payload], background_count: int) -> Ant
     messages: list[Payload] = []
     for turn in turns_of(spoken):
         ids.begin(turn)
-        messages.append({"role": turn.role, "content": [_block(part, turn.role, ids) for part in turn.parts]})
+        blocks = [_block(part, turn.role, ids) for part in turn.parts]
+        if blocks[-1]["type"] in _THOUGHTS:  # refused at the end
+            blocks.append({"type": "text", "text": _NOTHING_SAID})
+        messages.append({"role": turn.role, "content": blocks})
     if messages and messages[-1]["role"] == ASSISTANT:
         _trim(messages[-1]["content"])
     found: AnthropicContext = {"messages": messages}
@@ -102,6 +107,8 @@ def _block(part: Part, role: str, ids: _Ids) -> Payload:
             marked = {"is_error": True} if stored.get("is_error") is True else {}
             return answer | marked | ({"content": content} if content else {})
         case Media() if role != ASSISTANT:
+            if part.part is not None:
+                return part.part
             source = _source(part)
             if source is not None:
                 return {"type": "image" if part.kind == "image" else "document", "source": source}

@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 from typing import Any, NotRequired, TypedDict
 
-from redismem.speech.parts import ASSISTANT, Call, Media, Native, Part, Result, Text, object_of, placeholder, text_of
+from redismem.speech.parts import ASSISTANT, Call, Media, Native, Part, Result, Text, object_of, placeholder
 from redismem.speech.turns import Turn, opening, turns_of
-from redismem.tool_calls import Payload
+from redismem.tool_calls import Payload, text_of
 
 _NOT_IN_A_NAME = re.compile("[^A-Za-z0-9_.:-]")
 _CALLS, _RESPONSES = ("function_call", "functionCall"), ("function_response", "functionResponse")
@@ -57,9 +57,13 @@ def _answer(part: Result, name: str) -> Payload:
     own = _stored(part.extra, _RESPONSES)
     if own is not None:
         return {"function_response": {"name": name, "response": object_of(own.get("response")), **_id(own)}}
-    text = text_of(part.parts)
+    text = "\n".join(_words(each) for each in part.parts if not isinstance(each, Media))
     key = "error" if part.extra.get("is_error") is True else "output"
     return {"function_response": {"name": name, "response": _object(text) or {key: text}}}
+
+
+def _words(part: Text | Native) -> str:
+    return part.text if isinstance(part, Text) else text_of(part.part)
 
 
 def _stored(part: Payload, names: Sequence[str]) -> Payload | None:

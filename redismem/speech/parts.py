@@ -10,7 +10,7 @@ import binascii
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 from urllib.parse import unquote_to_bytes
 
 from redismem.tool_calls import (
@@ -39,12 +39,13 @@ class Text(NamedTuple):
 
 
 class Media(NamedTuple):
-    """An image, a file or a sound: at an address, or its bytes in base64."""
+    """An image, a file or a sound: at an address, or its bytes in base64. `part`: as Anthropic takes it, if it does."""
 
     kind: str
     mime: str
     url: str | None
     base64: str | None
+    part: Payload | None = None
 
 
 class Call(NamedTuple):
@@ -54,19 +55,19 @@ class Call(NamedTuple):
     extra: Payload
 
 
-class Result(NamedTuple):
-    """What a tool answered. `parts`: texts and media of it."""
-
-    result: ToolResult
-    parts: Sequence[Text | Media]
-    extra: Payload
-
-
 class Native(NamedTuple):
     """A part that one provider alone understands."""
 
     provider: str
     part: Payload
+
+
+class Result(NamedTuple):
+    """What a tool answered. `parts`: texts and media of it."""
+
+    result: ToolResult
+    parts: Sequence[Text | Media | Native]
+    extra: Payload
 
 
 Part = Text | Media | Call | Result | Native
@@ -89,6 +90,9 @@ def said(payload: Payload) -> tuple[str, list[Part]]:
         return USER, [_result(whole, {})]
     if payload.get("type") == "reasoning":
         return ASSISTANT, []
+    if payload.get("role") == "tool" and isinstance(payload.get("content"), str):  # of no call that has an id
+        name = payload.get("tool_name", payload.get("name"))
+        return USER, [quoted(quoted_result(ToolResult(("chat", ""), payload["content"]), name))]
     content = payload.get("content", payload.get("parts"))
     parts: list[Part | None] = []
     if isinstance(content, str):
@@ -102,10 +106,21 @@ def said(payload: Payload) -> tuple[str, list[Part]]:
         parts.append(Text(words) if isinstance(words, str) else None)
     parts += _calls(payload)
     kept = [part for part in parts if part is not None and not (isinstance(part, Text) and not part.text.strip())]
+    if not kept and "role" not in payload and isinstance(payload.get("type"), str):
+        return _item(payload, payload["type"])
     role = ASSISTANT if any(isinstance(part, Call) for part in kept) else role_of(payload)
     if role == USER:
         return role, kept
     return role, [quoted(quoted_result(part.result, None)) if isinstance(part, Result) else part for part in kept]
+
+
+def _item(payload: Payload, kind: str) -> tuple[str, list[Part]]:
+    """An item of Responses that the others have no form for: its kind, and what came of it if that is a text."""
+    output = payload.get("output")
+    if isinstance(output, str) and output.strip():
+        result = ToolResult(("item", str(payload.get("call_id", payload.get("id", "")))), output)
+        return USER, [quoted(quoted_result(result, payload.get("name", kind)))]
+    return USER if kind.endswith("_output") else ASSISTANT, [Text(f"[{label(kind)}]")]
 
 
 def _calls(payload: Payload) -> list[Part]:
@@ -171,7 +186,7 @@ def _media(part: Payload, kind: str) -> Media | None:
     if kind in ("image", "document") and isinstance(source, dict):
         url, data, mime = source.get("url"), source.get("data"), source.get("media_type")
         if isinstance(url, str) or (isinstance(data, str) and source.get("type") == "base64"):
-            return Media("image" if kind == "image" else "file", str(mime or ""), url, data)
+            return Media("image" if kind == "image" else "file", str(mime or ""), url, data, part)
         return None
     if kind in ("image_url", "input_image"):
         url = part.get("image_url")
@@ -212,12 +227,17 @@ def _result(result: ToolResult, part: Payload) -> Result:
     content = result.content
     if isinstance(content, list):
         found = [_part(item, Counter()) if isinstance(item, dict) else Text(str(item)) for item in content]
-        parts = [each for each in found if isinstance(each, Text | Media)]
+        parts = [each for each in found if isinstance(each, Text | Media) or _is_told(each)]
         if len(parts) == len(found):
             return Result(result, parts, part)
     if content is not None and not isinstance(content, str):
         content = json.dumps(content, ensure_ascii=False, default=repr)
     return Result(result, [Text(content)] if content else [], part)
+
+
+def _is_told(part: Part | None) -> TypeGuard[Native]:
+    """Whether it is what Anthropic's tools answer with."""
+    return isinstance(part, Native) and part.part.get("type") in ("image", "document", "search_result")
 
 
 def quoted(payload: Payload) -> Text:
