@@ -6,8 +6,12 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 
 from redismem.embedding import Embedder
+
+# What an embedder does that goes on though it is cancelled.
+_ENDS_WITHIN_S = 1.0
 
 
 class BlockingEmbedder(Embedder):
@@ -27,15 +31,27 @@ class BlockingEmbedder(Embedder):
         return self._twin.dimensions
 
     async def question(self, text: str) -> bytes | None:
-        return asyncio.run_coroutine_threadsafe(self._twin.question(text), self._begun()).result()
+        try:
+            return asyncio.run_coroutine_threadsafe(self._twin.question(text), self._begun()).result()
+        except CancelledError:  # nobody else cancels it
+            raise RuntimeError("this memory is closed") from None
 
     async def aclose(self) -> None:
         """Ends the thread."""
         with self._lock:
             loop, self._loop = self._loop, None
         if loop is not None and self._pid == os.getpid():
-            asyncio.run_coroutine_threadsafe(self._twin.aclose(), loop).result()
+            asyncio.run_coroutine_threadsafe(self._ended(), loop).result()
             loop.call_soon_threadsafe(loop.stop)
+
+    async def _ended(self) -> None:
+        """Cancels what other threads wait for: with the loop, it would never end."""
+        pending = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in pending:
+            task.cancel()
+        if pending:
+            await asyncio.wait(pending, timeout=_ENDS_WITHIN_S)
+        await self._twin.aclose()
 
     def _begun(self) -> asyncio.AbstractEventLoop:
         with self._lock:

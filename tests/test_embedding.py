@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -17,6 +18,8 @@ from support.stores import Store
 from test_recall import remembered, seqs
 
 from redismem import Memory, Settings, blocking
+from redismem.embedding import Embedder
+from redismem.embedding_thread import BlockingEmbedder
 
 FACTS = {3: f"My dog Biscuit {CANARY} sleeps in the kitchen."}
 QUESTION = {"role": "user", "content": "Where does Biscuit sleep?"}
@@ -120,3 +123,29 @@ def test_without_an_event_loop_it_fails_no_recall_either(
         words.is_down, words.fault = True, kind(CANARY)
         assert 1 in seqs(session.recall("Biscuit", limit=1))
         session.clear()
+
+
+def test_closing_ends_a_question_that_another_thread_waits_for() -> None:
+    """Else it would wait for an event loop that runs no more."""
+    words = Words()
+    words.gate = asyncio.Event()
+    embedder = BlockingEmbedder(lambda: Embedder(words, "words", LONG_S))
+    failures: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            asyncio.run(BlockingEmbedder.question(embedder, "the hound"))
+        except RuntimeError as error:
+            failures.append(error)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+
+    async def is_asked() -> bool:
+        return words.asked == [["the hound"]]
+
+    asyncio.run(until(is_asked))
+    asyncio.run(embedder.aclose())
+    asking.join(60)
+    assert not asking.is_alive()
+    assert [str(error) for error in failures] == ["this memory is closed"]

@@ -7,7 +7,7 @@ asked all at once, and the one that knows of the latest failover is believed; wh
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -24,6 +24,7 @@ from redismem.transport.connection import RECONNECTING
 from redismem.transport.lane import Lane
 from redismem.transport.places import Places
 from redismem.transport.sides import LoopSide, Side, ThreadSide
+from redismem.transport.wire import Outcome
 from redismem.unawaited import finished
 
 # Sentinels that have not heard of a failover yet answer as soon as those that have.
@@ -147,10 +148,10 @@ class BlockingSentinelLane(BlockingLane):
         self._sentinels = Sentinels(places, self._side)
         self.place = BEHIND_SENTINELS + places.place
 
-    async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:
+    def _call(self, content: bytes, reply_count: int, read: Callable[[list[Any]], Outcome], until: float) -> Outcome:
         if self._sentinels.is_time_to_look():
             self._side.later(self._look)
-        return await super().run(commands, timeout_s, script)
+        return super()._call(content, reply_count, read, until)
 
     async def _look(self) -> None:
         try:

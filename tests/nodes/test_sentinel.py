@@ -15,6 +15,7 @@ from support.sentinel_servers import SERVICE, SentinelServers
 
 from redismem import Memory, Settings
 from redismem.transport.base import place_of
+from redismem.transport.sentinel import Sentinels
 
 KINDS = ("asyncio", "blocking")
 pytestmark = pytest.mark.timeout(300)
@@ -113,6 +114,19 @@ async def test_a_deposed_primary_that_still_answers_is_left(
         assert was.is_primary
         await check_goes_on(caller, servers)
         servers.join(was)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_confirmed_append_has_sentinels_asked_now_and_then_too(
+    kind: str, servers: SentinelServers, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever makes no others would stay with a deposed primary."""
+    async with calling(kind, servers.url, namespace) as caller:
+        await caller.append_confirmed("user-42", "a")
+        asked: list[bool] = []
+        monkeypatch.setattr(Sentinels, "is_time_to_look", lambda _: asked.append(True))
+        await caller.append_confirmed("user-42", "b")
+        assert asked
 
 
 @pytest.mark.parametrize("kind", KINDS)
