@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from redismem.messages import Message, moment
 from redismem.quoting import quoted_as_data
-from redismem.tool_calls import Payload, calls, label, may_hold_calls, results, text_of
+from redismem.tool_calls import Payload, calls, label, may_hold_calls, part_result, results, text_of, whole_result
 
 LINE_TOKENS = 8
 """What stands before a message: its seq, its time, who said it."""
@@ -51,10 +51,12 @@ def _minute(minutes: int) -> str:
 
 
 def _texts(payload: dict[str, Any]) -> Iterator[str]:
-    found = list(results(payload))
-    if not found:
-        yield text_of(payload.get("content") or payload.get("parts"))
-    for result in found:
+    for result in results(payload):
         yield f"(result) {text_of(result.content)}"
+    if whole_result(payload) is None:
+        said = payload.get("content") or payload.get("parts")
+        if isinstance(said, list):
+            said = [part for part in said if part_result(part) is None and not any(calls({"content": [part]}))]
+        yield text_of(said or None)
     for call in calls(payload):
         yield f"(called {label(call.name)} with {text_of(call.arguments)})"

@@ -53,7 +53,10 @@ def message_of(shape: object) -> tuple[dict[str, Any], dict[str, Any] | None]:
     # Without its content a call for tools would lack a key that many servers want to see.
     if getattr(shape, "content", payload) is None and "role" in payload:
         payload["content"] = None
-    payload = {key: value for key, value in payload.items() if key == "content" or value not in (None, [])}
+    # What nobody has set. An empty list in an item of Responses is what its SDK wants to see there, in a message it is
+    # refused.
+    unset: tuple[Any, ...] = (None, []) if "role" in payload else (None,)
+    payload = {key: value for key, value in payload.items() if key == "content" or value not in unset}
     is_said = "role" in payload and {"content", "parts", "tool_calls", "refusal"} & payload.keys()
     if not is_said and not str(payload.get("type")).endswith(_ITEMS):
         raise InvalidMessage(f"a {_kind(shape)} is no message: it has no role with content (pass the message in it)")

@@ -287,3 +287,10 @@ async def test_googles_own_client_sends_it_and_its_answer_goes_in(session: Sessi
     context = await session.append_and_read(answer.candidates[0].content)
     assert context.messages[-1].to_openai() == {"role": "model", "parts": [{"text": server.text}]}
     check_gemini(context.to_gemini())
+
+
+def test_an_item_of_responses_keeps_the_lists_that_it_needs() -> None:
+    from openai.types.responses import ResponseReasoningItem
+
+    item = ResponseReasoningItem(id="rs_1", summary=[], type="reasoning")
+    assert Message.from_openai(item).to_openai() == {"id": "rs_1", "summary": [], "type": "reasoning"}
