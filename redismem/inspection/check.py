@@ -12,7 +12,7 @@ from redismem.errors import CorruptSession
 from redismem.inspection.invariants import Stored, Violation, violations
 from redismem.protocol import namespace_calls, replies
 from redismem.protocol.call import Call, Command
-from redismem.protocol.keys import SessionKeys, ShardKeys
+from redismem.protocol.keys import SessionKeys, ShardKeys, is_session_id
 from redismem.protocol.layout import INDEXES
 from redismem.store.store import Store
 
@@ -72,7 +72,10 @@ async def check(
     for session_id in also:
         others.setdefault(store.keys.shard_of(session_id), set()).add(session_id)
     for number, shard in enumerate(store.keys.shards()):
-        session_ids = sorted(await _indexed(store, shard) | others.get(number, set()))
+        indexed = await _indexed(store, shard)
+        for foreign in sorted(each for each in indexed if not is_session_id(each)):
+            yield Violation(foreign, "I12", "an index of its shard holds it, and it is no session id")
+        session_ids = sorted(filter(is_session_id, indexed | others.get(number, set())))
         for at in range(0, len(session_ids), _TOGETHER_COUNT):
             part = session_ids[at : at + _TOGETHER_COUNT]
             for session_id in await _suspects(store, part):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import binascii
 import re
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from redismem.errors import InvalidSessionId
 from redismem.protocol.layout import INDEXES
@@ -60,7 +61,8 @@ def plain(text: str) -> str:
     return text if type(text) is str else str.__str__(text)
 
 
-def _is_session_id(text: object) -> bool:
+def is_session_id(text: object) -> TypeGuard[str]:
+    """Whether a session may be called so."""
     if not isinstance(text, str) or not text or len(text) > _SESSION_ID_BYTES or text != text.strip():
         return False
     if text.isascii():
@@ -105,7 +107,7 @@ class Keys:
 
     def session(self, session_id: str) -> SessionKeys:
         """The keys of a session. Raises InvalidSessionId."""
-        if not _is_session_id(session_id):
+        if not is_session_id(session_id):
             raise InvalidSessionId(
                 f"a session id is a text of 1 to {_SESSION_ID_BYTES} bytes in UTF-8, without control characters and "
                 "without blanks around it"

@@ -138,14 +138,22 @@ def page(keys: Keys, limit: int, cursor: str | None, since_ms: int) -> Call[Sess
     return independent(commands, decode, "sessions")
 
 
+def name_of(member: bytes) -> str:
+    """What a member of an index is called; one that is no text can be told from others by it, too."""
+    return member.decode("utf-8", "surrogateescape")
+
+
 def entries(answer: Any) -> Iterator[SessionEntry]:
-    """The entries that a WITHSCORES was answered with: pairs with RESP3, a flat list with RESP2."""
+    """The entries that a WITHSCORES was answered with: pairs with RESP3, a flat list with RESP2.
+
+    A foreign member may be no session id, and no text.
+    """
     flat = (
         answer if not answer or not isinstance(answer[0], list | tuple) else [item for pair in answer for item in pair]
     )
     values = iter(flat)
     for member, score in zip(values, values, strict=True):
-        yield SessionEntry(member.decode(), int(float(score)))
+        yield SessionEntry(name_of(member), int(float(score)))
 
 
 def _sealed(last: SessionEntry, ties: int) -> str:

@@ -20,7 +20,7 @@ from redismem.protocol.edit_calls import View, leaving, moved
 from redismem.protocol.ids import nonce
 from redismem.protocol.keys import Keys, SessionKeys, ShardKeys
 from redismem.protocol.layout import ClaimOutcome, CommitOutcome, EvictionReason, Failure, ReleaseOutcome
-from redismem.protocol.namespace_calls import entries
+from redismem.protocol.namespace_calls import entries, name_of
 from redismem.session_info import SessionEntry
 from redismem.settings import Settings
 
@@ -73,7 +73,7 @@ def due(shards: Sequence[ShardKeys], now_ms: int, limit: int, *, leases: bool = 
 
 
 def _session_ids(*answers: Any) -> list[str]:
-    return [session.decode() for answer in answers for session in answer]
+    return [name_of(session) for answer in answers for session in answer]
 
 
 def due_evictions(shards: Sequence[ShardKeys], now_ms: int, limit: int) -> Call[list[str]]:
@@ -137,7 +137,7 @@ def scan(shard: ShardKeys, cursor: int, limit: int) -> Call[tuple[int, list[str]
     def decode(scanned: Any, *firsts: Any) -> tuple[int, list[str]]:
         next_cursor, found = scanned
         names = [entry.session_id for entry in entries(found)]
-        names += [session.decode() for first in firsts for session in first]
+        names += [name_of(session) for first in firsts for session in first]
         return int(next_cursor), sorted(set(names))
 
     return Call(None, commands, decode, op="scan")

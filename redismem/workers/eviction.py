@@ -11,7 +11,7 @@ from redismem.errors import RedismemError
 from redismem.events import facts
 from redismem.protocol import depth_calls, edit_calls, queue_calls
 from redismem.protocol.ids import session_hash
-from redismem.protocol.keys import SessionKeys
+from redismem.protocol.keys import SessionKeys, is_session_id
 from redismem.protocol.layout import EvictionReason
 from redismem.session import Session
 from redismem.session_info import SessionEntry
@@ -25,6 +25,7 @@ _ROUND_COUNT = 1_000
 _CHUNK_COUNT = 100
 _RECENT_MS = 3_600_000
 _WARN_EVERY_MS = 60_000
+_FOREIGN = "an index holds what is no session id; it is passed over, and `redismem check` names it"
 
 
 class Eviction:
@@ -125,8 +126,8 @@ class Eviction:
         keys = self._store.keys
         by_shard: dict[int, list[tuple[SessionKeys, int]]] = {}
         for entry in entries:
-            place = by_shard.setdefault(keys.shard_of(entry.session_id), [])
-            place.append((keys.session(entry.session_id), entry.active_ms))
+            if (found := self._keys_of(entry.session_id)) is not None:
+                by_shard.setdefault(keys.shard_of(entry.session_id), []).append((found, entry.active_ms))
         calls = [
             queue_calls.queue_eviction(
                 keys.shards()[shard],
@@ -209,12 +210,23 @@ class Eviction:
             )
             self._cursors[number] = cursor
             for at in range(0, len(session_ids), _CHUNK_COUNT):
-                part = [keys.session(session_id) for session_id in session_ids[at : at + _CHUNK_COUNT]]
+                some = map(self._keys_of, session_ids[at : at + _CHUNK_COUNT])
+                part = [found for found in some if found is not None]
                 gone, put_right = await self._store.run(
                     queue_calls.sweep(shard, part, self._store.settings, self._store.clock)
                 )
                 removed, mended = removed + gone, mended + put_right
         return removed, mended
+
+    def _keys_of(self, session_id: str) -> SessionKeys | None:
+        """None for what is no session id: a foreign member of an index keeps no session from being evicted."""
+        if is_session_id(session_id):
+            return self._store.keys.session(session_id)
+        if _FOREIGN not in self._store.passed_over:
+            self._store.passed_over.add(_FOREIGN)
+            namespace = self._store.keys.namespace
+            log.warning("namespace %s: %s", namespace, _FOREIGN, extra=facts(op="enforce", namespace=namespace))
+        return None
 
 
 def _age(entry: SessionEntry) -> tuple[int, str]:
