@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -142,7 +144,9 @@ async def test_arguments_are_named_as_the_caller_knows_them(
     for wrong in (2.0, 0, True, 10_001, "2"):
         with pytest.raises(ValueError, match=r"^limit is an integer, from 1 to 10000"):
             await memory.sessions(limit=wrong)
-    for wrong in (3, b"x", "x"):
+    deep, far = ("[" * 200_000, json.dumps([1, "a", 10**30]))
+    crafted = [base64.urlsafe_b64encode(each.encode()).decode() for each in (deep, far)]
+    for wrong in (3, b"x", "x", *crafted):
         with pytest.raises(ValueError, match="this cursor was not given"):
             await memory.sessions(cursor=wrong)
     for wrong in (["a"], "a", [], 0, ("a", 1)):

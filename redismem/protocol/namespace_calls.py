@@ -160,13 +160,18 @@ def _sealed(last: SessionEntry, ties: int) -> str:
     return base64.urlsafe_b64encode(json.dumps([last.active_ms, last.session_id, ties]).encode()).decode()
 
 
+_MOST = 1 << 53
+
+
 def _opened(cursor: str) -> tuple[int, str, int]:
     if type(cursor) is not str:
         raise ValueError(_FOREIGN_CURSOR)
     try:
         after_ms, after_id, ties = json.loads(base64.urlsafe_b64decode(cursor.encode()))
-    except (binascii.Error, ValueError, TypeError) as cause:
+    except (binascii.Error, ValueError, TypeError, RecursionError) as cause:
         raise ValueError(_FOREIGN_CURSOR) from cause
-    if [type(part) for part in (after_ms, after_id, ties)] != [int, str, int] or abs(after_ms) > 1 << 53 or ties < 0:
+    if [type(part) for part in (after_ms, after_id, ties)] != [int, str, int]:
+        raise ValueError(_FOREIGN_CURSOR)
+    if abs(after_ms) > _MOST or not 0 <= ties <= _MOST:
         raise ValueError(_FOREIGN_CURSOR)
     return after_ms, after_id, ties
