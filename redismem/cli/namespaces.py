@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from redismem.cli.place import connect, refused, say_if_embedded
 from redismem.cli.quarantine import Cursor, Keys
-from redismem.cli.terminal import AsJson, Url, console, plural, print_json, progress
+from redismem.cli.terminal import AsJson, Url, console, plural, print_json, printable, progress
 from redismem.errors import NotAllowed, StoreUnavailable
 from redismem.inspection.quarantine import LOOKED_AT_LIMIT, Namespaces, list_namespaces
 
@@ -49,7 +49,7 @@ def _print(found: Namespaces) -> None:
         table.add_column(heading, justify="right", no_wrap=True)
     for each in found.entries:
         shards, sessions = ("" if number is None else f"{number:,}" for number in (each.shards, each.sessions))
-        table.add_row(Text(each.namespace), shards, sessions)
+        table.add_row(Text(printable(each.namespace)), shards, sessions)
         if each.error:
             table.add_row(Text(f"  {each.error}", "yellow"), "", "")
     console().print(table)

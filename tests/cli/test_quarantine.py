@@ -107,6 +107,22 @@ def test_namespaces(command: Any, here: list[str], namespace: str, aside: Any) -
     assert command("namespaces").code == 0
 
 
+def test_a_planted_name_steers_no_terminal(command: Any, here: list[str], redis_server: Any, namespace: str) -> None:
+    planted = f"rm:{{{namespace}\x1b[31m\u202e}}:namespace"
+    with redis.Redis.from_url(redis_server.url) as raw:
+        raw.hset(planted, mapping={"layout": 1, "shards": 64})
+        ran = command("namespaces", *here[:2])
+        raw.delete(planted)
+    assert namespace in ran.out
+    assert not {"\x1b", "\u202e"} & set(ran.out)
+
+
+def test_a_session_id_steers_no_terminal(command: Any, here: list[str], memory: redismem.blocking.Memory) -> None:
+    memory.session("a\u202eb").append({"role": "user", "content": "x"})
+    ran = command("show", "a\u202eb", *here)
+    assert (ran.code, "\u202e" in ran.out) == (0, False)
+
+
 def test_a_search_says_that_there_may_be_more(command: Any, here: list[str], redis_server: Any) -> None:
     with redis.Redis.from_url(redis_server.url) as raw:
         raw.mset({f"filler:{number}": "x" for number in range(5_000)})
