@@ -10,7 +10,7 @@ from concurrent.futures import CancelledError
 
 from redismem.embedding import Embedder
 
-# What an embedder does that goes on though it is cancelled.
+# An embedder may go on though it is cancelled: closing does not wait for it any longer.
 _ENDS_WITHIN_S = 1.0
 
 

@@ -19,7 +19,8 @@ ITEM_CALLS = ("function_call", "custom_tool_call")
 ITEM_RESULTS = ("function_call_output", "custom_tool_call_output")
 _KEYS = frozenset(["tool_calls", "tool_call_id", "function_call", "type"])
 _TEXT_PARTS = ("text", "input_text", "output_text")
-_THOUGHTS = ("thinking", "redacted_thinking")
+THOUGHTS = ("thinking", "redacted_thinking")
+"""Parts of Anthropic's that are no answer by themselves."""
 _OWN_TAG = re.compile(r"<(?=\s*+/?+\s*+tool_(?:call|result)\b)", re.IGNORECASE)
 
 
@@ -116,7 +117,7 @@ def without(payload: Payload, dropped: set[Key]) -> Payload | None:
         del left["function_call"]
     if isinstance(left.get("content"), list):
         left["content"] = [part for part in left["content"] if not _is_call_of(part, dropped)]
-        if all(isinstance(part, dict) and part.get("type") in _THOUGHTS for part in left["content"]):
+        if all(isinstance(part, dict) and part.get("type") in THOUGHTS for part in left["content"]):
             left["content"] = None
     says = ("content", "tool_calls", "function_call", "refusal", "audio")
     return left if any(left.get(name) for name in says) else None

@@ -19,6 +19,7 @@ from redismem.session_info import SessionEntry, SessionPage
 
 _LIMIT = 10_000
 _FOREIGN_CURSOR = "this cursor was not given by sessions()"
+_MOST = 1 << 53
 
 
 def ping() -> Call[bool]:
@@ -160,9 +161,6 @@ def _sealed(last: SessionEntry, ties: int) -> str:
     return base64.urlsafe_b64encode(json.dumps([last.active_ms, last.session_id, ties]).encode()).decode()
 
 
-_MOST = 1 << 53
-
-
 def _opened(cursor: str) -> tuple[int, str, int]:
     if type(cursor) is not str:
         raise ValueError(_FOREIGN_CURSOR)
@@ -170,8 +168,7 @@ def _opened(cursor: str) -> tuple[int, str, int]:
         after_ms, after_id, ties = json.loads(base64.urlsafe_b64decode(cursor.encode()))
     except (binascii.Error, ValueError, TypeError, RecursionError) as cause:
         raise ValueError(_FOREIGN_CURSOR) from cause
-    if [type(part) for part in (after_ms, after_id, ties)] != [int, str, int]:
-        raise ValueError(_FOREIGN_CURSOR)
-    if abs(after_ms) > _MOST or not 0 <= ties <= _MOST:
+    is_typed = [type(part) for part in (after_ms, after_id, ties)] == [int, str, int]
+    if not is_typed or abs(after_ms) > _MOST or not 0 <= ties <= _MOST:
         raise ValueError(_FOREIGN_CURSOR)
     return after_ms, after_id, ties

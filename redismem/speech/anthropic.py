@@ -14,16 +14,15 @@ from typing import Any, NotRequired, TypedDict
 
 from redismem.speech.parts import ASSISTANT, Call, Media, Native, Part, Result, Text, object_of, placeholder
 from redismem.speech.turns import Turn, opening, turns_of
-from redismem.tool_calls import Payload
+from redismem.tool_calls import THOUGHTS, Payload
 
 _ID = re.compile("[A-Za-z0-9_-]{1,64}")
 _NOT_IN_A_NAME = re.compile("[^A-Za-z0-9_-]")
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _BESIDE_TEXT = ("cache_control", "citations")
 # Parts that are sent as they are. Those of the first line are the assistant's own.
-_ASSISTANTS = frozenset(["thinking", "redacted_thinking", "server_tool_use", "mcp_tool_use"])
+_ASSISTANTS = frozenset([*THOUGHTS, "server_tool_use", "mcp_tool_use"])
 _OWN = _ASSISTANTS | {"image", "document", "search_result", "container_upload"}
-_THOUGHTS = ("thinking", "redacted_thinking")
 _OF_SERVERS = "_tool_result"
 _NOTHING_SAID = "(The assistant thought, and said nothing.)"
 
@@ -44,7 +43,7 @@ def anthropic_context(payloads: Sequence[Payload], background_count: int) -> Ant
     for turn in turns_of(spoken):
         ids.begin(turn)
         blocks = [_block(part, turn.role, ids) for part in turn.parts]
-        if blocks[-1]["type"] in _THOUGHTS:  # refused at the end
+        if blocks[-1]["type"] in THOUGHTS:  # refused at the end
             blocks.append({"type": "text", "text": _NOTHING_SAID})
         messages.append({"role": turn.role, "content": blocks})
     if messages and messages[-1]["role"] == ASSISTANT:

@@ -34,9 +34,8 @@ def turns_of(payloads: Iterable[Payload]) -> list[Turn]:
         role, parts = said(payload)
         if role == SYSTEM:
             text = text_of(parts)
-            others = [part for part in parts if not isinstance(part, Text)]
-            role, parts = USER, [Text(f"<system_message>\n{text}\n</system_message>")] if text else []
-            parts += others
+            told = [Text(f"<system_message>\n{text}\n</system_message>")] if text else []
+            role, parts = USER, [*told, *(part for part in parts if not isinstance(part, Text))]
         _add(turns, Turn(role, parts))
     paired: list[Turn] = []
     for turn in _paired(turns):

@@ -115,8 +115,8 @@ class Connection(asyncio.Protocol):
         raw = transport.get_extra_info("socket")
         if raw is not None:
             self._held = forks.hold(raw.fileno())
-        if raw is not None and raw.family != socket.AF_UNIX:
-            raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if raw.family != socket.AF_UNIX:
+                raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if self.lost_reason:
             self._transport.abort()
 

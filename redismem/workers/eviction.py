@@ -210,8 +210,8 @@ class Eviction:
             )
             self._cursors[number] = cursor
             for at in range(0, len(session_ids), _CHUNK_COUNT):
-                some = map(self._keys_of, session_ids[at : at + _CHUNK_COUNT])
-                part = [found for found in some if found is not None]
+                keys_of_part = map(self._keys_of, session_ids[at : at + _CHUNK_COUNT])
+                part = [each for each in keys_of_part if each is not None]
                 gone, put_right = await self._store.run(
                     queue_calls.sweep(shard, part, self._store.settings, self._store.clock)
                 )

@@ -69,7 +69,7 @@ class Campaign:
 
         async def reached() -> bool:
             assert all(pod.poll() is None for pod in self.pods), "a pod has died"
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.1)  # between two looks, as each reads all that was acknowledged
             new = [append for append in self.acked() if append[2] > since_s]
             counts = Counter(append[1].partition(".")[0] for append in new)
             return {append[0] for append in new} >= wanted and min(counts.values()) >= count

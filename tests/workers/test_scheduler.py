@@ -288,6 +288,7 @@ async def test_logs_name_sessions_by_their_hash_and_quote_nothing(store: Store, 
 
 
 async def test_what_cannot_be_handed_transcripts_is_refused_at_the_start(store: Store, namespace: str) -> None:
+    wrong: Any = print
     async with store.memory(namespace, NEVER) as memory:
         with pytest.raises(InvalidSettings, match="async def on_evict"):
-            Scheduler.from_settings(memory.store, on_evict=print)  # type: ignore[arg-type]
+            Scheduler.from_settings(memory.store, on_evict=wrong)
