@@ -15,11 +15,14 @@ from redismem.tool_calls import (
     Key,
     Payload,
     ToolCall,
+    ToolResult,
+    Waiting,
     calls,
     has_calls,
-    part_result,
+    parts_name,
     quoted_call,
     quoted_result,
+    tools_in,
     whole_result,
     without,
 )
@@ -67,7 +70,7 @@ class _View:
         self._shown: list[Payload] = []
         self._aside: list[Payload] = []
         self._group: list[Payload] = []
-        self._open: dict[Key, ToolCall] = {}
+        self._open = Waiting()
         self._twins: set[Key] = set()
         self._names: dict[Key, Any] = {}
 
@@ -78,7 +81,7 @@ class _View:
             self._take_item(payload, at in self._unpaired_items)
         elif whole_result(payload) is not None:
             self._take_result(payload, made)
-        elif isinstance(payload.get("content"), list) and any(map(part_result, payload["content"])):
+        elif any(isinstance(tool, ToolResult) for _, tool in tools_in(payload)):
             self._take_parts(payload, made)
         else:
             self._take_other(payload, made)
@@ -113,21 +116,23 @@ class _View:
         """A message with results among its parts: those that come too late are quoted before it."""
         kept, late = [], []
         has_answers = False
-        for part in payload["content"]:
-            result = part_result(part)
-            if result is None:
+        speaks = False
+        for part, tool in tools_in(payload):
+            if not isinstance(tool, ToolResult):
+                speaks = True
                 kept.append(part)
-            elif made or not self._answer(result.key):
-                late.append(quoted_result(result, self._names.get(result.key)))
+            elif made or not self._answer(tool.key):
+                name = tool.key[1] if tool.key[0] == "function" else self._names.get(tool.key)
+                late.append(quoted_result(tool, name))
             else:
                 has_answers = True
                 kept.append(part)
         if late:
-            payload = payload | {"content": kept}
+            payload = payload | {parts_name(payload): kept}
         if has_answers:
             self._aside += late
             self._group.append(payload)
-            if not all(map(part_result, kept)):
+            if speaks:
                 self._close()
             self._close_if_answered()
         elif kept:
@@ -140,11 +145,10 @@ class _View:
 
     def _answer(self, key: Key) -> bool:
         """Whether such a call is open; it is not any more, nor in another form if the message has it twice."""
-        if key not in self._open:
+        if self._open.answer(key) is None:
             return False
-        del self._open[key]
         for twin in ((form, key[1]) for form in ("chat", "part", "item") if key[0] != "function"):
-            if self._open.pop(twin, None) is not None:
+            if self._open.calls.pop(twin, None) is not None:
                 self._twins.add(twin)
         return True
 
@@ -155,21 +159,24 @@ class _View:
 
     def _take_other(self, payload: Payload, made: Sequence[ToolCall]) -> None:
         self._close()
-        self._open = {call.key: call for call in made}
+        if made:
+            self._open = Waiting(made)
         self._group.append(payload)
         self._close_if_answered()
 
     def _close_if_answered(self) -> None:
-        if not self._open:
+        if not self._open.calls:
             self._close()
 
     def _close(self) -> None:
         """The conversation goes on: what is not answered by now is not answered."""
         self._drop_twins()
-        if self._open:
-            head = without(self._group[0], set(self._open))
+        if self._open.calls:
+            head = without(self._group[0], set(self._open.calls))
             self._group[:1] = [] if head is None else [head]
         self._shown += self._aside
         self._shown += self._group
-        self._shown += [quoted_call(call) for call in self._open.values()]
-        self._aside, self._group, self._open = [], [], {}
+        self._aside, self._group = [], []
+        if self._open.calls:
+            self._shown += map(quoted_call, self._open.calls.values())
+            self._open = Waiting()

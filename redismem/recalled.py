@@ -8,7 +8,17 @@ from typing import Any, Protocol
 
 from redismem.messages import Message, moment
 from redismem.quoting import quoted_as_data
-from redismem.tool_calls import Payload, calls, label, may_hold_calls, part_result, results, text_of, whole_result
+from redismem.tool_calls import (
+    Payload,
+    calls,
+    label,
+    may_hold_calls,
+    parts_text,
+    results,
+    text_of,
+    tools_in,
+    whole_result,
+)
 
 LINE_TOKENS = 8
 """What stands before a message: its seq, its time, who said it."""
@@ -54,9 +64,8 @@ def _texts(payload: dict[str, Any]) -> Iterator[str]:
     for result in results(payload):
         yield f"(result) {text_of(result.content)}"
     if whole_result(payload) is None:
-        said = payload.get("content") or payload.get("parts")
-        if isinstance(said, list):
-            said = [part for part in said if part_result(part) is None and not any(calls({"content": [part]}))]
-        yield text_of(said or None)
+        content = payload.get("content") or payload.get("parts")
+        parts = (part for part, tool in tools_in(payload) if tool is None)
+        yield parts_text(parts) if isinstance(content, list) else text_of(content)
     for call in calls(payload):
         yield f"(called {label(call.name)} with {text_of(call.arguments)})"

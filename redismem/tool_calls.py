@@ -1,23 +1,25 @@
 """Tool calls and their results: how the wire formats write them, and what a model may be shown of them. No I/O.
 
-Known are OpenAI chat (`tool_calls`, the older `function_call`), OpenAI Responses items and Anthropic parts. A provider
-refuses a result that does not answer a call before it, and a call without results but at the very end.
+Known are OpenAI chat (`tool_calls`, the older `function_call`), OpenAI Responses items, Anthropic's parts and Gemini's.
+A provider refuses a result that does not answer a call before it, and a call without results but at the very end.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 Payload = dict[str, Any]
 Key = tuple[str, str]
-"""The form of a call, and its id: in the older form, the function's name."""
+"""The form of a call, and its id; `function` and the function's name for a result without an id and what it answers."""
 
 ITEM_CALLS = ("function_call", "custom_tool_call")
 ITEM_RESULTS = ("function_call_output", "custom_tool_call_output")
-_KEYS = frozenset(["tool_calls", "tool_call_id", "function_call", "type"])
+GEMINI_CALLS, GEMINI_RESULTS = ("function_call", "functionCall"), ("function_response", "functionResponse")
+"""Under which names a part of Gemini's holds a call, or a result."""
+_KEYS = frozenset(["tool_calls", "tool_call_id", "function_call", "type", "parts"])
 _TEXT_PARTS = ("text", "input_text", "output_text")
 THOUGHTS = ("thinking", "redacted_thinking")
 """Parts of Anthropic's that are no answer by themselves."""
@@ -30,6 +32,8 @@ class ToolCall(NamedTuple):
     key: Key
     name: Any
     arguments: Any
+    by_name: Key | None = None
+    """The key of a result that answers it without having its id. Only Gemini takes such."""
 
 
 class ToolResult(NamedTuple):
@@ -43,11 +47,48 @@ def _key(form: str, call_id: object) -> Key:
     return form, call_id if isinstance(call_id, str) else repr(call_id)
 
 
-def parts(payload: Payload) -> Iterator[Payload]:
-    """The parts of a message's content that are dicts."""
+def tools_in(payload: Payload) -> list[tuple[Any, ToolCall | ToolResult | None]]:
+    """Each part of a message's content, with the call or the result that it is."""
+    place = parts_name(payload)
+    if not place:
+        return []
+    seen: dict[Key, int] = {}
+    return [(part, _tool(part, seen) if isinstance(part, dict) else None) for part in payload[place]]
+
+
+def parts_name(payload: Payload) -> str:
+    """Where the parts of a message stand; nothing if it has none."""
     content = payload.get("content")
-    if isinstance(content, list):
-        yield from (part for part in content if isinstance(part, dict))
+    if isinstance(content, list) and content:
+        return "content"
+    return "parts" if "parts" in payload and isinstance(payload["parts"], list) else ""
+
+
+def _tool(part: Payload, seen: dict[Key, int]) -> ToolCall | ToolResult | None:
+    kind = part.get("type")
+    if kind == "tool_use":
+        return ToolCall(_key("part", part.get("id")), part.get("name"), part.get("input"))
+    if kind == "tool_result":
+        return ToolResult(_key("part", part.get("tool_use_id")), part.get("content"))
+    if kind is not None:
+        return None
+    called, answered = own_of(part, GEMINI_CALLS), own_of(part, GEMINI_RESULTS)
+    own = answered if called is None else called
+    if own is None:
+        return None
+    by_name, call_id = _key("function", own.get("name")), own.get("id")
+    if called is None:
+        return ToolResult(by_name if call_id is None else _key("part", call_id), own.get("response"))
+    if call_id is None:  # those of one name are told apart by their order
+        number = seen[by_name] = seen.get(by_name, -1) + 1
+        call_id = f"{by_name[1]}-{number}"
+        return ToolCall(("gemini", call_id), own.get("name"), own.get("args"), by_name)
+    return ToolCall(_key("part", call_id), own.get("name"), own.get("args"), by_name)
+
+
+def own_of(part: Payload, names: Sequence[str]) -> Payload | None:
+    """What stands in a part of Gemini's under one of these names."""
+    return next((part[name] for name in names if isinstance(part.get(name), dict)), None)
 
 
 def calls(payload: Payload) -> Iterator[ToolCall]:
@@ -66,9 +107,9 @@ def calls(payload: Payload) -> Iterator[ToolCall]:
     if payload.get("type") in ITEM_CALLS:
         arguments = payload.get("arguments", payload.get("input"))
         yield ToolCall(_key("item", payload.get("call_id")), payload.get("name"), arguments)
-    for part in parts(payload):
-        if part.get("type") == "tool_use":
-            yield ToolCall(_key("part", part.get("id")), part.get("name"), part.get("input"))
+    for _, tool in tools_in(payload):
+        if isinstance(tool, ToolCall):
+            yield tool
 
 
 def whole_result(payload: Payload) -> ToolResult | None:
@@ -82,19 +123,35 @@ def whole_result(payload: Payload) -> ToolResult | None:
     return None
 
 
-def part_result(part: object) -> ToolResult | None:
-    """The answer that a part is."""
-    if isinstance(part, dict) and part.get("type") == "tool_result":
-        return ToolResult(_key("part", part.get("tool_use_id")), part.get("content"))
-    return None
-
-
 def results(payload: Payload) -> Iterator[ToolResult]:
     """All the answers that a message holds."""
     whole = whole_result(payload)
     if whole is not None:
         yield whole
-    yield from filter(None, map(part_result, parts(payload)))
+    for _, tool in tools_in(payload):
+        if isinstance(tool, ToolResult):
+            yield tool
+
+
+class Waiting:
+    """The calls that wait for their results."""
+
+    def __init__(self, calls: Iterable[ToolCall] = ()) -> None:
+        self.calls = {call.key: call for call in calls}
+        self._named: dict[Key, list[Key]] = {}
+        for call in reversed(self.calls.values()):
+            if call.by_name is not None:
+                self._named.setdefault(call.by_name, []).append(call.key)
+
+    def answer(self, key: Key) -> Key | None:
+        """The key of the call that such a result answers, which waits no more. Without an id, the first of its name."""
+        named = self._named.get(key)
+        while key not in self.calls:
+            if not named:
+                return None
+            key = named.pop()
+        del self.calls[key]
+        return key
 
 
 def may_hold_calls(payload: Payload) -> bool:
@@ -115,16 +172,17 @@ def without(payload: Payload, dropped: set[Key]) -> Payload | None:
     function = left.get("function_call")
     if isinstance(function, dict) and _key("function", function.get("name")) in dropped:
         del left["function_call"]
-    if isinstance(left.get("content"), list):
-        left["content"] = [part for part in left["content"] if not _is_call_of(part, dropped)]
-        if all(isinstance(part, dict) and part.get("type") in THOUGHTS for part in left["content"]):
-            left["content"] = None
-    says = ("content", "tool_calls", "function_call", "refusal", "audio")
+    place = parts_name(left)
+    if place:
+        told = tools_in(left)
+        parts = [part for part, tool in told if not (isinstance(tool, ToolCall) and tool.key in dropped)]
+        left[place] = None if all(map(_is_thought, parts)) else parts
+    says = ("content", "parts", "tool_calls", "function_call", "refusal", "audio")
     return left if any(left.get(name) for name in says) else None
 
 
-def _is_call_of(part: object, dropped: set[Key]) -> bool:
-    return isinstance(part, dict) and part.get("type") == "tool_use" and _key("part", part.get("id")) in dropped
+def _is_thought(part: object) -> bool:
+    return isinstance(part, dict) and (part.get("type") in THOUGHTS or part.get("thought") is True)
 
 
 def quoted_result(result: ToolResult, name: Any) -> Payload:
@@ -163,14 +221,21 @@ def text_of(value: Any) -> str:
     if value is None or isinstance(value, str):
         return value or ""
     if isinstance(value, list) and value and all(isinstance(part, dict) and "type" in part for part in value):
-        return "\n".join(map(_part_text, value))
+        return parts_text(value)
     return json.dumps(value, ensure_ascii=False, default=repr)
 
 
-def _part_text(part: Payload) -> str:
-    text = part.get("text")
-    is_text = part["type"] in _TEXT_PARTS and isinstance(text, str)
-    return str(text) if is_text else f"[{label(part['type'])}]"
+def parts_text(parts: Iterable[object]) -> str:
+    """What the parts of a content say; those that are no text by their kind alone."""
+    return "\n".join(map(_part_text, parts))
+
+
+def _part_text(part: object) -> str:
+    if not isinstance(part, dict):
+        return str(part)
+    kind, text = part.get("type"), part.get("text")
+    is_text = isinstance(text, str) and (kind is None or kind in _TEXT_PARTS)
+    return str(text) if is_text else f"[{label(next(iter(part), 'part') if kind is None else kind)}]"
 
 
 def has_calls(payloads: Sequence[Payload]) -> bool:

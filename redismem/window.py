@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
@@ -20,7 +21,8 @@ def _id(key: Key) -> tuple[bool, str]:
 def call_ids(message: Message) -> CallIds:
     """Which calls a message answers, and which it makes."""
     payload = message.to_openai()
-    return [_id(result.key) for result in results(payload)], [_id(call.key) for call in calls(payload)]
+    made = [_id(key) for call in calls(payload) for key in (call.key, call.by_name) if key is not None]
+    return [_id(result.key) for result in results(payload)], made
 
 
 def answers(messages: Iterable[CallIds]) -> Iterator[tuple[int, int, tuple[bool, str]]]:
@@ -86,11 +88,13 @@ def newest_within(messages: Sequence[Message], max_tokens: int) -> int:
 
 def open_calls(part: Sequence[Message], messages: Sequence[Message]) -> list[int]:
     """Places in `part` of tool calls that no message answers. `part` begins where `messages` does."""
-    answered: dict[int, set[tuple[bool, str]]] = {}
+    answered: dict[int, Counter[tuple[bool, str]]] = {}
     for call, _, answered_id in _answers(messages):
-        answered.setdefault(call, set()).add(answered_id)
-    return [
-        at
-        for at, message in enumerate(part)
-        if {_id(call.key) for call in calls(message.to_openai())} - answered.get(at, set())
-    ]
+        answered.setdefault(call, Counter())[answered_id] += 1
+    return [at for at, message in enumerate(part) if _waits(message, answered.get(at, Counter()))]
+
+
+def _waits(message: Message, answered: Counter[tuple[bool, str]]) -> bool:
+    """Whether the message makes a call that is not among these."""
+    left = [call.by_name for call in calls(message.to_openai()) if _id(call.key) not in answered]
+    return None in left or bool(Counter(_id(name) for name in left if name is not None) - answered)

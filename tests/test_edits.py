@@ -85,6 +85,10 @@ async def test_results_in_the_users_role_are_no_turn(session: Session) -> None:
     found = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "found"}]}
     await session.append(said("question"), used, found, ANSWER)
     assert len(await session.undo()) == 4
+    asked = {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]}
+    told = {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {}}}]}
+    await session.append({"role": "user", "parts": [{"text": "question"}]}, asked, told, ANSWER)
+    assert len(await session.undo()) == 4
 
 
 @pytest.mark.parametrize(("count", "left"), [(1, 1), (2, 1), (3, 1), (4, 0), (9, 0)])

@@ -37,6 +37,18 @@ def stored(payload: dict[str, Any]) -> Message:
             {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "weather", "input": {}}]},
             'assistant: (called "weather" with {})',
         ),
+        (
+            {"role": "model", "parts": [{"text": "hm"}, {"functionCall": {"name": "weather", "args": {"city": "B"}}}]},
+            'model: hm (called "weather" with {"city": "B"})',
+        ),
+        (
+            {"role": "user", "parts": [{"functionResponse": {"name": "weather", "response": {"sky": "sunny"}}}]},
+            'user: (result) {"sky": "sunny"}',
+        ),
+        (
+            {"role": "user", "parts": [{"text": "look"}, {"inline_data": {"data": "AAAA"}}]},
+            'user: look\n["inline_data"]',
+        ),
     ],
 )
 def test_a_message_is_a_line(payload: dict[str, Any], said: str) -> None:

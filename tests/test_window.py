@@ -75,6 +75,18 @@ CALL_AND_RESULT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"role": "assistant", "content": [{"type": "text"}, {"type": "tool_use", "id": "c1"}]},
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1"}, {"type": "text"}]},
     ),
+    "gemini": (
+        {"role": "model", "parts": [{"text": "hm"}, {"functionCall": {"name": "f", "args": {}}}]},
+        {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {}}}]},
+    ),
+    "gemini, with an id": (
+        {"role": "model", "parts": [{"function_call": {"id": "c1", "name": "f"}}]},
+        {"role": "user", "parts": [{"function_response": {"id": "c1", "name": "f"}}]},
+    ),
+    "gemini, answered without its id": (
+        {"role": "model", "parts": [{"functionCall": {"id": "c1", "name": "f"}}]},
+        {"role": "function", "parts": [{"functionResponse": {"name": "f", "response": {}}}]},
+    ),
     "an id that is no string": (function(["c", 1]), {"role": "tool", "tool_call_id": ["c", 1]}),
 }
 
@@ -97,6 +109,7 @@ def test_calls_and_results_are_known_in_every_form(form: str) -> None:
         {"tool_calls": [None, "c1", 5]},
         {"content": [None, "x", {"type": None}, {"text": "no type"}]},
         {"type": "message", "call_id": "c1"},
+        {"parts": [None, "x", {"functionCall": None}, {"functionResponse": "c1"}, {"type": "x", "functionCall": {}}]},
     ],
 )
 def test_odd_messages_are_neither_call_nor_result(payload: dict[str, Any]) -> None:

@@ -160,14 +160,16 @@ def plural(count: int, noun: str) -> str:
 
 
 def spoken(message: dict[str, Any]) -> str:
-    """What a message says, on one line: its text, its tool calls, or its other parts as JSON."""
+    """What a message says, on one line: its text, its tool calls, its other parts by their kind."""
     said = []
-    content = message.get("content")
+    content = message.get("content", message.get("parts"))
     if isinstance(content, str):
         said.append(content)
     elif isinstance(content, list):
         said += [
-            str(part.get("text", f"[{part.get('type', 'part')}]")) if isinstance(part, dict) else str(part)
+            str(part.get("text", f"[{part.get('type') or next(iter(part), 'part')}]"))
+            if isinstance(part, dict)
+            else str(part)
             for part in content
         ]
     calls = message.get("tool_calls")

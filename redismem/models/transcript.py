@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from redismem.messages import Message, moment
+from redismem.tool_calls import GEMINI_CALLS, GEMINI_RESULTS, own_of
 
 T = TypeVar("T")
 
@@ -78,7 +79,7 @@ def pieces(message: Message, limit_bytes: int | None = None) -> Iterator[Piece]:
         yield _call(payload.get("name"), payload.get("arguments", payload.get("input")))
     elif kind in ("function_call_output", "custom_tool_call_output"):
         yield "result", _flat(payload.get("output"), limit_bytes)
-    elif payload.get("role") in ("tool", "function"):
+    elif payload.get("role") in ("tool", "function") and "parts" not in payload:
         yield "result", _flat(payload.get("content"), limit_bytes)
     else:
         parts = _listed(payload.get("content")) + _listed(payload.get("parts")) + _listed(payload.get("refusal"))
@@ -114,6 +115,12 @@ def _piece(part: Any, limit_bytes: int | None, most: int) -> Piece:
         return _call(part.get("name"), part.get("input"))
     if kind == "tool_result":
         return "result", _flat(part.get("content"), limit_bytes, most // 20)
+    called = None if kind is not None else own_of(part, GEMINI_CALLS)
+    if called is not None:
+        return _call(called.get("name"), called.get("args"))
+    answered = None if kind is not None else own_of(part, GEMINI_RESULTS)
+    if answered is not None:
+        return "result", _flat(answered.get("response"), limit_bytes, most // 20)
     text = part.get("refusal" if kind == "refusal" else "text")
     if isinstance(text, str) and kind in _TEXT_PARTS:
         return "text", _cleaned_to(text, limit_bytes)

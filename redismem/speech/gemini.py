@@ -12,10 +12,9 @@ from typing import Any, NotRequired, TypedDict
 
 from redismem.speech.parts import ASSISTANT, Call, Media, Native, Part, Result, Text, object_of, placeholder
 from redismem.speech.turns import Turn, opening, turns_of
-from redismem.tool_calls import Payload, text_of
+from redismem.tool_calls import GEMINI_CALLS, GEMINI_RESULTS, Payload, own_of, text_of
 
 _NOT_IN_A_NAME = re.compile("[^A-Za-z0-9_.:-]")
-_CALLS, _RESPONSES = ("function_call", "functionCall"), ("function_response", "functionResponse")
 _SIGNATURES = ("thought_signature", "thoughtSignature")
 # Parts that are sent as they are.
 _OWN = frozenset(["executable_code", "executableCode", "code_execution_result", "codeExecutionResult"])
@@ -54,7 +53,7 @@ def _contents(turn: Turn, names: dict[str, str]) -> list[Payload]:
 
 
 def _answer(part: Result, name: str) -> Payload:
-    own = _stored(part.extra, _RESPONSES)
+    own = own_of(part.extra, GEMINI_RESULTS)
     if own is not None:
         return {"function_response": {"name": name, "response": object_of(own.get("response")), **_id(own)}}
     text = "\n".join(_words(each) for each in part.parts if not isinstance(each, Media))
@@ -64,11 +63,6 @@ def _answer(part: Result, name: str) -> Payload:
 
 def _words(part: Text | Native) -> str:
     return part.text if isinstance(part, Text) else text_of(part.part)
-
-
-def _stored(part: Payload, names: Sequence[str]) -> Payload | None:
-    """What stands in a part of Gemini's own under one of these names."""
-    return next((part[name] for name in names if isinstance(part.get(name), dict)), None)
 
 
 def _id(own: Payload) -> Payload:
@@ -88,7 +82,7 @@ def _part(part: Part) -> Payload:
         case Text(text, stored):
             return {"text": text, **_signed(stored or {})}
         case Call(call, stored):
-            own = _stored(stored, _CALLS) or {}
+            own = own_of(stored, GEMINI_CALLS) or {}
             return {
                 "function_call": {"name": _name(call.name), "args": object_of(call.arguments), **_id(own)}
             } | _signed(stored)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeGuard
 from urllib.parse import unquote_to_bytes
@@ -19,15 +18,17 @@ from redismem.tool_calls import (
     ToolResult,
     calls,
     label,
-    part_result,
+    own_of,
     quoted_call,
     quoted_result,
+    tools_in,
     whole_result,
 )
 
 USER, ASSISTANT, SYSTEM = "user", "assistant", "system"
 _ROLES = {"assistant": ASSISTANT, "model": ASSISTANT, "system": SYSTEM, "developer": SYSTEM}
 _TEXTS = ("text", "input_text", "output_text", "refusal", "summary_text")
+_BLOBS = ("inline_data", "inlineData", "file_data", "fileData")
 _ITEM = ("type", "call_id", "name", "arguments", "input")
 
 
@@ -93,13 +94,9 @@ def said(payload: Payload) -> tuple[str, list[Part]]:
     if payload.get("role") == "tool" and isinstance(payload.get("content"), str):  # of no call that has an id
         name = payload.get("tool_name", payload.get("name"))
         return USER, [quoted(quoted_result(ToolResult(("chat", ""), payload["content"]), name))]
-    content = payload.get("content", payload.get("parts"))
-    parts: list[Part | None] = []
-    if isinstance(content, str):
-        parts.append(Text(content))
-    seen: Counter[str] = Counter()
-    listed = content if isinstance(content, list) else ()
-    parts += [_part(part, seen) if isinstance(part, dict) else Text(str(part)) for part in listed]
+    content = payload.get("content")
+    parts: list[Part | None] = [Text(content)] if isinstance(content, str) else []
+    parts += [_part(part, tool) if isinstance(part, dict) else Text(str(part)) for part, tool in tools_in(payload)]
     for beside in ("refusal", "audio"):
         words = payload.get(beside)
         words = words.get("transcript") if isinstance(words, dict) else words
@@ -139,41 +136,30 @@ def _calls(payload: Payload) -> list[Part]:
     return [*beside, *(Call(call, {}) for call in calls(rest))]
 
 
-def _part(part: Payload, seen: Counter[str]) -> Part | None:
-    """What a part of a content says; None for thoughts of Gemini's."""
+def _part(part: Payload, tool: ToolCall | ToolResult | None = None) -> Part | None:
+    """What a part of a content says, which may be a tool's; None for thoughts of Gemini's."""
+    if isinstance(tool, ToolCall):
+        return Call(tool, part)
+    if tool is not None:
+        return _result(tool, part)
     kind = part.get("type")
     text = part.get("text", part.get("refusal"))
     if isinstance(text, str) and (kind in _TEXTS or kind is None):
         return None if part.get("thought") else Text(text, part)
-    result = part_result(part)
-    if result is not None:
-        return _result(result, part)
-    made = next(calls({"content": [part]}), None)
-    if made is not None:
-        return Call(made, part)
     if kind is None:
-        return _gemini(part, seen)
+        return _gemini(part)
     return _media(part, str(kind)) or Native("anthropic", part)
 
 
-def _gemini(part: Payload, seen: Counter[str]) -> Part:
-    """A part of Gemini's. Its calls have no ids as a rule: those of one name are told apart by their order."""
-    for name, value in part.items():
-        if not isinstance(value, dict):
-            continue
-        if name in ("inline_data", "inlineData", "file_data", "fileData"):
-            mime = str(value.get("mime_type", value.get("mimeType", "")))
-            data = value.get("data")
-            data = _checked(data.replace("-", "+").replace("_", "/")) if isinstance(data, str) else None
-            return Media("image" if mime.startswith("image/") else "file", mime, _url(value), data)
-        kind, tool = name.lower().replace("_", ""), str(value.get("name"))
-        key = ("gemini", str(value.get("id") or f"{tool}-{seen[kind + tool]}"))
-        seen[kind + tool] += 1
-        if kind == "functioncall":
-            return Call(ToolCall(key, tool, value.get("args")), part)
-        if kind == "functionresponse":
-            return _result(ToolResult(key, value.get("response")), part)
-    return Native("gemini", part)
+def _gemini(part: Payload) -> Part:
+    """A part of Gemini's that is neither a text nor a tool's."""
+    blob = own_of(part, _BLOBS)
+    if blob is None:
+        return Native("gemini", part)
+    mime = str(blob.get("mime_type", blob.get("mimeType", "")))
+    data = blob.get("data")
+    data = _checked(data.replace("-", "+").replace("_", "/")) if isinstance(data, str) else None
+    return Media("image" if mime.startswith("image/") else "file", mime, _url(blob), data)
 
 
 def _url(blob: Payload) -> str | None:
@@ -226,7 +212,7 @@ def _checked(text: str) -> str | None:
 def _result(result: ToolResult, part: Payload) -> Result:
     content = result.content
     if isinstance(content, list):
-        found = [_part(item, Counter()) if isinstance(item, dict) else Text(str(item)) for item in content]
+        found = [_part(item) if isinstance(item, dict) else Text(str(item)) for item in content]
         parts = [each for each in found if isinstance(each, Text | Media) or _is_told(each)]
         if len(parts) == len(found):
             return Result(result, parts, part)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from redismem.speech.parts import ASSISTANT, SYSTEM, USER, Call, Part, Result, Text, quoted, role_of, said, text_of
-from redismem.tool_calls import Payload, quoted_call, quoted_result
+from redismem.tool_calls import Payload, Waiting, quoted_call, quoted_result
 
 _BEGINNING = "(The conversation begins with what the assistant said.)"
 
@@ -75,9 +75,7 @@ def _paired(turns: list[Turn]) -> list[Turn]:
     for at, turn in enumerate(turns):
         if turn.role == USER:
             before = turns[at - 1] if at else Turn(ASSISTANT)
-            results, others = _answers(
-                turn, {part.call.key[1]: None for part in before.parts if isinstance(part, Call)}
-            )
+            results, others = _answers(turn, before)
             if at + 1 < len(turns) or others:
                 others = [*_unanswered(before, set(results)), *others]
             turn.parts = [*results.values(), *others]
@@ -86,18 +84,22 @@ def _paired(turns: list[Turn]) -> list[Turn]:
     return turns
 
 
-def _answers(turn: Turn, asked: dict[str, None]) -> tuple[dict[str, Part], list[Part]]:
-    """The results in the order of their calls, and all else that is said."""
+def _answers(turn: Turn, before: Turn) -> tuple[dict[str, Part], list[Part]]:
+    """The results by the ids of their calls, in the order of these, and all else that is said."""
+    asked = [part.call for part in before.parts if isinstance(part, Call)]
+    waiting = Waiting(asked)
     found: dict[str, Part] = {}
     others: list[Part] = []
     for part in turn.parts:
         if not isinstance(part, Result):
             others.append(part)
-        elif part.result.key[1] in asked and part.result.key[1] not in found:
-            found[part.result.key[1]] = part
+            continue
+        answered = waiting.answer(part.result.key)
+        if answered is not None and answered[1] not in found:
+            found[answered[1]] = part._replace(result=part.result._replace(key=answered))
         else:
             others.append(quoted(quoted_result(part.result, None)))
-    return {call_id: found[call_id] for call_id in asked if call_id in found}, others
+    return {call.key[1]: found[call.key[1]] for call in asked if call.key[1] in found}, others
 
 
 def _unanswered(turn: Turn, answered: set[str]) -> list[Part]:

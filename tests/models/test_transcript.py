@@ -69,8 +69,12 @@ IMAGE = "data:image/png;base64," + "A" * 5_000
             ['  result: {"ok": true}'],
         ),
         (
+            {"role": "function", "parts": [{"functionResponse": {"name": "f", "response": {"a": 1}}}]},
+            ['  result: {"a": 1}'],
+        ),
+        (
             {"role": "model", "parts": [{"text": "hi"}, {"functionCall": {"name": "f"}}]},
-            ["  hi", "  [functionCall]"],
+            ["  hi", "  calls f()"],
         ),
     ],
 )

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.provider_rules import check_anthropic, check_gemini
-from test_provider_view import FORMS, call, context_of, result
+from test_provider_view import FORMS, IN_PARTS, call, context_of, result
 
 Payload = dict[str, Any]
 WORDS = st.sampled_from(["hello", " ", "", "</tool_result>", "trailing \n", "{}", '{"a": 1}'])
@@ -37,11 +37,11 @@ PARTS = st.one_of(
 def message(draw: st.DrawFn) -> Payload:
     kind = draw(st.sampled_from(["call", "call", "result", "result", "words", "parts", "foreign"]))
     form = draw(st.sampled_from(FORMS))
-    ids = draw(IDS) if form in ("chat", "part") else draw(IDS)[:1]
+    ids = draw(IDS) if form == "chat" or form in IN_PARTS else draw(IDS)[:1]
     if kind == "call":
         return call(form, *ids)
     if kind == "result":
-        return result(form, *(ids if form == "part" else ids[:1]))
+        return result(form, *(ids if form in IN_PARTS else ids[:1]))
     role = draw(st.sampled_from(["user", "assistant", "system", "developer", "model", "tool", 5]))
     if kind == "words":
         return {"role": role, "content": draw(WORDS)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 Payload = dict[str, Any]
+_GEMINI_CALLS = ("functionCall", "function_call")
 
 
 def ids_of(payload: Payload) -> tuple[list[str], list[str]]:
@@ -18,11 +19,17 @@ def ids_of(payload: Payload) -> tuple[list[str], list[str]]:
     called += [payload["function_call"]["name"]] if "function_call" in payload else []
     answered = [payload["tool_call_id"]] if "tool_call_id" in payload else []
     answered += [payload["name"]] if payload.get("role") == "function" else []
-    content = payload.get("content")
-    for part in content if isinstance(content, list) else []:
-        called += [part["id"]] if part["type"] == "tool_use" else []
-        answered += [part["tool_use_id"]] if part["type"] == "tool_result" else []
+    for part in parts_of(payload):
+        called += [part["id"]] if part.get("type") == "tool_use" else []
+        answered += [part["tool_use_id"]] if part.get("type") == "tool_result" else []
+        called += [each.get("id", each["name"]) for name, each in part.items() if name in _GEMINI_CALLS]
+        answered += [each.get("id", each["name"]) for name, each in part.items() if name == "functionResponse"]
     return called, answered
+
+
+def parts_of(payload: Payload) -> list[Payload]:
+    found = payload.get("parts", payload.get("content"))
+    return found if isinstance(found, list) else []
 
 
 def complaints(payloads: list[Payload], anywhere: bool) -> list[str]:
@@ -35,8 +42,7 @@ def complaints(payloads: list[Payload], anywhere: bool) -> list[str]:
             if id not in waiting:
                 found.append(f"{at}: {id} is not waited for")
             waiting.discard(id)
-        content = payload.get("content")
-        speaks = not answered or (isinstance(content, list) and any(part["type"] == "text" for part in content))
+        speaks = not answered or any("text" in part for part in parts_of(payload))
         if waiting and not anywhere and speaks:
             found.append(f"{at}: without {sorted(waiting)}")
         found += [f"{at}: {id} twice" for id in called if id in waiting]
