@@ -58,8 +58,10 @@ class StoredMessages:
         length = len(elements) if seqs is None else len(seqs)
         array = b"".join((b"\xdd", length.to_bytes(4, "big"), *elements))
         rows = self._rows = _decoded(array, elements)
-        # "_" is in every form of a call or result, but for a role of eight letters. Numbers are found fastest in bytes.
-        self.may_hold_calls = 0x5F in array or 0xA8 in array or bool(rows and type(rows[0]) is not _Element)
+        # "_" is in every form of a call or result, but for a role of eight letters and Gemini's `parts`. Numbers are
+        # found fastest in bytes.
+        may_hold_calls = 0x5F in array or 0xA8 in array or (0xA5 in array and b"\xa5parts" in array)
+        self.may_hold_calls = may_hold_calls or bool(rows and type(rows[0]) is not _Element)
         self._first_seq = first_seq
         self._seqs = seqs
         self._epoch = epoch

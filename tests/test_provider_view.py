@@ -258,3 +258,12 @@ def test_an_answer_of_geminis_may_lack_the_id_of_its_call() -> None:
         assert [each["tool_use_id"] for each in results[:2]] == [each["id"] for each in calls]
     stray = gemini_result("g", "of nobody")
     assert "of nobody" in provider_view([asked, stray])[0]["content"]
+
+
+@pytest.mark.parametrize("name", ["functionCall", "functionResponse"])
+def test_geminis_names_are_noticed_in_what_is_stored(name: str) -> None:
+    """Without any other letter that tells of a call."""
+    lonely: Payload = {"role": "user", "parts": [{name: {"name": "a"}}]}
+    (shown, user) = context_of([lonely, USER], stored=True).to_openai()
+    assert user == USER
+    assert shown["content"].endswith("</tool_call>" if name == "functionCall" else "</tool_result>")
