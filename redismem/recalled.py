@@ -45,13 +45,14 @@ def recalled_payload(recalled: Sequence[Message] | Recalled) -> Payload:
 
 
 def line(message: Message) -> str:
-    """The message in a line: its seq, its time, who said it and what."""
+    """The message: its seq, its time, who said it and what. What has more than one line goes on indented."""
     payload = message.to_openai()
     content = payload.get("content")
     if type(content) is str and not may_hold_calls(payload):
         text = content
     else:
         text = " ".join(filter(None, _texts(payload)))
+    text = "\n  ".join(text.splitlines())  # no line of it begins as another message's does
     return f"[{message.seq}, {_minute(message.time_ms // 60_000)}] {message.role}: {text}"
 
 
