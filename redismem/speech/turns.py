@@ -6,12 +6,15 @@ put most of that right; what is left, such as Responses items, which may stand a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from redismem.speech.parts import ASSISTANT, SYSTEM, USER, Call, Part, Result, Text, quoted, role_of, said, text_of
 from redismem.tool_calls import Payload, Waiting, quoted_call, quoted_result
 
+# Possessive: whoever writes a long run of spaces has it read once.
+_OWN_TAG = re.compile(r"<(?=\s*+/?+\s*+system_message\b)", re.IGNORECASE)
 _BEGINNING = "(The conversation begins with what the assistant said.)"
 
 
@@ -26,12 +29,14 @@ class Turn:
 def turns_of(payloads: Iterable[Payload]) -> list[Turn]:
     """The turns of these messages, the user's first, none of them empty.
 
-    A message of the system or developer is a text of the user's here, which says so. Every call is answered in the turn
-    behind it; but for the last ones, which may wait for their results.
+    A message of the system or developer is a text of the user's here, between tags that no other text can open. Every
+    call is answered in the turn behind it; but for the last ones, which may wait for their results.
     """
     turns: list[Turn] = []
     for payload in payloads:
         role, parts = said(payload)
+        if role != ASSISTANT:
+            parts = [_heard(part) for part in parts]
         if role == SYSTEM:
             text = text_of(parts)
             told = [Text(f"<system_message>\n{text}\n</system_message>")] if text else []
@@ -43,6 +48,17 @@ def turns_of(payloads: Iterable[Payload]) -> list[Turn]:
     if paired and paired[0].role == ASSISTANT:
         paired.insert(0, Turn(USER, [Text(_BEGINNING)]))
     return paired
+
+
+def _heard(part: Part) -> Part:
+    """The part without that tag."""
+    if isinstance(part, Result):
+        return part._replace(parts=[_untagged(each) if isinstance(each, Text) else each for each in part.parts])
+    return _untagged(part) if isinstance(part, Text) else part
+
+
+def _untagged(text: Text) -> Text:
+    return text._replace(text=_OWN_TAG.sub(r"<\\", text.text))
 
 
 def opening(payloads: Sequence[Payload], background_count: int) -> tuple[list[Part], list[Payload]]:
