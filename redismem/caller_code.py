@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 
 from redismem.events import unquoted
@@ -35,21 +36,22 @@ async def awaited(call: Callable[[], Awaitable[T]]) -> T:
 
 
 async def awaited_within(timeout_s: float, late: Exception, call: Callable[[], Awaitable[T]]) -> T:
-    """The same within this time. After it the work is cancelled, and `late` is raised when it has ended."""
+    """The same within this time. After it the work is cancelled, and `late` is raised: nobody waits for its end."""
     try:
         async with asyncio.timeout(timeout_s) as limit:
-            return await awaited(call)
+            return await awaited(partial(_left_behind, call))
     except TimeoutError:
         if limit.expired():
             raise late from None
         raise
 
 
-async def left_behind(call: Callable[[], Awaitable[T]]) -> T:
+async def _left_behind(call: Callable[[], Awaitable[T]]) -> T:
     """What it gives, for calls that nobody may wait for any longer than he wants to.
 
-    Who is cancelled here cancels the work and goes: it may go on, as what retries after whatever it catches does. What
-    it raises then is nobody's, and asyncio does not log it.
+    Who is cancelled here cancels the work and goes: it may go on, as what retries after whatever it catches does, or
+    what closes its connection to somebody who does not answer. What it raises then is nobody's, and asyncio does not
+    log it.
     """
     work = asyncio.ensure_future(call())
     work.add_done_callback(lambda ended: ended.cancelled() or ended.exception())

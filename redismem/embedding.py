@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from time import monotonic
 
-from redismem.caller_code import awaited_within, left_behind
+from redismem.caller_code import awaited_within
 from redismem.errors import InvalidSettings, ModelFailed, ProviderUnavailable
 from redismem.events import facts
 from redismem.models import open_embeddings
@@ -132,7 +132,7 @@ class Embedder:
     async def _given(self, texts: list[str], timeout_s: float) -> object:
         late = self._unavailable(f"did not answer within {timeout_s:g} s")
         try:
-            return await awaited_within(timeout_s, late, partial(left_behind, partial(self._embed, texts)))
+            return await awaited_within(timeout_s, late, partial(self._embed, texts))
         except ModelFailed:
             raise
         except Exception as error:  # whatever a callable of the caller's own raises

@@ -8,7 +8,7 @@ import traceback
 import pytest
 from support.checks import CANARY, Panic
 
-from redismem.caller_code import ENDING, awaited, awaited_within, left_behind
+from redismem.caller_code import ENDING, awaited, awaited_within
 from redismem.errors import ModelFailed
 
 
@@ -33,7 +33,7 @@ async def test_a_cancellation_of_its_own_is_told_from_one_of_those_who_await_it(
     with pytest.raises(asyncio.CancelledError):
         await cancelled
     assert shared.cancelled()
-    for way in (waiting, lambda: shared, lambda: left_behind(waiting)):
+    for way in (waiting, lambda: shared, lambda: awaited_within(60, TimeoutError(), waiting)):
         with pytest.raises(Exception, match=r"^$") as raised:
             await awaited(way)
         assert type(raised.value).__name__ == "CancelledError"

@@ -105,3 +105,26 @@ async def test_a_hung_model_is_cut(store: Store, namespace: str, clock: Clock) -
         assert (worker.outcomes, echo.cancelled_count) == ({"failed": 1}, 1)
         echo.gate.set()
         assert await clock.at(T0 + 60_000, worker.drain()) == 1
+
+
+async def test_a_model_that_goes_on_though_it_is_cut_keeps_neither_session_nor_worker(
+    store: Store, namespace: str, clock: Clock
+) -> None:
+    class Closing(Echo):
+        async def compact(self, messages: Any, previous: str | None) -> Any:
+            try:
+                return await super().compact(messages, previous)
+            finally:
+                await self.gate.wait()  # as what closes a connection to somebody who does not answer
+
+    async with open_with(store, namespace, summary_timeout_s=0.05) as memory, asyncio.timeout(60):
+        session, echo = memory.session("a"), Closing()
+        await fill(session, 11)
+        echo.hanging = "message"
+        worker = Worker(memory.store, echo, concurrency=1)
+        assert await clock.at(T0, worker.drain()) == 0
+        assert (worker.outcomes, (await session.info()).queued) == ({"failed": 1}, "overdue")
+        echo.hanging = None
+        await fill(memory.session("b"), 11)
+        echo.gate.set()
+        assert await clock.at(T0 + 60_000, worker.drain()) == 2

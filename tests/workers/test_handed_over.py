@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from support.clock import T0, Clock
@@ -83,3 +84,30 @@ async def test_what_expired_before_it_was_handed_over_is_told_once(
             await clock.at(T0 + TIMEOUT_MS + 1, Eviction(memory.store, Archive()).enforce())
     (record,) = [record for record in caplog.records if "expired before on_evict" in record.message]
     assert (record.levelname, record.session_count, record.op) == ("ERROR", 3, "enforce")
+
+
+async def test_an_on_evict_that_goes_on_though_it_is_cancelled_keeps_no_other_session(
+    store: Store, namespace: str, clock: Clock
+) -> None:
+    gate, handed = asyncio.Event(), list[str]()
+
+    async def closing(session_id: str, context: Context) -> None:
+        try:
+            if session_id == "s-0":
+                await gate.wait()
+        finally:
+            if session_id == "s-0":
+                await gate.wait()  # as what closes a connection to somebody who does not answer
+        handed.append(session_id)
+
+    settings = Settings(shards=2, idle_timeout_s=20, lease_s=0.05)
+    async with store.memory(namespace, settings) as memory, asyncio.timeout(60):
+        for number in range(3):
+            await clock.at(T0 + number, memory.session(f"s-{number}").append(said(1)))
+        eviction = Eviction(memory.store, closing)
+        assert await clock.at(T0 + 60_000, eviction.enforce()) == 2
+        assert sorted(handed) == ["s-1", "s-2"]
+        assert await memory.session("s-0").exists(), "nobody has its transcript"
+        gate.set()
+        assert await clock.at(T0 + 120_000, eviction.enforce()) == 1
+        assert handed[-1] == "s-0"
