@@ -16,7 +16,7 @@ class Background(Protocol):
     """Where the search for Redis, and the replay, take place."""
 
     def start(self, work: Work) -> None:
-        """Begins; the piece of work before has ended, or is about to."""
+        """Begins; the work before has ended, or is about to. Raises RuntimeError where there is no thread for it."""
 
     async def pause(self, seconds: float) -> None:
         """For the work: waits, or until `wake`."""
@@ -83,8 +83,9 @@ class ThreadBackground:
 
     def start(self, work: Work) -> None:
         """Begins; the piece of work before has ended, or is about to."""
-        self._thread = threading.Thread(target=_run, args=(work,), name="redismem-replay", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=_run, args=(work,), name="redismem-replay", daemon=True)
+        thread.start()
+        self._thread = thread
 
     async def pause(self, seconds: float) -> None:
         """Waits, or until `wake`."""

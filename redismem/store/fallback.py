@@ -126,6 +126,7 @@ class FallbackStore(Store):
                 # The node that did not answer, the one that has the session by now, or the one with the record.
                 if breaker.is_closed and self.breaker_of(call).is_closed and not self._cannot_agree():
                     raise
+        self._replay.start()
         await self.transport.sleep(0)  # whoever goes on at once must not keep the replay from its turn
         with self._lock:
             return self._served(replace(call, decode=decode), session_id, known_seq, was_sent=was_sent)
@@ -166,6 +167,7 @@ class FallbackStore(Store):
         return value
 
     def _refusal(self, call: Call[Any], why: str) -> StoreUnavailable:
+        self._replay.start()
         breaker = self.breaker_of(call)
         return StoreUnavailable(f"{self.away(breaker, None).text}; {why}", call.session_id, breaker.reason)
 

@@ -54,18 +54,28 @@ class Replay:
         self._lock = lock
         self._caught_up = caught_up
         self._is_running = False
-        self._hurries = self._is_ending = False
+        self._hurries = self._is_ending = self._is_hindered = False
         self._starting = threading.Lock()
         self._replayed_count = 0
         self._say_at_s = 0.0
 
     def start(self) -> None:
-        """Begins to look for Redis, if that is not under way."""
+        """Begins to look for Redis, if that is not under way. What keeps it from that is logged; a later call tries."""
         with self._starting:
             if self._is_running or self._is_ending:
                 return
             self._is_running = True
-        self._background.start(self._work)
+        try:
+            self._background.start(self._work)
+        except RuntimeError as refused:  # the system has no thread to give, as when it has given all that it may
+            self._is_running = False
+            if not self._is_hindered:
+                known = facts(op="replay", outcome="failed", namespace=self._store.keys.namespace, error="RuntimeError")
+                text = "nobody looks for Redis yet, and the next call tries again: %s"
+                log.error(text, "RuntimeError", exc_info=unquoted(refused), extra=known)
+            self._is_hindered = True
+        else:
+            self._is_hindered = False
 
     async def end(self, timeout_s: float) -> None:
         """Replays what there is, for so long at most; then nothing more."""

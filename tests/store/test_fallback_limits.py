@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
@@ -101,6 +102,37 @@ async def test_a_blocking_memory_says_what_is_lost_and_leaves_no_thread(
         return not [thread for thread in threading.enumerate() if thread.name == "redismem-replay"]
 
     await until(ended)
+
+
+@pytest.mark.parametrize("asked", ["read", "ping"])
+async def test_a_replay_that_gets_no_thread_begins_with_a_later_call(
+    proxy: Proxy, near: Memory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, asked: str
+) -> None:
+    loop, began, may_begin = asyncio.get_running_loop(), threading.Thread.start, threading.Event()
+
+    def begin(thread: threading.Thread) -> None:
+        if thread.name == "redismem-replay" and not may_begin.is_set():
+            raise RuntimeError("can't start new thread")
+        began(thread)
+
+    def talk() -> None:
+        settings, namespace = Settings(deadline_s=60, fallback_after_s=0.3), near.store.keys.namespace
+        with blocking.Memory.connect(proxy.url, namespace=namespace, settings=settings, fallback=True) as memory:
+            session = memory.session("a")
+            session.append(user(0))
+            asyncio.run_coroutine_threadsafe(proxy.refuse(), loop).result()
+            assert [session.append(user(number)).degraded for number in (1, 2)] == [True, True]
+            asyncio.run_coroutine_threadsafe(proxy.accept_again(), loop).result()
+            assert session.read().degraded, "nobody looks"
+            may_begin.set()
+            while memory.health().backlog_message_count:
+                with contextlib.suppress(StoreUnavailable):
+                    session.read() if asked == "read" else memory.ping()
+
+    monkeypatch.setattr(threading.Thread, "start", begin)
+    await asyncio.to_thread(talk)
+    assert await contents(near.session("a")) == [user(number)["content"] for number in range(3)]
+    assert [record.levelno for record in caplog.records if "nobody looks" in record.message] == [logging.ERROR]
 
 
 async def test_a_memory_that_is_never_closed_says_it_too(
