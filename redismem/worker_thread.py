@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import threading
@@ -85,9 +86,11 @@ class _Inside:
         async with self._memory:
             self._loop = asyncio.get_running_loop()
             begun.set_result(None)
-            if not self._is_ending:
-                await self._ended.wait()
-            self._loop = None
+            try:
+                if not self._is_ending:
+                    await self._ended.wait()
+            finally:
+                self._loop = None
 
     @property
     def holds(self) -> tuple[str, ...]:
@@ -95,11 +98,14 @@ class _Inside:
 
     def end(self) -> None:
         self._is_ending = True
-        loop = self._loop
-        if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self._ended.set)
+        self._soon(self._ended.set)
 
     def appended(self, session_id: str, receipt: Receipt) -> None:
-        loop, workers = self._loop, self._memory.workers
-        if loop is not None and workers is not None:
-            loop.call_soon_threadsafe(workers.appended, session_id, receipt)
+        if (workers := self._memory.workers) is not None:
+            self._soon(workers.appended, session_id, receipt)
+
+    def _soon(self, call: Callable[..., object], *given: object) -> None:
+        """Has the loop do it, if it is still there: who appends does not fail with the workers."""
+        if (loop := self._loop) is not None:
+            with contextlib.suppress(RuntimeError):  # it has ended meanwhile
+                loop.call_soon_threadsafe(call, *given)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import threading
 import time
@@ -208,6 +209,26 @@ def test_closing_while_the_thread_still_opens_ends_it(
         thread.join(60)
         assert not thread.is_alive()
     assert names() == []
+
+
+@both
+def test_appends_go_on_when_a_strategy_has_ended_the_thread(
+    url: str, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Exiting(Echo):
+        async def compact(self, messages: Any, previous: str | None) -> Any:
+            raise SystemExit
+
+    memory = blocking.Memory.connect(
+        url, namespace=namespace, settings=NEVER, workers=partial(Scheduler, strategy=Exiting())
+    )
+    session = memory.session("a")
+    session.append(*map(said, range(1, 12)))
+    reached(lambda: names() == [])
+    assert session.append(said(12)).last_seq == 12
+    assert session.append_and_read(said(13)).last_seq == 13
+    assert [record.levelno for record in caplog.records if "thread ended" in record.message] == [logging.ERROR]
+    memory.close()
 
 
 @pytest.mark.parametrize("client", [redis.Redis(port=1), fakeredis.FakeRedis()])
