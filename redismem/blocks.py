@@ -30,6 +30,8 @@ _ROWS, _ROWS_WITH_DICTIONARY, _COLUMNS = 1, 2, 3
 _HEAD_BYTES = 3
 _COUNT_BITS = 4
 _MAGIC = zstandard.FRAME_HEADER
+# No head of a frame is longer, its magic number included.
+_FRAME_HEAD_BYTES = 18
 
 
 # What zstd may refer back to before the first byte of a block without a dictionary: words of every day, and behind them
@@ -148,6 +150,20 @@ def dictionary_of(block: bytes) -> int | None:
     if block[0] == _COLUMNS:
         return block[2] or None
     return block[3] if block[0] == _ROWS_WITH_DICTIONARY else None
+
+
+def needs_another(block: bytes, known: Dictionaries) -> int | None:
+    """The version of its dictionary, if another one is known by that version; None if not, or if it needs none."""
+    version = dictionary_of(block)
+    dictionary = None if version is None else known.get(version)
+    if dictionary is None:
+        return None
+    begin = block[_HEAD_BYTES : _HEAD_BYTES + _FRAME_HEAD_BYTES + 1]
+    try:
+        wanted = zstandard.get_frame_parameters(_MAGIC + begin if block[0] == _COLUMNS else begin[1:]).dict_id
+    except zstandard.ZstdError:
+        return None
+    return None if wanted == dictionary.used.dict_id() else version
 
 
 def _named(version: int, frame: bytes, known: Dictionaries) -> Dictionary:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from redismem.blocks import dictionary_of
+from redismem.blocks import dictionary_of, needs_another
 from redismem.dictionaries import Dictionaries, Dictionary
 from redismem.errors import (
     ConnectionLost,
@@ -39,6 +40,8 @@ log = logging.getLogger("redismem")
 T = TypeVar("T")
 # A transport gives up a moment before the time is over.
 _PATIENCE = 0.95
+_AGAIN_S = 60.0
+"""Dictionaries that are others than blocks need are read again so much later at the earliest."""
 
 
 class Store(Reach):
@@ -55,9 +58,11 @@ class Store(Reach):
         self.embedder: Embedder | None = None
         """Who makes vectors of messages, for recall; None: nobody does."""
         self.dictionaries: dict[int, Dictionary] = {}
+        """Of the namespace, those that this process has read, by version."""
         self.passed_over: set[str] = set()
         """Why blocks were left out of what was read: of each dictionary that is missing, once."""
-        """Of the namespace, those that this process has read, by version."""
+        self._again_s = -math.inf
+        """Dictionaries are not read again before."""
         self._patience_s = settings.deadline_s
 
     async def open(self) -> None:
@@ -134,9 +139,15 @@ class Store(Reach):
     async def dictionaries_of(self, blocks: Iterable[bytes]) -> Dictionaries:
         """The dictionaries of these blocks, as far as they are there; others may be among them.
 
-        One that this process has not read takes a round trip. Raises StoreUnavailable.
+        One that this process has not read takes a round trip, and so does one that is another by now. Raises
+        StoreUnavailable.
         """
-        await self.know({version for block in blocks if (version := dictionary_of(block)) is not None})
+        given = list(blocks)
+        await self.know({version for block in given if (version := dictionary_of(block)) is not None})
+        others = {version for block in given if (version := needs_another(block, self.dictionaries)) is not None}
+        if others and monotonic() >= self._again_s:
+            self._again_s = monotonic() + _AGAIN_S
+            await self.know_again(others)
         return self.dictionaries
 
     async def know(self, versions: Collection[int]) -> None:
@@ -144,6 +155,18 @@ class Store(Reach):
         if missing := sorted(set(versions) - self.dictionaries.keys()):
             found = await self.run(dictionary_calls.read(self.keys, missing))
             self.dictionaries.update(found)
+
+    async def know_again(self, versions: Collection[int]) -> Dictionaries:
+        """Reads these anew: Redis may have gone back to a time before them, and got others of their versions since.
+
+        Gives those that can be read. Raises StoreUnavailable.
+        """
+        found = await self.run(dictionary_calls.read(self.keys, sorted(versions)))
+        for version, each in found.items():
+            before = self.dictionaries.get(version)
+            if before is None or before.content != each.content:
+                self.dictionaries[version] = each
+        return found
 
     async def once(self, call: Call[T]) -> T:
         """The value of a call that is sent once. Raises ServerError, ConnectionLost, and what the replies mean."""

@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections import Counter, deque
 from collections.abc import Sequence
-from operator import attrgetter
 
 from redismem.blocks import BLOCK_COUNT, encode_block
 from redismem.dictionaries import Dictionary, common, trained
@@ -37,7 +36,6 @@ _SESSION_BYTES = 64 * 1024
 _HELD_OUT = 6
 # Less than that is not worth one of the few there may be.
 _GAIN = 0.9
-_VERSION = attrgetter("version")
 
 
 class Trainer:
@@ -48,6 +46,8 @@ class Trainer:
         self._samples: deque[tuple[str, list[bytes], int]] = deque()
         self._bytes_of: Counter[str] = Counter()
         self._time_ms = self._looked_ms = self._tried_ms = -AGAIN_MS
+        self._used = 0
+        """The version that new blocks are compressed with; 0: none."""
         self._is_training = False
 
     async def dictionary(self, time_ms: int) -> Dictionary | None:
@@ -59,10 +59,21 @@ class Trainer:
             self._looked_ms = time_ms
             try:
                 await self._look()
+                self._used = await self._settled(time_ms)
             except RedismemError as error:
+                self._used = 0
                 log_failure("the dictionaries cannot be read", error, facts(op="dictionaries"))
-        settled = [each for each in self.store.dictionaries.values() if time_ms - each.created_ms >= SETTLED_MS]
-        return max(settled, key=_VERSION, default=None)
+        found = self.store.dictionaries.get(self._used)
+        return found if found is not None and _is_settled(found, time_ms) else None
+
+    async def _settled(self, time_ms: int) -> int:
+        """The newest version that is old enough, if it is in Redis as it is known here from then on; else 0.
+
+        What is compressed with one that is not there, nobody else could read.
+        """
+        known = self.store.dictionaries.values()
+        version = max((each.version for each in known if _is_settled(each, time_ms)), default=0)
+        return version if version and version in await self.store.know_again([version]) else 0
 
     async def _look(self) -> int:
         """Reads what is new, and puts back what is there no more. Gives the newest version there is."""
@@ -120,6 +131,10 @@ class Trainer:
         known = facts(op="dictionaries", namespace=store.keys.namespace, session_count=len(self._bytes_of))
         log.info("dictionary %d was trained on %d sessions", made.version, len(self._bytes_of), extra=known)
         return True
+
+
+def _is_settled(each: Dictionary, time_ms: int) -> bool:
+    return time_ms - each.created_ms >= SETTLED_MS
 
 
 def better(

@@ -1,0 +1,99 @@
+"""A Redis that went back in time, and has another dictionary of the same version since, under processes that go on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.clock import Clock
+from support.stores import Store
+from support.trained import content, named, open_with, tell, telling, texts, trained_on
+from support.writers import Echo
+from test_recall import trips_of
+
+from redismem.workers import training
+from redismem.workers.summaries import Worker
+from redismem.workers.training import SETTLED_MS
+
+
+@pytest.fixture(autouse=True)
+def _soon_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "ENOUGH_BYTES", 10_000)
+    monkeypatch.setattr(training, "ENOUGH_SESSIONS", 5)
+
+
+def said(count: int, secret: str = "minea") -> list[str]:
+    return [telling(number, secret)["content"] for number in range(count)]
+
+
+async def became_another(raw: Any, key: bytes) -> None:
+    """Lost, and trained anew by a worker that has not known it."""
+    await raw.delete(key)
+    await raw.hset(key, "1", b"\0" * 8 + content())
+
+
+async def test_nothing_is_written_that_nobody_else_could_read(
+    store: Store, namespace: str, raw: Any, clock: Clock
+) -> None:
+    async with trained_on(store, namespace, clock) as (memory, worker):
+        await tell(memory.session("b"), 40)
+        await worker.drain()
+        assert set(await named(memory, raw, "b")) == {1}
+        await became_another(raw, memory.store.keys.dictionaries)
+        clock.now_ms += SETTLED_MS
+        await tell(memory.session("a"), 60)
+        await worker.drain()
+        assert set(await named(memory, raw, "a")) == {1}
+        async with open_with(store, namespace) as fresh:
+            assert await texts(fresh.session("a")) == said(60)
+
+
+@pytest.mark.parametrize("there", [b"\0" * 8 + b"x", None])
+async def test_what_cannot_be_read_compresses_nothing(
+    there: bytes | None, store: Store, namespace: str, raw: Any, clock: Clock
+) -> None:
+    async with trained_on(store, namespace, clock) as (memory, worker):
+        key = memory.store.keys.dictionaries
+        await tell(memory.session("b"), 40)
+        await worker.drain()
+        if there is None:
+            await raw.delete(key)
+            await raw.set(key, "x")
+        else:
+            await raw.hset(key, "1", there)
+        clock.now_ms += SETTLED_MS
+        await tell(memory.session("a"), 60)
+        await worker.drain()
+        assert set(await named(memory, raw, "a")) == {None}
+
+
+async def test_who_has_read_the_one_before_reads_what_the_other_made(
+    store: Store, namespace: str, raw: Any, clock: Clock
+) -> None:
+    async with trained_on(store, namespace, clock) as (memory, worker), open_with(store, namespace) as other:
+        await tell(memory.session("b"), 40)
+        await worker.drain()
+        await became_another(raw, memory.store.keys.dictionaries)
+        await tell(other.session("a"), 30)
+        await Worker(other.store, Echo()).drain()
+        assert await named(memory, raw, "a") == [1, 1]
+        assert 8 in [found.seq for found in await memory.session("a").recall(said(30)[7], limit=1)]
+        assert await texts(memory.session("a")) == said(30)
+        await tell(memory.session("a"), 30, begin=30)
+        await worker.drain()
+        assert [key async for key in raw.scan_iter(memory.store.keys.session("a").quarantine + b":*")] == []
+        async with open_with(store, namespace) as fresh:
+            assert await texts(fresh.session("a")) == said(60), "the begun block was no stranger's"
+
+
+async def test_it_is_not_looked_for_with_each_block(store: Store, namespace: str, raw: Any, clock: Clock) -> None:
+    async with trained_on(store, namespace, clock) as (memory, worker):
+        await tell(memory.session("a"), 40)
+        await worker.drain()
+        await became_another(raw, memory.store.keys.dictionaries)
+        async with open_with(store, namespace) as fresh:
+            read = await texts(fresh.session("a"))
+            assert read == said(40)[34:], "what stands in the window: the dictionary of the blocks is lost"
+            with trips_of(fresh) as sent:
+                assert await texts(fresh.session("a")) == read
+            assert fresh.store.keys.dictionaries not in {command[1] for commands in sent for command in commands}
