@@ -14,6 +14,8 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
+from redismem.columns import STAMP
+from redismem.compressed import expanded
 from redismem.context import Receipt
 from redismem.errors import ConnectionLost, CorruptSession, RedismemError, ServerError, StoreUnavailable
 from redismem.events import facts, unquoted
@@ -26,6 +28,7 @@ from redismem.store.background import Background
 from redismem.store.backlog import Backlog, Entry, Held
 from redismem.store.breaker import Breaker
 from redismem.store.store import Store
+from redismem.values import Undecodable
 
 log = logging.getLogger("redismem")
 
@@ -33,7 +36,6 @@ _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 5.0
 _PAGE_COUNT = 500
 _PROGRESS_S = 5.0
-_STAMP_BYTES = 9
 
 
 class Replay:
@@ -248,7 +250,7 @@ class Replay:
                     raise
         # Others have written since, perhaps so much that its token is forgotten.
         elements, last_seq = await self._behind(held, entry.known_seq or 0)
-        wanted = list(entry.append.elements)
+        wanted = [_plain(element + STAMP) for element in entry.append.elements]
         for at in range(len(elements) - len(wanted) + 1):
             seqs = range(last_seq - len(elements) + 1 + at, last_seq - len(elements) + 1 + at + len(wanted))
             if elements[at : at + len(wanted)] == wanted and held.taken.isdisjoint(seqs):
@@ -256,13 +258,15 @@ class Replay:
         return (), last_seq
 
     async def _behind(self, held: Held, seq: int) -> tuple[list[bytes], int]:
-        """The messages behind a seq as they are stored, without their stamps, if they are there; the last seq."""
+        """The messages behind a seq, as `_plain` gives them, if they are there; the last seq."""
         calls = self._store.session_calls(held.session_id)
         found: list[bytes] = []
         before: int | None = None
         last_seq = 0
         while True:
             page = await self._store.once(calls.page(_PAGE_COUNT, before, include_originals=True))
+            if page is not None:
+                page.dictionaries = await self._store.dictionaries_of(block.stored for block in page.blocks)
             start, elements = _elements(page)
             last_seq = last_seq or start + len(elements) - 1
             found = elements + found
@@ -272,14 +276,22 @@ class Replay:
 
 
 def _elements(page: Page | None) -> tuple[int, list[bytes]]:
-    """The first seq of a page, and the messages from there on without their stamps; empty for what cannot be read."""
+    """The first seq of a page, and the messages from there on as `_plain` gives them."""
     if page is None:
         return 1, []
     found = [b""] * page.count
     for first_seq, elements in page.stored():
         at = first_seq - page.start_seq
-        found[at : at + len(elements)] = [element[:-_STAMP_BYTES] for element in elements]
+        found[at : at + len(elements)] = [_plain(element) for element in elements]
     return page.start_seq, found
+
+
+def _plain(element: bytes) -> bytes:
+    """What an element holds, as it stands in a block and without its stamp; empty for what cannot be unpacked."""
+    try:
+        return expanded(element)[: -len(STAMP)]
+    except Undecodable:
+        return b""
 
 
 def _place(receipt: Receipt) -> tuple[Sequence[int], int]:

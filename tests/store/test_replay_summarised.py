@@ -1,0 +1,40 @@
+"""What was on its way when Redis went away, and is summarised when it is back, is found among what is kept."""
+
+from __future__ import annotations
+
+import pytest
+from support.checks import silent_logs, user  # noqa: F401 (an autouse fixture)
+from support.dictionaries import made
+from support.faulty import Fault
+from support.replayed import Place, lose
+from support.writers import Echo
+
+from redismem import Settings
+from redismem.protocol import dictionary_calls
+from redismem.workers.summaries import Worker
+
+MINE = [{"role": "user", "content": f"a message of mine {number} " * 20} for number in range(2)]
+
+
+@pytest.mark.parametrize("fault", ["lost before", "lost after"])
+@pytest.mark.parametrize("compress_above_bytes", [0, 50])
+@pytest.mark.parametrize("has_dictionary", [False, True])
+async def test_it_is_made_once_though_it_was_summarised(
+    fault: Fault, compress_above_bytes: int, has_dictionary: bool, namespace: str
+) -> None:
+    settings = Settings(
+        deadline_s=5, fallback_after_s=0.02, max_summary_bytes=1 << 20, compress_above_bytes=compress_above_bytes
+    )
+    async with Place(namespace, settings) as place:
+        store, there = place.near.store, place.near.session("a")
+        if has_dictionary:
+            assert await store.run(dictionary_calls.add(store.keys, made(1)))
+        await place.memory.session("a").append_and_read(user("first"))
+        await lose(place, fault, *MINE)
+        said = await place.others("a")
+        assert await Worker(store, Echo()).drain() == 1
+        assert (await there.read()).first_seq > 3
+        await place.caught_up()
+        mine = [message["content"] for message in MINE]
+        found = [message.content for message in await there.messages(include_originals=True)]
+        assert found == [user("first")["content"], *([*mine, *said] if fault == "lost after" else [*said, *mine])]
