@@ -140,10 +140,15 @@ async def restore(store: Store, found: QuarantinedSession, *, salvage: bool = Fa
     `salvage`: what can be read of one with faults; its keys stay in quarantine. `swap`: a session of this name that
     lives goes into quarantine first.
 
-    Raises SessionExists, CorruptSession (it has faults), SessionNotFound, UnsupportedFormat, StoreUnavailable.
+    Raises SessionExists, CorruptSession (it has faults), SessionNotFound (or nothing of it would come back),
+    UnsupportedFormat, StoreUnavailable.
     """
     found = await find(store, found.session_id, found.put_ms)
     keys, wanted = store.keys.session(found.session_id), await read(store, found)
+    if wanted.faults and not (wanted.messages or wanted.fields):
+        # Such as a block of originals that was put there alone: no living session gives way to an empty one.
+        text = "of what is in quarantine nothing would come back: no message, no summary and no value of the state"
+        raise SessionNotFound(text, found.session_id)
     if wanted.faults and not salvage:
         raise CorruptSession("; ".join(dict.fromkeys(wanted.faults)), found.session_id, wanted.epoch)
     call = quarantine_calls.restore(keys, found.put_ms, wanted, store.settings, store.clock)

@@ -86,6 +86,21 @@ def test_restoring_asks_for_what_it_needs(command: Any, here: list[str], aside: 
     assert "in quarantine" in ran.complaint
 
 
+def test_a_block_that_is_there_alone_leads_nobody_to_swap(
+    command: Any, here: list[str], memory: Any, redis_server: Any
+) -> None:
+    session = memory.session("a")
+    session.append({"role": "user", "content": "here"})
+    with redis.Redis(port=redis_server.port) as raw:
+        raw.hset(memory.store.keys.session("a").quarantine + b":1700000000000:originals", "0", b"junk")
+    for words in ([], ["--salvage"], ["--salvage", "--swap"]):
+        ran = command("quarantine", "restore", "a", *words, *here)
+        assert (ran.code, ran.out) == (1, "")
+        assert "nothing would come back" in ran.complaint
+        assert "--" not in ran.complaint
+    assert [message.content for message in session.read().messages] == ["here"]
+
+
 def test_the_doctor_tells_of_them(command: Any, here: list[str], memory: Any, aside: Any) -> None:
     def line(*words: str) -> Any:
         found = command("doctor", "--json", *words).document["findings"]

@@ -94,6 +94,25 @@ async def test_what_can_be_read_comes_back_and_agrees_with_itself(
     assert await check_session(memory.store, "user-42") == []
 
 
+@pytest.mark.parametrize("lives", [True, False])
+async def test_a_block_that_is_there_alone_takes_no_sessions_place(
+    memory: Memory, raw: Any, namespace: str, lives: bool
+) -> None:
+    session = memory.session(ID)
+    await summarised(memory)
+    await raw.hset(memory.store.keys.session(ID).originals, "0", b"junk")
+    await session.messages(include_originals=True)
+    if not lives:
+        await session.clear()
+    found = await quarantine.find(memory.store, ID, None)
+    assert [key.name for key in found.keys] == ["originals"]
+    before = await everything(raw, namespace)
+    for words in ({}, {"salvage": True}, {"salvage": True, "swap": True}):
+        with pytest.raises(SessionNotFound, match="nothing would come back"):
+            await quarantine.restore(memory.store, found, **words)
+    assert await everything(raw, namespace) == before
+
+
 async def test_a_damaged_summary_and_message_are_left_out_and_the_seqs_stay(memory: Memory, raw: Any) -> None:
     await summarised(memory)
     keys = memory.store.keys.session(ID)
