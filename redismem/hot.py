@@ -120,6 +120,9 @@ class HotSession:
             return
         with self._lock:
             if number == self.stop:
+                # What was read of it may be another by now: a failover that lost its last messages has others there.
+                if (gone := self.contents.pop(number, None)) is not None:
+                    self._contents_bytes -= gone.size_bytes
                 self.postings.grow(number, _decoded(encoded))
                 self._growing = number, encoded
 

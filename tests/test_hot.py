@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.redis_server import RedisServer
 from support.stores import Store
+from support.trained import tell
 from support.worked import open_with
 from support.writers import Echo, fill
 from test_recall import remembered, seqs, trips_of
@@ -106,6 +107,24 @@ async def test_a_message_that_was_replaced_is_recalled_as_it_is_now(store: Store
         await there.unpin(1)
         (found,) = await session.recall("Rex", limit=1, max_tokens=20)
         assert found.content == "The dog is Rex."
+
+
+async def test_what_a_failover_has_lost_is_not_recalled(store: Store, namespace: str, raw: Any) -> None:
+    """Though what came in its place is as long, and its block ends at the same seq."""
+    async with open_with(store, namespace) as memory, open_with(store, namespace) as other:
+        session, theirs, keys = memory.session("a"), other.session("a"), memory.store.keys.session("a")
+        worker = Worker(other.store, Echo())
+        await tell(theirs, 11)
+        await worker.drain()
+        replicated = {key: await raw.dump(key) for key in (keys.state, keys.messages, keys.originals)}
+        for pin in ("1111", "2222"):
+            await theirs.append({"role": "user", "content": f"My PIN is {pin} today"})
+            await tell(theirs, 6, begin=100)
+            await worker.drain()
+            assert [message.content for message in await session.recall("PIN", limit=1)][-1] == f"My PIN is {pin} today"
+            for key, found in replicated.items():
+                await raw.delete(key)
+                await raw.restore(key, 0, found)
 
 
 async def test_a_block_that_is_large_unpacked_is_read_in_a_thread(
