@@ -41,7 +41,11 @@ class WorkerThread:
         self._pid = os.getpid()
         # Nobody is left to close it: the thread must not go on for ever.
         weakref.finalize(self, self._inside.end)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:  # the system has no thread to give
+            self._thread = None
+            raise
         begun.result()
 
     @property

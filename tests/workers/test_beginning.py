@@ -212,6 +212,25 @@ def test_closing_while_the_thread_still_opens_ends_it(
 
 
 @both
+def test_a_memory_whose_workers_get_no_thread_can_be_closed(
+    url: str, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = threading.Thread.start
+
+    def begin(thread: threading.Thread) -> None:
+        if thread.name == "redismem-workers":
+            raise RuntimeError("can't start new thread")
+        began(thread)
+
+    memory = blocking.Memory.connect(url, namespace=namespace, settings=NEVER, workers=Scheduler)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", begin)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            memory.session("a").append(said(1))
+        memory.close()
+
+
+@both
 def test_appends_go_on_when_a_strategy_has_ended_the_thread(
     url: str, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
