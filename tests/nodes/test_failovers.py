@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 
@@ -11,6 +10,7 @@ import pytest
 from support.callers import Caller, calling, on_each
 from support.checks import unavailable, until
 from support.cluster_servers import ClusterNode, ClusterServers
+from support.failing_over import Writers, check_texts
 
 from redismem import Settings, StoreUnavailable, WrongShards
 from redismem.inspection.check import check
@@ -197,16 +197,6 @@ async def test_another_number_of_shards_is_refused_also_where_the_record_was_awa
         assert len(keys) == 1
 
 
-async def append_until_acked(caller: Caller, name: str, text: str) -> None:
-    """Whose call was given up sends it again with its id, as the error says."""
-    while True:
-        try:
-            await caller.append(name, text, id=text)
-            return
-        except StoreUnavailable:
-            continue
-
-
 async def test_a_primary_that_is_killed_under_three_writers(servers: ClusterServers, namespace: str) -> None:
     async with (
         calling("asyncio", servers.url, namespace) as first,
@@ -214,49 +204,26 @@ async def test_a_primary_that_is_killed_under_three_writers(servers: ClusterServ
         calling("blocking", servers.url, namespace) as third,
         calling("asyncio", servers.url, namespace) as healthy,
     ):
-        writers, (well, hit, node) = (first, second, third), parted(first, servers, 2)
-        names = well + hit
-        acked: list[Counter[str]] = [Counter() for _ in writers]
-        stopping = False
-
-        async def write(number: int) -> None:
-            while not stopping:
-                for name in names:
-                    text = f"{number}.{acked[number][name]}"
-                    await append_until_acked(writers[number], name, text)
-                    acked[number][name] += 1
-
-        def reached(least: int) -> bool:
-            return all(own[name] >= least for own in acked for name in names)
-
+        well, hit, node = parted(first, servers, 2)
+        writers = Writers((first, second, third), well + hit)
         await pester(healthy, well, 4)
-        tasks = [asyncio.ensure_future(write(number)) for number in range(3)]
+        tasks = writers.begin()
         try:
-            await until(partial(_is, lambda: reached(5)))
+            await until(partial(_is, lambda: writers.least() >= 5))
             node.kill()
             healthy.events.clear()
             await pester(healthy, well, 100)
             assert healthy.sends() == [1] * 100
-            least = max(own[name] for own in acked for name in names) + 3
+            most = max(own[name] for own in writers.acked for name in well + hit)
             await asyncio.to_thread(servers.fail_over, node)
-            await until(partial(_is, lambda: reached(least)))
+            await until(partial(_is, lambda: writers.least() >= most + 3))
         finally:
-            stopping = True
+            await writers.stop()
             await asyncio.gather(*tasks)
-        for name in names:
+        for name in well + hit:
             texts = [text for text in await first.texts(name) if not text.startswith("h.")]
-            check_texts(texts, [own[name] for own in acked] if name in well else None)
+            check_texts(texts, [own[name] for own in writers.acked] if name in well else None)
         assert [violation async for violation in check(first.store)] == []
-
-
-def check_texts(texts: list[str], acked: list[int] | None) -> None:
-    """Each once, those of a writer in their order. `acked`: how many of each writer's must be there."""
-    assert max(Counter(texts).values()) == 1, "doubled"
-    for number in range(3):
-        own = [int(text.partition(".")[2]) for text in texts if text.startswith(f"{number}.")]
-        assert own == sorted(own), "overtaken"
-        if acked is not None:
-            assert own == list(range(acked[number])), "lost on a node that nothing happened to"
 
 
 async def _is(condition: object) -> bool:
