@@ -71,8 +71,9 @@ async def worker(
     """Summarise and evict, until SIGTERM or SIGINT.
 
     Run any number of workers, on any machines. Who writes the summaries is set by `REDISMEM_MODEL_PROVIDER`
-    (extractive, openai, gemini, anthropic), `REDISMEM_MODEL` and `REDISMEM_MODEL_API_KEY`; the session limit by
-    `REDISMEM_MAX_SESSIONS`.
+    (extractive, openai, gemini, anthropic), `REDISMEM_MODEL` and `REDISMEM_MODEL_API_KEY`. Which sessions have to go is
+    set by `REDISMEM_MAX_SESSIONS` (1,000) and `REDISMEM_IDLE_TIMEOUT_S` (24 h): give a worker the values of the pods,
+    also for `--once` from a shell, for what it evicts is gone.
 
     Told to stop, it takes up nothing more, waits `--stop-s` for what it has in hand, gives the rest back to the queue
     and exits. A second signal ends it at once; that loses nothing either, but its sessions wait until their leases run
@@ -129,8 +130,9 @@ async def _until(
     settings = memory.settings
     by = f" by {settings.model_provider}" if settings.strategy == "summarize" else ""
     log.info(
-        "started on %s, namespace %s: %s%s, %d at a time, at most %d sessions",
+        "started on %s, namespace %s: %s%s, %d at a time, at most %d sessions, none idle for over %g s",
         *(place.name, memory.store.keys.namespace, settings.strategy, by, concurrency, settings.max_sessions),
+        settings.idle_timeout_s,
         extra=facts(op="worker", namespace=memory.store.keys.namespace),
     )
     await scheduler.start()
