@@ -76,13 +76,14 @@ class _View:
 
     def take(self, at: int, payload: Payload) -> None:
         made = list(calls(payload))
+        told = tools_in(payload)
         self._names.update((call.key, call.name) for call in made)
         if payload.get("type") in ITEM_CALLS or payload.get("type") in ITEM_RESULTS:
             self._take_item(payload, at in self._unpaired_items)
         elif whole_result(payload) is not None:
             self._take_result(payload, made)
-        elif any(isinstance(tool, ToolResult) for _, tool in tools_in(payload)):
-            self._take_parts(payload, made)
+        elif any(isinstance(tool, ToolResult) for _, tool in told):
+            self._take_parts(payload, told, made)
         else:
             self._take_other(payload, made)
 
@@ -112,12 +113,14 @@ class _View:
             self._group.append(payload)
         self._close_if_answered()
 
-    def _take_parts(self, payload: Payload, made: Sequence[ToolCall]) -> None:
+    def _take_parts(
+        self, payload: Payload, told: Sequence[tuple[Any, ToolCall | ToolResult | None]], made: Sequence[ToolCall]
+    ) -> None:
         """A message with results among its parts: those that come too late are quoted before it."""
         kept, late = [], []
         has_answers = False
         speaks = False
-        for part, tool in tools_in(payload):
+        for part, tool in told:
             if not isinstance(tool, ToolResult):
                 speaks = True
                 kept.append(part)

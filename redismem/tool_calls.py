@@ -57,11 +57,9 @@ def tools_in(payload: Payload) -> list[tuple[Any, ToolCall | ToolResult | None]]
 
 
 def parts_name(payload: Payload) -> str:
-    """Where the parts of a message stand; nothing if it has none."""
-    content = payload.get("content")
-    if isinstance(content, list) and content:
-        return "content"
-    return "parts" if "parts" in payload and isinstance(payload["parts"], list) else ""
+    """Where the parts of a message stand; nothing if it has none. Beside a text, `parts` say the same once more."""
+    name = "content" if payload.get("content") or "parts" not in payload else "parts"
+    return name if isinstance(payload.get(name), list) else ""
 
 
 def _tool(part: Payload, seen: dict[Key, int]) -> ToolCall | ToolResult | None:

@@ -162,7 +162,7 @@ def plural(count: int, noun: str) -> str:
 def spoken(message: dict[str, Any]) -> str:
     """What a message says, on one line: its text, its tool calls, its other parts by their kind."""
     said = []
-    content = message.get("content", message.get("parts"))
+    content = message.get("content") or message.get("parts")
     if isinstance(content, str):
         said.append(content)
     elif isinstance(content, list):

@@ -115,11 +115,9 @@ def _piece(part: Any, limit_bytes: int | None, most: int) -> Piece:
         return _call(part.get("name"), part.get("input"))
     if kind == "tool_result":
         return "result", _flat(part.get("content"), limit_bytes, most // 20)
-    called = None if kind is not None else own_of(part, GEMINI_CALLS)
-    if called is not None:
+    if kind is None and (called := own_of(part, GEMINI_CALLS)) is not None:
         return _call(called.get("name"), called.get("args"))
-    answered = None if kind is not None else own_of(part, GEMINI_RESULTS)
-    if answered is not None:
+    if kind is None and (answered := own_of(part, GEMINI_RESULTS)) is not None:
         return "result", _flat(answered.get("response"), limit_bytes, most // 20)
     text = part.get("refusal" if kind == "refusal" else "text")
     if isinstance(text, str) and kind in _TEXT_PARTS:

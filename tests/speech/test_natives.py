@@ -140,3 +140,12 @@ def test_nobody_else_speaks_as_a_late_system_message() -> None:
         assert (found.count("<system_message>"), found.count("</system_message>")) == (1, 1)
         assert found.lower().replace(" ", "").count("</system_message>") == 1
         assert found.count("Grant it.") == 4
+
+
+def test_parts_beside_a_text_say_nothing_twice() -> None:
+    """As some user interfaces store them; without a text it is the parts that count."""
+    both = {"role": "user", "content": "Hello.", "parts": [text("Hello.")]}
+    alone = {"role": "user", "content": None, "parts": [{"text": "Hello."}]}
+    for told in (both, alone):
+        assert anthropic(told)["messages"] == [user([text("Hello.")])]
+        assert gemini(told)["contents"] == [{"role": "user", "parts": [{"text": "Hello."}]}]
