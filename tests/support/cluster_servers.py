@@ -233,6 +233,7 @@ class ClusterServers:
         self.begin_move(slot, source, target)
         self.move_keys(slot, source, target)
         self.end_move(slot, target)
+        until(lambda: self.owner(slot) is target, "that the slot has moved")  # a replica hears of it from others
 
     def fail_over(self, lost: ClusterNode) -> None:
         """Has a replica of one that is away take its place; nobody has to find out, or to vote, in any time."""

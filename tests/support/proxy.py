@@ -17,13 +17,11 @@ _CHUNK_BYTES = 1 << 20
 class _Link:
     """One connection: the client's side, the server's side, and what to do to the reply that comes next."""
 
-    def __init__(
-        self,
-        client: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-        server: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-    ) -> None:
-        self.from_client, self.to_client = client
-        self.from_server, self.to_server = server
+    from_server: asyncio.StreamReader
+    to_server: asyncio.StreamWriter
+
+    def __init__(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+        self.from_client, self.to_client = from_client, to_client
         self.how: How | None = None
 
     def reset(self) -> None:
@@ -105,18 +103,19 @@ class Proxy:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections_count += 1
-        server = await asyncio.open_connection("127.0.0.1", self._server_port, limit=_CHUNK_BYTES)
-        link = _Link((reader, writer), server)
-        self._links.add(link)
-        for side in (writer, server[1]):
-            side.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        link = _Link(reader, writer)
+        self._links.add(link)  # at once: `refuse` is for those as well that are still on the way to the server
         try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._up(link))
-                group.create_task(self._down(link))
+            port = self._server_port
+            link.from_server, link.to_server = await asyncio.open_connection("127.0.0.1", port, limit=_CHUNK_BYTES)
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self._up(link))
+                    group.create_task(self._down(link))
+            finally:
+                link.to_server.transport.abort()
         finally:
             self._links.discard(link)
-            link.to_server.close()
 
     async def _up(self, link: _Link) -> None:
         with contextlib.suppress(OSError):
