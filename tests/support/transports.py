@@ -53,6 +53,8 @@ class _Owned:
 
     async def aclose(self) -> None:
         await self._transport.aclose()
+        if isinstance(self._client, redis.RedisCluster):
+            self._client.disconnect_connection_pools()  # which `close` leaves to the search for garbage
         closed = self._client.aclose() if hasattr(self._client, "aclose") else self._client.close()
         if closed is not None:
             await closed
