@@ -265,6 +265,7 @@ class ClusterServers:
         else:
             node.start()
         self.until_well()
+        self.set_timeout(self._node_timeout_ms)  # it came with that of the meeting
 
     def stop(self) -> None:
         for node in self.nodes:
