@@ -6,7 +6,8 @@ COPY redismem redismem
 COPY lua lua
 # The lock pins more than the service needs; as constraints its hashes would be lost, so they are checked here.
 RUN python -m venv /opt/redismem \
- && /opt/redismem/bin/pip install --no-cache-dir --require-hashes --only-binary :all: --requirement requirements.lock \
+ && /opt/redismem/bin/pip install --no-cache-dir --require-hashes --no-deps --only-binary :all: \
+      --requirement requirements.lock \
  && /opt/redismem/bin/pip wheel --no-cache-dir --no-index --no-deps --no-build-isolation --wheel-dir /wheels . \
  && python -m venv /opt/service \
  && /opt/redismem/bin/pip freeze --exclude redismem > /constraints.txt \

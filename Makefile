@@ -120,6 +120,7 @@ have-chromium:
 	@$(PYTHON) .ci/chromium.py
 
 # The environment: first what the lock names and nothing else, then the project itself, editable, without a download.
+# Without --no-deps, the pip of Python 3.11 looks for the newest google-auth[requests], and refuses it as not pinned.
 $(LOCKED): $(LOCK)
 	@command -v $(PYTHON) >/dev/null || { echo 'There is no $(PYTHON) here. Name another: make PYTHON=python3.11' >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -128,7 +129,8 @@ $(LOCKED): $(LOCK)
 	  echo 'This Python cannot make environments. On Debian and Ubuntu: sudo apt-get install python3-venv' >&2; exit 1; }
 	@echo '==> $(VENV): installing what $(LOCK) pins'
 	@$(PYTHON) -m venv --clear $(VENV)
-	@$(PIP) install --require-hashes --only-binary :all: --requirement $(LOCK)
+	@$(PIP) install --require-hashes --no-deps --only-binary :all: --requirement $(LOCK)
+	@$(PIP) check
 	@touch $@
 
 $(READY): $(LOCKED) pyproject.toml

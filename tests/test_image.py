@@ -23,7 +23,7 @@ def test_it_is_slim_and_runs_as_nobody_in_particular() -> None:
     assert all(re.match(r"FROM python:3\.\d+-slim\b", stage) for stage in (build, run))
     assert re.search(r"^USER 10001$", run, re.MULTILINE)
     assert "pip" not in run.split("HEALTHCHECK")[0].replace("/opt/service", "")
-    assert "--require-hashes" in build
+    assert "--require-hashes --no-deps" in build
 
 
 def test_it_says_whether_it_is_well() -> None:
