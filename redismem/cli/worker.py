@@ -72,8 +72,8 @@ async def worker(
 
     Run any number of workers, on any machines. Who writes the summaries is set by `REDISMEM_MODEL_PROVIDER`
     (extractive, openai, gemini, anthropic), `REDISMEM_MODEL` and `REDISMEM_MODEL_API_KEY`. Which sessions have to go is
-    set by `REDISMEM_MAX_SESSIONS` (1,000) and `REDISMEM_IDLE_TIMEOUT_S` (24 h): give a worker the values of the pods,
-    also for `--once` from a shell, for what it evicts is gone.
+    set by `REDISMEM_MAX_SESSIONS` (1,000) and `REDISMEM_IDLE_TIMEOUT_S` (24 h): give a worker the values of the pods.
+    One that is given none keeps to the largest that a process of the namespace was given.
 
     Told to stop, it takes up nothing more, waits `--stop-s` for what it has in hand, gives the rest back to the queue
     and exits. A second signal ends it at once; that loses nothing either, but its sessions wait until their leases run
@@ -127,12 +127,12 @@ async def _until(
     from redismem.workers.scheduler import Scheduler
 
     scheduler = Scheduler.from_settings(memory.store, on_evict=on_evict, concurrency=concurrency, stop_s=stop_s)
-    settings = memory.settings
+    settings, limits = memory.settings, memory.store.limits
     by = f" by {settings.model_provider}" if settings.strategy == "summarize" else ""
     log.info(
         "started on %s, namespace %s: %s%s, %d at a time, at most %d sessions, none idle for over %g s",
-        *(place.name, memory.store.keys.namespace, settings.strategy, by, concurrency, settings.max_sessions),
-        settings.idle_timeout_s,
+        *(place.name, memory.store.keys.namespace, settings.strategy, by, concurrency, limits.max_sessions),
+        limits.idle_timeout_ms / 1_000,
         extra=facts(op="worker", namespace=memory.store.keys.namespace),
     )
     await scheduler.start()

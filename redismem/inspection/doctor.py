@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
-from redismem.errors import NotAllowed, RedismemError, StoreUnavailable
+from redismem.errors import NotAllowed, RedismemError, StoreUnavailable, WrongShards
 from redismem.inspection import nodes, rules, servers
 from redismem.inspection.dead import list_dead
 from redismem.inspection.depths import depths_of, sessions_count
@@ -139,7 +140,9 @@ async def _shards(store: Store) -> Finding:
 
 
 async def _room(store: Store) -> Finding:
-    return rules.room(await sessions_count(store), store.settings.max_sessions)
+    with contextlib.suppress(WrongShards):  # another finding says so
+        await store.look()  # others may have been given a larger limit than the default
+    return rules.room(await sessions_count(store), store.limits.max_sessions)
 
 
 async def _providers(store: Store) -> Finding:
@@ -179,7 +182,7 @@ async def _dead(store: Store) -> Finding:
 
 
 async def _expiry(store: Store) -> Finding:
-    since_ms = await store.server_time_ms() - store.settings.idle_timeout_ms
+    since_ms = await store.server_time_ms() - store.limits.idle_timeout_ms
     page = await store.run(namespace_calls.page(store.keys, SAMPLE_COUNT, None, since_ms))
     return rules.expiry([await store.run(_sampled(store, entry.session_id)) for entry in page.sessions])
 
@@ -193,14 +196,14 @@ async def _quarantine(store: Store) -> Finding:
 
 
 async def _dictionaries(store: Store) -> Finding:
-    """As they stand in Redis, whatever this process has read before."""
+    """The finding about the dictionaries as they stand in Redis, whatever this process has read before."""
     versions = await store.run(dictionary_calls.versions(store.keys))
     found = await store.run(dictionary_calls.read(store.keys, versions)) if versions else {}
     return rules.dictionaries(versions, found.keys())
 
 
 def _sampled(store: Store, session_id: str) -> Call[Sampled]:
-    """In one transaction, so that no append comes between."""
+    """The call that looks at one session, in one transaction, so that no append comes between."""
     keys = store.keys.session(session_id)
 
     def decode(state_ms: int, messages_ms: int, field: bytes | None) -> Sampled:

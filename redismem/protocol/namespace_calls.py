@@ -7,8 +7,8 @@ import binascii
 import heapq
 import json
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from redismem.errors import UnsupportedFormat, WrongShards
 from redismem.protocol import layout, scripts
@@ -32,11 +32,21 @@ def served(shard: ShardKeys) -> Call[bool]:
     return Call(None, (("EXISTS", shard.active),), lambda found: found >= 0, op="ping")
 
 
-def recorded(keys: Keys) -> Call[bool]:
-    """Whether the namespace is recorded. Raises WrongShards, UnsupportedFormat if it is laid out in another way."""
+class Recorded(NamedTuple):
+    """The largest limits that a process of the namespace was given; 0: none was."""
 
-    def decode(answer: Any) -> bool:
-        version, shards = (_number(keys, field) for field in answer)
+    max_sessions: int
+    idle_timeout_ms: int
+
+
+def recorded(keys: Keys) -> Call[Recorded | None]:
+    """What is recorded of the namespace; None if layout and shards are not.
+
+    Raises WrongShards, UnsupportedFormat if it is laid out in another way.
+    """
+
+    def decode(answer: Any) -> Recorded | None:
+        version, shards, max_sessions, idle_timeout_ms = (_number(keys, field) for field in answer)
         if version is not None and version != layout.LAYOUT_VERSION:
             raise UnsupportedFormat(
                 f"namespace {keys.namespace} has layout version {version}, this release knows {layout.LAYOUT_VERSION}: "
@@ -47,9 +57,10 @@ def recorded(keys: Keys) -> Call[bool]:
                 f"namespace {keys.namespace} has {shards} shards, the settings say {keys.shard_count}: "
                 f"set shards={shards} or REDISMEM_SHARDS={shards}"
             )
-        return shards is not None and version is not None
+        return None if shards is None or version is None else Recorded(max_sessions or 0, idle_timeout_ms or 0)
 
-    return Call(None, (("HMGET", keys.record, "layout", "shards"),), decode, op="recorded")
+    command = ("HMGET", keys.record, "layout", "shards", *Recorded._fields)
+    return Call(None, (command,), decode, op="recorded")
 
 
 def _number(keys: Keys, field: bytes | None) -> int | None:
@@ -69,12 +80,16 @@ def unreadable_record(keys: Keys) -> UnsupportedFormat:
     )
 
 
-def record(keys: Keys) -> Call[bool]:
-    """Records layout and number of shards for the first caller; then as `recorded`."""
+def record(keys: Keys, limits: Mapping[str, int]) -> Call[Recorded | None]:
+    """Records layout and number of shards for the first caller, and these limits, fields of `Recorded`, for any.
+
+    Then as `recorded`.
+    """
     looked = recorded(keys)
     commands = (
         ("HSETNX", keys.record, "layout", layout.LAYOUT_VERSION),
         ("HSETNX", keys.record, "shards", keys.shard_count),
+        *(("HSET", keys.record, field, limit) for field, limit in limits.items()),
         *looked.commands,
     )
     return Call(None, commands, lambda *answers: looked.decode(answers[-1]), op="record")
@@ -101,7 +116,7 @@ def take(keys: Keys, name: str, per_s: float, burst_count: int) -> Call[int]:
 
 
 def count(keys: Keys, since_ms: int) -> Call[int]:
-    """Sessions active after `since_ms`."""
+    """How many sessions were active after `since_ms`."""
     commands = tuple(("ZCOUNT", shard.active, f"({since_ms}", "+inf") for shard in keys.shards())
     return independent(commands, lambda *counts: sum(counts), "count")
 

@@ -69,9 +69,9 @@ class ObservedStore(Store):
         self._tell(op, _outcome(op, value), asked_s, call.session_id, watched, value)
         return value
 
-    async def once(self, call: Call[T]) -> T:
+    async def once(self, call: Call[T], begun_s: float | None = None) -> T:
         watched = _watched(call)
-        return await self._observed(call.op, super().once(watched), call.session_id, watched)
+        return await self._observed(call.op, super().once(watched, begun_s), call.session_id, watched)
 
     def told(self, op: str, work: Coroutine[Any, Any, T], session_id: str | None = None) -> Coroutine[Any, Any, T]:
         return self._observed(op, work, session_id)

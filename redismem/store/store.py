@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,6 +14,7 @@ from redismem.errors import (
     ConnectionLost,
     CorruptSession,
     InvalidSettings,
+    NotAllowed,
     ServerError,
     StoreUnavailable,
 )
@@ -23,10 +24,12 @@ from redismem.protocol import dictionary_calls, namespace_calls
 from redismem.protocol.call import Call
 from redismem.protocol.clock import Clock, clock_ms
 from redismem.protocol.ids import now_ms, session_hash
+from redismem.protocol.namespace_calls import Recorded
 from redismem.protocol.queue_calls import QueueCalls
 from redismem.protocol.session_calls import SessionCalls
 from redismem.settings import Settings
 from redismem.store.breaker import Breaker
+from redismem.store.limits import Limits, to_record
 from redismem.store.reach import Reach
 from redismem.store.retries import Retries
 from redismem.transport.base import CLOSED, Transport, place_of
@@ -55,14 +58,16 @@ class Store(Reach):
         """Awaited once the namespace was found to be as the settings say: before the first call about a session."""
         self.hot = HotSessions(settings.max_recalled_sessions, settings.max_recalled_bytes)
         """What this process keeps of the sessions that it recalled from."""
+        self.limits = Limits.of(settings, None)
+        """Which sessions have to go, as far as this process knows."""
         self.embedder: Embedder | None = None
         """Who makes vectors of messages, for recall; None: nobody does."""
         self.dictionaries: dict[int, Dictionary] = {}
-        """Of the namespace, those that this process has read, by version."""
+        """The dictionaries of the namespace that this process has read, by version."""
         self.passed_over: set[str] = set()
         """Why blocks were left out of what was read: of each dictionary that is missing, once."""
         self._again_s = -math.inf
-        """Dictionaries are not read again before."""
+        """Dictionaries are not read again before this moment of the monotonic clock."""
         self._patience_s = settings.deadline_s
 
     async def open(self) -> None:
@@ -75,10 +80,13 @@ class Store(Reach):
     async def agree(self, begun_s: float | None = None) -> None:
         """Looks at the namespace's record, and writes it if there is none, or none any more. Raises as `open` does."""
         # Looked at first: a store that takes no writes can still be read, and cleared when memory has run out.
-        if not await self.look(begun_s):
-            await self.run(namespace_calls.record(self.keys), begun_s=begun_s)
+        recorded = await self.look(begun_s)
+        if recorded is None:
+            await self.run(namespace_calls.record(self.keys, to_record(self.settings, None)), begun_s=begun_s)
         if self.is_agreed:
             return
+        if recorded is not None and (limits := to_record(self.settings, recorded)):
+            await self._record_limits(limits, begun_s)
         self.is_agreed = True
         if self.on_agreed is not None:
             try:
@@ -87,12 +95,23 @@ class Store(Reach):
                 self.is_agreed = False
                 raise
 
-    async def look(self, begun_s: float | None = None) -> bool:
-        """Whether the namespace is recorded in Redis; records nothing. Raises as `open` does."""
+    async def look(self, begun_s: float | None = None) -> Recorded | None:
+        """What is recorded of the namespace in Redis, None if it is not; records nothing. Raises as `open` does."""
         try:
-            return await self.run(namespace_calls.recorded(self.keys), begun_s=begun_s)
+            recorded = await self.run(namespace_calls.recorded(self.keys), begun_s=begun_s)
         except CorruptSession:  # a key of a foreign type, which is no session's
             raise namespace_calls.unreadable_record(self.keys) from None
+        self.limits = Limits.of(self.settings, recorded)
+        return recorded
+
+    async def _record_limits(self, limits: Mapping[str, int], begun_s: float | None) -> None:
+        """Tells the workers of the namespace what this process was given. No call fails for it."""
+        try:
+            await self.once(namespace_calls.record(self.keys, limits), begun_s)
+        except (StoreUnavailable, NotAllowed, ServerError, ConnectionLost) as failure:
+            known = facts(op="record", namespace=self.keys.namespace, error=type(failure).__name__)
+            text = "not recorded (%s), so a worker without a value of its own may not keep to it: %s"
+            log.warning(text, failure, ", ".join(limits), extra=known)
 
     async def aclose(self) -> None:
         """Closes the connections; a client that the caller brought stays open. Nothing can be called afterwards."""
@@ -168,11 +187,12 @@ class Store(Reach):
                 self.dictionaries[version] = each
         return found
 
-    async def once(self, call: Call[T]) -> T:
+    async def once(self, call: Call[T], begun_s: float | None = None) -> T:
         """The value of a call that is sent once. Raises ServerError, ConnectionLost, and what the replies mean."""
+        timeout_s = self._reply_timeout_s if begun_s is None else self._within_s(begun_s)
         begun_s = monotonic()
         breaker = self.breaker_of(call)
-        value = call.finish(await self._sent(call, self._reply_timeout_s))
+        value = call.finish(await self._sent(call, timeout_s))
         breaker.answered_s = begun_s
         return value
 
@@ -191,7 +211,7 @@ class Store(Reach):
 
     @property
     def calls_count(self) -> int:
-        """Calls that have no answer yet, where the transport knows it: the lane does, others say 0."""
+        """Calls that have no answer yet, if the transport knows it: the lane does, others say 0."""
         return int(getattr(self.transport, "calls_count", 0))
 
     async def ping(self) -> bool:

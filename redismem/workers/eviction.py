@@ -15,6 +15,7 @@ from redismem.protocol.keys import SessionKeys, is_session_id
 from redismem.protocol.layout import EvictionReason
 from redismem.session import Session
 from redismem.session_info import SessionEntry
+from redismem.store.limits import Limits
 from redismem.store.store import Store
 from redismem.workers.archive import OnEvict
 from redismem.workers.failures import log_failure
@@ -40,6 +41,7 @@ class Eviction:
         self._cursors: dict[int, int] = {}
         self._stopping = False
         self._warned_ms = -_WARN_EVERY_MS
+        self._told_limits = Limits.of(store.settings, None)
 
     @property
     def is_crowded(self) -> bool:
@@ -64,6 +66,7 @@ class Eviction:
     async def _enforce(self) -> int:
         evicted = 0
         await self._store.agree()  # the record may be gone with all the rest, or be another's since
+        self._tell_of_limits()
         while not self._stopping:
             await self.queue_idle()
             await self.queue_excess()
@@ -73,6 +76,17 @@ class Eviction:
                 break
             log.info("evicted %d sessions", gone, extra=facts(op="enforce", session_count=gone))
         return evicted
+
+    def _tell_of_limits(self) -> None:
+        """Says so if others were given more than the defaults of this worker, which keeps to that."""
+        if (limits := self._store.limits) != self._told_limits:
+            self._told_limits = limits
+            log.warning(
+                "namespace %s: others were told to keep more than this worker's defaults, so it keeps %d sessions "
+                "for %g s each: give it REDISMEM_MAX_SESSIONS and REDISMEM_IDLE_TIMEOUT_S",
+                *(self._store.keys.namespace, limits.max_sessions, limits.idle_timeout_ms / 1_000),
+                extra=facts(op="enforce", namespace=self._store.keys.namespace),
+            )
 
     async def queue_excess(self) -> int:
         """Puts the least recently active sessions beyond the limit on the queue, a bounded number at a time."""
@@ -101,17 +115,17 @@ class Eviction:
             self._warned_ms = time_ms
             log.warning(
                 "%d sessions that were active within the last hour have to go: the limit is %d (REDISMEM_MAX_SESSIONS)",
-                *(count, self._store.settings.max_sessions),
+                *(count, self._store.limits.max_sessions),
                 extra=facts(op="enforce", session_count=count, setting="REDISMEM_MAX_SESSIONS"),
             )
 
     async def _excess(self) -> int:
         per_shard = await self._store.run(depth_calls.counts(self._store.keys))
-        return sum(per_shard) - self._store.settings.max_sessions
+        return sum(per_shard) - self._store.limits.max_sessions
 
     async def queue_idle(self) -> int:
         """Puts sessions past their timeout on the queue: all, however many stand there, for the others would expire."""
-        below_ms = await self._store.server_time_ms() - self._store.settings.idle_timeout_ms
+        below_ms = await self._store.server_time_ms() - self._store.limits.idle_timeout_ms
         looks = [queue_calls.Look(shard) for shard in self._store.keys.shards()]
         chosen = 0
         while looks and not self._stopping:

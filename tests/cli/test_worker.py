@@ -81,6 +81,18 @@ def test_once_summarises_all_that_is_due(command: Any, overdue: Any, memory: Any
     assert (again.code, again.document["summaries_count"], again.err) == (0, 0, "")
 
 
+def test_once_from_a_shell_evicts_nothing_that_pods_keep(command: Any, redis_server: Any, here: Any) -> None:
+    month, two_days_ago = redismem.Settings(idle_timeout_s=30 * 86_400), int(time.time() - 2 * 86_400) * 1_000
+    pod = redismem.blocking.Memory.connect(
+        redis_server.url, namespace=here[-1], settings=month, clock=lambda: two_days_ago
+    )
+    with pod:
+        pod.session("a").append({"role": "user", "content": "x"})
+    ran = command("worker", "--once", *here)
+    assert "0 sessions evicted" in ran.out, "the default is 24 h"
+    assert "give it REDISMEM_MAX_SESSIONS and REDISMEM_IDLE_TIMEOUT_S" in ran.err
+
+
 @pytest.mark.parametrize(("strategy", "left"), [("trim", 6), ("none", 12)])
 def test_once_with_another_strategy(
     command: Any, overdue: Any, memory: Any, here: Any, strategy: Any, left: Any
