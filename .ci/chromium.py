@@ -1,4 +1,4 @@
-"""Chromium for the tests of the page. Installs it where it is missing; where that cannot be, those tests are skipped.
+"""Chromium for the tests of the page. Installs it if it is missing; if that cannot be, those tests are skipped.
 
 With CI=true they must run: then a missing browser is a failure. Needs nothing but Python.
 """

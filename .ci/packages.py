@@ -1,4 +1,4 @@
-"""Debian's packages, where they can be installed. Needs nothing but Python."""
+"""Debian's packages, if they can be installed. Needs nothing but Python."""
 
 import os
 import shutil
@@ -7,7 +7,7 @@ import sys
 
 
 def root_prefix() -> list[str] | None:
-    """What to put before a command to run it as root; None where that cannot be."""
+    """What to put before a command to run it as root; None if that cannot be."""
     if os.geteuid() == 0:
         return []
     if shutil.which("sudo") is None:

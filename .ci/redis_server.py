@@ -1,4 +1,4 @@
-"""A redis-server for development. `ensure` installs it where it is missing, `run` starts a private one.
+"""A redis-server for development. `ensure` installs it if it is missing, `run` starts a private one.
 
 Needs nothing but Python, so it works before anything is installed.
 """
@@ -24,7 +24,7 @@ HOW_TO_INSTALL = """\
 
 
 def version() -> tuple[int, int] | None:
-    """What `redis-server` on the PATH says it is; None where there is none."""
+    """What `redis-server` on the PATH says it is; None if there is none."""
     if shutil.which("redis-server") is None:
         return None
     text = subprocess.run(["redis-server", "--version"], capture_output=True, text=True, check=True).stdout

@@ -1,7 +1,7 @@
 """Turns a second: redismem against the libraries one would use instead of it, in one process and one run.
 
 A turn appends a user message, reads the context, and appends an assistant message; 160 bytes each. 64 sessions at once,
-each new and of 8 turns. Everything has a time to live. All sides share one event loop (uvloop where installed) and one
+each new and of 8 turns. Everything has a time to live. All sides share one event loop (uvloop if installed) and one
 redis-server; they take turns in rounds, in a new order each round. Figures are medians of the rounds; a ratio is the
 median of the rounds' own ratios. A library that is not installed is left out: `pip install -e '.[peers]'`.
 """
@@ -112,7 +112,7 @@ def _row(side: Side, found: dict[str, list[dict[str, float]]]) -> dict[str, Any]
         "versions": {name: importlib.metadata.version(name) for name in side.packages},
         **{figure: statistics.median(values) for figure, values in figures.items()},
         "ratio": ratio(ours["turns_per_s"], figures["turns_per_s"]),
-        # Where others use the machine too, this moves less than turns a second do.
+        # If others use the machine too, this moves less than turns a second do.
         "client_ratio": ratio(figures["client_us"], ours["client_us"]),
     }
 

@@ -34,7 +34,7 @@ WORDS = [f"{letter}{number:02d}word" for letter in "abcdefghij" for number in ra
 STATUSES = ("backlog", "planned", "in_progress", "blocked", "completed", "cancelled")
 
 FILLED = as_datetime(BEGIN_MS + 10**9)
-"""Behind all that is filled in, before what is changed then."""
+"""A moment behind all that is filled in, and before what is changed then."""
 HALF: dict[str, Any] = {}
 
 Query = Callable[[Project], Awaitable[Any]]
@@ -176,9 +176,9 @@ class Import(NamedTuple):
     item_count: int
     seconds: float
     longest_wait_ms: float
-    """of somebody who reads all the while"""
+    """The longest that somebody who reads all the while waited for a context."""
     script_ms: tuple[float, float]
-    """of its pieces: the median, and the longest with all interruptions"""
+    """What the scripts of its pieces took, in ms: the median, and the longest with all interruptions."""
 
 
 async def imported(server: Server, apollo: Project, other: Project, reader: Project) -> Import:
@@ -213,7 +213,7 @@ class Side(NamedTuple):
     files_ms: tuple[float, float]
     item_bytes: float
     slowest_ms: dict[str, float]
-    """of each question: what 95 of 100 of its scripts stay below, as a busy machine interrupts some"""
+    """What 95 of 100 scripts of each question stay below, in ms, as a busy machine interrupts some."""
     imported: Import
 
 

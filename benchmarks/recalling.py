@@ -49,7 +49,7 @@ class Talks:
         self._worker = Worker(memory.store, strategy)
         self._chosen = random.Random(7)
         self.is_asked = False
-        """While turns are made, and no worker runs."""
+        """Whether turns are being made: no worker runs meanwhile."""
 
     async def tell(self) -> None:
         for session, conversation in zip(self._sessions, self._conversations, strict=True):

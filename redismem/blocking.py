@@ -1,6 +1,6 @@
 """The same memory for callers without an event loop, and from any thread.
 
-Nothing is copied: a method here runs the coroutine of its namesake in `memory`, over a transport that blocks where the
+Nothing is copied: a method here runs the coroutine of its namesake in `memory`, over a transport that blocks when the
 other suspends. Such a coroutine ends at its first step, so there is no event loop and no thread behind it.
 """
 

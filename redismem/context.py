@@ -51,7 +51,7 @@ class State:
     last_result: Any = None
     plan: Any = None
     degraded: bool = False
-    """As this process knows it, because Redis was away."""
+    """Whether this is only what this process knows, because Redis was away."""
 
     def __repr__(self) -> str:
         degraded = " degraded" * self.degraded
@@ -62,7 +62,7 @@ class State:
 class Summary:
     """A text that stands for the messages `first_seq` to `last_seq`. `start_ms`, `end_ms`, `created_ms` are since 1970.
 
-    `message_ids` names those messages; where it took in other summaries, these in place of theirs.
+    `message_ids` names those messages; if it took in other summaries, these in place of theirs.
     """
 
     id: str
@@ -123,7 +123,7 @@ class Context:
     window_version: str = ""
     """Changes when a message of the window is popped, replaced, pinned or unpinned, and only then."""
     _pinned: list[Message] | StoredMessages | None = None
-    """Those that have left the window, None: none; the others too, once they are told apart."""
+    """Pinned messages that have left the window, None: none; those of the window too, once they are told apart."""
     is_mixed: bool = field(default=False, compare=False)
     """Whether the window as it was read has pinned messages or gaps, which are not told apart yet."""
     is_part: bool = field(default=False, compare=False)

@@ -58,7 +58,7 @@ class Known:
 
 
 class Dictionary(Known):
-    """One of a namespace."""
+    """A dictionary of a namespace: what its messages have in common, for compressing blocks."""
 
     def __init__(self, version: int, created_ms: int, content: bytes) -> None:
         """Raises Undecodable for what is none."""
@@ -78,11 +78,11 @@ class Dictionary(Known):
 
 
 Dictionaries = Mapping[int, Dictionary]
-"""Those that are known, by version."""
+"""The dictionaries that are known, by version."""
 
 
 def _id_of(content: bytes) -> int:
-    """Of all that stands behind the id itself, which are the bytes 4 to 8."""
+    """The id of a dictionary: a hash of all that stands behind the id itself, which are the bytes 4 to 8."""
     return _FIRST_ID + crc32(content[8:]) % _IDS_COUNT
 
 
@@ -97,9 +97,10 @@ def trained(samples: Sequence[bytes]) -> bytes | None:
 
 
 def common(blocks: Mapping[str, Sequence[Sequence[bytes]]]) -> list[bytes]:
-    """Of each session the elements of some of its blocks: each block with nothing but the words that are common.
+    """What a dictionary is trained on: each of these blocks in columns, with nothing but the words that are common.
 
-    A word is common if SESSIONS_COUNT of the sessions have it. Numbers, ids and metadata are left out.
+    `blocks`: the elements of some blocks of each session. A word is common if SESSIONS_COUNT of the sessions have it.
+    Numbers, ids and metadata are left out.
     """
     told = {
         session: [[message.to_openai() for message in decode_messages(elements, 1, "")] for elements in of_session]

@@ -23,7 +23,7 @@ def check_expected(context: Context, expect: int | None) -> None:
 
 
 def newest(context: Context, count: int, limit: int) -> list[Message]:
-    """The newest `count` messages, more where a tool call would lose its result; fewer if there never were so many.
+    """The newest `count` messages, more if a tool call would lose its result; fewer if there never were so many.
 
     Raises NotInWindow, TooLarge.
     """

@@ -73,7 +73,7 @@ class StoredMessages:
         return [row.payload for row in self._rows]
 
     def payloads_apart(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Those that are pinned, and the others; no gaps."""
+        """The payloads of pinned messages, and those of the others; gaps are in neither."""
         pinned, others = [], []
         for row in self._rows:
             if is_pinned(row.payload, row.beside):
@@ -83,7 +83,7 @@ class StoredMessages:
         return pinned, others
 
     def tokens(self) -> dict[int, int]:
-        """By seq, of those that are no gaps and not pinned."""
+        """The tokens of each message that is not pinned and no gap, by its seq."""
         return {
             seq: row.tokens
             for seq, row in enumerate(self._rows, self._first_seq)

@@ -1,6 +1,6 @@
 """Who makes vectors of texts: a callable of the user's own, or a provider's model. What it gives is checked here.
 
-Neither this nor numpy is imported where there is none.
+Neither this nor numpy is imported if there is no embedder.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class _Pause:
 
 
 class Embedder:
-    """Fit for any number of tasks of one event loop."""
+    """Makes vectors of texts, by a callable or a provider's model. Fit for any number of tasks of one event loop."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Embedder:
         self.name = name
         self.mark = mark_of(name)
         self.dimensions = 0
-        """Of the last vectors that it gave; 0: it has given none yet."""
+        """How many dimensions the last vectors had that it gave; 0: it has given none yet."""
         self._embed = embed
         self._question_timeout_s = question_timeout_s
         self._aclose = aclose
@@ -99,7 +99,7 @@ class Embedder:
         return self._work.is_on
 
     async def question(self, text: str) -> bytes | None:
-        """The row of a question; None if nobody is to wait for it now. Raises ModelFailed, also where it is late."""
+        """The row of a question; None if nobody is to wait for it now. Raises ModelFailed, also if it is late."""
         if self._questions.is_on or not text.strip():
             return None
         _, rows = await self._checked([text[:TEXT_CHARS]], self._question_timeout_s, self._questions)

@@ -34,7 +34,7 @@ _KEEPING: dict[str, Any] = {
 # With the strategy trim, these decide what leaves the context, and without keep_originals what is gone for good.
 _TRIMMING = frozenset(["threshold", "recent_limit", "threshold_tokens"])
 _LONGEST_WINDOW = 10_000
-# So many messages at least should be worth a summary, where it is not said otherwise.
+# So many messages at least should be worth a summary, unless it is said otherwise.
 _SUMMARISED_COUNT = 4
 
 

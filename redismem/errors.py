@@ -237,7 +237,7 @@ class ConnectionLost(Exception):
 
     `text`: what there is to know beside the reason. `lasts`: it is of no use to try again. `crowded`: other
     calls of this process were in the way, which the server answered. `place`: host and port of the node that did not
-    answer, where there are several.
+    answer, if there are several.
     """
 
     def __init__(

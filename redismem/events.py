@@ -42,7 +42,7 @@ class Event(NamedTuple):
     error's class, such as StoreUnavailable, TooLarge, CancelledError.
     """
     duration_ms: float
-    """From the start to the end, with all that was sent again and the pauses between."""
+    """How long it took, from the start to the end, with all that was sent again and the pauses between."""
     namespace: str
     session: str | None = None
     """The session's hash, as in the logs; None if the call is not about one session."""

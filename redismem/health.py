@@ -10,8 +10,8 @@ class Health:
     """What a memory knows of its Redis, without asking it; and what it has accepted that is not in Redis yet."""
 
     state: str
-    """Of the circuit breaker: "closed": calls go to Redis. "open": it is away, and nobody waits for it. "half_open": it
-    is away, and one call looks for it."""
+    """The state of the circuit breaker. "closed": calls go to Redis. "open": it is away, and nobody waits for it.
+    "half_open": it is away, and one call looks for it."""
     since_ms: int | None
     """Since when Redis has not answered, in milliseconds since 1970 by this machine's clock; None while closed."""
     reason: str

@@ -44,19 +44,19 @@ class Contents:
         """Whether it goes up to the end of its block."""
         self.elements = elements
         self.tokens = stored.tokens()
-        """Of each message that may be recalled: none that is pinned."""
+        """The tokens of each message that may be recalled, by its seq: of none that is pinned."""
         usable = (message for message in stored.messages() if message.seq in self.tokens)
         self.calling = calling(usable) if stored.may_hold_calls else {}
-        """Of those of them that make a call or have a result: which."""
+        """The calls and results in these messages, by the seqs of those that have any."""
         self.lines: dict[int, str] = {}
-        """Of messages that were quoted before, by seq."""
+        """The lines of messages that were quoted before, by seq."""
         elements_bytes = sum(map(len, elements)) + _ELEMENT_BYTES * len(elements)
         self.size_bytes = elements_bytes + _CALL_BYTES * len(self.calling)
-        """With the lines that were made."""
+        """What the block takes here, in bytes, with the lines that were made."""
 
 
 class HotSession:
-    """Of one session: where each stem stands, and the blocks that were read. Fit for any number of threads."""
+    """What is kept of one session: where each stem stands, and blocks that were read. Fit for any number of threads."""
 
     def __init__(self, epoch: str, version: str, stop: int) -> None:
         """`version`: what `edited` is; a message of a block may be another after that. `stop`: the first block."""
@@ -65,13 +65,13 @@ class HotSession:
         self.postings = Postings()
         self.contents: dict[int, Contents] = {}
         self.vectors: dict[int, Vectors] = {}
-        """Of the messages of blocks, by the blocks' numbers: with an embedder."""
+        """The vectors of messages, by the numbers of their blocks: with an embedder."""
         self.set_model: bytes | None = None
         """Who made the vectors of the session's vector set; None: it has none of this embedder's."""
         self.seen: object = None
         """How the session was when all of this was brought up to date last: as it is now, if this is equal."""
         self.noted_bytes = 0
-        """What it counted as when it was noted last."""
+        """How many bytes it counted as when it was noted last."""
         self._epoch = epoch
         self._version = version
         self._last: tuple[int, bytes] | None = None
@@ -137,9 +137,9 @@ class HotSession:
                 self._vectors_bytes = sum(each.size_bytes + _ELEMENT_BYTES for each in self.vectors.values())
 
     def lacking(self, dimensions: int, count: int, limit: int) -> list[int]:
-        """Of the newest full blocks that were taken up, so many whose messages do not all have such a vector here.
+        """The newest full blocks that were taken up whose messages do not all have a vector here, `count` at most.
 
-        `dimensions`: 0 for any.
+        `dimensions`: of the vectors; 0 for any. `limit`: how many blocks are looked at.
         """
         whole = {number: each for number, each in self.vectors.items() if each.stop == BLOCK_COUNT}
         known = {number for number, each in whole.items() if dimensions in (0, each.dimensions)}
@@ -147,7 +147,7 @@ class HotSession:
         return list(islice((number for number in newest if number not in known), count))
 
     def missing(self, numbers: Sequence[int], window_seq: int) -> list[int]:
-        """Those of these blocks that were not read, as far as they stand before this window by now."""
+        """The numbers of the blocks that were not read, as far as they stand before this window by now."""
         known = self.contents.get
         return [
             number
@@ -156,14 +156,14 @@ class HotSession:
         ]
 
     def keep(self, number: int, found: Contents) -> None:
-        """A block was read."""
+        """Keeps a block that was read."""
         with self._lock:
             before = self.contents.get(number)
             self.contents[number] = found
             self._contents_bytes += found.size_bytes - (0 if before is None else before.size_bytes)
 
     def keep_line(self, block: Contents, seq: int, text: str) -> None:
-        """A message of this block was quoted."""
+        """Keeps the line of a message of this block that was quoted."""
         with self._lock:
             size_bytes = sys.getsizeof(text) + _LINE_BYTES if seq not in block.lines else 0
             block.lines[seq] = text
@@ -240,7 +240,7 @@ class HotSessions:
         return self._sessions.get(session_id)
 
     def note(self, session_id: str, hot: HotSession) -> None:
-        """It was asked for just now, and may have grown; who was not for the longest time is forgotten."""
+        """Notes that a session was just asked for, and may have grown; who was not for longest is forgotten."""
         size_bytes = hot.size_bytes
         with self._lock:
             if size_bytes == hot.noted_bytes and self._sessions.get(session_id) is hot:

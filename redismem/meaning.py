@@ -26,11 +26,11 @@ BLOCKS_LIMIT = 256
 """Blocks whose vectors are searched, the newest: 4,096 messages."""
 _LACKING_COUNT = 3
 _MUCH_WORK = 500_000
-"""So many products take more than a millisecond."""
+"""A search of more products than that takes more than a millisecond, and is made in a thread."""
 
 
 class Meaning:
-    """Of one question to one session."""
+    """What one question to one session means: its vector, and the messages whose vectors lie near it."""
 
     def __init__(self, store: Store, keys: SessionKeys, query: str, embedder: Embedder) -> None:
         self._store = store
@@ -56,7 +56,7 @@ class Meaning:
             self._begun = asyncio.create_task(self._row())
 
     def end(self) -> None:
-        """It is waited for no more."""
+        """Gives up the vector that `begin` has asked for, if it is not there yet."""
         if self._begun is not None:
             self._begun.cancel()
 
@@ -83,7 +83,7 @@ class Meaning:
         hot.take_vectors(stored, self._embedder.mark, stop - BLOCKS_LIMIT)
 
     async def _in_set(self, hot: HotSession, row: bytes, limit: int) -> dict[int, float]:
-        """What the server says of the vectors in the set; where it says nothing, they are read instead."""
+        """What the server says of the vectors in the set; if it says nothing, they are read instead."""
         from redismem.nearest import floats
 
         mark, vector = self._embedder.mark, floats(row)

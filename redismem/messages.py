@@ -6,7 +6,7 @@ An element of a session's list is one msgpack array (https://github.com/msgpack/
 
 `payload` is the dict exactly as it was put in; as a `bin` it is JSON text (UTF-8, surrogates let through), for what
 msgpack cannot hold: lone surrogates, integers beyond 64 bits. `beside`, in the same two ways, holds what was given to
-`Message(...)` but belongs to no model's wire format, or is nil; `pinned` in it says so where the role says otherwise,
+`Message(...)` but belongs to no model's wire format, or is nil; `pinned` in it says so if the role says otherwise,
 and `gap` that this is the place of a message that was popped. The append script writes the last member, the server's
 clock, behind the rest: nine bytes, `0xcf` and the milliseconds. State values are msgpack or JSON text likewise. Scripts
 never open any of it. `elements` reads them again.

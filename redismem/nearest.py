@@ -1,4 +1,4 @@
-"""Which vectors lie nearest to another, and vectors in bytes. By numpy: imported only where there is an embedder."""
+"""Which vectors lie nearest to another, and vectors in bytes. By numpy: imported only if there is an embedder."""
 
 from __future__ import annotations
 

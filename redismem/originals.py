@@ -21,7 +21,7 @@ log = logging.getLogger("redismem")
 
 
 class Originals:
-    """Of one session."""
+    """The originals of one session: the summarised messages that are kept, in compressed blocks."""
 
     __slots__ = ("_keys", "_store")
 

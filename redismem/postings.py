@@ -31,15 +31,15 @@ class Known(NamedTuple):
 
 
 class Postings:
-    """Of the blocks of one session. Each full block is taken up once; the one that is not full is, as it grows."""
+    """The stems in the blocks of one session. A full block is taken up once, the one that is not full as it grows."""
 
     def __init__(self) -> None:
         self.count = 0
         """Messages that have words."""
         self.blocks: dict[int, Known] = {}
-        """By their numbers."""
+        """What the signature of each block says beside the stems, by the block's number."""
         self._segments: dict[int, dict[int, int | bytes]] = {}
-        """Of each stem its entry in each block that has it; one is kept as it is: most stems stand in one block."""
+        """By segment and stem, an entry for each block with the stem. One alone stays a number: most stems have one."""
         self._growing: tuple[int, Mapping[int, int]] | None = None
         self._entry_count = 0
 

@@ -123,7 +123,7 @@ class Reading:
         return None if is_full or self._next_seq == 1 else self._calls.pinned()
 
     def take_pinned(self, messages: list[Message]) -> None:
-        """Each has its place among the others."""
+        """Puts these pinned messages in their places among the others."""
         known = {message.seq for page in self._pages for message in page}
         more = [each for each in self._wanted(messages) if each.seq not in known and each.epoch == self._epoch]
         self._pages = [

@@ -52,13 +52,13 @@ log = logging.getLogger("redismem")
 _FIRST_COUNT = 64
 """Signatures that are asked for, of a session that this process has not seen: of the first thousand messages."""
 _MORE_COUNT = 3
-"""Of one that it knows: so many that have come since."""
+"""Signatures that are asked for, of a session that it knows: of so many blocks that may have come since."""
 _LARGE_BYTES = 65_536
-"""Of what a block has unpacked: more is read in a thread. Lists in lists take much less, compressed."""
+"""A block that has more bytes unpacked is read in a thread. Lists in lists take much less, compressed."""
 _NOTHING = HotSession("", "", 0).found((), ())
 _FIRST_SEQ = attrgetter("first_seq")
 _PLAIN = {"role", "content"}
-# Of a turn's tokens: more than so few messages of the usual length do not fit in.
+# A turn looks for so many messages, and one more for each so many of its tokens: no more of the usual length fit.
 _FEWEST_HITS, _HIT_TOKENS = 8, 100
 
 

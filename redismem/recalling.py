@@ -70,7 +70,7 @@ class Ranking:
         return hits if not hits or max(hits) < before_seq else [seq for _, seq in found if seq < before_seq][:limit]
 
     def _scores(self, postings: Postings) -> dict[int, float]:
-        """Of the blocks that have most of the words: what each message that has one is worth, by its seq."""
+        """What each message with one of the words is worth, by its seq, in the blocks that have most of the words."""
         weighed: list[tuple[int, list[int]]] = []
         worth: dict[int, int] = {}
         known, all_count = worth.get, postings.count
@@ -90,7 +90,7 @@ class Ranking:
 
 
 def _sums(weighed: Sequence[tuple[int, list[int]]], postings: Postings, numbers: Sequence[int]) -> dict[int, float]:
-    """Of the messages of these blocks: how rare the words in each are, all together, and more in a short one."""
+    """What each message of these blocks is worth, by its seq: how rare its words are, and more if it is short."""
     owns: dict[int, dict[int, int]] = {number: {} for number in numbers}
     for rarity, found in weighed:
         for each in found:
@@ -183,13 +183,13 @@ def chosen(
 
 
 def calling(messages: Iterable[Message]) -> dict[int, CallIds]:
-    """By their seqs, those of these messages that make a call or have a result, and which."""
+    """The calls and results in these messages, by the seqs of those that have any."""
     found = {each.seq: call_ids(each) for each in messages if may_hold_calls(each._payload)}
     return {seq: ids for seq, ids in found.items() if ids != ([], [])}
 
 
 def groups(calling: Mapping[int, CallIds]) -> dict[int, Set[int]]:
-    """Of each of these messages, which are in order: the seqs of all calls and results that belong together."""
+    """The seqs of calls and results that belong together, by each of these seqs. The messages are given in order."""
     found: dict[int, Set[int]] = {}
     seqs_of = list(calling)
     for call, result, _ in answers(calling.values()):

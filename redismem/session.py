@@ -60,7 +60,7 @@ class Session(SessionState):
         these messages as they are, before all others and never summarised, False not to; by default those in the role
         system or developer are. `merge`, `waiting`, `last_intent`, `last_result`, `plan`: as `merge()`,
         `set_waiting()` and the other setters. Raises InvalidMessage, InvalidState, TooLarge, Conflict,
-        Unconfirmed, and InvalidSettings where there are no replicas to confirm it.
+        Unconfirmed, and InvalidSettings if there are no replicas to confirm it.
         """
         receipt = await self._run(self._calls.append(messages, options))
         if self._on_append is not None:
@@ -185,7 +185,7 @@ class Session(SessionState):
     async def pop(self, count: int = 1, *, expect: int | None = None) -> list[Message]:
         """Takes the newest `count` messages back, for good, and gives them, oldest first; all, if there are fewer.
 
-        More are taken where a tool call would lose its result. Pinned messages stay. No seq is given twice, and the pop
+        More are taken if a tool call would lose its result. Pinned messages stay. No seq is given twice, and the pop
         takes one itself: `last_seq` is higher after it. `expect`: the last seq the caller has seen. Raises Conflict if
         somebody wrote meanwhile, NotInWindow for what a summary covers, TooLarge, SessionNotFound.
         """
@@ -255,7 +255,7 @@ class Session(SessionState):
         return await self._run(self._calls.touch())
 
     async def info(self) -> SessionInfo:
-        """Its numbers. Raises SessionNotFound."""
+        """The numbers of the session. Raises SessionNotFound."""
         known = await self._run(self._calls.info())
         if known is None:
             raise SessionNotFound("there is no such session", self.id)

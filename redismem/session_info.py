@@ -34,7 +34,7 @@ class SessionInfo:
     failing_since_ms: int | None = None
     failed_ms: int | None = None
     degraded: bool = False
-    """As this process knows it, because Redis was away."""
+    """Whether this is only what this process knows, because Redis was away."""
 
 
 @dataclass(frozen=True, slots=True)

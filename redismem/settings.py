@@ -230,7 +230,7 @@ class Settings(BaseSettings):
 
     @property
     def unused_of_model(self) -> list[str]:
-        """The variables that say which model is asked, where none is, for want of a provider."""
+        """The variables that are set and say which model is asked, though none is, for want of a provider."""
         given = [f"{PREFIX}{name.upper()}" for name in _OF_A_MODEL if getattr(self, name) is not None]
         return given if self.model_provider == "extractive" else []
 

@@ -54,21 +54,21 @@ ASKING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Of one block."""
+    """What one block is about: the stems in it, and which of its messages they stand in."""
 
     weights: tuple[float, ...]
-    """Of each place, what a stem that stands there counts: more in a short message. 0: no message, or without words."""
+    """What a stem counts at each place: more in a short message. 0: there is no message, or it has no words."""
     count: int
     """Messages that have words."""
     block_bytes: int
-    """What the block has unpacked."""
+    """How many bytes the block has unpacked."""
     hashes: array[int]
-    """Of its stems, in order."""
+    """The hashes of the block's stems, in ascending order."""
     masks: array[int]
-    """Of each, the places where it stands: a bit each."""
+    """The places at which each of these stems stands: a bit for each place."""
 
     def places(self) -> dict[int, int]:
-        """The same by the stems' hashes."""
+        """The masks by the stems' hashes."""
         return dict(zip(self.hashes, self.masks, strict=True))
 
 
@@ -124,7 +124,7 @@ def _encode_masks(masks: Sequence[int]) -> bytes:
 
 
 def _of_bits(bits: str) -> bytes:
-    """With a one before them: so it is known how many there are."""
+    """The bits in bytes, with a one before them: so it is known how many there are."""
     return int("1" + bits, 2).to_bytes(len(bits) // 8 + 1, "big")
 
 
@@ -171,7 +171,7 @@ def _decode_masks(encoded: bytes, count: int) -> list[int]:
 
 
 def _bits(encoded: bytes, at: int, count: int) -> tuple[str, int]:
-    """So many bits from there on, and where they end."""
+    """`count` bits, from the byte `at` on, and the place of the byte behind them."""
     end = at + count // 8 + 1
     bits = "{:b}".format(int.from_bytes(encoded[at:end], "big"))[1:]
     if len(bits) != count:

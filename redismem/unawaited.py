@@ -1,4 +1,4 @@
-"""Coroutines run without an event loop: over a transport that blocks where another would suspend, each ends at once."""
+"""Coroutines run without an event loop: over a transport that blocks when another would suspend, each ends at once."""
 
 from __future__ import annotations
 

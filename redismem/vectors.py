@@ -29,13 +29,13 @@ _CRC_BYTES, SCALE_BYTES = 4, 4
 
 
 class Vectors(NamedTuple):
-    """Of the messages of one block that follow each other."""
+    """The vectors of messages that follow each other in one block."""
 
     dimensions: int
     place: int
-    """Of the first of them in the block."""
+    """The place of the first of these messages in the block."""
     scales: bytes
-    """Little-endian floats of 32 bits."""
+    """A scale for each of them: little-endian floats of 32 bits."""
     rows: bytes
 
     @property
@@ -88,7 +88,7 @@ def field_bytes(dimensions: int) -> int:
 
 
 def decode_vectors(encoded: bytes, mark: bytes | None = None) -> Vectors | None:
-    """None: they are of another model than that of this mark. Raises Undecodable."""
+    """The vectors; None if they are of another model than that of this mark. Raises Undecodable."""
     if len(encoded) < _HEAD.size:
         raise Undecodable("vectors are none")
     crc, made_by, dimensions, place, count = _HEAD.unpack_from(encoded)

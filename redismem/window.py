@@ -10,7 +10,7 @@ from redismem.messages import Message
 from redismem.tool_calls import Key, calls, results
 
 CallIds = tuple[list[tuple[bool, str]], list[tuple[bool, str]]]
-"""Of one message: the ids of the calls that it answers, and of those that it makes."""
+"""The ids of the calls that a message answers, and of those that it makes."""
 
 
 def _id(key: Key) -> tuple[bool, str]:

@@ -70,8 +70,8 @@ _ARTICLES = ("وال", "بال", "كال", "فال", "ال")
 def stems(text: str) -> Iterator[str]:
     """The stems of a text's words in their order: without case and accents, and without the endings of its script.
 
-    Where words stand without spaces, each two letters that stand together. A letter of a to z alone is none. Takes
-    time that grows with the text and no faster, whatever the text is.
+    If words stand without spaces, it gives each two letters that stand together. A letter of a to z alone is none.
+    Takes time that grows with the text and no faster, whatever the text is.
     """
     for found in _WORD.finditer(text.replace("_", " ")):
         word = found.group()

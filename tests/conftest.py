@@ -162,7 +162,7 @@ def session(memory: Memory) -> Session:
 
 @pytest.fixture
 def keys(namespace: str) -> SessionKeys:
-    """Where it lies."""
+    """The keys of that session."""
     return Keys(namespace, 64).session("user-42")
 
 

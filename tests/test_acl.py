@@ -38,7 +38,7 @@ def admin(redis_server: Any) -> Iterator[Any]:
 
 @pytest.fixture
 def url(redis_server: Any, admin: Any, monkeypatch: pytest.MonkeyPatch) -> str:
-    """As this user; the environment names it and small limits."""
+    """The server's URL for the user of the page; the environment holds it, and small limits."""
     url = str(redis_server.url).replace("redis://", "redis://shop-app:PASSWORD@")
     for name, value in {"url": url, **SETTINGS}.items():
         monkeypatch.setenv(f"REDISMEM_{name.upper()}", value)

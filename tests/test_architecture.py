@@ -1,7 +1,6 @@
 """Rooms, arrows, doors: who may import whom, and where each third-party library comes in.
 
-A new room gets a place in FLOORS, a new library a place in DOORS. Nothing else decides; one folder is exempted from one
-check, which says why.
+A new room gets a place in FLOORS, a new library a place in DOORS. Nothing else decides.
 """
 
 import ast

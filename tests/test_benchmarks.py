@@ -130,7 +130,7 @@ def test_memory_weighs_a_file(transcripts: Path) -> None:
 
 
 def test_memory_prints_its_ratio() -> None:
-    """Of the transcripts, or of synthetic conversations where they are not; it says which."""
+    """The ratio is that of the transcripts, or of synthetic conversations if there are none; it says which."""
     printed = run("benchmarks.memory", "--quick")
     assert re.search(r"used_memory to raw text: x \d+\.\d{3}; wanted: at most x 1\.5", printed)
     assert re.search(r"^texts +(airline\.jsonl|synthetic conversations)", printed, re.MULTILINE)

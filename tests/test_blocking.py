@@ -16,7 +16,7 @@ from redismem import InvalidSettings, SessionNotFound, Settings, StoreUnavailabl
 from redismem.transport.redis_py import BlockingRedisPy
 
 RENAMED = {"aclose": "close", "__aenter__": "__enter__", "__aexit__": "__exit__"}
-# Of Memory: what only its own parts and its workers use.
+# What only the own parts and the workers of Memory use.
 INTERNAL = {"run", "server_time_ms", "appended", "keys", "settings"}
 # Workers live in an event loop.
 ASYNC_ONLY: dict[str, set[str]] = {}

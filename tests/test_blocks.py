@@ -110,7 +110,7 @@ def test_the_forms_are_what_they_were(form: str) -> None:
 
 
 def test_rows_with_a_dictionary_are_read() -> None:
-    """As they were written before there were columns."""
+    """Blocks that were written before there were columns can still be read, with their dictionary."""
     elements = [element(f"Where is parcel {at}?") for at in range(5)]
     one = made(7)
     block = bytes((2, 3, 5, 7)) + packed(b"".join(elements), one)

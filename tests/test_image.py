@@ -92,7 +92,7 @@ def check_options(options: dict[str, str]) -> None:
 
 
 def test_a_real_server_takes_the_options(tmp_path: Path) -> None:
-    """Of each node that compose starts: a misspelt one would end it."""
+    """Each node that compose starts is given options: a misspelt one would end it."""
     for service in ("redis", "cluster-1", "sentinel-primary"):
         said = {name: word for name, word in options_of(service).items() if "replica-announce" not in name}
         if "--cluster-enabled" in said:

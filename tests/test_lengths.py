@@ -38,7 +38,7 @@ def check_length(root: Path) -> list[str]:
 
 
 def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """From `def` to the last line, without the docstring."""
+    """The lines from `def` to the last one, without the docstring."""
     assert function.end_lineno is not None
     lines = function.end_lineno - function.lineno + 1
     match function.body[0]:

@@ -172,7 +172,7 @@ READERS: dict[str, Callable[[str], object]] = {
 def room() -> Iterator[None]:
     """Memory of some megabytes that is free and stays with the process.
 
-    Where there is none left, a call may take a megabyte from the system and give it back each time, which takes longer
+    If there is none left, a call may take a megabyte from the system and give it back each time, which takes longer
     than the call.
     """
     taken = [bytes(31) for _ in range(300_000)]

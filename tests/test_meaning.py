@@ -258,7 +258,7 @@ print(sorted(loaded & set(sys.modules)))
 """
     words = [sys.executable, "-c", program, redis_server.url, namespace]
     ran = subprocess.run(words, capture_output=True, text=True, check=True, timeout=300)
-    assert ran.stdout == "[]\n"  # the embedded store's fakeredis imports numpy, where there is one
+    assert ran.stdout == "[]\n"  # the embedded store's fakeredis imports numpy if there is one
 
 
 def test_without_numpy_it_says_what_to_install() -> None:

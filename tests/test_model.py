@@ -142,7 +142,7 @@ class Sessions(RuleBasedStateMachine):
     def clear(self, name: str) -> None:
         assert self.memory.session(name).clear() is (name in self.plain.live)
         self.plain.live.pop(name, None)
-        # Those of an expired session too.
+        # An expired session's entries go too.
         self.plain.active.pop(name, None)
         self.plain.overdue.pop(name, None)
 

@@ -19,12 +19,12 @@ from redismem.protocol import permissions, replies, scripts
 
 SETTINGS = Settings(threshold=3, recent_limit=1, keep_originals=True, confirm_timeout_s=0.001)
 DATA = permissions.COMMANDS[permissions.COMMANDS.index("client|setname") + 1 :]
-"""Those that are about keys."""
+"""The commands that take a key."""
 
 
 @pytest.fixture(scope="module", params=[ON_THE_PATH, REDIS_8])
 def redis_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    """One of each, as they say it in other words."""
+    """A server of each kind, as they refuse in other words."""
     server = RedisServer(tmp_path_factory.mktemp("redis"))
     server.binary = binary_of(request.param)
     yield server.start()

@@ -67,7 +67,7 @@ def assert_loads_every_script(python: Path, home: Path, cwd: Path) -> None:
 
 
 def lua_in_wheel(wheel: Path) -> dict[str, bytes]:
-    """By their paths in the checkout."""
+    """The Lua files of a wheel, by their paths in the checkout."""
     with zipfile.ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if "lua/" in name]
         return {name.removeprefix("redismem/"): archive.read(name) for name in names}

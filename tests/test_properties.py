@@ -28,7 +28,7 @@ unstorable = st.sampled_from([(1,), {1}, b"x", {1: 2}, object(), 1j, frozenset()
 
 @pytest.fixture
 async def few_shards(store: Store, namespace: str) -> Any:
-    """With fewer keys to look through."""
+    """A memory with few shards, so with fewer keys to look through."""
     async with store.memory(namespace, Settings(shards=2)) as memory:
         yield memory
 

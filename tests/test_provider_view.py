@@ -190,7 +190,7 @@ async def test_a_part_that_ends_with_a_result_of_nobody_is_not_empty(session: Se
 
 
 def test_calls_without_an_id_are_nobodys_to_pair() -> None:
-    """As Ollama writes them: answered by place and name."""
+    """Ollama writes such calls; they are answered by place and name."""
     call = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "weather", "arguments": {}}}]}
     answer = {"role": "tool", "tool_name": "weather", "content": "11"}
     told: list[dict[str, Any]] = [call, answer, {"role": "user", "content": "and then?"}]
@@ -233,7 +233,7 @@ def gemini_result(name: str, text: str, **beside: str) -> Payload:
 
 
 def test_geminis_calls_of_one_name_are_answered_in_their_order() -> None:
-    """In one message or in several; the one that is left is quoted, once."""
+    """The answers come in one message or in several; a call that has none is quoted, once."""
     asked: Payload = {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {"n": n}}} for n in (1, 2)]}
     first, second = gemini_result("f", "one"), gemini_result("f", "two")
     assert provider_view([asked, first, second, USER]) == [asked, first, second, USER]
@@ -262,7 +262,7 @@ def test_an_answer_of_geminis_may_lack_the_id_of_its_call() -> None:
 
 @pytest.mark.parametrize("name", ["functionCall", "functionResponse"])
 def test_geminis_names_are_noticed_in_what_is_stored(name: str) -> None:
-    """Without any other letter that tells of a call."""
+    """The name is enough, without any other letter that tells of a call."""
     lonely: Payload = {"role": "user", "parts": [{name: {"name": "a"}}]}
     (shown, user) = context_of([lonely, USER], stored=True).to_openai()
     assert user == USER

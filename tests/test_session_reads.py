@@ -68,7 +68,7 @@ async def test_before_may_be_a_moment(session: Session, clock: Clock) -> None:
 
 async def test_originals_stand_before_the_window(raw: Any, session: Session, keys: SessionKeys) -> None:
     await session.append(*[said(number) for number in range(6)])
-    # As a summary of the first four leaves it where originals are kept.
+    # As a summary of the first four leaves it if originals are kept.
     await raw.hset(keys.originals, "0", encode_block(1, await raw.lrange(keys.messages, 0, 3)))
     await raw.ltrim(keys.messages, 4, -1)
     await raw.hset(keys.state, "with_originals", 1)

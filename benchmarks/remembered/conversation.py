@@ -52,7 +52,7 @@ def content_words(answer: str, language: str) -> set[str]:
 
 
 def share(text: str, conversation: Conversation) -> float:
-    """Of the content words of the answers, those that stand in the text: the mean over the questions."""
+    """The share of the answers' content words that stand in the text, from 0 to 1: the mean over the questions."""
     said = set(stems(text))
     shares = [_share(said, question.answer, conversation.language) for question in conversation.questions]
     return sum(shares) / len(shares)
@@ -64,8 +64,11 @@ def _share(said: set[str], answer: str, language: str) -> float:
 
 
 def updates(text: str, conversation: Conversation) -> tuple[int, int, int]:
-    """Of the facts that were corrected: how many; of how many the newer stands in the text; of how many the older one
-    is told as true: a line tells it without the newer, and none behind that line tells the newer."""
+    """Counts the facts that were corrected: all, those told as they are now, and those told as they were.
+
+    As they are now: the text has the newer answer. As they were: a line has the older answer without the newer, and no
+    line behind it has the newer.
+    """
     lines = [set(stems(line)) for line in text.splitlines()]
     corrected = [question for question in conversation.questions if question.older is not None]
     newer_count = stale_count = 0

@@ -26,7 +26,10 @@ _DONE = {
 
 
 def customer(file: Path, count: int, seed: int = 0) -> Conversation:
-    """As many transcripts as make so many messages. Without system messages: they would be pinned."""
+    """A conversation of whole transcripts, one behind the other, until it has `count` messages.
+
+    System messages are left out: they would be pinned.
+    """
     with file.open(encoding="utf-8") as lines:
         transcripts = [json.loads(line)["messages"] for line in lines]
     random.Random(seed).shuffle(transcripts)

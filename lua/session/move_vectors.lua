@@ -1,4 +1,4 @@
--- Puts the vectors of a full block into the vector set of the session, where the server has such. Those beside the block
+-- Puts the vectors of a full block into the vector set of the session, if the server has such. Those beside the block
 -- are kept under another name, so that who asks for what is not in the set does not get them as well.
 -- KEYS
 --   originals

@@ -26,7 +26,7 @@ local stop = math.min(tonumber(before_seq) or math.huge, total + 1)
 local start = math.max(oldest, stop - limit)
 local first_block = math.floor((start - 1) / block_count)
 local reply = {epoch, start, math.min(stop, first_seq), first_block, 0}
--- One by one: what is not there is false, where HMGET and unpack would end the list.
+-- One by one: what is not there is false; with HMGET and unpack it would end the list.
 local last_block = start < first_seq and math.floor((math.min(stop, first_seq) - 2) / block_count) or -1
 for block = first_block, last_block do
   reply[#reply + 1] = redis.call('HGET', originals, block)

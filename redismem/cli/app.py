@@ -131,7 +131,7 @@ def _result(command: Callable[..., Any], bound: inspect.BoundArguments) -> int:
 
 
 def _run_loop(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """On uvloop if it is installed."""
+    """Runs the coroutine, on uvloop if it is installed, and gives its result."""
     try:
         new_loop = importlib.import_module("uvloop").new_event_loop
     except ImportError:

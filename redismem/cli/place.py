@@ -23,7 +23,7 @@ HOW_TO_NAME_REDIS = "--url redis://127.0.0.1:6379/0, or REDISMEM_URL"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What the user named."""
+    """The Redis that the user named."""
 
     name: str
     """The address without user, password and options."""
@@ -31,7 +31,7 @@ class Place:
 
 
 def safe_url(url: str) -> str:
-    """Scheme, host, port and path of a URL; less where something in it may be a part of the password.
+    """Scheme, host, port and path of a URL; less if something in it may be a part of the password.
 
     Of a URL with several hosts, all of them.
     """

@@ -29,7 +29,7 @@ Status = Annotated[str | None, Parameter(help="Those of this status alone.")]
 
 @contextlib.asynccontextmanager
 async def looking_at(name: str, url: str | None, namespace: str) -> AsyncIterator[tuple[Project, Place]]:
-    """A project that is there. Raises Stop where there is none of this name."""
+    """A project that is there. Raises Stop if there is none of this name."""
     async with looking(url, namespace) as (memory, place):
         project = memory.project(name)
         if project.name not in await listing.project_names(memory.store):

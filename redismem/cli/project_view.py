@@ -17,13 +17,13 @@ COLUMNS = ("backlog", "planned", "in_progress", "blocked", "completed", "cancell
 
 
 def decisions(out: Console, found: Sequence[Decision]) -> None:
-    """A row a decision."""
+    """Prints a table with a row for each decision."""
     rows = [(each.id, each.status, f"{each.valid_from:%Y-%m-%d}", each.title) for each in found]
     _table(out, ("id", "status", "since", "title"), rows, "decision")
 
 
 def tasks(out: Console, found: Sequence[Task]) -> None:
-    """A row a task."""
+    """Prints a table with a row for each task."""
     rows = [
         (
             each.id,
@@ -39,13 +39,13 @@ def tasks(out: Console, found: Sequence[Task]) -> None:
 
 
 def entities(out: Console, found: Sequence[Entity]) -> None:
-    """A row an entity."""
+    """Prints a table with a row for each entity."""
     rows = [(each.id, each.type, str(each.mention_count), each.name) for each in found]
     _table(out, ("id", "type", "mentions", "name"), rows, "entity")
 
 
 def board(out: Console, columns: Mapping[str, Iterable[Task]]) -> None:
-    """A column a status."""
+    """Prints a table with a column for each status."""
     from rich.table import Table
     from rich.text import Text
 

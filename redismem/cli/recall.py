@@ -69,7 +69,7 @@ def _archive(name: str) -> Path | None:
 
 
 def _in_archive(path: Path, question: str, limit: int) -> Found:
-    """Of each session the newest transcript."""
+    """What is found in an archive: of each session, in its newest transcript."""
     return [(context.session_id, within(context, question, limit)) for context in _newest(path)]
 
 

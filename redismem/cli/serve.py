@@ -153,7 +153,7 @@ async def _serve(
 
 
 async def _complain_of_no_worker(memories: Mapping[str, Memory]) -> None:
-    """Names the namespaces that nobody works for now. Where Redis does not say so, nothing is said."""
+    """Names the namespaces that nobody works for now. If Redis does not say so, nothing is said."""
     alone = []
     for namespace, memory in memories.items():
         with contextlib.suppress(RedismemError):

@@ -59,7 +59,7 @@ def document(
 
 
 def state_names(context: Context) -> list[str]:
-    """Which of the other state values there are."""
+    """The names of the state values that are set, beside params and what is waited for."""
     state = context.state
     others = {"last_intent": state.last_intent, "last_result": state.last_result, "plan": state.plan}
     return [name for name, value in others.items() if value is not None]
@@ -137,7 +137,7 @@ def _numbers(context: Context, info: SessionInfo, now_ms: int, key: str) -> list
 
 
 def found(out: Console, title: str, messages: Sequence[Message], full: bool) -> None:
-    """Messages that were recalled."""
+    """Prints the messages that were recalled."""
     _show_messages(out, title, messages, full, False)
 
 

@@ -16,7 +16,7 @@ _ADDRESSES = ("url", "model_base_url", "embed_base_url")
 async def settings(*, as_json: AsJson = False) -> int:
     """List every setting: its variable, the value in force, where it comes from, and what it means.
 
-    In force is what a process with this environment takes, where nothing is given in code. Of a secret it says whether
+    In force is what a process with this environment takes, if nothing is given in code. Of a secret it says whether
     it is set; of an address neither user, password nor options.
     """
     seen, made = look(Settings), Settings()

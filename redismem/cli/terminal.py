@@ -72,7 +72,7 @@ def fitted(out: Console, table: Table, ids: str) -> RenderableType:
 
 
 def complain(text: str) -> None:
-    """One line on stderr."""
+    """Prints the text as one line on stderr."""
     print(f"redismem: {printable(' '.join(text.split()))}", file=sys.stderr, flush=True)
 
 
@@ -103,7 +103,7 @@ def print_json(document: Any) -> None:
 
 
 def printable(text: str) -> str:
-    """Without what could steer a terminal: control characters become visible, line breaks and tabs stay."""
+    """The text without what could steer a terminal: control characters become visible, line breaks and tabs stay."""
     return "".join(
         char if char in "\n\t" or unicodedata.category(char) not in _STEERING else _shown(char) for char in text
     )
@@ -125,7 +125,7 @@ def one_line(text: str, limit: int) -> str:
 
 @contextlib.contextmanager
 def progress(what: str) -> Iterator[Callable[[int], None]]:
-    """Shows a count on one line of a terminal's stderr, and takes it away at the end; nothing where nobody looks."""
+    """Shows a count on one line of a terminal's stderr, and takes it away at the end; nothing if nobody looks."""
     shown = sys.stderr.isatty()
 
     def tell(count: int) -> None:

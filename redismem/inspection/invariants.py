@@ -56,12 +56,12 @@ class Stored:
     messages_expire_ms: int
     originals_expire_ms: int
     vectors_expire_ms: int
-    """Of the vector set; -1: never, -2: there is none."""
+    """When the vector set expires, in milliseconds since 1970; -1: never, -2: there is none."""
     places: dict[str, float | None]
     """index → the session's score in it"""
     fences: int
     dictionaries: Dictionaries = dataclasses.field(default_factory=dict)
-    """Those that the originals were compressed with, as far as they are there."""
+    """The dictionaries that the originals were compressed with, as far as they are there, by version."""
 
     def text(self, field: bytes) -> str | None:
         """What stands in a field; None if the field is missing."""

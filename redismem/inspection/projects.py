@@ -6,7 +6,7 @@ P3  a link is seen from both ends, and so is the place of a decision in its chai
 P4  a name leads to the entity that has it
 P5  an import that counts is carried out: whoever uses the project next does it, and then it can be checked
 
-It reads all of a project, twice where something looks wrong: what a writer changed meanwhile is no violation.
+It reads all of a project, twice if something looks wrong: what a writer changed meanwhile is no violation.
 """
 
 from __future__ import annotations

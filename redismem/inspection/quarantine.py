@@ -94,7 +94,7 @@ async def list_quarantined(
 
 
 async def _described(store: Store, which: Sequence[Quarantined]) -> list[QuarantinedSession]:
-    """Those of them that are still there."""
+    """The sessions that are still there, with what each of their keys holds."""
     described = []
     for at in range(0, len(which), _TOGETHER_COUNT):
         some = which[at : at + _TOGETHER_COUNT]

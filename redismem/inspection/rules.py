@@ -88,7 +88,7 @@ def persistence(info: Facts, config: Facts) -> Finding:
 
 
 def drops_keys(info: Facts) -> bool:
-    """Whether the server would drop keys by itself when its memory is full; False where it does not tell."""
+    """Whether the server would drop keys by itself when its memory is full; False if it does not tell."""
     return info.get("maxmemory_policy", "noeviction") != "noeviction"
 
 
@@ -223,7 +223,7 @@ def summaries(overdue: Depth, now_ms: int, settings: Settings, *, is_paused: boo
 
 
 def environment(complaints: Sequence[Complaint]) -> Finding:
-    """Whether every variable is obeyed. It fails where nothing is removed until one is mended: nothing makes room."""
+    """Whether every variable is obeyed. It fails if nothing is removed until one is mended: nothing makes room."""
     if not complaints:
         return Finding("settings", OK, "usable")
     verdict = FAIL if any(each.case == "kept" for each in complaints) else WARN

@@ -23,7 +23,7 @@ async def facts(store: Store, command: tuple[str, ...]) -> Facts:
 
 
 async def memory_of(store: Store) -> dict[str, Facts]:
-    """What INFO says of the memory of each node, by its place; empty where a node does not tell."""
+    """What INFO says of the memory of each node, by its place; empty if a node does not tell."""
     if store.breakers is None:
         return {place_of(store.transport): await facts(store, ("INFO", "memory"))}
     places = owners_of(store)

@@ -19,7 +19,7 @@ class Look:
     """A session as it was at one look; `info` is None if there is no such session, or it cannot be read."""
 
     mark: int
-    """Of two looks in one process: equal if nothing has changed but its activity."""
+    """A hash of what is stored: equal for two looks in one process if nothing has changed but the activity."""
     info: SessionInfo | None
     summary_version: str
 

@@ -14,7 +14,7 @@ from redismem.models.gemini import Gemini
 from redismem.models.openai import OpenAI, key_header_for
 
 MAX_REPLY_BYTES = 2 * 1024 * 1024
-"""Of an answer: 8 vectors of 4,096 dimensions, written at length, are less."""
+"""How long an answer may be: 8 vectors of 4,096 dimensions, written at length, are less."""
 
 
 class EmbeddingsWire(Address, Protocol):
@@ -27,7 +27,7 @@ class EmbeddingsWire(Address, Protocol):
 
 
 class OpenAIEmbeddings:
-    """`/embeddings`."""
+    """OpenAI's `/embeddings`, and what is compatible with it."""
 
     def __init__(self, key_header: str | None) -> None:
         self._chat = OpenAI(key_header=key_header)
@@ -49,7 +49,7 @@ class OpenAIEmbeddings:
 
 
 class GeminiEmbeddings:
-    """`batchEmbedContents`."""
+    """Gemini's `batchEmbedContents`."""
 
     base_url = "https://generativelanguage.googleapis.com/v1beta"
 

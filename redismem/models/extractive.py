@@ -14,7 +14,7 @@ from redismem.models.weighing import Weigher, outdated
 
 _PIECE_NUMBERS = 256
 _SHORTEST_ID_CHARS = 4
-# Where there is hardly any room, ids have half of it.
+# If there is hardly any room, ids have half of it.
 _LEAST_BYTES = 100
 
 

@@ -59,7 +59,7 @@ class Line:
     text: str
     words: tuple[int, ...]
     strong: frozenset[int]
-    """Those of the words that are names, or have digits."""
+    """The words among them that are names, or have digits."""
     numbers: tuple[str, ...]
     kind: str = "said"
     is_open: bool = False
@@ -218,7 +218,7 @@ def lines_of(messages: Sequence[Message]) -> Work[list[Line]]:
 
 
 def _used(line: Line, at: int, text: str, last_said: dict[int, int]) -> Work[Line]:
-    """Of a tool's answer, the fields with a number or a long word that somebody said later; the whole of it if none."""
+    """A tool's answer, cut to the fields with a number or a long word that somebody said later; whole if none has."""
     used = []
     for field in _FIELDS.split(text):
         shown = field.replace('"', "").strip()

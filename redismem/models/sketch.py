@@ -66,7 +66,7 @@ class Sketch:
         return Sketch(self._messages_count, dict(self._counts))
 
     def pack(self) -> bytes:
-        """As it is stored: how far each word is from the one before, then the counts, compressed."""
+        """The sketch as it is stored: the counts, then how far each word is from the one before, compressed."""
         words = sorted(self._counts)
         gaps = bytearray()
         for word, before in zip(words, [-1, *words], strict=False):

@@ -75,7 +75,7 @@ class Room(Protocol):
         """Whether there is room for it."""
 
     def take(self, line: Line) -> None:
-        """Its room is taken from now on."""
+        """Takes the room of this line, from now on."""
 
 
 class Weigher:
@@ -104,7 +104,7 @@ class Weigher:
         return sum([weight * SEEN if word in kept else weight for word, weight in self._weights[at]])
 
     def chosen(self, places: Iterable[int], room: Room) -> Work[list[int]]:
-        """Of these places those that fit, the one that adds most first, each weighed by what those before it say.
+        """The places that fit, the one that adds most first, each weighed by what those before it say.
 
         A place is weighed anew a few times at most: what this takes grows with the text and no faster.
         """

@@ -77,12 +77,12 @@ def _listed(value: Any, name: str) -> list[Any]:
 
 
 def tags(value: Any, name: str) -> list[str]:
-    """Each once, sorted."""
+    """The tags in a list, each once, sorted."""
     return sorted({tag(each, name) for each in _listed(value, name)})
 
 
 def texts(value: Any, name: str) -> list[str]:
-    """Texts in their order."""
+    """The texts in a list, in their order."""
     return [text(each, name) for each in _listed(value, name)]
 
 
@@ -94,7 +94,7 @@ def whole(value: Any, name: str) -> int:
 
 
 def flag(value: Any, name: str) -> bool:
-    """Whether."""
+    """True or False, and nothing else."""
     if type(value) is not bool:
         raise InvalidItem(f"{name} is true or false")
     return value
@@ -109,7 +109,7 @@ def reason(value: Any) -> str:
 
 
 def entries(what: str, *checks: Check) -> Check:
-    """A list of entries, each a list of values of these forms."""
+    """A check for a list of entries, each a list of values that pass these checks."""
 
     def check(value: Any, name: str) -> list[list[Any]]:
         if not isinstance(value, list) or not all(isinstance(e, list) and len(e) == len(checks) for e in value):
@@ -120,7 +120,7 @@ def entries(what: str, *checks: Check) -> Check:
 
 
 def every(check: Check) -> Check:
-    """A list of any length."""
+    """A check for a list of any length whose entries all pass this check."""
 
     def checked(value: Any, name: str) -> list[Any]:
         if not isinstance(value, list):
@@ -131,12 +131,12 @@ def every(check: Check) -> Check:
 
 
 def optional(check: Check) -> Check:
-    """The check, or None."""
+    """A check that lets None pass beside what this one lets pass."""
     return lambda value, name: None if value is None else check(value, name)
 
 
 def choice(*options: str) -> Check:
-    """One of these words."""
+    """A check for one of these words."""
 
     def check(value: Any, name: str) -> str:
         if not isinstance(value, str) or value not in options:

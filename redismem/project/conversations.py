@@ -70,7 +70,7 @@ class Conversations(Collection[Conversation]):
         return self._sessions(self.session_id(id))
 
     async def add(self, id: str, *messages: Message | dict[str, Any]) -> Receipt:
-        """Appends messages to a conversation; where its messages have gone with their timeout, they begin anew.
+        """Appends messages to a conversation; if its messages have gone with their timeout, they begin anew.
 
         Raises as `append` does; ItemNotFound, InvalidItem if it has ended.
         """

@@ -77,19 +77,19 @@ class Decisions(Collection[Decision]):
     async def accept(
         self, id: str, reason: str = "", *, expect: int | None = None, at: datetime | None = None
     ) -> Decision:
-        """From proposed to accepted. Raises ItemNotFound, InvalidTransition, Conflict."""
+        """Turns a decision from proposed to accepted. Raises ItemNotFound, InvalidTransition, Conflict."""
         return await self._turn(id, "accepted", reason, expect, at)
 
     async def reject(
         self, id: str, reason: str = "", *, expect: int | None = None, at: datetime | None = None
     ) -> Decision:
-        """From proposed or accepted to rejected: it is valid no longer. Raises as `accept` does."""
+        """Turns a decision from proposed or accepted to rejected: it is valid no longer. Raises as `accept` does."""
         return await self._turn(id, "rejected", reason, expect, at)
 
     async def deprecate(
         self, id: str, reason: str = "", *, expect: int | None = None, at: datetime | None = None
     ) -> Decision:
-        """From proposed or accepted to deprecated: it is valid no longer. Raises as `accept` does."""
+        """Turns a decision from proposed or accepted to deprecated: it is valid no longer. Raises as `accept` does."""
         return await self._turn(id, "deprecated", reason, expect, at)
 
     async def supersede(

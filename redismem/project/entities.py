@@ -166,7 +166,7 @@ class Entities(Collection[Entity]):
     async def merge(self, primary_id: str, duplicate_id: str) -> Entity:
         """Two entities that are the same become one, in one step.
 
-        The mentions, properties, tags and relations of the duplicate go to the primary, whose own properties hold where
+        The mentions, properties, tags and relations of the duplicate go to the primary, whose own properties hold if
         both have one; the name of the duplicate finds the primary. Raises ItemNotFound, InvalidItem, Conflict.
         """
         primary, duplicate = await self._others([self._id(primary_id), self._id(duplicate_id)], None)

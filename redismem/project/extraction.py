@@ -215,7 +215,7 @@ class Extractions:
     async def _unanswered(
         self, claimed: _Claimed, outage: ProviderUnavailable, unanswered: OnUnanswered | None
     ) -> Extraction:
-        """Given back as it was. It waits alone where others are answered: as long again as it has been failing."""
+        """Given back as it was. It waits alone if others are answered: as long again as it has been failing."""
         since_ms = claimed.before["failing_ms"]
         is_paused = unanswered is not None and await unanswered(outage, since_ms, claimed.now_ms)
         failing_ms = claimed.now_ms - (claimed.now_ms if since_ms is None else since_ms)

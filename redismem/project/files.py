@@ -45,7 +45,7 @@ def entries_of(name: str, text: str) -> Iterator[Any]:
 
 
 def project_of(text: str) -> str | None:
-    """The name of the project that a file was exported from; None where it does not say so."""
+    """The name of the project that a file was exported from; None if it does not say so."""
     reader = _Reader(text)
     try:
         for member in reader.members():

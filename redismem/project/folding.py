@@ -37,7 +37,7 @@ class Delta:
     reason: str = ""
 
     def encode(self) -> bytes:
-        """Its bytes."""
+        """The version as it is stored, in bytes."""
         parts = [self.version, self.at_ms, self.known_ms, self.nonce, self.sets, self.adds, self.drops, self.reason]
         return pack(parts, InvalidItem, "a version")
 

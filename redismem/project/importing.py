@@ -90,7 +90,7 @@ def _places(stored: Stored | None) -> dict[str, Place]:
 
 
 def _words(item_id: str, found: Mapping[str, Place]) -> Words:
-    """Of an item's places, those that a vocabulary has a word for."""
+    """The words that an item has in vocabularies, each with the letter of its kind and the vocabulary."""
     return {(item_id[0], place.vocabulary, place.word) for place in found.values() if place.vocabulary}
 
 

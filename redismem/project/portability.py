@@ -149,7 +149,7 @@ async def _everything(items: Items) -> Any:
 
 
 async def _replaced(there: Mapping[str, Stored], given: Mapping[str, Stored], breathe: Breathe) -> dict[str, Stored]:
-    """What is given; where an item is there just so, it stays."""
+    """What is given; an item that is there just so stays."""
     result = dict(given)
     for at, stored in enumerate(given.values()):
         await breathe(at)
@@ -160,7 +160,7 @@ async def _replaced(there: Mapping[str, Stored], given: Mapping[str, Stored], br
 
 
 async def _merged(there: Mapping[str, Stored], given: Mapping[str, Stored], breathe: Breathe) -> dict[str, Stored]:
-    """Both together; of an item in both, the longer history. Raises Conflict where neither goes on from the other."""
+    """The items of both; of an item in both, the longer history. Raises Conflict if neither goes on from the other."""
     result = dict(there)
     for at, (item_id, stored) in enumerate(given.items()):
         await breathe(at)

@@ -137,9 +137,9 @@ class Project:
 
         Into what is there, an item in both gets the longer history. It is written in pieces that nobody sees, and
         counts from one step on: who asks the project anything then waits until the pieces are carried out. Messages are
-        written where a conversation has none, or the first of them. What takes the place of all that is there is a
+        written if a conversation has none, or the first of them. What takes the place of all that is there is a
         whole export: all four files, with an item at least. Raises InvalidItem for files that are no export, or
-        do not agree with themselves; Conflict where histories or names exclude each other, or the project changed
+        do not agree with themselves; Conflict if histories or names exclude each other, or the project changed
         meanwhile; TooLarge, StoreUnavailable.
         """
         return await import_files(self._items, self.conversations, files, replace)

@@ -87,28 +87,31 @@ class Tasks(Collection[Task]):
         return await self._set(id, fields, expect, at)
 
     async def plan(self, id: str, reason: str = "", *, expect: int | None = None, at: datetime | None = None) -> Task:
-        """From backlog, in_progress or blocked to planned. Raises ItemNotFound, InvalidTransition, Conflict."""
+        """Moves a task from backlog, in_progress or blocked to planned.
+
+        Raises ItemNotFound, InvalidTransition, Conflict.
+        """
         return await self._move(id, "planned", reason, expect, at)
 
     async def start(self, id: str, reason: str = "", *, expect: int | None = None, at: datetime | None = None) -> Task:
-        """From backlog, planned or blocked to in_progress; whether it `can_start` is not asked. Raises as `plan`."""
+        """Moves a task from backlog, planned or blocked to in_progress, even if it cannot start. Raises as `plan`."""
         return await self._move(id, "in_progress", reason, expect, at)
 
     async def complete(
         self, id: str, reason: str = "", *, expect: int | None = None, at: datetime | None = None
     ) -> Task:
-        """From in_progress to completed. In the same step, what was blocked by it waits for it no longer.
+        """Moves a task from in_progress to completed. In the same step, what was blocked by it waits for it no longer.
 
         What then waits for nothing gets back the status that it had before. Raises as `plan` does.
         """
         return await self._move(id, "completed", reason, expect, at)
 
     async def cancel(self, id: str, reason: str = "", *, expect: int | None = None, at: datetime | None = None) -> Task:
-        """From any status but completed to cancelled. Raises as `plan` does."""
+        """Moves a task from any status but completed to cancelled. Raises as `plan` does."""
         return await self._move(id, "cancelled", reason, expect, at)
 
     async def reopen(self, id: str, reason: str = "", *, expect: int | None = None, at: datetime | None = None) -> Task:
-        """From any other status back to backlog. Raises as `plan` does."""
+        """Moves a task from any other status back to backlog. Raises as `plan` does."""
         return await self._move(id, "backlog", reason, expect, at)
 
     async def block(

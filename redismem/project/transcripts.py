@@ -93,9 +93,9 @@ def _is_beside(beside: Any) -> bool:
 
 
 async def written(items: Items, conversations: Conversations, given: Mapping[str, Transcript]) -> list[Session]:
-    """Writes what was said in these conversations where it is not. Gives the sessions that began with it.
+    """Writes what was said in these conversations, if it is not there. Gives the sessions that began with it.
 
-    A session that is there stays as it is, or goes on where it has the first of these messages alone.
+    A session that is there stays as it is, or goes on if it has the first of these messages alone.
     """
     begun: list[Session] = []
     for conversation_id, transcript in given.items():

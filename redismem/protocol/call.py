@@ -38,7 +38,7 @@ class Call(Generic[T]):
     has_id: bool = False
     """The caller has named what it writes: sent by him once more, it is made once."""
     absent: Any = None
-    """What counts as the reply of a node that does not answer, where others do; None: then there is no value."""
+    """What counts as the reply of a node that does not answer, if others do; None: then there is no value."""
 
     def again(self) -> Call[T]:
         """The same call, for a server that may have run it already."""

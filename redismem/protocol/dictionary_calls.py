@@ -18,7 +18,7 @@ _TIME_BYTES = 8
 
 
 def versions(keys: Keys) -> Call[list[int]]:
-    """Of all there are, in order."""
+    """The versions of all dictionaries of the namespace, in ascending order."""
 
     def decode(found: Any) -> list[int]:
         return sorted(int(version) for version in found if version.isdigit())
@@ -27,7 +27,7 @@ def versions(keys: Keys) -> Call[list[int]]:
 
 
 def read(keys: Keys, versions: Sequence[int]) -> Call[dict[int, Dictionary]]:
-    """Those of these that are there and can be read."""
+    """The dictionaries of these versions that are there and can be read, by version."""
 
     def decode(found: Sequence[bytes | None]) -> dict[int, Dictionary]:
         readable = ((version, _dictionary(version, value)) for version, value in zip(versions, found, strict=True))

@@ -1,6 +1,6 @@
 """The calls that take messages of a session away or change them: prune, pop, replace. No I/O.
 
-Each is made of the session as it was read, and does nothing where that has changed since.
+Each is made of the session as it was read, and does nothing if that has changed since.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class View:
     fields: Mapping[bytes, bytes]
     elements: Sequence[bytes]
     block: Block | None = None
-    """Of the originals: the one that the message stands in which is to be changed."""
+    """The block of the originals that the message which is to be changed stands in; None if it stands in none."""
     dictionaries: Dictionaries = dataclasses.field(default_factory=dict)
-    """The one it was compressed with among them."""
+    """Dictionaries by version: the one that the block was compressed with is among them."""
 
     def element(self, message: Message) -> bytes:
         """What is stored of a message of the context."""

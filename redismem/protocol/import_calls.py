@@ -34,11 +34,11 @@ class Pieces:
         self._writes: dict[tuple[str, bytes], list[Any]] = {}
 
     def add(self, command: str, key: bytes, *arguments: bytes | str | int) -> None:
-        """One more write: HSET and ZADD of pairs, HDEL and ZREM, or DEL. None depends on one that was added before."""
+        """Adds a write: HSET and ZADD of pairs, HDEL and ZREM, or DEL. None depends on one that was added before."""
         self._writes.setdefault((command, key), []).extend(arguments)
 
     def cut(self) -> Iterator[bytes]:
-        """The pieces."""
+        """The writes in pieces, each packed and small enough for one call."""
         piece: list[Any] = []
         count = size = 0
         for (command, key), arguments in self._writes.items():

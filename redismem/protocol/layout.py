@@ -223,11 +223,11 @@ def failure(field: bytes | None) -> Failure | None:
 
 
 NO_COUNTERS = _MARK + b" 1 0 0 0 0"
-"""Of a session without messages."""
+"""The field `counters` of a session without messages."""
 
 
 def encode_counters(noted: Counters) -> bytes:
-    """The field that says so."""
+    """The field `counters` that holds these numbers."""
     evicting = b"" if noted.evicting is None else b" " + noted.evicting.encode()
     uncounted = b"+%d" % noted.uncounted if noted.uncounted else b""
     return _MARK + b" %d %d %d %d %d" % noted[:5] + uncounted + evicting

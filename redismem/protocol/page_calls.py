@@ -38,13 +38,13 @@ class Page:
     blocks: Sequence[Block]
     elements: Sequence[bytes]
     dictionaries: Dictionaries = field(default_factory=dict)
-    """Those that the blocks were compressed with: whoever reads them has to set them first."""
+    """The dictionaries that the blocks were compressed with: whoever reads the blocks has to set them first."""
     unreadable: list[Block] = field(default_factory=list)
     """Blocks that turned out to be unreadable: what reads them passes them over."""
 
     @property
     def count(self) -> int:
-        """How many seqs it is about: fewer than were asked for where the conversation begins, or what is kept of it."""
+        """How many seqs it is about: fewer than were asked for if the session, or what is kept of it, begins here."""
         return max(0, self.originals_stop - self.start_seq) + len(self.elements)
 
     def stored(self) -> Iterator[tuple[int, list[bytes]]]:
@@ -110,7 +110,7 @@ class Signed(NamedTuple):
 
     epoch: str
     first_seq: int
-    """Of the window."""
+    """The seq of the first message of the window."""
     kept: bool
     signatures: Sequence[bytes | None]
     version: str = ""
@@ -150,7 +150,7 @@ def signed(keys: SessionKeys, numbers: Sequence[int], vectors: Sequence[int] = (
 
 
 def blocks(keys: SessionKeys, numbers: Sequence[int]) -> Call[list[Block]]:
-    """Those of these blocks that are there."""
+    """The blocks with these numbers, as far as they are there."""
 
     def decode(found: Sequence[bytes | None]) -> list[Block]:
         return [Block(number, stored) for number, stored in zip(numbers, found, strict=True) if stored]

@@ -10,7 +10,7 @@ from redismem.protocol.call import Call
 from redismem.protocol.keys import SessionKeys
 
 # `script|load`: when a server does not know a script yet. `asking` and `cluster|slots`: at the nodes of a cluster;
-# `role`: where sentinels say who is the primary. The rest lets a connection in.
+# `role`: if sentinels say who is the primary. The rest lets a connection in.
 _LOAD = "script|load"
 _LETTING_IN = "cluster|slots role ping auth hello select client|setname"
 _WITHOUT_A_KEY = f"evalsha {_LOAD} multi exec time wait asking {_LETTING_IN}"
@@ -29,7 +29,7 @@ _CLUSTER_PROBES = (("ASKING",),)
 COMMANDS = (*_WITHOUT_A_KEY.split(), *_PROBES)
 """Every command that pods and workers of a namespace use, within scripts and without."""
 OPTIONAL = ("vadd", "vsim")
-"""Those that they use if they may, and do without otherwise. Only servers with vector sets have them."""
+"""Commands that they use if they may, and do without otherwise. Only servers with vector sets have them."""
 _DOCTOR_KNOWS = ": redismem doctor says what it needs"
 _NAMED = re.compile(r"permissions? to run the '([a-z][a-z0-9_|-]{0,60})' command")
 _STOPPED = re.compile(r"script: ([0-9a-f]{40}), on @user_script:([0-9]{1,6})\b")

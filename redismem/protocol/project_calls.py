@@ -164,7 +164,7 @@ class ProjectCalls:
         return Call(None, (("HGETALL", self.keys.names),), decode, op="project_read")
 
     def words(self, vocabulary: bytes, beginnings: Sequence[str], limit: int) -> Call[list[list[str]]]:
-        """For each beginning, the words of a vocabulary that begin so: at most so many."""
+        """The words of a vocabulary that begin so: a list for each beginning, of at most `limit` words."""
         commands: tuple[Command, ...] = tuple(
             ("ZRANGE", vocabulary, f"[{text}", b"(" + text.encode() + b"\xff", "BYLEX", "LIMIT", 0, limit)
             for text in beginnings

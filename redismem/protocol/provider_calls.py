@@ -22,9 +22,9 @@ class Pause:
     """Why and until when nobody asks a provider. After it one worker does, and has until the next `until_ms` for it."""
 
     since_ms: int
-    """The first failure."""
+    """When it failed first, in milliseconds since 1970."""
     failed_ms: int
-    """The last one."""
+    """When it failed last."""
     until_ms: int
     failures_count: int
     reason: str

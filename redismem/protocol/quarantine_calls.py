@@ -101,7 +101,7 @@ def _kept(answers: Sequence[tuple[bytes, int]]) -> list[Kept]:
 
 
 def counts(keys: Keys, which: Sequence[Quarantined], found: Sequence[Sequence[Kept]]) -> Call[list[list[Kept]]]:
-    """The same keys with their counts: messages or fields, -1 where the type is another."""
+    """The same keys with their counts: messages or fields, -1 if the type is another."""
     commands: list[Command] = []
     for each, there in zip(which, found, strict=True):
         names = dict(zip(NAMES, aside(keys.session(each.session_id), each.put_ms), strict=True))

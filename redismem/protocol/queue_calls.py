@@ -95,14 +95,14 @@ class Look(NamedTuple):
     skipped_count: int = 0
 
     def after(self, found: Sequence[SessionEntry]) -> Look:
-        """Behind what this look has found."""
+        """The look that goes on behind what this one has found."""
         last_ms, before_count = found[-1].active_ms, self.skipped_count
         count = sum(entry.active_ms == last_ms for entry in found)
         return Look(self.shard, last_ms, count + before_count * (last_ms == self.since_ms))
 
 
 def idle(looks: Sequence[Look], below_ms: int | str, limit: int) -> Call[list[list[SessionEntry]]]:
-    """Of each shard the next `limit`, the least recently active first, of those last active before `below_ms`."""
+    """The next `limit` sessions of each shard that were last active before `below_ms`, least recently active first."""
     words = "ZRANGEBYSCORE", "WITHSCORES", "LIMIT"
     commands = tuple(
         (words[0], look.shard.active, look.since_ms, f"({below_ms}", *words[1:], look.skipped_count, limit)

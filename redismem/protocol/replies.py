@@ -199,7 +199,7 @@ def state(stored: Mapping[bytes, bytes]) -> State:
 
 
 def _with_pinned(found: Context, stored: Mapping[bytes, bytes]) -> Context:
-    """With the pinned messages that left the window. Raises Undecodable, UnsupportedFormat, ValueError."""
+    """The context with the pinned messages that left the window. Raises Undecodable, UnsupportedFormat, ValueError."""
     if layout.EDITED in stored:
         found.window_version = stored[layout.EDITED].decode()
     if layout.PINS in stored:

@@ -61,7 +61,7 @@ class Restoration:
 
     @property
     def tokens(self) -> int:
-        """Of the messages that come back and count."""
+        """The tokens of the messages that come back and count."""
         return sum(message.tokens for message in self.messages if _counts(message))
 
     @property
@@ -116,7 +116,7 @@ def _readable(elements: Sequence[bytes]) -> tuple[list[bytes], list[int]]:
 
 
 def _summaries(stored: Mapping[bytes, bytes], faults: list[str]) -> list[Summary]:
-    """Those that can be read and overlap no other, oldest first."""
+    """The summaries that can be read and overlap no other, oldest first."""
     found = []
     for value in (value for name, value in stored.items() if name.startswith(SUMMARY)):
         try:

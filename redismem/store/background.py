@@ -16,23 +16,23 @@ class Background(Protocol):
     """Where the search for Redis, and the replay, take place."""
 
     def start(self, work: Work) -> None:
-        """Begins; the work before has ended, or is about to. Raises RuntimeError where there is no thread for it."""
+        """Begins; the work before has ended, or is about to. Raises RuntimeError if there is no thread for it."""
 
     async def pause(self, seconds: float) -> None:
-        """For the work: waits, or until `wake`."""
+        """Waits for so many seconds, or until `wake`. Only the work itself calls it."""
 
     def wake(self) -> None:
         """Ends a pause now."""
 
     async def each(self, works: Sequence[Work]) -> None:
-        """For the work: does all of them, several at a time where that is possible."""
+        """Does all of these, several at a time if that is possible. Only the work itself calls it."""
 
     async def end(self, timeout_s: float) -> None:
         """Waits so long for the work to end, and gives it up then."""
 
 
 class LoopBackground:
-    """In the running event loop."""
+    """Work in a task of the running event loop."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
@@ -44,7 +44,7 @@ class LoopBackground:
         self._task = asyncio.get_running_loop().create_task(work())
 
     async def pause(self, seconds: float) -> None:
-        """Waits, or until `wake`."""
+        """Waits for so many seconds, or until `wake`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._awake.wait()
@@ -75,7 +75,7 @@ class LoopBackground:
 
 
 class ThreadBackground:
-    """In a thread of its own, over a transport that blocks and never suspends."""
+    """Work in a thread of its own, over a transport that blocks and never suspends."""
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
@@ -88,7 +88,7 @@ class ThreadBackground:
         self._thread = thread
 
     async def pause(self, seconds: float) -> None:
-        """Waits, or until `wake`."""
+        """Waits for so many seconds, or until `wake`."""
         self._awake.wait(seconds)
         self._awake.clear()
 

@@ -33,12 +33,12 @@ class Entry:
 
     @property
     def count(self) -> int:
-        """Its messages; a change of the state alone counts as one."""
+        """How many messages it has; a change of the state alone counts as one."""
         return max(1, len(self.append.elements))
 
     @property
     def size_bytes(self) -> int:
-        """What it takes, about."""
+        """What it takes in memory, in bytes, about."""
         return self.append.size_bytes + _ENTRY_BYTES
 
 

@@ -37,7 +37,7 @@ class Breaker:
     def __init__(self, clock: Callable[[], float] = time.monotonic, place: str = "") -> None:
         self._clock = clock
         self.place = place
-        """Host and port of the node, where there are several."""
+        """Host and port of the node, if there are several."""
         self._lock = threading.Lock()
         self.is_closed = True
         """The same as `state`, for the path of a turn."""
@@ -53,7 +53,7 @@ class Breaker:
     def unanswered(self, begun_s: float, reason: str) -> bool:
         """A call that began then was tried for all the time it had, and no answer came. True if this opens the breaker.
 
-        It does not where that call, or one that began later, was answered: then this one had its own trouble.
+        It does not if that call, or one that began later, was answered: then this one had its own trouble.
         """
         with self._lock:
             if not self.is_closed or self.answered_s >= begun_s:

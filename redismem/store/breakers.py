@@ -1,4 +1,4 @@
-"""One breaker a node, where there are several: what does not answer must not keep calls from what does. No I/O."""
+"""One breaker a node, if there are several: what does not answer must not keep calls from what does. No I/O."""
 
 from __future__ import annotations
 

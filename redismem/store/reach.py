@@ -37,7 +37,7 @@ class Reach:
         self.transport = transport
         self.breaker = Breaker()
         self.breakers = Breakers(transport, self.breaker) if hasattr(transport, "node_of") else None
-        """Where there are several nodes: what `breaker` is for all of them together, each has for itself."""
+        """If there are several nodes: what `breaker` is for all of them together, each has for itself."""
         self.is_agreed = False
         """Whether the namespace was found to be as the settings say."""
         self._reply_timeout_s = min(settings.reply_timeout_s, settings.deadline_s)

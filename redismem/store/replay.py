@@ -1,7 +1,7 @@
 """Looks for Redis while it is away, and brings it what was accepted meanwhile: in order a session, once for each token.
 
 A token is known among a session's last appends only. What was sent and has lost its reply, when Redis went away or in
-the middle of a replay, is therefore made again where nothing else has come since; else it is looked for first.
+the middle of a replay, is therefore made again if nothing else has come since; else it is looked for first.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Replay:
         try:
             await self._look_and_replay()
         except BaseException as failure:
-            # Not where it has ended by itself: by then another may have begun.
+            # Not if it has ended by itself: by then another may have begun.
             self._is_running = False
             if not isinstance(failure, Exception):
                 raise

@@ -102,7 +102,7 @@ class View:
         return None
 
     def duplicate(self, first_seq: int, last_seq: int) -> list[Any]:
-        """What append.lua answers where the append was made before."""
+        """What append.lua answers if the append was made before."""
         return [self.fields.get(layout.COUNTERS, layout.NO_COUNTERS), first_seq, last_seq, 0, 1]
 
     def read(self, limit: int | None) -> tuple[dict[bytes, bytes], list[bytes]]:

@@ -16,7 +16,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 _AT_ONCE = struct.pack("ii", 1, 0)
-"""Of SO_LINGER, socket(7): it is on, for 0 s."""
+"""The value of SO_LINGER, socket(7), that says: on, for 0 s."""
 
 
 class Transport(Protocol):
@@ -86,19 +86,19 @@ BEHIND_SENTINELS = "behind the sentinels at "
 
 
 def place_of(transport: Transport, commands: Sequence[Command] = ()) -> str:
-    """Host and port of the node that commands go to, or the path of its socket; "" where that is not known."""
+    """Host and port of the node that commands go to, or the path of its socket; "" if that is not known."""
     node_of = getattr(transport, "node_of", None)
     place: str = (node_of(commands) if node_of and commands else "") or getattr(transport, "place", "")
     return place
 
 
 async def apart(transport: Transport, work: Callable[[], T]) -> T:
-    """What the work gives: it runs in a thread, so that others get their turn; here, where the transport blocks."""
+    """What the work gives: it runs in a thread, so that others get their turn; here, if the transport blocks."""
     return work() if getattr(transport, "blocks", False) else await asyncio.to_thread(work)
 
 
 async def together(transport: Transport, one: Coroutine[Any, Any, T], other: Coroutine[Any, Any, U]) -> tuple[T, U]:
-    """What both give: at the same time, or one after the other where the transport blocks. A failed one ends both."""
+    """What both give: at the same time, or one after the other if the transport blocks. A failed one ends both."""
     if getattr(transport, "blocks", False):
         try:
             return await one, await other

@@ -155,7 +155,7 @@ class BlockingLane:
         wanted: Wanted,
         asking: bool = False,
     ) -> list[Any]:
-        """As `run`, and behind the replies how many replicas have what was written."""
+        """The replies that `run` gives, and behind them how many replicas have what was written."""
         until = time.monotonic() + timeout_s + wanted.wait_s
         call = Content.of(commands, asking)
 

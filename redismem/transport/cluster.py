@@ -66,7 +66,7 @@ class Cluster:
     async def run_confirmed(
         self, commands: Sequence[Command], timeout_s: float, script: Script | None, wanted: Wanted
     ) -> list[Any]:
-        """As `run`, and behind the replies how many replicas of the node have what was written."""
+        """The replies that `run` gives, and behind them how many replicas of the node have what was written."""
         return await self.run(commands, timeout_s, script, wanted)
 
     async def run_independent(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
@@ -148,7 +148,7 @@ class Cluster:
         return replies
 
     async def _run_without_key(self, commands: Sequence[Command], topology: Topology, until: float) -> list[Any]:
-        """On one node, any that is well; what looks at all keys, or is for all nodes, on all of them."""
+        """The replies of one node, any that is well; of all nodes to what looks at all keys, or is for all of them."""
         if commands[0][0] == "SCAN":
             return await self._scanned(commands[0], topology, until)
         if commands[0][0] != "SCRIPT":
@@ -161,7 +161,7 @@ class Cluster:
         return [_of_all(replies) for replies in zip(*outcomes, strict=True)]
 
     async def _scanned(self, command: Command, topology: Topology, until: float) -> list[Any]:
-        """One node's part after the other's: the cursor says where."""
+        """A SCAN over all nodes, one after the other: the cursor says at which node it goes on, and where."""
         places = sorted(topology.primaries)
         number, cursor = cursor_parts(int(command[1]))
         if number >= len(places):
@@ -201,7 +201,7 @@ class Cluster:
 
     @property
     def calls_count(self) -> int:
-        """Calls that have no answer yet, where the lanes know it."""
+        """Calls that have no answer yet, if the lanes know it."""
         return self._nodes.calls_count
 
     async def sleep(self, seconds: float) -> None:
@@ -227,7 +227,7 @@ def _of_all(replies: Sequence[Any]) -> Any:
 async def _asked(lane: Transport, commands: Sequence[Command], timeout_s: float, script: Script | None) -> list[Any]:
     """The replies of a node that is about to have the slot: it answers only those who say that they know.
 
-    The word for it stands in the same write, before MULTI where there are several commands.
+    The word for it stands in the same write, before MULTI if there are several commands.
     """
     until = monotonic() + timeout_s
     is_transaction = len(commands) > 1

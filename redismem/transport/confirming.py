@@ -34,9 +34,9 @@ class Confirms(Protocol):
     def run_confirmed(
         self, commands: Sequence[Command], timeout_s: float, script: Script | None, wanted: Wanted
     ) -> Awaitable[list[Any]]:
-        """As `run`, and behind the replies how many replicas have all of it, after `wanted.wait_s` at the latest.
+        """The replies that `run` gives, and how many replicas have all of it, after `wanted.wait_s` at the latest.
 
-        Raises InvalidSettings, before anything is sent, where there can be no replicas.
+        Raises InvalidSettings, before anything is sent, if there can be no replicas.
         """
 
 
@@ -122,7 +122,7 @@ class Confirming:
         wanted: Wanted,
         asking: bool = False,
     ) -> asyncio.Future[list[Any]]:
-        """As `Confirms.run_confirmed`."""
+        """The same as `Confirms.run_confirmed`, in a batch with other calls."""
         loop = asyncio.get_running_loop()
         if self._sender is not None and self._sender.get_loop() is not loop:
             self._sender = None

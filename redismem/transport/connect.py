@@ -87,7 +87,7 @@ _MAKES: dict[str, tuple[_Make, _Make]] = {
 
 
 def connect(url: str | None, client: Any, settings: Settings) -> Transport:
-    """Over the caller's client, else to the URL, else to a new embedded store, which is warned of.
+    """A transport over the caller's client, else to the URL, else to a new embedded store, which is warned of.
 
     `memory://` is the embedded store without a warning. Raises InvalidSettings, also for an empty URL.
     """
@@ -108,7 +108,7 @@ def connect_blocking(url: str | None, client: Any, settings: Settings) -> Transp
 
 
 def connect_both(url: str | None, settings: Settings) -> tuple[Transport, Callable[[], Transport]]:
-    """To the same place for blocking callers, and what connects there for asyncio. Raises as `connect` does."""
+    """A transport for blocking callers, and what makes one to the same place for asyncio. Raises as `connect` does."""
     make, make_blocking = _makes(url)
     if make is _embedded:
         from redismem.transport import embedded

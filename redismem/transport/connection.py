@@ -65,7 +65,7 @@ class Waiting:
 def end_late(calls: Iterable[Waiting], now: float, answered_at: float, reason: str, *, sent: bool) -> float:
     """Ends those whose deadline is over. Gives the earliest deadline of the others.
 
-    `answered_at`: when another call was answered last. Where that was in the second half of the time that a call had,
+    `answered_at`: when another call was answered last. If that was in the second half of the time that a call had,
     the server did not stand still meanwhile: there were too many calls.
     """
     earliest = math.inf
@@ -102,7 +102,7 @@ class Connection(asyncio.Protocol):
         """When a call was answered last, or the first of those that wait now was sent."""
         self.answered_at = -math.inf
         self.lost_reason = ""
-        """Not empty: nothing can be sent here any more."""
+        """Why it is lost: nothing can be sent here any more; "" while it is not."""
         self.closed: asyncio.Future[None] = loop.create_future()
 
     @property

@@ -88,7 +88,7 @@ class Lane:
         wanted: Wanted,
         asking: bool = False,
     ) -> Awaitable[list[Any]]:
-        """As `run`, on a connection of its own, and behind the replies how many replicas have what was written."""
+        """The replies that `run` gives, and how many replicas have what was written; on a connection of its own."""
         if self._confirming is None:
             line = self._another(self._stall_s + wanted.wait_s)
             self._confirming = line, Confirming(line)
@@ -207,7 +207,7 @@ class Lane:
                 connection.send(call, self._loop.time())
 
     def _forget(self, connection: Connection) -> None:
-        """It is lost; whoever is in line wants another."""
+        """Forgets a connection that is lost; whoever is in line wants another."""
         if connection is self._connection:
             self._connection = None
             # A reconnection of ours is no reason for others to be late.

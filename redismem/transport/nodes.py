@@ -50,7 +50,7 @@ class Nodes:
 
     @property
     def calls_count(self) -> int:
-        """Calls that have no answer yet, where the lanes know it."""
+        """Calls that have no answer yet, if the lanes know it."""
         return sum(int(getattr(lane, "calls_count", 0)) for lane in self._lanes.values())
 
     async def known(self, timeout_s: float) -> Topology:

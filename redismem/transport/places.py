@@ -39,7 +39,7 @@ class Places:
 
 
 def cluster(url: str) -> Places:
-    """Raises InvalidSettings, which names the option but neither its value nor the URL."""
+    """The nodes in a cluster's URL. Raises InvalidSettings, which names the option, not its value, and no URL."""
     scheme, login, hosts, path, query = _apart(url)
     node = Address.from_url(f"{scheme}://{login}node/{path}{query}")
     if any(command[0] == "SELECT" for command in node.greeting):
@@ -48,7 +48,7 @@ def cluster(url: str) -> Places:
 
 
 def sentinel(url: str) -> Places:
-    """The same, of sentinels."""
+    """The sentinels in their URL, and how the node with data is reached. Raises as `cluster` does."""
     scheme, login, hosts, path, query = _apart(url)
     service, _, db = path.partition("/")
     if not service:

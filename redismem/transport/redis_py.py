@@ -71,7 +71,7 @@ def _place(client: Any) -> str:
 
 
 class RedisPy:
-    """Over `redis.asyncio`: standalone, Sentinel, Cluster, or fakeredis' FakeAsyncRedis."""
+    """A transport over `redis.asyncio`: standalone, Sentinel, Cluster, or fakeredis' FakeAsyncRedis."""
 
     def __init__(self, client: Any, *, owned: bool) -> None:
         _refuse_other_client(client, (redis.Redis, redis.RedisCluster), "one of redis.asyncio")
@@ -132,7 +132,7 @@ class RedisPy:
     async def run_confirmed(
         self, commands: Sequence[Command], timeout_s: float, script: Script | None, wanted: Wanted
     ) -> list[Any]:
-        """As `run`, and behind the replies how many replicas have what was written."""
+        """The replies that `run` gives, and behind them how many replicas have what was written."""
         del timeout_s  # the socket's own timeout must leave time for the WAIT
         check_replicas(self._client)
         together = with_wait(commands, wanted)
@@ -175,7 +175,7 @@ class RedisPy:
 
 
 class BlockingRedisPy:
-    """Over `redis.Redis` or fakeredis' FakeRedis: blocks, and never suspends."""
+    """A transport over `redis.Redis` or fakeredis' FakeRedis: blocks, and never suspends."""
 
     blocks = True
 

@@ -1,4 +1,4 @@
-"""What redis-py makes of replies, turned back into replies; and what it is sent where replicas are to confirm it."""
+"""What redis-py makes of replies, turned back into replies; and what it is sent if replicas are to confirm it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def word_of(answers: Sequence[Any]) -> str:
 
 
 def check_replicas(client: Any) -> None:
-    """Raises InvalidSettings where nobody could confirm anything."""
+    """Raises InvalidSettings if nobody could confirm anything."""
     if type(client).__module__.partition(".")[0] == "fakeredis":
         raise InvalidSettings("confirm asks for replicas, and the embedded store has none: name a Redis")
     if getattr(client, "connection_pool", None) is None:

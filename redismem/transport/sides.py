@@ -1,4 +1,4 @@
-"""What differs between asyncio and blocking callers where there are several nodes: everything else is written once.
+"""What differs between asyncio and blocking callers if there are several nodes: everything else is written once.
 
 For asyncio things are done in tasks of the running event loop, for blocking callers in threads.
 """
@@ -60,7 +60,7 @@ class Side(Protocol):
 
 
 class LoopSide:
-    """For asyncio."""
+    """The side of asyncio: work is done in tasks of the running event loop."""
 
     blocks = False
 
@@ -155,7 +155,7 @@ class LoopSide:
 
 
 class ThreadSide:
-    """For blocking callers. A process that was forked off has none of the threads, and begins its own."""
+    """The side of blocking callers: threads. A process that was forked off has none of them, and begins its own."""
 
     blocks = True
 

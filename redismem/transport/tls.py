@@ -1,4 +1,4 @@
-"""Why TLS brings no connection about, where that lasts: which side does not trust the other, and what it says of it."""
+"""Why TLS brings no connection about, if that lasts: which side does not trust the other, and what it says of it."""
 
 from __future__ import annotations
 

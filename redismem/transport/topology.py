@@ -50,7 +50,7 @@ class Topology:
     owners: list[str]
     """The place of the primary of each slot; "" for a slot that nobody has."""
     primaries: tuple[str, ...]
-    """In the order of their first slots."""
+    """The places of the primaries, in the order of their first slots."""
     replicas: tuple[str, ...]
 
     @classmethod
@@ -105,7 +105,7 @@ def is_down(refusal: ServerError) -> bool:
 
 
 def apart(place: str) -> tuple[str, int]:
-    """Host and port."""
+    """The host and the port of a place."""
     host, _, port = place.rpartition(":")
     return host.strip("[]"), int(port)
 

@@ -126,7 +126,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
 
 
 def _refusals() -> dict[str, Any]:
-    """By status: what any route may answer with."""
+    """The problems that any route may answer with, by status, as OpenAPI has them."""
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}}
     codes: dict[str, list[str]] = {}
     for code, (status, _) in CODES.items():

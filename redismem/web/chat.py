@@ -175,7 +175,7 @@ class Chat:
         return self.slots is not None and bool(self.slots.sensitive)
 
     async def _look_at_summaries(self, turn: Turn, session: Session, context: Context) -> None:
-        """Whether they have failed for good: asked only where a window is longer than it ever is in good health."""
+        """Tells the turn if summaries have failed for good: asked only if the window is longer than in good health."""
         if context.window_count < 3 * context.recent_limit:
             return
         with contextlib.suppress(SessionNotFound):

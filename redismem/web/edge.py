@@ -131,7 +131,7 @@ class Edge:
         return origin if origin is not None and origin.decode("latin-1") in self._service.cors_origins else None
 
     def _check_origin(self, headers: dict[bytes, bytes]) -> None:
-        """Where no key is asked for, pages of other hosts must not get in through somebody's browser."""
+        """If no key is asked for, pages of other hosts must not get in through somebody's browser. Raises Problem."""
         if not self._service.access.is_open:
             return
         host = headers.get(b"host", b"").decode("latin-1")

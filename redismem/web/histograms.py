@@ -51,11 +51,11 @@ class Histogram(Collector):
         return self._bounds
 
     def children(self) -> Iterable[tuple[tuple[str, ...], Counts]]:
-        """Each child by its labels."""
+        """The children, each with its labels."""
         return self._children.items()
 
     def describe(self) -> Iterator[HistogramMetricFamily]:
-        """Its name and labels."""
+        """The name and the labels of the histogram, without its numbers."""
         yield HistogramMetricFamily(self._name, self._text, labels=self._labels)
 
     def collect(self) -> Iterator[HistogramMetricFamily]:

@@ -80,7 +80,7 @@ class Load:
 
 
 def quantile_ms(bounds_s: Sequence[float], counts: Sequence[int], part: float) -> float | None:
-    """As good as the buckets of a histogram tell, as Prometheus does; None: nothing was counted."""
+    """The quantile `part` in milliseconds, as Prometheus estimates it from buckets; None: nothing was counted."""
     total = sum(counts)
     if not total:
         return None

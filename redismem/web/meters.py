@@ -54,7 +54,7 @@ _TOKENS = (50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 100_000)
 
 
 def listener(meters: Meters) -> OnEvent:
-    """The `on_event` of a memory: what is measured, and spans where somebody has set up a provider of them."""
+    """The `on_event` of a memory: what is measured, and spans if somebody has set up a provider of them."""
     if not spans.is_wanted():
         return meters.event
 
@@ -82,12 +82,12 @@ class Worked(NamedTuple):
 
     bounds_s: Sequence[float]
     turns: Sequence[int]
-    """For each bound, and for what is beyond the last, how many took so long."""
+    """How many took so long: a count for each bound, and one for what is beyond the last."""
     failed_count: int
     evictions_count: int
 
     def since(self, before: Worked) -> Worked:
-        """What came after."""
+        """What was done since `before`."""
         turns = [now - then for now, then in zip(self.turns, before.turns, strict=True)]
         failed_count = self.failed_count - before.failed_count
         return Worked(self.bounds_s, turns, failed_count, self.evictions_count - before.evictions_count)
@@ -151,7 +151,7 @@ class Meters:
             self._evictions.labels(_known(event.outcome, OUTCOMES)).inc()
 
     def request(self, route: str, method: str, status: int, seconds: float) -> None:
-        """One answer."""
+        """Counts one answer, and how long it took."""
         self._request(route, method, status)(seconds)
 
     def worked(self) -> Worked:

@@ -43,7 +43,7 @@ class File(NamedTuple):
 
 @cache
 def page_files() -> Mapping[str, File]:
-    """By path. Nothing else is ever read, whatever is asked for."""
+    """The files of the page, by path. Nothing else is ever read, whatever is asked for."""
     folder = files("redismem.web") / "static"
     found = {}
     for each in folder.iterdir():

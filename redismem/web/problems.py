@@ -99,14 +99,14 @@ class Problem(Exception):
         self.more = more
 
     def document(self) -> bytes:
-        """The JSON text."""
+        """The problem as JSON text."""
         found = {"type": f"urn:redismem:problem:{self.code}", "title": self.title, "status": self.status}
         if self.detail:
             found["detail"] = self.detail.encode("utf-8", "replace").decode()
         return msgspec.json.encode(found | {"code": self.code} | self.more)
 
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """Beside those that every answer has."""
+        """The headers of the problem, beside those that every answer has."""
         found = [(b"content-type", MEDIA_TYPE.encode())]
         if self.retry_after_s is not None:
             found.append((b"retry-after", b"%d" % max(1, -(-self.retry_after_s // 1))))

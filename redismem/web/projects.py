@@ -48,7 +48,7 @@ def project_of(request: Request, name: Annotated[schemas.ProjectName, Path()]) -
 
 
 def moment_of(at: Annotated[str | None, Query(max_length=64, description="A time (RFC 3339).")] = None) -> Any:
-    """As of when; None: now. Raises Problem."""
+    """The moment that is asked for; None: now. Raises Problem."""
     return None if at is None else zoned(at, "at is a time with its zone (RFC 3339)")
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 
 FAULTS_COUNT = 20
-"""As many faults of a body are told."""
+"""How many faults of a body are told, at most."""
 Name = Annotated[str, Field(min_length=1, max_length=256)]
 ProjectName = Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
@@ -264,7 +264,7 @@ class LoadSlot(BaseModel):
 
 
 class LoadDocument(BaseModel):
-    """Of this server alone, all namespaces together: `slots` of a few seconds, oldest first, and the whole."""
+    """What this server alone has done, for all namespaces: `slots` of a few seconds, oldest first, and the whole."""
 
     now_ms: int
     streams_count: int
@@ -275,7 +275,7 @@ class LoadDocument(BaseModel):
 
 
 class Liveness(BaseModel):
-    """This server runs."""
+    """Whether this server runs, and whether it is about to stop."""
 
     live: bool
     stopping: bool

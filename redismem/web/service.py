@@ -39,10 +39,10 @@ class Limits:
 
 @dataclass(slots=True)
 class Service:
-    """One server's."""
+    """What one server has at hand for its requests: memories, access, limits, meters."""
 
     memories: Mapping[str, Memory]
-    """By namespace."""
+    """The memory of each namespace, by its name."""
     access: Access
     limits: Limits = field(default_factory=Limits)
     chat: Chat = field(default_factory=Chat)

@@ -62,7 +62,7 @@ async def list_sessions(
 ) -> Response:
     """The live sessions, the last active first.
 
-    `contains`: those with this in their id, of the next thousands; where the cursor is not null, it goes on from there.
+    `contains`: those with this in their id, of the next thousands; if the cursor is not null, it goes on from there.
     `newest`: each with the beginning of what was said last, by a user if that is among the last few messages.
     """
     try:

@@ -73,7 +73,7 @@ class Kind(StrEnum):
     RESUME = "resume"
     """All is known now: go on with what `intent` names."""
     GAVE_UP = "gave_up"
-    """Asked often enough."""
+    """The user was asked often enough: this is given up."""
     RESET = "reset"
     """The user does not want it any more."""
 
@@ -86,7 +86,7 @@ class Step:
     text: str
     """The message as it may be stored: a sensitive answer is not in it."""
     changes: dict[str, Any] = field(default_factory=dict)
-    """For `append` or `update`."""
+    """What changes in the state: arguments for `append` or `update`."""
     say: str | None = None
     """What the agent says, in place of an answer."""
     intent: str | None = None
@@ -130,7 +130,7 @@ class Slots:
 
     @classmethod
     def from_toml(cls, text: str) -> Slots:
-        """Of a file with tables [[intents]], each with its [[intents.slots]]. Raises InvalidSettings."""
+        """The slots in a text with tables [[intents]], each with its [[intents.slots]]. Raises InvalidSettings."""
         try:
             return cls(msgspec.convert(tomllib.loads(text), _File).intents)
         except (tomllib.TOMLDecodeError, msgspec.ValidationError) as refused:

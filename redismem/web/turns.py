@@ -42,7 +42,7 @@ class Turn:
         return self._end is not None
 
     def add(self, text: str) -> None:
-        """More of the reply."""
+        """Adds this text to the reply."""
         self.text += text
         self._tell()
 
@@ -52,7 +52,7 @@ class Turn:
         self._tell()
 
     def end(self, **document: Any) -> None:
-        """Nothing more comes."""
+        """Ends the stream with this document: nothing more comes."""
         self._end = document
         if self._leaving is not None:
             self._leaving.cancel()

@@ -145,7 +145,7 @@ class Gathering(HttpToolsProtocol):
         return True
 
     def on_response_complete(self) -> None:
-        """As uvicorn's, but that it arms no timer if there is one: to arm and cancel one costs as much as a write."""
+        """Does what uvicorn's does, but arms no timer if one is: to arm and cancel one costs as much as a write."""
         if self.pipeline or self.transport.is_closing():
             super().on_response_complete()
             return

@@ -1,7 +1,7 @@
 """Makes the vectors of messages that were kept, behind the commits: no summary waits for it, and none fails with it.
 
 What could not be made is made with a later commit of its session, as long as it stands in the newest blocks. Those of
-a long session go on into its vector set, where the server has such.
+a long session go on into its vector set, if the server has such.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _AT_ONCE = 8
 _LOOKED_AT = 64
 """Blocks that are looked at for messages without vectors, the newest."""
 _BLOCKS_LIMIT = 8
-"""Of these, so many are worked on after one commit."""
+"""How many of these are worked on after one commit, at most."""
 SET_COUNT = 64
 """A session of no more blocks has no vector set: all vectors come with the question's first round trip."""
 _MOVABLE, _MOVED_LIMIT = 128, 16
@@ -110,7 +110,7 @@ class Embedding:
         return count
 
     async def _put_into_set(self, embedder: Embedder, keys: SessionKeys, last: int) -> None:
-        """The vectors of full blocks, where the server has vector sets: of the newest that are not there."""
+        """Moves vectors of full blocks into the vector set, if the server has such: the newest that are not there."""
         numbers = range(max(0, last - _MOVABLE), last)
         lengths = await self._store.run(vector_calls.lengths(keys, numbers))
         for number in [number for number in reversed(numbers) if lengths[number]][:_MOVED_LIMIT]:

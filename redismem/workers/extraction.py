@@ -88,7 +88,7 @@ class ExtractionWorker:
         return outcomes
 
     async def _due(self) -> list[Waiting]:
-        """Of all projects, in no order: who waits for an answer that nobody gets must not be the first each time."""
+        """What is due in all projects, in no order: who waits for an answer that nobody gets must not stay first."""
         names = await self._store.run(project_calls.projects(self._store.keys))
         found: list[Waiting] = []
         for project in [Project(self._store, name) for name in names]:

@@ -41,4 +41,4 @@ class SummaryOutcome(StrEnum):
 
 
 WORKED_OFF = frozenset((SummaryOutcome.OK, SummaryOutcome.NOOP, SummaryOutcome.GONE))
-"""After these the session made room in the queue for others that are due."""
+"""Outcomes after which a session has made room in the queue for others that are due."""

@@ -91,19 +91,19 @@ class Provider:
         return True
 
     async def keep_probe(self, now_ms: int) -> None:
-        """It is still being asked: nobody else is to begin."""
+        """Notes that the provider is still being asked: nobody else is to begin."""
         pause = Pause.decode(self._noted)
         if self.is_probed and pause is not None:
             await self._note(replace(pause, until_ms=now_ms + self._lease_ms))
 
     async def give_probe_back(self) -> None:
-        """For another, or a later time, if it was not used."""
+        """Leaves the probe to another worker, or for a later time, if it was not used."""
         if self._before:
             before, self._before = self._before, b""
             await self._note(Pause.decode(before))
 
     async def answered(self, asked_ms: int) -> None:
-        """It gave an answer, usable or not, to what it was asked then."""
+        """Notes that the provider gave an answer, usable or not, to what it was asked then."""
         self._answered_ms = max(asked_ms, self._answered_ms)
         if (pause := Pause.decode(self._noted)) is not None and self.is_probed:
             self._before = b""
@@ -112,7 +112,7 @@ class Provider:
                 self._say_it_answers(pause, asked_ms)
 
     async def failed(self, error: ProviderUnavailable, since_ms: int | None, now_ms: int) -> None:
-        """It is paused, longer each time; not if others were answered since this session failed first.
+        """Pauses the provider, longer each time; not if others were answered since this session failed first.
 
         What others noted since this worker looked, stays. Raises nothing.
         """
@@ -162,7 +162,7 @@ def _how_long(backoff_ms: int) -> str:
 
 
 def _pause_s(error: ProviderUnavailable, count: int) -> float:
-    """As long as it asks for, and never shorter than its failures make it."""
+    """How many seconds to pause: as long as the provider asks for, and never shorter than its failures make it."""
     longest_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(count, 30))
     asked_s = error.retry_after_s if error.retry_after_s is not None and error.retry_after_s > 0 else 0.0
     return max(_random.uniform(longest_s / 2, longest_s), min(asked_s, _LONGEST_RETRY_AFTER_S))

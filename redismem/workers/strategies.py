@@ -95,7 +95,7 @@ class Summarize:
 
 
 class Trim:
-    """They leave the window, and no summary stands for them."""
+    """Lets messages leave the window, and no summary stands for them."""
 
     provider = None
 
@@ -120,7 +120,7 @@ def provider_of(strategy: Strategy) -> str | None:
 
 
 def instead_of(strategy: Strategy, settings: Settings) -> Strategy | None:
-    """What writes a summary where this strategy cannot; None if nothing shall, or nothing is asked that could fail."""
+    """What writes a summary if this strategy cannot; None if nothing shall, or nothing is asked that could fail."""
     cannot_fail = isinstance(strategy, Trim) or (isinstance(strategy, Summarize) and strategy.provider is None)
     if settings.extractive_after_s == 0 or cannot_fail:
         return None
@@ -144,7 +144,7 @@ def noted(job: Job, sketch: Sketch | None, covered: Sequence[Message]) -> bytes 
 
 
 async def sketched(strategy: Strategy, stored: bytes | None, covered: Sequence[Message]) -> Sketch | None:
-    """How often each word is said, in these messages too; None where nobody asks for that."""
+    """How often each word is said, in these messages too; None if nobody asks for that."""
     return await learned(Sketch.unpack(stored), covered) if isinstance(strategy, Summarize) else None
 
 

@@ -73,7 +73,7 @@ class Worker:
             self._embedding.stop()
 
     async def stand_by(self) -> None:
-        """What is left to do where another pod drains: to notice that a provider answers again."""
+        """What is left to do when another pod drains: to notice that a provider answers again."""
         if self._provider.is_paused:
             await self._provider.look(await self._store.server_time_ms())
         if self._embedding is not None:
@@ -151,7 +151,7 @@ class Worker:
         return outcomes
 
     async def _written_instead(self, session_id: str) -> list[SummaryOutcome]:
-        """Until its window is short enough: one summary covers so many messages at most."""
+        """The outcomes of summaries until the window is short enough: one covers so many messages at most."""
         outcomes = [await self.attend(session_id, self._writers.instead)]
         while outcomes[-1] is SummaryOutcome.OK:
             outcomes.append(await self.attend(session_id, self._writers.instead))

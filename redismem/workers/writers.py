@@ -1,4 +1,4 @@
-"""Who writes the summary of a claimed session: the strategy, or the extractive summariser where it cannot.
+"""Who writes the summary of a claimed session: the strategy, or the extractive summariser if it cannot.
 
 They work outside Redis, within their time, while the lease is kept.
 """
@@ -56,9 +56,10 @@ class Writers:
     async def written(
         self, calls: QueueCalls, job: Job, todo: Todo, by: Strategy, sketch: Sketch | None
     ) -> Summary | None:
-        """By the strategy; by the other if that was asked for, or the strategy has failed for too long, or for good.
+        """The summary that the strategy writes; None drops the messages without one.
 
-        None drops the messages without a summary. Raises ModelFailed, and whatever the strategy raises.
+        `instead` writes it if that was asked for, or the strategy has failed for too long, or for good. Raises
+        ModelFailed, and whatever the strategy raises.
         """
         raised: Exception | None = None
         is_last = self.instead is not None and job.attempts > self._store.settings.max_attempts

@@ -223,7 +223,7 @@ async def test_a_restore_whose_reply_is_lost_is_made_once(
 
 @pytest.mark.parametrize("is_whole", [True, False])
 async def test_pinned_messages_and_gaps_come_back_too(memory: Memory, raw: Any, is_whole: bool) -> None:
-    """Those that have left the window, those in it, and what was popped; without what cannot be read."""
+    """Pinned messages that have left the window, those in it, and the gap of a pop; not what cannot be read."""
     session = memory.session(ID)
     await session.append({"role": "system", "content": "Be brief."}, user(0))
     await session.append(user("pinned"), pin=True)

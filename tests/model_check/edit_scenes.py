@@ -41,7 +41,7 @@ def edited_while_leased(machine: WorkMachine, name: str, how: str) -> None:
 
 
 def pinned_leave_the_window(machine: WorkMachine, name: str, keep: bool, how: str) -> None:
-    """By a commit or a prune; changed before and after, each change sent twice."""
+    """Pinned messages leave by a commit or a prune; they are changed before and after, each change sent twice."""
     afresh(machine, name, 2, 5)
     edit(machine, name, "replace", 5, True)
     machine.append_pinned(name, 1)

@@ -72,7 +72,7 @@ def written_between_transcript_and_eviction(machine: WorkMachine, name: str, how
 
 
 def taken_in_hand(machine: WorkMachine, name: str) -> None:
-    """By a worker that reads the transcript."""
+    """The session is chosen for eviction, and claimed by a worker that reads its transcript."""
     machine.observe()
     machine.queue_eviction(3, "limit")
     machine.claim_eviction(name)

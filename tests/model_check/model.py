@@ -82,7 +82,7 @@ class SessionModel:
 
     @property
     def pinned(self) -> dict[int, Entry]:
-        """By their seqs, in the window or not."""
+        """The pinned messages by their seqs, in the window or not."""
         return {seq: entry for seq, entry in enumerate(self.entries, 1) if entry.kind == "pinned"}
 
     def entry(self, seq: int) -> Entry | None:

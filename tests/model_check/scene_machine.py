@@ -1,4 +1,4 @@
-"""All of it: the rules of users and workers, and whole scenes, where chance alone would take too long to get there."""
+"""All of it: the rules of users and workers, and whole scenes that chance alone would take too long to reach."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 How a fault is pinned to its line: support/mutants.py.
 
 Not here, for nothing can tell them from the sound scripts; each is a second line behind the fence:
-commit without `window_count < count`: where fence, epoch and first_seq are as claimed, the window has only grown.
+commit without `window_count < count`: if fence, epoch and first_seq are as claimed, the window has only grown.
 commit without looking for the summaries it folds: under the same fence nobody else can have folded them.
 """
 

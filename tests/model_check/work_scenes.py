@@ -105,7 +105,7 @@ def retried_or_dropped(machine: WorkMachine, name: str, again: bool) -> None:
 
 
 def dead_and_tried_again(machine: WorkMachine, name: str, crash: bool) -> None:
-    """By itself, with one attempt each time, and each time after twice as long."""
+    """A dead session is tried again by itself, with one attempt each time, and each time after twice as long."""
     poison(machine, name, crash)
     for deaths in (1, 2, 3):
         session = machine.model.sessions[name]
@@ -162,7 +162,7 @@ def asked_in_vain(machine: WorkMachine, name: str, times: int) -> None:
 
 
 def failed_and_pruned(machine: WorkMachine, name: str) -> None:
-    """What went wrong is forgotten where nothing is to be summarised any more."""
+    """What went wrong is forgotten when nothing is to be summarised any more."""
     overdue_afresh(machine, name)
     claim = machine.claim(name)
     assert claim is not None
@@ -175,7 +175,7 @@ def failed_and_pruned(machine: WorkMachine, name: str) -> None:
 
 
 def half_full(machine: WorkMachine, name: str) -> None:
-    """Before all others, whatever it waited for."""
+    """A session that has filled more than half of its window comes before all others, whatever it waited for."""
     overdue_afresh(machine, name)
     claim = machine.claim(name)
     assert claim is not None
@@ -190,7 +190,7 @@ def half_full(machine: WorkMachine, name: str) -> None:
 
 
 def paused_by_one(machine: WorkMachine, name: str) -> None:
-    """Of several who saw the same, one has its way; who comes late changes nothing."""
+    """One of several who saw the same has its way; who comes late changes nothing."""
     del name
     for place, paused in ((0, True), (0, True), (8, True), (8, False), (0, False), (0, False), (0, True)):
         machine.note("p", place, paused, True)

@@ -115,7 +115,7 @@ def check_shown(payload: Any, limit_bytes: Any) -> None:
     assert len(text.encode()) <= limit_bytes
     head, *lines = text.splitlines()
     assert head.startswith("[0] ")
-    # What is left out may begin just behind a newline, or in the head where the limit is as short as that.
+    # What is left out may begin just behind a newline, or in the head if the limit is as short as that.
     assert all(line.startswith(("  ", LEFT_OUT)) for line in lines)
     assert lines or LEFT_OUT in head
     assert cleaned(text) == text

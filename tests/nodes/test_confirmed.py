@@ -1,4 +1,4 @@
-"""confirm=n where there are several nodes: the replicas of the node that has the session say that they have it."""
+"""confirm=n with several nodes: the replicas of the node that has the session say that they have it."""
 
 from __future__ import annotations
 

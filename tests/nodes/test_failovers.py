@@ -51,7 +51,7 @@ def parted(caller: Caller, servers: ClusterServers, count: int = 1) -> tuple[lis
 
 
 async def pester(caller: Caller, names: list[str], count: int) -> None:
-    """So many appends, in turn."""
+    """Makes so many appends, to these sessions in turn."""
     for number in range(count):
         await caller.append(names[number % len(names)], f"h.{number}")
 
@@ -140,7 +140,7 @@ async def test_with_the_fallback_only_sessions_of_what_is_away_are_degraded(
 async def test_a_process_may_start_while_the_node_with_the_record_is_away(
     kind: str, servers: ClusterServers, namespace: str
 ) -> None:
-    """With the fallback. It does not know yet that the settings are the namespace's, so it serves all by itself."""
+    """The process does not know yet that the settings are the namespace's, so its fallback serves all."""
     async with calling("asyncio", servers.url, namespace, HASTY) as caller:
         names = on_each(caller, servers.topology().owners)
         node = servers.owner(caller.slot_of_record())

@@ -100,7 +100,7 @@ def test_all_keys_of_a_session_and_its_shard_live_in_one_slot(namespace: str, se
 @settings(max_examples=200)
 @given(session_id=session_ids.filter(lambda session_id: "{" not in session_id))
 def test_the_shard_is_the_hash_that_a_cluster_uses(session_id: str) -> None:
-    """Of a key without a tag: an id that holds one is hashed whole."""
+    """This holds for ids without a hash tag: an id that has one is hashed whole here, and by a cluster in part."""
     assert Keys("shop", 64).shard_of(session_id) == key_slot(session_id.encode(), 64)
 
 

@@ -22,12 +22,12 @@ namespaces = st.builds(str.__add__, st.sampled_from(ALNUM), st.text(alphabet=ALN
 
 
 def slots_of(namespace: str, shard_count: int) -> list[int]:
-    """By redis-py's own hash, of the keys themselves."""
+    """The slot of each shard, by redis-py's own hash of one of its keys."""
     return [key_slot(shard.active) for shard in Keys(namespace, shard_count).shards()]
 
 
 def masters(count: int) -> list[range]:
-    """As `redis-cli --cluster create` gives them the slots."""
+    """The slots of each of so many masters, as `redis-cli --cluster create` gives them."""
     ends = [round(SLOT_COUNT / count * number) for number in range(count + 1)]
     return [range(start, end) for start, end in itertools.pairwise(ends)]
 
@@ -56,7 +56,7 @@ def test_no_master_has_more_than_its_share(namespace: str, shard_count: int, mas
 def test_slots_in_a_row_hold_the_shards_that_fall_to_them(
     namespace: str, shard_count: int, start: int, slot_count: int
 ) -> None:
-    """Wherever a row begins, and also if it goes on at slot 0."""
+    """This holds wherever a row begins, and also if it goes on at slot 0."""
     found = sum((slot - start) % SLOT_COUNT < slot_count for slot in slots_of(namespace, shard_count))
     share = Fraction(slot_count * shard_count, SLOT_COUNT)
     assert floor(share) <= found <= ceil(share)
@@ -82,7 +82,7 @@ def test_small_namespaces_do_not_meet_at_one_master() -> None:
 @settings(max_examples=100, deadline=None)
 @given(namespace=st.text(max_size=70), shard_count=st.integers(1, 64))
 def test_tags_can_be_read_and_differ(namespace: str, shard_count: int) -> None:
-    """Also of what is no namespace yet, such as one with braces in it."""
+    """This holds also for what is no namespace yet, such as a text with braces in it."""
     namespace = namespace.encode("utf-8", "replace").decode()
     tags = shard_tags(namespace, shard_count)
     names = [f"{namespace}:{shard:02d}" for shard in range(shard_count)]

@@ -143,7 +143,7 @@ def test_nobody_else_speaks_as_a_late_system_message() -> None:
 
 
 def test_parts_beside_a_text_say_nothing_twice() -> None:
-    """As some user interfaces store them; without a text it is the parts that count."""
+    """Some user interfaces store both: it is told once. Without a text it is the parts that count."""
     both = {"role": "user", "content": "Hello.", "parts": [text("Hello.")]}
     alone = {"role": "user", "content": None, "parts": [{"text": "Hello."}]}
     for told in (both, alone):

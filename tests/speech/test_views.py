@@ -49,7 +49,7 @@ def test_what_the_system_says_first_stands_apart_and_later_is_the_users() -> Non
 
 
 def test_what_stands_before_the_summaries_is_the_systems_too() -> None:
-    """As pinned messages will."""
+    """A pinned system message stands there: it goes into `system`, with those behind the summaries."""
     from redismem.speech.anthropic import anthropic_context
 
     summary = context(summaries_count=1).to_openai()

@@ -59,7 +59,7 @@ async def restored(memory: Memory, raw: Any, spoilt: bool) -> Call[Any]:
 
 
 async def call_of(memory: Memory, raw: Any, name: str) -> Call[Any]:
-    """Of a session with a summary and its originals."""
+    """The call that evicts, clears or restores a session with a summary and its originals."""
     await memory.session("a").append({"role": "system", "content": "Be brief."}, *(user(str(at)) for at in range(9)))
     await memory.store.run(await commit(memory, await viewed(memory)))
     if name == "evict":

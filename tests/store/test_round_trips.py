@@ -126,7 +126,7 @@ class Race:
         self._server = server
         self._namespace = namespace
         self.contexts: dict[str, Context] = {}
-        """By the text of the message that each came back for."""
+        """The contexts, by the text of the message that each came back for."""
         self.pruned_count = 0
         self.cleared_count = 0
         self._writing = asyncio.Event()

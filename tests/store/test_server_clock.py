@@ -17,7 +17,7 @@ from redismem.workers.eviction import Eviction
 from redismem.workers.outcomes import SummaryOutcome
 from redismem.workers.summaries import Worker
 
-# Of sessions that time out within the jump this test could say nothing: they are past their time then.
+# This test could say nothing of sessions that time out within the jump: they are past their time then.
 SETTINGS = Settings(shards=2, idle_timeout_s=24 * HOUR_S, threshold=10, recent_limit=6, lease_s=30, deadline_s=60)
 
 

@@ -1,4 +1,4 @@
-"""What the server itself refuses: each with its word, nothing half done, at once where only an operator can mend it."""
+"""What the server itself refuses: each with its word, nothing half done, at once if only an operator can mend it."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _OPTIONS = (
 
 
 def chromium() -> str:
-    """Where the browser is; without one the test is skipped, and fails where everything must run."""
+    """Where the browser is; without one the test is skipped, or fails if everything must run (CI is set)."""
     found = next(filter(None, map(shutil.which, _NAMES)), None)
     if found is None:
         missing = "there is no Chromium here, so nobody has looked at the page: make have-chromium"
@@ -112,7 +112,7 @@ async def say(page: Page, text: str, *, wait: bool = True) -> None:
 
 
 async def summarised(page: Page) -> None:
-    """As if there had been a conversation over the threshold: a worker has summarised the older messages."""
+    """Makes a conversation that is over the threshold, and waits until a worker has summarised the older messages."""
     origin, _, _ = page.url.partition("/#")
     both = [("user", "Parcel {0} goes to house {0}."), ("assistant", "Parcel {0} is on its way.")]
     said = [{"role": role, "content": text.format(number)} for number in range(1, 7) for role, text in both]
@@ -127,7 +127,7 @@ async def texts(page: Page) -> list[str]:
 
 
 async def picture(page: Page, name: str) -> None:
-    """For people to look at."""
+    """Saves a picture of the page for people to look at."""
     PICTURES.mkdir(exist_ok=True)
     await page.screenshot(path=PICTURES / f"{name}.png", animations="disabled")
 

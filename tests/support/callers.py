@@ -65,11 +65,11 @@ class Caller:
         return int(counted)
 
     def slot(self, session_id: str) -> int:
-        """That of a session's shard."""
+        """The cluster slot of a session's shard."""
         return slot_of(self.store.keys.session(session_id).state)
 
     def slot_of_record(self) -> int:
-        """That of the namespace's own record."""
+        """The cluster slot of the namespace's own record."""
         return slot_of(self.store.keys.record)
 
     def sends(self, op: str = "append") -> list[int]:

@@ -25,7 +25,7 @@ from support.fault_rows import Fault, Row
 from support.sentinel_servers import SentinelServers
 
 ROUNDS = int(os.environ.get("FAULT_ROUNDS", "0"))
-"""Of each kind of fault; 0: not a campaign of its own, but a part of the tests."""
+"""How often each kind of fault is made; 0: once, as a part of the tests, and not a campaign of its own."""
 NAMESPACE = "faults"
 EVERYTHING = set(range(16_384))
 _KEYS = Keys(NAMESPACE, nodes_pod.SETTINGS.shards)

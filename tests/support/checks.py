@@ -16,7 +16,7 @@ CANARY = "canary-5d1f"
 
 
 class Panic(BaseException):
-    """As a library in Rust raises it: no Exception, and in its words what it was given."""
+    """An error such as a library in Rust raises: no Exception, and its words quote what it was given."""
 
 
 def user(text: object = "") -> dict[str, Any]:
@@ -56,7 +56,7 @@ async def until(true: Callable[[], Awaitable[bool]], deadline_s: float = 60, eve
 
 
 async def contents(session: Session) -> list[Any]:
-    """Of a session whose seqs follow each other and whose counters agree with its messages."""
+    """The contents of a session; its seqs must follow each other, and its counters agree with its messages."""
     found, known = await session.messages(), await session.info()
     assert [message.seq for message in found] == list(range(known.first_seq, known.total_messages + 1))
     assert known.window_tokens == sum(message.tokens for message in found)

@@ -173,7 +173,7 @@ class ClusterServers:
         return in_step and facts["cluster_state"] == "ok" and facts["cluster_slots_ok"] == str(SLOTS_COUNT)
 
     def topology(self) -> Topology:
-        """As the first node that answers sees it."""
+        """The topology that the first running node sees."""
         node = next(node for node in self.nodes if node.is_running)
         return Topology.read(node.say("CLUSTER", "SLOTS"), node.place)
 

@@ -24,7 +24,7 @@ class Ran:
 
     @property
     def document(self) -> Any:
-        """Of --json: stdout is one document and nothing else."""
+        """The document that --json prints: stdout is that one and nothing else."""
         return json.loads(self.out)
 
     @property
@@ -46,7 +46,7 @@ def spawn(*words: object, cwd: Path | None = None, **environment: str) -> Ran:
 
 @contextlib.contextmanager
 def started(*words: object, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    """A command that runs beside the test; it is killed where the test did not end it."""
+    """A command that runs beside the test; it is killed if the test did not end it."""
     command = [sys.executable, "-m", "redismem", *map(str, words)]
     environ, pipe = os.environ | environment, subprocess.PIPE
     with subprocess.Popen(command, env=environ, text=True, stdout=pipe, stderr=pipe) as running:

@@ -21,7 +21,7 @@ def contents(messages: list[Message]) -> list[Any]:
 
 @dataclass
 class Conversation:
-    """`pairs` are (call, result) as places in `payloads`; the call is -1 where nobody made it."""
+    """`pairs` are (call, result) as places in `payloads`; the call is -1 if nobody made it."""
 
     payloads: list[dict[str, Any]] = field(default_factory=list)
     pairs: list[tuple[int, int]] = field(default_factory=list)

@@ -20,7 +20,7 @@ def element(text: object) -> bytes:
 
 
 def sessions(seed: int, count: int = 8) -> Blocks:
-    """Of so many sessions a few blocks each; each session has a word of its own."""
+    """Three blocks of each of so many sessions; each session has a word of its own."""
     chosen = random.Random(seed)
     return {
         str(number): [

@@ -36,7 +36,7 @@ async def sound(memory: Memory) -> bool:
 
 
 def context_of_four() -> Context:
-    """Of a session with four elements from seq 5 on: the second is pinned, the last is a gap."""
+    """The context of a session with four elements from seq 5 on: the second is pinned, the last is a gap."""
     messages = [Message("user", content) for content in ("first", "second", "third")]
     for seq, message in enumerate(messages, 5):
         message.seq, message.tokens, message.epoch = seq, 10 * seq, "9-ab"

@@ -29,7 +29,7 @@ class Words:
         self.dimensions = dimensions
         self.asked: list[list[str]] = []
         self.failures: list[Exception] = []
-        """Raised first, one a call."""
+        """The first calls raise these, one each."""
         self.is_down = False
         self.fault: BaseException = OSError("down")
         """What it raises while it is down."""

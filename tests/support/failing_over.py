@@ -11,7 +11,10 @@ from redismem import StoreUnavailable
 from support.callers import Caller
 
 AHEAD_COUNT = 3
-"""Of three writers: two that are so far ahead of one have written 14 appends since its own, at most."""
+"""How many appends a writer may be ahead of the slowest and still make one more.
+
+So of three writers two make at most 14 appends behind the third's own: a session remembers the last 16.
+"""
 
 
 async def append_until_acked(caller: Caller, name: str, text: str) -> None:

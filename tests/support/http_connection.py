@@ -37,7 +37,7 @@ class Wire(asyncio.Transport):
         """There is nothing to pause."""
 
     def resume_reading(self) -> None:
-        """Likewise."""
+        """There is nothing to resume."""
 
 
 async def turn() -> None:

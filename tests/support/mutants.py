@@ -30,7 +30,7 @@ class Mutant(NamedTuple):
     fault: str
     mark: str
     sound: str = ".+"
-    """what is broken of the line, a pattern; without it the line goes"""
+    """A pattern of what `broken` is put in the place of; without it, that is the whole line."""
     broken: str = ""
 
 
@@ -58,7 +58,7 @@ def seed(mutant: Mutant, client: redis.Redis, monkeypatch: pytest.MonkeyPatch) -
 
 @contextlib.contextmanager
 def noticed() -> Iterator[None]:
-    """Fails where nothing is noticed within, or only that the script cannot run."""
+    """Fails if nothing is noticed within, or only that the script cannot run."""
     with pytest.raises((AssertionError, RedismemError, Flaky, pytest.fail.Exception)) as caught:
         yield
     assert not isinstance(caught.value, ScriptFailed), "the broken script cannot even run"

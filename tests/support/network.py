@@ -39,7 +39,7 @@ class Network:
         return f"{self._net}.{4 * at + (1 if router else 2)}"
 
     def start(self) -> None:
-        """Skips the test where that cannot be done."""
+        """Starts the network. Skips the test if that cannot be done."""
         if shutil.which("ip") is None:
             pytest.skip("iproute2 is not installed: no network to part")
         made = _ip([f"netns add {name}" for name in (self._router, *self._names)])
@@ -93,7 +93,7 @@ class Network:
 
 
 def _enter(namespace: int) -> None:
-    """This thread, and what it starts, by setns(2)."""
+    """Puts this thread, and what it starts, into the namespace, by setns(2)."""
     if ctypes.CDLL(None, use_errno=True).setns(namespace, _CLONE_NEWNET):
         raise OSError(ctypes.get_errno(), "the network namespace cannot be entered")
 
@@ -106,7 +106,7 @@ def _ip(lines: Sequence[str], name: str = "") -> subprocess.CompletedProcess[str
 
 @contextlib.contextmanager
 def hosts(count: int) -> Iterator[Network]:
-    """So many of them. Skips the test where there can be none."""
+    """A network of so many hosts. Skips the test if there can be none."""
     network = Network(count)
     try:
         network.start()

@@ -18,12 +18,12 @@ from support import outage_pod
 from support.checks import until
 
 PODS = 4 if "OUTAGE_SECONDS" in os.environ else 2
-"""That begin before the outage. Each is a process: fewer of them in the tests of every day."""
+"""How many pods begin before the outage. Each is a process: fewer of them in the tests of every day."""
 NAMESPACE = "outages"
 SECONDS = [float(given) for given in os.environ.get("OUTAGE_SECONDS", "1").split()]
 _SOME = 20
 PATIENT_S = 1.0 if "OUTAGE_SECONDS" in os.environ else 5.0
-"""After so long a node counts as away where others must not: among other tests one that is well may lack a second."""
+"""The seconds after which a node counts as away, so that no other does: a sound one may lack a second among tests."""
 Change = Callable[[], Awaitable[None]]
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from redismem import Memory
 
 BEGIN = datetime(2100, 1, 1, tzinfo=UTC)
-"""In the future, or a server would drop keys at once."""
+"""The first moment of the clock: in the future, or a server would drop keys at once."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -73,7 +73,7 @@ def given_vectors(texts: Sequence[str], mode: str) -> list[Any]:
 
 
 def openai_vectors(found: Sequence[Any]) -> dict[str, Any]:
-    """In any order: each has its place."""
+    """The vectors as OpenAI may give them, in any order: each has its place."""
     items = [{"object": "embedding", "index": at, "embedding": each} for at, each in enumerate(found)]
     return {"object": "list", "data": items[::-1], "usage": {"prompt_tokens": 7, "total_tokens": 7}}
 

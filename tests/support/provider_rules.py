@@ -23,14 +23,14 @@ def _openai_message() -> TypeAdapter[Any]:
 
 @cache
 def _anthropic_types() -> tuple[TypeAdapter[Any], TypeAdapter[Any]]:
-    """Of a message, and of a block of the system's text."""
+    """The published types of a message, and of a block of the system's text."""
     from anthropic.types import MessageParam, TextBlockParam
 
     return TypeAdapter(MessageParam), TypeAdapter(TextBlockParam)
 
 
 def _read(value: Any) -> Any:
-    """With every iterable of a published type read to its end, which is when it is checked."""
+    """The value with each iterable of a published type read to its end, which is when it is checked."""
     if isinstance(value, dict):
         return {key: _read(item) for key, item in value.items()}
     if isinstance(value, str | int | float | None):

@@ -76,7 +76,7 @@ class Proxy:
             await asyncio.sleep(0.001)
 
     async def accept_again(self) -> None:
-        """On the same port as before."""
+        """Listens again on the same port as before."""
         self._listen(self.port)
 
     def lead_to(self, port: int) -> None:

@@ -49,7 +49,7 @@ RELEASE: dict[str, Any] = {
 }
 FIRST_MS, LONGEST_MS = 300_000, 86_400_000
 SWEEP = (3, FIRST_MS, LONGEST_MS)
-"""max_attempts, first_ms, longest_ms: behind the time."""
+"""The arguments of sweep.lua behind the time: max_attempts, first_ms, longest_ms."""
 QUEUES = ("overdue", "leased", "dead")
 INDEXES = ("active", *QUEUES, "evictions")
 STORED = ("messages", "state", "originals", "vectors")
@@ -82,7 +82,7 @@ async def queues(lua: Scripts) -> dict[str, dict[bytes, float]]:
 
 
 async def changed_fields(lua: Scripts, before: dict[bytes, bytes]) -> dict[bytes, bytes | None]:
-    """The fields that are not as before; None where one is gone."""
+    """The fields that are not as before; None for one that is gone."""
     after = await lua.fields()
     return {name: after.get(name) for name in before.keys() | after if after.get(name) != before.get(name)}
 

@@ -82,7 +82,7 @@ REPLACE: dict[str, Any] = {
 def counters(
     message_count: int, tokens: int, first_seq: int = 1, active_ms: int = NOW_MS, expires_ms: int = EXPIRES_MS
 ) -> bytes:
-    """As they stand in the state."""
+    """The counters in the form that stands in the state."""
     return b"v1 %d %d %d %d %d" % (first_seq, message_count, tokens, active_ms, expires_ms)
 
 

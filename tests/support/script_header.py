@@ -14,14 +14,14 @@ class Header:
     keys: list[str]
     arguments: list[str]
     reads: frozenset[str]
-    """fields of the state; `all` for every one"""
+    """The fields of the state that it reads; `all` for every one."""
     writes: frozenset[str]
     reply: str
     error: str
 
 
 def header(source: str) -> Header:
-    """Raises AssertionError where it is not of the form that all scripts share."""
+    """Reads the head of a script. Raises AssertionError if it is not of the form that all scripts share."""
     lines: list[str] = []
     for line in source.splitlines():
         if not line.startswith("--"):

@@ -34,11 +34,11 @@ class Text(NamedTuple):
     reads: frozenset[str]
     writes: frozenset[str]
     fills: frozenset[str]
-    """indexes it puts sessions into"""
+    """The indexes that it puts sessions into."""
     empties: frozenset[str]
     words: frozenset[str]
     queued: frozenset[str]
-    """what it sets the field `queued` to"""
+    """What it sets the field `queued` to."""
 
 
 def text(name: str, source: str) -> Text:

@@ -41,7 +41,7 @@ class PlainSessions:
         self._texts = itertools.count(1)
 
     def written(self, name: str, now_ms: int) -> PlainSession:
-        """The session, made where it is missing, with its time and activity as the write leaves them."""
+        """The session, made if it is missing, with its time and activity as the write leaves them."""
         created = name not in self.live
         model = self.live.setdefault(name, PlainSession())
         if created:

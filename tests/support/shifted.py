@@ -24,7 +24,7 @@ class ShiftedClock:
         self._file, library = folder / "shift", folder / "clock_shift.so"
         subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(_SOURCE)], check=True)
         self.variables = {"LD_PRELOAD": str(library), "CLOCK_SHIFT_FILE": str(self._file)}
-        """Of a process that is to go by it."""
+        """The environment variables of a process that is to go by this clock."""
         self.shift(0)
 
     def shift(self, seconds: int) -> None:

@@ -31,7 +31,7 @@ SETTINGS = Settings(
     max_backoff_s=0.1,
     max_summary_bytes=1024 * 1024,
     deadline_s=60,
-    reply_timeout_s=10,  # sent again only where the connection broke: a session knows its last 16 appends
+    reply_timeout_s=10,  # sent again only if the connection broke: a session knows its last 16 appends
 )
 PRODUCERS = 3
 # A session knows its last 16 appends. When Redis comes back, one producer may be connected long before another whose

@@ -32,14 +32,14 @@ async def tell(session: Session, count: int, begin: int = 0) -> None:
 
 
 async def told(memory: Memory, worker: Worker, count: int = 6) -> None:
-    """So many sessions: enough to train on."""
+    """Makes so many sessions: enough to train on."""
     for number in range(count):
         await tell(memory.session(f"other {number}"), 40, begin=1_000 * number)
         await worker.drain()
 
 
 def content(seed: int = 0) -> bytes:
-    """Of a dictionary for other messages of the kind."""
+    """The content of a dictionary that was trained on other sessions."""
     return made(1, seed).content
 
 

@@ -109,7 +109,7 @@ def alone(name: str, port: int) -> str:
 
 
 def url_of(name: str, request: pytest.FixtureRequest) -> str:
-    """Of the servers of its kind."""
+    """The URL of the servers of its kind; the embedded store has none."""
     if name in EMBEDDED:
         return ""
     kind = "cluster_servers" if name in CLUSTER else "sentinel_servers" if name in SENTINEL else "redis_server"

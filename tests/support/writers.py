@@ -17,11 +17,11 @@ class Echo:
 
     def __init__(self) -> None:
         self.seen: list[list[int]] = []
-        """The seqs of each call; none where it was a fold."""
+        """The seqs of each call's messages; none if it was a fold."""
         self.failures: deque[BaseException] = deque()
-        """Raised first, one a call."""
+        """The first calls raise these, one each."""
         self.drafts: deque[Draft | Dropped] = deque()
-        """Returned first, one a call."""
+        """The first calls return these, one each."""
         self.hanging: str | None = None
         """A call whose messages hold this text waits for `gate`."""
         self.gate = asyncio.Event()

@@ -16,7 +16,7 @@ from redismem.transport.lane import Lane
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """The lane's tests run on asyncio's own loop, and on uvloop where that is installed."""
+    """The lane's tests run on asyncio's own loop, and on uvloop if that is installed."""
     factories: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
     if item.path.name.startswith(("test_lane", "test_address")):
         with contextlib.suppress(ImportError):

@@ -39,7 +39,7 @@ async def transport(request: pytest.FixtureRequest) -> AsyncIterator[Transport]:
 
 @pytest.fixture
 def namespace(namespace: str) -> str:
-    """As a key: one hash tag, so that all of a test lies on one node."""
+    """The namespace as a hash tag, so that all keys of a test lie on one node."""
     return f"{{{namespace}}}"
 
 

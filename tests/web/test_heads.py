@@ -46,7 +46,7 @@ async def test_a_large_head_that_ends_is_answered() -> None:
 
 
 async def test_a_body_is_no_head_and_its_trailers_are() -> None:
-    """Of a request that waits for its body, and has no answer yet."""
+    """The request waits for its body, and has no answer yet."""
     is_whole = asyncio.Event()
 
     async def waiting(scope: Any, send: Any) -> None:

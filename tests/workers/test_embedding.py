@@ -37,7 +37,7 @@ async def vectors_of(raw: Any, keys: SessionKeys) -> dict[int, Vectors]:
 
 
 def resume(memory: Memory) -> None:
-    """As after its pause."""
+    """Ends the embedder's pause."""
     assert memory.store.embedder is not None
     memory.store.embedder._work.ended("words")
 

@@ -21,7 +21,7 @@ from redismem.workers.summaries import Worker
 
 @pytest.fixture
 async def forbidding(store: Store, namespace: str) -> AsyncIterator[Worked]:
-    """Where nothing may write instead of the strategy."""
+    """A memory in which nothing may write instead of the strategy; the strategy and its worker."""
     async with open_with(store, namespace, extractive_after_s=0) as memory:
         echo = Echo()
         yield memory, echo, Worker(memory.store, echo)

@@ -79,7 +79,7 @@ async def test_an_error_of_redismem_is_quoted_and_needs_no_traceback(
 
 
 KINDS: list[type[BaseException]] = [KeyError, asyncio.CancelledError, Panic]
-"""Of what code of the caller's own raises: a task of its own may have been cancelled, a library of its may panic."""
+"""The kinds of errors that a caller's own code raises: its own task may have been cancelled, its library may panic."""
 
 
 def raised(line: str, kind: type[BaseException]) -> str:

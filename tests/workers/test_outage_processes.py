@@ -85,7 +85,7 @@ class Turns:
         assert (await depths_of(self.memory.store)).total("dead").count == 0
 
     async def until_s(self, seconds: float) -> None:
-        """For so long."""
+        """Makes turns for so many seconds."""
         end_s = time.monotonic() + seconds
 
         async def over() -> bool:

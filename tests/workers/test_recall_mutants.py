@@ -39,7 +39,7 @@ ASKED = {"Biscuit": "dog Biscuit shelter", "Zora": "parrot Zora", "Rex": "cat Re
 
 
 class Namespace:
-    """Of the embedded store: as many processes on it as a story needs."""
+    """A namespace of the embedded store, with as many processes as a story needs."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -110,7 +110,7 @@ async def recalls(there: Namespace) -> None:
 
 
 async def forgets(there: Namespace) -> None:
-    """What another process has dropped is forgotten, also where no block had begun that would tell it."""
+    """What another process has dropped is forgotten, also if no block had begun that would tell it."""
     process, other, without = there.process(), there.process(), there.process(keep_originals=False)
     session = other.session("a")
     await session.append(*(FACT if number == 3 else said(number) for number in range(1, 37)))

@@ -56,7 +56,7 @@ async def pods(store: Store, namespace: str, clock: Clock) -> AsyncIterator[Pods
 
 @asynccontextmanager
 async def fifty(server: RedisServer, namespace: str, clock: Clock) -> AsyncIterator[tuple[Pods, list[Scheduler]]]:
-    """Of one process, on connections of their own, with as many shards as there are by default."""
+    """Fifty pods in one process, on connections of their own, with as many shards as there are by default."""
     settings = Settings(deadline_s=30, reply_timeout_s=30)
     opened = partial(Memory.connect, server.url, namespace=namespace, settings=settings, clock=clock)
     async with AsyncExitStack() as stack:

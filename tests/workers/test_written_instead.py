@@ -1,4 +1,4 @@
-"""What the extractive summariser writes where a model fails for too long, too often or for good; and the dead."""
+"""What the extractive summariser writes when a model fails for too long, too often or for good; and the dead."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class Expected:
     leaving: list[int] = field(default_factory=list)
     """The seqs that it covers since the last drain."""
     first_seq: int = 1
-    """Of the window."""
+    """The seq of the first message of the window."""
     summary_version: str = ""
 
     @property
@@ -126,7 +126,7 @@ class Expected:
         return [f"{name} differ" for name, found, wanted in comparisons if not same(found, wanted)]
 
     def summary_differences(self, context: Context, originals: list[Message], keeps: list[str]) -> list[str]:
-        """After a drain: what is not as it must be about the newest summary, and about what it stands for."""
+        """What is not as it must be after a drain: about the newest summary, and about what it stands for."""
         if not context.summaries:
             return ["there is no summary"]
         newest, quoted = context.summaries[-1], context.to_openai()[len(context.pinned) + len(context.summaries) - 1]

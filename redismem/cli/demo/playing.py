@@ -26,7 +26,7 @@ class Playing:
         self.session = memory.session(session_id)
         self.played: list[Played] = []
         self.drained: dict[int, Drained] = {}
-        """By the number of the turn before."""
+        """What each drain did, by the number of the turn before it."""
         self.checks: list[Check] = []
         self._memory = memory
         store, self._counter = counted(memory.store)
@@ -136,7 +136,7 @@ class Playing:
         self.checks.append(Check("clear", seen, left == 0 and again.created and again.first_seq == 1))
 
     async def _check_recall(self) -> None:
-        """In the session that the clear has left, with one message: what was said third is asked for at the end."""
+        """Checks that recall finds what was said third, at the end, in the session that the clear has left."""
         chat = [
             {"role": "user", "content": f"Page {number} of the manual is read."} for number in range(2, _LONG_COUNT)
         ]

@@ -184,7 +184,7 @@ class Replay:
             raise
 
     async def _summarise(self, session_ids: list[str], advance: Advance) -> None:
-        """Each session until nothing of it is due. Only those of the file: others may lie in the same namespace."""
+        """Has each session summarised until nothing of it is due: only those of the file, as there may be others."""
         if self._worker is None:
             return
         start = time.perf_counter()
@@ -238,7 +238,7 @@ class Replay:
         self._to_clear.discard(session_id)
 
     async def _clear_the_rest(self) -> None:
-        """After an interruption; with a store that is gone there is only the timeout."""
+        """Clears what an interruption has left; with a store that is gone there is only the timeout."""
         with contextlib.suppress(RedismemError):
             for session_id in () if self._keep else sorted(self._to_clear):
                 await self._clear(session_id)

@@ -1,4 +1,4 @@
-"""The demo runs, shows what it promises, and fails where the memory is wrong."""
+"""The demo runs, shows what it promises, and fails if the memory is wrong."""
 
 import json
 from importlib.resources import files

@@ -13,7 +13,7 @@ WITHOUT_TRANSCRIPT = {"appends": "*"}
 
 
 async def chosen(lua: Scripts) -> dict[str, Any]:
-    """As it is evicted by the worker that has its transcript."""
+    """Makes a session that waits for its eviction; gives the arguments of the worker that has read its transcript."""
     await lua.append("1", "2")
     await lua.raw.hset(lua.key("originals"), "0", "old")
     assert await over(lua, "queue_eviction", ["s"], LATER_MS, "idle", 0, "s", NOW_MS) == [1, 0]

@@ -27,7 +27,7 @@ async def test_an_attempt_that_does_not_count_is_given_back(lua: Scripts) -> Non
 
 @pytest.mark.parametrize("max_attempts", [1, 0])
 async def test_after_the_last_attempt_it_is_dead(lua: Scripts, max_attempts: int) -> None:
-    """0: whatever the attempts, as where the provider refuses the request for good."""
+    """`max_attempts` 0: whatever the attempts, as when the provider refuses the request for good."""
     await claimed(lua)
     before = await lua.fields()
     counts = {"counts": max_attempts, "max_attempts": max_attempts}

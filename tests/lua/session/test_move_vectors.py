@@ -1,4 +1,4 @@
-"""move_vectors.lua, raw, where there are no vector sets. Where there are: test_vector_sets.py."""
+"""move_vectors.lua, raw, without vector sets. With them: test_vector_sets.py."""
 
 from __future__ import annotations
 

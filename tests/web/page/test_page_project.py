@@ -92,7 +92,7 @@ def column(page: Page, status: str) -> Locator:
 
 
 async def drag(page: Page, title: str, status: str) -> None:
-    """With the mouse, as a person does it."""
+    """Drags a card with the mouse, as a person does it."""
     task, place = await card(page, title).bounding_box(), await column(page, status).bounding_box()
     assert task
     assert place
