@@ -23,7 +23,7 @@ class Event(NamedTuple):
     """What was done.
 
     By a session: append, append_and_read, read, messages, state, info, exists, touch, update, read_epoch, clear,
-    read_window, prune, pop, replace, pinned, recall, block, set_block_aside, quarantine, embed. By a memory:
+    read_window, prune, pop, replace, pinned, recall, block, quarantine_block, quarantine, embed. By a memory:
     ping, count, sessions, server_time, take, recorded, record.
     By workers, a call each: hold (whose turn it is); provider, pause (whether somebody may be asked); due, claim,
     extend, commit, release; counts, oldest, queue_eviction, due_evictions, claim_eviction, evict; scan, sweep,

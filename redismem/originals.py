@@ -30,7 +30,7 @@ class Originals:
         self._keys = keys
 
     async def messages(self, page: Page | None) -> list[Message]:
-        """The messages of a page. What of its blocks cannot be read is missing: see `set_aside`.
+        """The messages of a page. What of its blocks cannot be read is missing: see `quarantine`.
 
         Raises CorruptSession, UnsupportedFormat, StoreUnavailable.
         """
@@ -38,7 +38,7 @@ class Originals:
             return []
         page.dictionaries = await self._store.dictionaries_of(block.stored for block in page.blocks)
         found = page.messages()
-        await self.set_aside(page.unreadable)
+        await self.quarantine(page.unreadable)
         return found
 
     async def block(self, seq: int) -> Block | None:
@@ -53,7 +53,7 @@ class Originals:
         known = await self._store.dictionaries_of([] if block is None else [block.stored])
         return replace(view, block=block, dictionaries=known)
 
-    async def set_aside(self, unreadable: Iterable[Block], *, in_the_way: bool = False) -> None:
+    async def quarantine(self, unreadable: Iterable[Block], *, in_the_way: bool = False) -> None:
         """Puts these blocks into quarantine, and says so; those that lack their dictionary stay, as it may come back.
 
         `in_the_way`: those too, as others are written in their place. Raises StoreUnavailable.
@@ -66,7 +66,7 @@ class Originals:
                 self._pass_over(str(why))
                 continue
             time_ms = await self._store.server_time_ms()
-            if await self._store.run(page_calls.set_block_aside(self._keys, each, time_ms, settings.idle_timeout_ms)):
+            if await self._store.run(page_calls.quarantine_block(self._keys, each, time_ms, settings.idle_timeout_ms)):
                 known = facts(op="quarantine", session=session, namespace=self._store.keys.namespace, error=error)
                 text = "session %s: a block of originals cannot be read (%s), and is in quarantine"
                 log.error(text, session, error, extra=known)

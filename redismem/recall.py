@@ -198,7 +198,7 @@ class Recall:
             except Undecodable:
                 unreadable.append(block)
         if unreadable:
-            await Originals(self._store, self._keys).set_aside(unreadable)
+            await Originals(self._store, self._keys).quarantine(unreadable)
 
 
 def contents_of(block: Block, known: Dictionaries, window_seq: int, epoch: str) -> Contents:

@@ -140,7 +140,7 @@ def test_every_method_works(memory: blocking.Memory) -> None:
     assert used == everything - {"connect", "__enter__", "__exit__"}
 
 
-def test_it_sets_a_broken_session_aside_too(memory: blocking.Memory) -> None:
+def test_it_puts_a_broken_session_into_quarantine_too(memory: blocking.Memory) -> None:
     session = memory.session("s")
     session.append({"role": "user", "content": "old"})
     transport = memory._twin.store.transport

@@ -36,10 +36,10 @@ if not is_foreign(state, 'hash') then
   if not is_broken and seen_epoch ~= epoch then return 0 end -- [epoch]
 end
 local moved = 0
-for key, aside in pairs({[messages] = quarantine_messages, [state] = quarantine_state, [originals] = quarantine_originals}) do
+for key, kept in pairs({[messages] = quarantine_messages, [state] = quarantine_state, [originals] = quarantine_originals}) do
   if kind(key) ~= 'none' then
-    redis.call('RENAME', key, aside)
-    if redis.call('PTTL', aside) < 0 then redis.call('PEXPIRE', aside, idle_timeout_ms) end
+    redis.call('RENAME', key, kept)
+    if redis.call('PTTL', kept) < 0 then redis.call('PEXPIRE', kept, idle_timeout_ms) end
     moved = moved + 1
   end
 end

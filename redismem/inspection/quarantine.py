@@ -36,7 +36,7 @@ __all__ = [
 KEYS_A_STEP = 1_000
 LOOKED_AT_LIMIT = 10_000_000
 _TOGETHER_COUNT = 100
-_ATTEMPTS = 5
+_SWAPS_LIMIT = 5
 
 OnStep = Callable[[int], None]
 """Told after each step of a search how many keys it has looked at by now."""
@@ -152,13 +152,13 @@ async def restore(store: Store, found: QuarantinedSession, *, salvage: bool = Fa
     if wanted.faults and not salvage:
         raise CorruptSession("; ".join(dict.fromkeys(wanted.faults)), found.session_id, wanted.epoch)
     call = quarantine_calls.restore(keys, found.put_ms, wanted, store.settings, store.clock)
-    for attempt in range(_ATTEMPTS):
+    for swap_count in range(_SWAPS_LIMIT):
         try:
             if await store.run(call):
                 return wanted
             raise SessionNotFound("it is not in quarantine any more", found.session_id)
         except SessionExists:
-            if not swap or attempt + 1 == _ATTEMPTS:
+            if not swap or swap_count + 1 == _SWAPS_LIMIT:
                 raise
         calls = store.session_calls(found.session_id)
         put_ms = max(now_ms(), found.put_ms + 1)

@@ -119,7 +119,7 @@ async def put(store: Store, session_id: str, copy: Copy) -> None:
     state = _state(copy, epoch, elements, earlier, bool(originals))
     messages = decode_messages(window, copy.first_seq, epoch)
     restoration = Restoration((), epoch, copy.first_seq, messages, len(window), (), state, copy.summaries)
-    await store.run(quarantine_calls.put_aside(keys, put_ms, window, originals))
+    await store.run(quarantine_calls.put(keys, put_ms, window, originals))
     try:
         await store.run(quarantine_calls.restore(keys, put_ms, restoration, store.settings, store.clock))
     finally:

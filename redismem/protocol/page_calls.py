@@ -158,9 +158,9 @@ def blocks(keys: SessionKeys, numbers: Sequence[int]) -> Call[list[Block]]:
     return Call(keys.session_id, (("HMGET", keys.originals, *numbers),), decode, op="recall")
 
 
-def set_block_aside(keys: SessionKeys, block: Block, now_ms: int, idle_timeout_ms: int) -> Call[bool]:
+def quarantine_block(keys: SessionKeys, block: Block, now_ms: int, idle_timeout_ms: int) -> Call[bool]:
     """The block that cannot be read to `…:quarantine:<session>:<now_ms>:originals`; False: it is another one by now."""
-    script = scripts.load("set_block_aside")
-    aside = b"%s:%d:originals" % (keys.quarantine, now_ms)
-    command = evalsha(script, (keys.originals, keys.vectors, aside), (block.number, block.stored, idle_timeout_ms))
-    return Call(keys.session_id, (command,), bool, script, op="set_block_aside")
+    script = scripts.load("quarantine_block")
+    kept = b"%s:%d:originals" % (keys.quarantine, now_ms)
+    command = evalsha(script, (keys.originals, keys.vectors, kept), (block.number, block.stored, idle_timeout_ms))
+    return Call(keys.session_id, (command,), bool, script, op="quarantine_block")

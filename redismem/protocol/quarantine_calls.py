@@ -1,6 +1,6 @@
 """Calls about sessions in quarantine: finding their keys, reading them, bringing one back, dropping it. No I/O.
 
-What comes from elsewhere goes the same way: it is put aside, where nobody looks, and restored in one step.
+What comes from elsewhere goes the same way: it is put there, where nobody looks, and restored in one step.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from redismem.settings import Settings
 NAMES = (b"messages", b"state", b"originals")
 _TYPES = {"messages": "list", "state": "hash", "originals": "hash"}
 _COUNTS = {"list": "LLEN", "hash": "HLEN"}
-ASIDE_MS = 3_600_000
-"""What is put aside and not restored goes after this time."""
+KEPT_MS = 3_600_000
+"""What is put there from elsewhere, and not restored, goes after this time."""
 _PART_COUNT = 500
 _KEY = re.compile(rb"rm:\{[^{}]+:\d+[a-z]+\}:quarantine:(.+):(\d{1,19}):(messages|state|originals)", re.DOTALL)
 _RECORD = re.compile(rb"rm:\{([^{}:]+)\}:namespace")
@@ -77,7 +77,7 @@ def quarantined(found: Iterable[bytes]) -> set[Quarantined]:
     return {Quarantined(match[1].decode("utf-8", "replace"), int(match[2])) for match in matches}
 
 
-def aside(keys: SessionKeys, put_ms: int) -> tuple[bytes, bytes, bytes]:
+def quarantined_keys(keys: SessionKeys, put_ms: int) -> tuple[bytes, bytes, bytes]:
     """The keys of a session in quarantine: messages, state, originals."""
     messages, state, originals = (b"%s:%d:%s" % (keys.quarantine, put_ms, name) for name in NAMES)
     return messages, state, originals
@@ -85,7 +85,7 @@ def aside(keys: SessionKeys, put_ms: int) -> tuple[bytes, bytes, bytes]:
 
 def kinds(keys: Keys, which: Sequence[Quarantined]) -> Call[list[list[Kept]]]:
     """Type and end of each key of these: those that are there. The counts are not known yet, and 0."""
-    names = [key for each in which for key in aside(keys.session(each.session_id), each.put_ms)]
+    names = [key for each in which for key in quarantined_keys(keys.session(each.session_id), each.put_ms)]
     commands = tuple(command for key in names for command in (("TYPE", key), ("PEXPIRETIME", key)))
 
     def decode(*answers: Any) -> list[list[Kept]]:
@@ -104,7 +104,7 @@ def counts(keys: Keys, which: Sequence[Quarantined], found: Sequence[Sequence[Ke
     """The same keys with their counts: messages or fields, -1 if the type is another."""
     commands: list[Command] = []
     for each, there in zip(which, found, strict=True):
-        names = dict(zip(NAMES, aside(keys.session(each.session_id), each.put_ms), strict=True))
+        names = dict(zip(NAMES, quarantined_keys(keys.session(each.session_id), each.put_ms), strict=True))
         commands += [(_COUNTS[key.type], names[key.name.encode()]) for key in there if is_sound(key)]
 
     def decode(*answers: Any) -> list[list[Kept]]:
@@ -121,7 +121,7 @@ def is_sound(key: Kept) -> bool:
 
 def contents(keys: SessionKeys, put_ms: int, there: Sequence[Kept]) -> Call[tuple[dict[bytes, bytes], list[bytes]]]:
     """State and elements of a session in quarantine, as far as their keys have the types that they should."""
-    messages, state, _ = aside(keys, put_ms)
+    messages, state, _ = quarantined_keys(keys, put_ms)
     sound = {key.name for key in there if is_sound(key)}
     reads: list[Command] = [("HGETALL", state)] if "state" in sound else []
     reads += [("LRANGE", messages, 0, -1)] if "messages" in sound else []
@@ -153,7 +153,7 @@ def restore(
         len(restoration.fields),
     )
     stored = (keys.messages, keys.state, keys.originals, keys.vectors)
-    names = (*stored, *aside(keys, put_ms), *shard.indexes, shard.fences)
+    names = (*stored, *quarantined_keys(keys, put_ms), *shard.indexes, shard.fences)
     command = evalsha(script, names, (*arguments, *fields, *restoration.left_out))
     return Call(keys.session_id, (command,), bool, script, op="restore")
 
@@ -167,14 +167,14 @@ def new_epoch(keys: SessionKeys) -> Call[str]:
     return Call(keys.session_id, (("INCR", keys.shard.fences),), decode, op="project_change")
 
 
-def put_aside(keys: SessionKeys, put_ms: int, elements: Sequence[bytes], originals: Mapping[bytes, bytes]) -> Call[Any]:
+def put(keys: SessionKeys, put_ms: int, elements: Sequence[bytes], originals: Mapping[bytes, bytes]) -> Call[Any]:
     """Puts a session where `quarantine_calls.restore` finds it. Sent again, it puts the same there."""
-    messages, state, kept = names = aside(keys, put_ms)
+    messages, state, kept = names = quarantined_keys(keys, put_ms)
     fields = [part for pair in originals.items() for part in pair]
     commands: list[Command] = [("DEL", *names), ("HSET", state, "imported", 1)]
     commands += [("RPUSH", messages, *part) for part in _parts(elements)]
     commands += [("HSET", kept, *part) for part in _parts(fields)]
-    commands += [("PEXPIRE", name, ASIDE_MS) for name in names]
+    commands += [("PEXPIRE", name, KEPT_MS) for name in names]
     return Call(keys.session_id, tuple(commands), lambda *answers: answers, op="project_change")
 
 
@@ -184,4 +184,4 @@ def _parts(arguments: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
 
 def drop(keys: SessionKeys, put_ms: int) -> Call[int]:
     """Removes it from quarantine for good: how many keys there were."""
-    return Call(keys.session_id, (("DEL", *aside(keys, put_ms)),), int, op="drop")
+    return Call(keys.session_id, (("DEL", *quarantined_keys(keys, put_ms)),), int, op="drop")

@@ -290,10 +290,10 @@ class SessionCalls:
         """The session that cannot be read to `…:quarantine:<session>:<now_ms>:<what it was>`."""
         keys, shard = self.keys, self.keys.shard
         script = scripts.load("quarantine")
-        aside = tuple(b"%s:%d:%s" % (keys.quarantine, now_ms, name) for name in (b"messages", b"state", b"originals"))
+        kept = tuple(b"%s:%d:%s" % (keys.quarantine, now_ms, name) for name in (b"messages", b"state", b"originals"))
         command = evalsha(
             script,
-            (keys.messages, keys.state, keys.originals, keys.vectors, *aside, *shard.indexes),
+            (keys.messages, keys.state, keys.originals, keys.vectors, *kept, *shard.indexes),
             (keys.session, epoch or layout.NONE, self.settings.idle_timeout_ms),
         )
         return Call(keys.session_id, (command,), int, script, op="quarantine")

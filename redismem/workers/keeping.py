@@ -51,7 +51,7 @@ async def kept(trainer: Trainer, keys: SessionKeys, job: Job, covered: Sequence[
     except Undecodable:
         if begun is None:
             raise
-        await originals.set_aside([begun], in_the_way=True)
+        await originals.quarantine([begun], in_the_way=True)
         return await asyncio.to_thread(fields_of, job, covered, None, known, dictionary)
 
 

@@ -21,7 +21,7 @@ def memory(redis_server: Any, namespace: str) -> Iterator[redismem.blocking.Memo
 
 
 @pytest.fixture
-def aside(memory: redismem.blocking.Memory, redis_server: Any) -> Iterator[redismem.blocking.Session]:
+def quarantined(memory: redismem.blocking.Memory, redis_server: Any) -> Iterator[redismem.blocking.Session]:
     """A session with a canary, that could not be read; and the one that began afresh."""
     session = memory.session(ID)
     session.append({"role": "user", "content": "CANARY"}, {"role": "assistant", "content": "b"}, merge={"p": "CANARY"})
@@ -33,7 +33,7 @@ def aside(memory: redismem.blocking.Memory, redis_server: Any) -> Iterator[redis
             raw.delete(key)
 
 
-def test_a_list_tells_what_there_is_and_no_text(command: Any, here: list[str], aside: Any) -> None:
+def test_a_list_tells_what_there_is_and_no_text(command: Any, here: list[str], quarantined: Any) -> None:
     ran = command("quarantine", "list", *here)
     assert ran.code == 0
     assert re.search(r"2 messages, \d fields? · expires in", " ".join(ran.out.split()))
@@ -46,7 +46,7 @@ def test_a_list_tells_what_there_is_and_no_text(command: Any, here: list[str], a
 
 @pytest.mark.parametrize("columns", [80, 40])
 def test_an_id_stands_on_one_line(
-    command: Any, here: list[str], aside: Any, columns: int, monkeypatch: pytest.MonkeyPatch
+    command: Any, here: list[str], quarantined: Any, columns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     for words in (["list"], ["show", ID], ["restore", ID, "--salvage", "--swap"], ["drop", ID, "--at", "5"]):
@@ -55,7 +55,7 @@ def test_an_id_stands_on_one_line(
     assert any(ID in line for line in command("sessions", *here).out.splitlines())
 
 
-def test_texts_are_shown_to_those_who_ask(command: Any, here: list[str], aside: Any) -> None:
+def test_texts_are_shown_to_those_who_ask(command: Any, here: list[str], quarantined: Any) -> None:
     shown = command("quarantine", "show", ID, *here)
     assert (shown.code, shown.out.count("CANARY")) == (0, 1), "the message, and no value of the state"
     assert "fault: the counters are none" in shown.out
@@ -66,16 +66,16 @@ def test_texts_are_shown_to_those_who_ask(command: Any, here: list[str], aside: 
     assert told["faults"] == ["the counters are none"]
 
 
-def test_restoring_asks_for_what_it_needs(command: Any, here: list[str], aside: Any) -> None:
+def test_restoring_asks_for_what_it_needs(command: Any, here: list[str], quarantined: Any) -> None:
     for words, said in (([], "--salvage"), (["--salvage"], "--swap")):
         ran = command("quarantine", "restore", ID, *words, *here)
         assert (ran.code, ran.out) == (1, "")
         assert said in ran.complaint
-        assert aside.info().total_messages == 1
+        assert quarantined.info().total_messages == 1
     ran = command("quarantine", "restore", ID, "--salvage", "--swap", "--json", *here)
     assert (ran.code, ran.document["messages"], ran.document["left_out"]) == (0, 2, 0)
-    assert [message.content for message in aside.read().messages] == ["CANARY", "b"]
-    assert aside.params() == {"p": "CANARY"}
+    assert [message.content for message in quarantined.read().messages] == ["CANARY", "b"]
+    assert quarantined.params() == {"p": "CANARY"}
     assert command("check", *here).code == 0
     ran = command("quarantine", "drop", ID, *here)
     assert (ran.code, "--at" in ran.complaint) == (2, True), "there are two by now"
@@ -101,7 +101,7 @@ def test_a_block_that_is_there_alone_leads_nobody_to_swap(
     assert [message.content for message in session.read().messages] == ["here"]
 
 
-def test_the_doctor_tells_of_them(command: Any, here: list[str], memory: Any, aside: Any) -> None:
+def test_the_doctor_tells_of_them(command: Any, here: list[str], memory: Any, quarantined: Any) -> None:
     def line(*words: str) -> Any:
         found = command("doctor", "--json", *words).document["findings"]
         return next(each for each in found if each["name"] == "quarantine")
@@ -113,7 +113,7 @@ def test_the_doctor_tells_of_them(command: Any, here: list[str], memory: Any, as
     assert line()["verdict"] == "ok", "the embedded store"
 
 
-def test_namespaces(command: Any, here: list[str], namespace: str, aside: Any) -> None:
+def test_namespaces(command: Any, here: list[str], namespace: str, quarantined: Any) -> None:
     ran = command("namespaces", *here[:2])
     assert ran.code == 0
     assert re.search(rf"^{namespace} +64 +1$", ran.out, re.MULTILINE)

@@ -22,7 +22,7 @@ from redismem.workers.summaries import Worker
 ID = "user-42:7 [*]"
 
 
-async def put_aside(memory: Memory, session_id: str = ID) -> int:
+async def put_into_quarantine(memory: Memory, session_id: str = ID) -> int:
     """What an operator would do by hand; gives when it was put there."""
     calls = memory.store.session_calls(session_id)
     put_ms = 1_700_000_000_000 + len(session_id)
@@ -47,7 +47,7 @@ async def test_a_session_without_faults_comes_back_as_it_was(memory: Memory, raw
     else:
         await session.append(user("a"), id="id-11")
     before, info = await session.read(), await session.info()
-    put_ms = await put_aside(memory)
+    put_ms = await put_into_quarantine(memory)
     assert not await session.exists()
     found = await quarantine.find(memory.store, ID, None)
     assert (found.session_id, found.put_ms) == (ID, put_ms)
@@ -118,7 +118,7 @@ async def test_a_damaged_summary_and_message_are_left_out_and_the_seqs_stay(memo
     keys = memory.store.keys.session(ID)
     context = await memory.session(ID).read()
     await raw.lset(keys.messages, 0, b"junk")
-    await put_aside(memory)
+    await put_into_quarantine(memory)
     back = await quarantine.restore(memory.store, await quarantine.find(memory.store, ID, None), salvage=True)
     assert (len(back.left_out), len(back.summaries)) == (1, 1)
     again = await memory.session(ID).read()
@@ -130,7 +130,7 @@ async def test_a_damaged_summary_and_message_are_left_out_and_the_seqs_stay(memo
 async def test_a_session_that_lives_is_spared_unless_they_are_to_be_swapped(memory: Memory) -> None:
     session = memory.session(ID)
     await session.append(user("old"))
-    await put_aside(memory)
+    await put_into_quarantine(memory)
     await session.append(user("new"))
     found = await quarantine.find(memory.store, ID, None)
     with pytest.raises(SessionExists):
@@ -153,7 +153,7 @@ async def test_a_list_names_each_once_and_no_other_namespaces(memory: Memory, ra
     names = [f"s-{number}" for number in range(30)]
     for name in names:
         await memory.session(name).append(user("x"))
-        await put_aside(memory, name)
+        await put_into_quarantine(memory, name)
     await raw.rpush(f"rm:{{{namespace}2:00hijk}}:quarantine:other:5:messages", "x")
     await raw.rpush(f"rm:{{{namespace}:00hijk}}:quarantine:none:of:ours", "x")
     steps: list[int] = []
@@ -170,7 +170,7 @@ async def test_a_search_is_bounded_and_goes_on_where_it_ended(
     monkeypatch.setattr(quarantine, "KEYS_A_STEP", 10)
     for number in range(40):
         await memory.session(f"s-{number}").append(user("x"))
-        await put_aside(memory, f"s-{number}")
+        await put_into_quarantine(memory, f"s-{number}")
     seen: set[str] = set()
     cursor: int | None = 0
     rounds = 0
@@ -205,7 +205,7 @@ async def test_a_restore_whose_reply_is_lost_is_made_once(
     proxy: Proxy, near: Memory, kind: Literal["reset", "freeze"]
 ) -> None:
     await near.session(ID).append(user("a"), user("b"))
-    await put_aside(near)
+    await put_into_quarantine(near)
     patient = Settings(deadline_s=60, reply_timeout_s=1)
     async with Memory.connect(proxy.url, namespace=near.store.keys.namespace, settings=patient) as memory:
         for name in ("restore", "append"):
@@ -234,7 +234,7 @@ async def test_pinned_messages_and_gaps_come_back_too(memory: Memory, raw: Any, 
     assert [message.seq for message in before.pinned] == [1, 3, 16]
     if not is_whole:
         await raw.lset(memory.store.keys.session(ID).messages, 0, "no message")
-    await put_aside(memory)
+    await put_into_quarantine(memory)
     back = await quarantine.restore(memory.store, await quarantine.find(memory.store, ID, None), salvage=not is_whole)
     assert (list(back.faults) == []) == is_whole
     after = await session.read()

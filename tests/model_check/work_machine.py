@@ -94,7 +94,7 @@ class WorkMachine(EditMachine):
 
     @precondition(lambda self: any(self.model.originals.values()))
     @rule(place=places, again=st.booleans(), late=st.booleans())
-    def set_block_aside(self, place: int, again: bool, late: bool) -> None:
+    def quarantine_block(self, place: int, again: bool, late: bool) -> None:
         """Foreign bytes come into a block, and who reads it puts it into quarantine; `late`: it was mended since."""
         name, seqs = newest([each for each in self.model.originals.items() if each[1]], place)
         keys, number = self.store.keys.session(name), number_of(newest(list(seqs), place))
@@ -102,9 +102,9 @@ class WorkMachine(EditMachine):
         foreign = page_calls.Block(number, b"foreign")
         if not late:
             self.run_call(Call(name, (("HSET", keys.originals, number, foreign.stored),), int))
-            self.model.set_block_aside(name, number)
+            self.model.quarantine_block(name, number)
         for sent in range(1 + again):
-            given = self.run_call(page_calls.set_block_aside(keys, foreign, 77, 600_000))
+            given = self.run_call(page_calls.quarantine_block(keys, foreign, 77, 600_000))
             assert given is (not late and sent == 0), block
 
     @precondition(lambda self: self.claims)

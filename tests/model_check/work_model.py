@@ -119,7 +119,7 @@ class WorkModel(Model):
             if keep:
                 self.originals[name] = kept | leaving
 
-    def set_block_aside(self, name: str, number: int) -> None:
+    def quarantine_block(self, name: str, number: int) -> None:
         """What is left without any key is gone."""
         left = {seq: content for seq, content in self.originals[name].items() if number_of(seq) != number}
         self.originals[name] = left

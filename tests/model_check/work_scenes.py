@@ -239,11 +239,11 @@ def works_with_originals(machine: WorkMachine, name: str, then: str) -> None:
         machine.prune_as_seen(0, 1, True)
 
 
-def set_aside(machine: WorkMachine, name: str, late: bool) -> None:
+def block_in_quarantine(machine: WorkMachine, name: str, late: bool) -> None:
     """Foreign bytes stand in a block of originals, or did when it was read."""
     machine.make_overdue(name)
     machine.works(name, True, 0)
-    machine.set_block_aside(0, True, late)
+    machine.quarantine_block(0, True, late)
     machine.agrees()
 
 
@@ -293,7 +293,7 @@ DEAD = (
 ORIGINALS = (
     *each(one_summary, keep=BOTH),
     *(*each(expired_with_originals, keep=BOTH), expired_with_more_originals),
-    *each(set_aside, late=BOTH),
+    *each(block_in_quarantine, late=BOTH),
     *each(works_with_originals, then=("evict", "prune", "prune as seen before")),
     *each(summarised_again_and_again, kept=((True, False, True, False), (False, True, False, True))),
     *each(summarised_again_and_again, kept=((True,) * 3, (False,) * 3, (True, False, False, True, True))),

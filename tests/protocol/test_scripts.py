@@ -18,7 +18,7 @@ from redismem.protocol.append_command import AppendOptions, append_limits
 from redismem.protocol.call import Call
 from redismem.protocol.ids import append_token
 from redismem.protocol.keys import Keys
-from redismem.protocol.page_calls import Block, set_block_aside
+from redismem.protocol.page_calls import Block, quarantine_block
 from redismem.protocol.quarantine_calls import restore
 from redismem.protocol.restoring import Restoration
 from redismem.protocol.session_calls import SessionCalls
@@ -161,8 +161,8 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
         },
     ),
     "touch": (CALLS.touch, {"session": b"user-42", "now_ms": NOW_MS, "kept_ms": 156_789}),
-    "set_block_aside": (
-        lambda: set_block_aside(KEYS, Block(3, b"foreign"), 77, 56_789),
+    "quarantine_block": (
+        lambda: quarantine_block(KEYS, Block(3, b"foreign"), 77, 56_789),
         {"block": 3, "found": b"foreign", "idle_timeout_ms": 56_789},
     ),
     "set_vectors": (

@@ -1,4 +1,4 @@
-"""set_block_aside.lua, raw."""
+"""quarantine_block.lua, raw."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from redis.exceptions import ResponseError
 from support.raw_scripts import Scripts
 
-ASIDE: dict[str, Any] = {"block": 1, "found": b"foreign", "idle_timeout_ms": 60_000}
+BLOCK: dict[str, Any] = {"block": 1, "found": b"foreign", "idle_timeout_ms": 60_000}
 
 
 @pytest.fixture
@@ -19,27 +19,27 @@ async def stored(lua: Scripts) -> Scripts:
 
 
 async def test_the_block_goes_alone_with_its_signature(stored: Scripts) -> None:
-    assert await stored.run("set_block_aside", **ASIDE) == 1
+    assert await stored.run("quarantine_block", **BLOCK) == 1
     assert await stored.raw.hgetall(stored.key("originals")) == {b"0": b"fine", b"s0": b"of it"}
     assert await stored.raw.hgetall(stored.key("quarantine_originals")) == {b"1": b"foreign"}
     assert 0 < await stored.raw.pttl(stored.key("quarantine_originals")) <= 60_000
 
 
 async def test_sent_again_it_does_nothing_more(stored: Scripts) -> None:
-    assert await stored.run("set_block_aside", **ASIDE) == 1
+    assert await stored.run("quarantine_block", **BLOCK) == 1
     before = await stored.everything()
-    assert await stored.run("set_block_aside", **ASIDE) == 0
+    assert await stored.run("quarantine_block", **BLOCK) == 0
     assert await stored.everything() == before
 
 
 @pytest.mark.parametrize("changed", [{"found": b"another"}, {"block": 7}, {"block": "s1"}])
 async def test_another_block_than_was_read_stays(stored: Scripts, changed: dict[str, Any]) -> None:
     before = await stored.everything()
-    assert await stored.run("set_block_aside", **ASIDE | changed) == 0
+    assert await stored.run("quarantine_block", **BLOCK | changed) == 0
     assert await stored.everything() == before
 
 
 async def test_a_key_of_a_foreign_type_is_refused(lua: Scripts) -> None:
     await lua.raw.set(lua.key("originals"), "x")
     with pytest.raises(ResponseError, match=r"^WRONGTYPE"):
-        await lua.run("set_block_aside", **ASIDE)
+        await lua.run("quarantine_block", **BLOCK)

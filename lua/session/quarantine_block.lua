@@ -13,7 +13,7 @@
 local originals, vectors, quarantine_originals = unpack(KEYS)
 local block, found, idle_timeout_ms = unpack(ARGV)
 if redis.call('HGET', originals, block) ~= found then return 0 end -- [as it was read]
-redis.call('HSET', quarantine_originals, block, found) -- [set aside]
+redis.call('HSET', quarantine_originals, block, found) -- [quarantined]
 redis.call('PEXPIRE', quarantine_originals, idle_timeout_ms)
 --- @include drop_vectors
 redis.call('HDEL', originals, block, 's' .. block, 'v' .. block) -- [gone from here]
