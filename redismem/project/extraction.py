@@ -186,7 +186,8 @@ class Extractions:
 
     async def _asked(self, claimed: _Claimed, ask: Ask) -> tuple[Answer, int]:
         """What the model answers, and up to which seq it was given the conversation."""
-        context = await self._sessions(self._session_id(claimed.stored.id)).read()
+        session = self._sessions(self._session_id(claimed.stored.id))
+        context = await session.read()
         if not context.epoch:
             return Answer(), 0
         known = []
@@ -196,7 +197,10 @@ class Extractions:
         messages = [*context.pinned, *context.messages]
         data = question(messages, known, [summary.text for summary in context.summaries])
         asked = [{"role": "system", "content": INSTRUCTION}, {"role": "user", "content": data}]
-        return parsed(await ask(asked), {item_id for item_id, _ in known}), context.total_messages
+        answer = parsed(await ask(asked), {item_id for item_id, _ in known})
+        if (await session.read(limit=1)).epoch != context.epoch:
+            return Answer(), 0  # somebody has cleared it meanwhile: what was said is to be gone
+        return answer, context.total_messages
 
     async def _applied(self, claimed: _Claimed, answer: Answer, read_seq: int) -> Extraction:
         stored = claimed.stored

@@ -198,6 +198,17 @@ async def test_who_is_late_is_taken_over_and_comes_too_late(
     assert await counts(apollo) == (1, 1, 1)
 
 
+async def test_what_is_cleared_meanwhile_makes_no_items(apollo: Project, model: ChatModel, server: Any) -> None:
+    talk_id = await ended(apollo)
+    server.modes.append("hang")
+    extracting = asyncio.create_task(apollo.extract_due(model))
+    await asyncio.to_thread(server.wait_for_asked, 1)
+    await apollo.conversations.session(talk_id).clear()
+    server.release()
+    assert [(each.outcome, each.item_ids) for each in await extracting] == [(Outcome.DONE, ())]
+    assert await counts(apollo) == (0, 0, 0)
+
+
 async def test_offline_nothing_is_extracted_and_it_says_so(apollo: Project) -> None:
     talk_id = await ended(apollo)
     (did,) = await apollo.extract_due(None)
