@@ -154,6 +154,8 @@ async def restore(store: Store, found: QuarantinedSession, *, salvage: bool = Fa
     call = quarantine_calls.restore(keys, found.put_ms, wanted, store.settings, store.clock)
     for swap_count in range(_SWAPS_LIMIT):
         try:
+            if await _is_back(store, found.session_id, wanted.epoch):
+                raise SessionExists("it lives already: it was restored before, or never gone", found.session_id)
             if await store.run(call):
                 return wanted
             raise SessionNotFound("it is not in quarantine any more", found.session_id)
@@ -164,6 +166,14 @@ async def restore(store: Store, found: QuarantinedSession, *, salvage: bool = Fa
         put_ms = max(now_ms(), found.put_ms + 1)
         await store.run(calls.quarantine(await store.run(calls.epoch()), put_ms))
     raise AssertionError
+
+
+async def _is_back(store: Store, session_id: str, epoch: str) -> bool:
+    """Whether it lives in this epoch: the script would take that for its own work, of which no reply has told."""
+    try:
+        return epoch != "" and await store.run(store.session_calls(session_id).epoch()) == epoch
+    except CorruptSession:  # then it is another
+        return False
 
 
 async def drop(store: Store, found: QuarantinedSession) -> int:

@@ -119,8 +119,11 @@ async def test_a_damaged_summary_and_message_are_left_out_and_the_seqs_stay(memo
     context = await memory.session(ID).read()
     await raw.lset(keys.messages, 0, b"junk")
     await put_into_quarantine(memory)
-    back = await quarantine.restore(memory.store, await quarantine.find(memory.store, ID, None), salvage=True)
+    found = await quarantine.find(memory.store, ID, None)
+    back = await quarantine.restore(memory.store, found, salvage=True)
     assert (len(back.left_out), len(back.summaries)) == (1, 1)
+    with pytest.raises(SessionExists, match="restored before"):
+        await quarantine.restore(memory.store, found, salvage=True)
     again = await memory.session(ID).read()
     assert again.messages == context.messages[1:]
     assert (again.summaries, again.last_seq) == (context.summaries, context.last_seq)
