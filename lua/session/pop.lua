@@ -28,6 +28,7 @@
 local messages, state, originals, vectors, active, evictions = unpack(KEYS)
 local session, now_ms, kept_ms, window_limit, token, epoch, last_seq, edited, newest, nonce,
   tokens, gap = unpack(ARGV, 1, 12)
+local popped = {unpack(ARGV, 13)}
 local counters, seen_epoch, seen_edited, ids, repeated =
   unpack(redis.call('HMGET', state, 'counters', 'epoch', 'edited', 'ids_a', 'repeated'))
 if seen_epoch ~= epoch then return 0 end -- [epoch]
@@ -37,7 +38,7 @@ local created, fresh, message_count = false, '0', 1
 --- @include known_append
 if total ~= last_seq then return 0 end -- [appended since]
 if (seen_edited or '-') ~= edited then return 0 end -- [edited since]
-if tonumber(ARGV[13]) < tonumber(window_first_seq) then return 0 end -- [still in the window]
+if tonumber(popped[1]) < tonumber(window_first_seq) then return 0 end -- [still in the window]
 local window_count = redis.call('LLEN', messages)
 if window_count ~= total - window_first_seq + 1 then return redis.error_reply('CORRUPT window') end
 -- After a failover that lost appends, others may have taken their seqs: all else is as the caller saw it.
@@ -52,12 +53,12 @@ redis.call('ZREM', evictions, session) -- [off the eviction queue]
 --- @include stamp
 --- @include remember_append
 --- @include activity
-local gap_count = (tonumber(uncounted) or 0) + #ARGV - 12 + 1 -- [gaps]
+local gap_count = (tonumber(uncounted) or 0) + #popped + 1 -- [gaps]
 local left_tokens = math.max(0, window_tokens - tokens) -- [tokens]
 counters = string.format('v1 %s %d %d %d %d+%d', window_first_seq, total + 1, left_tokens, active_ms, expires_ms, gap_count)
 change('edited', nonce) -- [edited]
 redis.call('HSET', state, 'counters', counters, 'ids_a', ids, unpack(noted))
 if aged then for _, key in ipairs({state, messages, vectors, originals}) do redis.call('PEXPIREAT', key, expires_ms) end end -- [all expire]
-for at = 13, #ARGV do redis.call('LSET', messages, ARGV[at] - window_first_seq, gap .. stamp) end
+for _, seq in ipairs(popped) do redis.call('LSET', messages, seq - window_first_seq, gap .. stamp) end
 redis.call('RPUSH', messages, gap .. stamp)
 return 1

@@ -35,6 +35,7 @@ local messages, state, originals, vectors, quarantine_messages, quarantine_state
   active, overdue, leased, dead, evictions, fences = unpack(KEYS)
 local session, now_ms, kept_ms, epoch, nonce, first_seq, tokens, uncounted, seen_count,
   moves, field_count = unpack(ARGV, 1, 11)
+local first_field, first_left_out = 12, 12 + 2 * field_count
 --- @include now
 if redis.call('EXISTS', messages, state, originals) > 0 then
   local seen_epoch = redis.call('HGET', state, 'epoch') or ''
@@ -46,7 +47,7 @@ local is_list = redis.call('TYPE', quarantine_messages).ok == 'list'
 local count = is_list and redis.call('LLEN', quarantine_messages) or 0
 if count ~= tonumber(seen_count) then return redis.error_reply('CHANGED ' .. count) end
 local left_out, kept = {}, {}
-for at = 12 + 2 * field_count, #ARGV do left_out[ARGV[at] + 1] = true end
+for at = first_left_out, #ARGV do left_out[ARGV[at] + 1] = true end
 if is_list and moves == '0' then
   for place, element in ipairs(redis.call('LRANGE', quarantine_messages, 0, -1)) do
     if not left_out[place] then kept[#kept + 1] = element end
@@ -58,10 +59,12 @@ end
 if epoch == '-' then epoch = redis.call('INCR', fences) .. '-' .. nonce end
 local expires_ms
 --- @include expiry
-local restored = {}
-for at = 12, 11 + 2 * field_count do restored[#restored + 1] = ARGV[at] end
 local counters = string.format('v1 %s %d %s %d %d%s', first_seq, first_seq + count - 1, tokens, now, expires_ms, uncounted)
-redis.call('HSET', state, 'epoch', epoch, 'counters', counters, 'queued', 'overdue', unpack(restored))
+redis.call('HSET', state, 'epoch', epoch, 'counters', counters, 'queued', 'overdue')
+for at = first_field, first_left_out - 1, 1000 do
+  local restored = {unpack(ARGV, at, math.min(at + 1000, first_left_out) - 1)}
+  redis.call('HSET', state, unpack(restored))
+end
 redis.call('ZADD', active, now, session)
 redis.call('ZADD', overdue, now, session)
 redis.call('PEXPIREAT', state, expires_ms)

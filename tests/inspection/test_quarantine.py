@@ -9,6 +9,7 @@ from store.test_corrupt import CORRUPT
 from support.checks import user
 from support.proxy import Proxy
 from support.stored import everything
+from support.stores import Store
 
 from redismem import CorruptSession, Memory, SessionExists, SessionNotFound, Settings
 from redismem.inspection import quarantine
@@ -111,6 +112,19 @@ async def test_a_block_that_is_there_alone_takes_no_sessions_place(
         with pytest.raises(SessionNotFound, match="nothing would come back"):
             await quarantine.restore(memory.store, found, **words)
     assert await everything(raw, namespace) == before
+
+
+async def test_a_state_of_many_values_comes_back_whole(store: Store, namespace: str) -> None:
+    """More of them than Lua gives a command in one go."""
+    async with store.memory(namespace, Settings(max_params_count=5_000)) as memory:
+        session = memory.session(ID)
+        for part in range(5):
+            await session.merge({f"p{part}-{number}": number for number in range(1_000)})
+        before = await session.params()
+        await put_into_quarantine(memory)
+        await quarantine.restore(memory.store, await quarantine.find(memory.store, ID, None))
+        assert await session.params() == before
+        assert len(before) == 5_000
 
 
 async def test_a_damaged_summary_and_message_are_left_out_and_the_seqs_stay(memory: Memory, raw: Any) -> None:
