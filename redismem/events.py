@@ -26,8 +26,8 @@ class Event(NamedTuple):
     read_window, prune, pop, replace, pinned, recall, block, quarantine_block, quarantine, embed. By a memory:
     ping, count, sessions, server_time, take, recorded, record.
     By workers, a call each: hold (whose turn it is); provider, pause (whether somebody may be asked); due, claim,
-    extend, commit, release; counts, oldest, queue_eviction, due_evictions, claim_eviction, evict; scan, sweep,
-    dictionaries (what originals are compressed with: sessions read them too); vectors, set_vectors.
+    extend, commit, release; counts, oldest, expiries, queue_eviction, due_evictions, claim_eviction, evict; scan,
+    sweep, dictionaries (what originals are compressed with: sessions read them too); vectors, set_vectors.
     By workers, all of it together, with what a strategy or an `on_evict` takes: summary, embedding and eviction (of one
     session), drain (the overdue queue), enforce (the session limit and the timeout), sweep_round.
     By a store: breaker (it has changed: its state is the outcome), replay (an append that was accepted while Redis was

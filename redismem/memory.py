@@ -202,7 +202,7 @@ class Memory:
         return await self.store.server_time_ms()
 
     async def _alive_since_ms(self) -> int:
-        return await self.server_time_ms() - self.store.limits.idle_timeout_ms
+        return await self.server_time_ms() - self.settings.idle_timeout_ms
 
 
 def refuse_others(names: Collection[str]) -> None:

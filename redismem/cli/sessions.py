@@ -64,7 +64,7 @@ async def sessions(
         )
     else:
         _print_sessions(found)
-        room = f"; the limit of {memory.store.limits.max_sessions:,} leaves room for {found.room:,} more"
+        room = f"; the limit of {memory.store.session_limit:,} leaves room for {found.room:,} more"
         print(f"{plural(found.count, 'live session')} in namespace {namespace} on {place.name}{room}")
         if found.cursor:
             print(f"more: --cursor {found.cursor}")

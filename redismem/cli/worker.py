@@ -73,7 +73,7 @@ async def worker(
     Run any number of workers, on any machines. Who writes the summaries is set by `REDISMEM_MODEL_PROVIDER`
     (extractive, openai, gemini, anthropic), `REDISMEM_MODEL` and `REDISMEM_MODEL_API_KEY`. Which sessions have to go is
     set by `REDISMEM_MAX_SESSIONS` (1,000) and `REDISMEM_IDLE_TIMEOUT_S` (24 h): give a worker the values of the pods.
-    One that is given none keeps to the largest that a process of the namespace was given.
+    By the defaults it removes nothing that others were told to keep.
 
     Told to stop, it takes up nothing more, waits `--stop-s` for what it has in hand, gives the rest back to the queue
     and exits. A second signal ends it at once; that loses nothing either, but its sessions wait until their leases run
@@ -127,12 +127,12 @@ async def _until(
     from redismem.workers.scheduler import Scheduler
 
     scheduler = Scheduler.from_settings(memory.store, on_evict=on_evict, concurrency=concurrency, stop_s=stop_s)
-    settings, limits = memory.settings, memory.store.limits
+    settings = memory.settings
     by = f" by {settings.model_provider}" if settings.strategy == "summarize" else ""
     log.info(
         "started on %s, namespace %s: %s%s, %d at a time, at most %d sessions, none idle for over %g s",
-        *(place.name, memory.store.keys.namespace, settings.strategy, by, concurrency, limits.max_sessions),
-        limits.idle_timeout_ms / 1_000,
+        *(place.name, memory.store.keys.namespace, settings.strategy, by, concurrency, memory.store.session_limit),
+        settings.idle_timeout_s,
         extra=facts(op="worker", namespace=memory.store.keys.namespace),
     )
     await scheduler.start()

@@ -62,7 +62,7 @@ async def depths_of(store: Store) -> Depths:
     """Raises StoreUnavailable."""
     now_ms = await store.server_time_ms()
     shards = await store.run(depth_calls.depths(store.keys))
-    return Depths(now_ms, store.limits.max_sessions, shards, await store.run(_fences(store.keys)))
+    return Depths(now_ms, store.session_limit, shards, await store.run(_fences(store.keys)))
 
 
 async def sessions_count(store: Store) -> int:

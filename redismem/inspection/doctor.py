@@ -142,7 +142,7 @@ async def _shards(store: Store) -> Finding:
 async def _room(store: Store) -> Finding:
     with contextlib.suppress(WrongShards):  # another finding says so
         await store.look()  # others may have been given a larger limit than the default
-    return rules.room(await sessions_count(store), store.limits.max_sessions)
+    return rules.room(await sessions_count(store), store.session_limit)
 
 
 async def _providers(store: Store) -> Finding:
@@ -182,7 +182,7 @@ async def _dead(store: Store) -> Finding:
 
 
 async def _expiry(store: Store) -> Finding:
-    since_ms = await store.server_time_ms() - store.limits.idle_timeout_ms
+    since_ms = await store.server_time_ms() - store.settings.idle_timeout_ms
     page = await store.run(namespace_calls.page(store.keys, SAMPLE_COUNT, None, since_ms))
     return rules.expiry([await store.run(_sampled(store, entry.session_id)) for entry in page.sessions])
 

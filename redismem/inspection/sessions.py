@@ -40,11 +40,11 @@ class Listing:
 async def list_sessions(store: Store, limit: int, cursor: str | None = None) -> Listing:
     """Raises ValueError for a cursor that no page gave, StoreUnavailable."""
     now_ms = await store.server_time_ms()
-    since_ms = now_ms - store.limits.idle_timeout_ms
+    since_ms = now_ms - store.settings.idle_timeout_ms
     page = await store.run(namespace_calls.page(store.keys, limit, cursor, since_ms))
     count = await store.run(namespace_calls.count(store.keys, since_ms))
     infos = await infos_of(store, page.sessions)
-    room = max(0, store.limits.max_sessions - count)
+    room = max(0, store.session_limit - count)
     return Listing(page.sessions, infos, page.cursor, count, room, now_ms)
 
 

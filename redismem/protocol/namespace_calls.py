@@ -7,8 +7,8 @@ import binascii
 import heapq
 import json
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from redismem.errors import UnsupportedFormat, WrongShards
 from redismem.protocol import layout, scripts
@@ -32,21 +32,14 @@ def served(shard: ShardKeys) -> Call[bool]:
     return Call(None, (("EXISTS", shard.active),), lambda found: found >= 0, op="ping")
 
 
-class Recorded(NamedTuple):
-    """The largest limits that a process of the namespace was given; 0: none was."""
-
-    max_sessions: int
-    idle_timeout_ms: int
-
-
-def recorded(keys: Keys) -> Call[Recorded | None]:
-    """What is recorded of the namespace; None if layout and shards are not.
+def recorded(keys: Keys) -> Call[int | None]:
+    """The largest session limit that a process of the namespace was given, 0 if none was; None: nothing is recorded.
 
     Raises WrongShards, UnsupportedFormat if it is laid out in another way.
     """
 
-    def decode(answer: Any) -> Recorded | None:
-        version, shards, max_sessions, idle_timeout_ms = (_number(keys, field) for field in answer)
+    def decode(answer: Any) -> int | None:
+        version, shards, max_sessions = (_number(keys, field) for field in answer)
         if version is not None and version != layout.LAYOUT_VERSION:
             raise UnsupportedFormat(
                 f"namespace {keys.namespace} has layout version {version}, this release knows {layout.LAYOUT_VERSION}: "
@@ -57,10 +50,9 @@ def recorded(keys: Keys) -> Call[Recorded | None]:
                 f"namespace {keys.namespace} has {shards} shards, the settings say {keys.shard_count}: "
                 f"set shards={shards} or REDISMEM_SHARDS={shards}"
             )
-        return None if shards is None or version is None else Recorded(max_sessions or 0, idle_timeout_ms or 0)
+        return None if shards is None or version is None else max_sessions or 0
 
-    command = ("HMGET", keys.record, "layout", "shards", *Recorded._fields)
-    return Call(None, (command,), decode, op="recorded")
+    return Call(None, (("HMGET", keys.record, "layout", "shards", "max_sessions"),), decode, op="recorded")
 
 
 def _number(keys: Keys, field: bytes | None) -> int | None:
@@ -80,8 +72,8 @@ def unreadable_record(keys: Keys) -> UnsupportedFormat:
     )
 
 
-def record(keys: Keys, limits: Mapping[str, int]) -> Call[Recorded | None]:
-    """Records layout and number of shards for the first caller, and these limits, fields of `Recorded`, for any.
+def record(keys: Keys, max_sessions: int) -> Call[int | None]:
+    """Records layout and number of shards for the first caller, and a session limit, if it is one, for any.
 
     Then as `recorded`.
     """
@@ -89,7 +81,7 @@ def record(keys: Keys, limits: Mapping[str, int]) -> Call[Recorded | None]:
     commands = (
         ("HSETNX", keys.record, "layout", layout.LAYOUT_VERSION),
         ("HSETNX", keys.record, "shards", keys.shard_count),
-        *(("HSET", keys.record, field, limit) for field, limit in limits.items()),
+        *([("HSET", keys.record, "max_sessions", max_sessions)] if max_sessions else []),
         *looked.commands,
     )
     return Call(None, commands, lambda *answers: looked.decode(answers[-1]), op="record")
@@ -152,6 +144,12 @@ def page(keys: Keys, limit: int, cursor: str | None, since_ms: int) -> Call[Sess
         return SessionPage(sessions, _sealed(last, same + (ties if last.active_ms == after_ms else 0)))
 
     return independent(commands, decode, "sessions")
+
+
+def expiries(keys: Keys, listed: Sequence[SessionEntry]) -> Call[list[int]]:
+    """When each of these sessions expires, in milliseconds since 1970; -1: never, -2: it is gone."""
+    commands = tuple(("PEXPIRETIME", keys.session(entry.session_id).state) for entry in listed)
+    return independent(commands, lambda *ends_ms: list(ends_ms), "expiries", absent=-2)
 
 
 def name_of(member: bytes) -> str:

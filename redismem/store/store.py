@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,12 +24,11 @@ from redismem.protocol import dictionary_calls, namespace_calls
 from redismem.protocol.call import Call
 from redismem.protocol.clock import Clock, clock_ms
 from redismem.protocol.ids import now_ms, session_hash
-from redismem.protocol.namespace_calls import Recorded
 from redismem.protocol.queue_calls import QueueCalls
 from redismem.protocol.session_calls import SessionCalls
 from redismem.settings import Settings
 from redismem.store.breaker import Breaker
-from redismem.store.limits import Limits, to_record
+from redismem.store.limits import session_limit, to_record
 from redismem.store.reach import Reach
 from redismem.store.retries import Retries
 from redismem.transport.base import CLOSED, Transport, place_of
@@ -58,8 +57,8 @@ class Store(Reach):
         """Awaited once the namespace was found to be as the settings say: before the first call about a session."""
         self.hot = HotSessions(settings.max_recalled_sessions, settings.max_recalled_bytes)
         """What this process keeps of the sessions that it recalled from."""
-        self.limits = Limits.of(settings, None)
-        """Which sessions have to go, as far as this process knows."""
+        self.session_limit = settings.max_sessions
+        """How many sessions the namespace may hold, as far as this process knows."""
         self.embedder: Embedder | None = None
         """Who makes vectors of messages, for recall; None: nobody does."""
         self.dictionaries: dict[int, Dictionary] = {}
@@ -82,11 +81,11 @@ class Store(Reach):
         # Looked at first: a store that takes no writes can still be read, and cleared when memory has run out.
         recorded = await self.look(begun_s)
         if recorded is None:
-            await self.run(namespace_calls.record(self.keys, to_record(self.settings, None)), begun_s=begun_s)
+            await self.run(namespace_calls.record(self.keys, to_record(self.settings, 0)), begun_s=begun_s)
         if self.is_agreed:
             return
-        if recorded is not None and (limits := to_record(self.settings, recorded)):
-            await self._record_limits(limits, begun_s)
+        if recorded is not None and (limit := to_record(self.settings, recorded)):
+            await self._record_limit(limit, begun_s)
         self.is_agreed = True
         if self.on_agreed is not None:
             try:
@@ -95,23 +94,26 @@ class Store(Reach):
                 self.is_agreed = False
                 raise
 
-    async def look(self, begun_s: float | None = None) -> Recorded | None:
-        """What is recorded of the namespace in Redis, None if it is not; records nothing. Raises as `open` does."""
+    async def look(self, begun_s: float | None = None) -> int | None:
+        """The session limit that is recorded, 0 if none is; None if the namespace is not. Records nothing.
+
+        Raises as `open` does.
+        """
         try:
             recorded = await self.run(namespace_calls.recorded(self.keys), begun_s=begun_s)
         except CorruptSession:  # a key of a foreign type, which is no session's
             raise namespace_calls.unreadable_record(self.keys) from None
-        self.limits = Limits.of(self.settings, recorded)
+        self.session_limit = session_limit(self.settings, recorded or 0)
         return recorded
 
-    async def _record_limits(self, limits: Mapping[str, int], begun_s: float | None) -> None:
-        """Tells the workers of the namespace what this process was given. No call fails for it."""
+    async def _record_limit(self, limit: int, begun_s: float | None) -> None:
+        """Tells workers that are given no session limit of this one. No call fails for it."""
         try:
-            await self.once(namespace_calls.record(self.keys, limits), begun_s)
+            await self.once(namespace_calls.record(self.keys, limit), begun_s)
         except (StoreUnavailable, NotAllowed, ServerError, ConnectionLost) as failure:
             known = facts(op="record", namespace=self.keys.namespace, error=type(failure).__name__)
-            text = "not recorded (%s), so a worker without a value of its own may not keep to it: %s"
-            log.warning(text, failure, ", ".join(limits), extra=known)
+            text = "max_sessions is not recorded (%s): a worker that is not given it may go by its default"
+            log.warning(text, failure, extra=known)
 
     async def aclose(self) -> None:
         """Closes the connections; a client that the caller brought stays open. Nothing can be called afterwards."""

@@ -24,7 +24,7 @@ OPERATIONS = _words(
     """
     append append_and_read read messages state info exists touch update read_epoch clear read_window prune
     pop replace pinned quarantine hold ping count sessions server_time take recorded record provider pause due
-    claim extend commit release counts oldest queue_eviction due_evictions claim_eviction evict scan sweep
+    claim extend commit release counts oldest expiries queue_eviction due_evictions claim_eviction evict scan sweep
     recall embed vectors set_vectors embedding block quarantine_block
     project_read project_change project_find project_words project_count project_record
     summary eviction drain enforce sweep_round look depths members requeue recorded_shards restore drop

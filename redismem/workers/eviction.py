@@ -9,13 +9,13 @@ from functools import partial
 from redismem.caller_code import awaited_within
 from redismem.errors import RedismemError
 from redismem.events import facts
-from redismem.protocol import depth_calls, edit_calls, queue_calls
+from redismem.protocol import depth_calls, edit_calls, namespace_calls, queue_calls
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys, is_session_id
 from redismem.protocol.layout import EvictionReason
 from redismem.session import Session
 from redismem.session_info import SessionEntry
-from redismem.store.limits import Limits
+from redismem.store.limits import is_given
 from redismem.store.store import Store
 from redismem.workers.archive import OnEvict
 from redismem.workers.failures import log_failure
@@ -40,8 +40,8 @@ class Eviction:
         self._slots = asyncio.Semaphore(concurrency)
         self._cursors: dict[int, int] = {}
         self._stopping = False
-        self._warned_ms = -_WARN_EVERY_MS
-        self._told_limits = Limits.of(store.settings, None)
+        self._warned_ms: dict[str, int] = {}
+        self._has_told_of_limit = False
 
     @property
     def is_crowded(self) -> bool:
@@ -66,7 +66,7 @@ class Eviction:
     async def _enforce(self) -> int:
         evicted = 0
         await self._store.agree()  # the record may be gone with all the rest, or be another's since
-        self._tell_of_limits()
+        self._tell_of_limit()
         while not self._stopping:
             await self.queue_idle()
             await self.queue_excess()
@@ -77,15 +77,16 @@ class Eviction:
             log.info("evicted %d sessions", gone, extra=facts(op="enforce", session_count=gone))
         return evicted
 
-    def _tell_of_limits(self) -> None:
-        """Says so if others were given more than the defaults of this worker, which keeps to that."""
-        if (limits := self._store.limits) != self._told_limits:
-            self._told_limits = limits
+    def _tell_of_limit(self) -> None:
+        """Says so if others were given a larger limit than the default of this worker, which keeps to that."""
+        settings, limit = self._store.settings, self._store.session_limit
+        if limit > settings.max_sessions and not self._has_told_of_limit:
+            self._has_told_of_limit = True
             log.warning(
-                "namespace %s: others were told to keep more than this worker's defaults, so it keeps %d sessions "
-                "for %g s each: give it REDISMEM_MAX_SESSIONS and REDISMEM_IDLE_TIMEOUT_S",
-                *(self._store.keys.namespace, limits.max_sessions, limits.idle_timeout_ms / 1_000),
-                extra=facts(op="enforce", namespace=self._store.keys.namespace),
+                "others of the namespace were given a limit of %d sessions, so this worker, which is given none, "
+                "keeps to it: give it REDISMEM_MAX_SESSIONS",
+                limit,
+                extra=facts(op="enforce", setting="REDISMEM_MAX_SESSIONS"),
             )
 
     async def queue_excess(self) -> int:
@@ -110,31 +111,51 @@ class Eviction:
 
     def _warn_of_recent(self, leaving: list[SessionEntry], time_ms: int) -> None:
         """Says so when people who have just been there lose their sessions: the limit is too low for them."""
+        text = "%d sessions that were active within the last hour have to go: the limit is %d (REDISMEM_MAX_SESSIONS)"
         count = sum(entry.active_ms > time_ms - _RECENT_MS for entry in leaving)
-        if count and time_ms >= self._warned_ms + _WARN_EVERY_MS:
-            self._warned_ms = time_ms
-            log.warning(
-                "%d sessions that were active within the last hour have to go: the limit is %d (REDISMEM_MAX_SESSIONS)",
-                *(count, self._store.limits.max_sessions),
-                extra=facts(op="enforce", session_count=count, setting="REDISMEM_MAX_SESSIONS"),
-            )
+        self._warn("REDISMEM_MAX_SESSIONS", time_ms, text, count, self._store.session_limit)
+
+    def _warn(self, setting: str, time_ms: int, text: str, count: int, *more: object) -> None:
+        if count and time_ms >= self._warned_ms.get(setting, -_WARN_EVERY_MS) + _WARN_EVERY_MS:
+            self._warned_ms[setting] = time_ms
+            log.warning(text, count, *more, extra=facts(op="enforce", session_count=count, setting=setting))
 
     async def _excess(self) -> int:
         per_shard = await self._store.run(depth_calls.counts(self._store.keys))
-        return sum(per_shard) - self._store.limits.max_sessions
+        return sum(per_shard) - self._store.session_limit
 
     async def queue_idle(self) -> int:
-        """Puts sessions past their timeout on the queue: all, however many stand there, for the others would expire."""
-        below_ms = await self._store.server_time_ms() - self._store.limits.idle_timeout_ms
+        """Puts sessions past their timeout on the queue: all, however many stand there, for the others would expire.
+
+        A worker that is given no timeout leaves those that another process has given a longer one.
+        """
+        time_ms, longest_ms = await self._store.server_time_ms(), self._store.settings.idle_timeout_ms
         looks = [queue_calls.Look(shard) for shard in self._store.keys.shards()]
-        chosen = 0
+        chosen = left_count = 0
         while looks and not self._stopping:
-            shards = await self._store.run(queue_calls.idle(looks, below_ms, _CHUNK_COUNT))
-            chosen += await self._queue([entry for shard in shards for entry in shard], EvictionReason.IDLE)
+            shards = await self._store.run(queue_calls.idle(looks, time_ms - longest_ms, _CHUNK_COUNT))
+            found = [entry for shard in shards for entry in shard]
+            idle = found if is_given(self._store.settings, "idle_timeout_s") else await self._own(found, time_ms)
+            left_count += len(found) - len(idle)
+            chosen += await self._queue(idle, EvictionReason.IDLE)
             # What was touched or has expired meanwhile shifts the others: who is passed over is found by the next look.
             full = (pair for pair in zip(looks, shards, strict=True) if len(pair[1]) == _CHUNK_COUNT)
             looks = [look.after(found) for look, found in full]
+        text = "%d sessions past the default timeout stay, as they were given a longer one: give it to this worker too"
+        self._warn("REDISMEM_IDLE_TIMEOUT_S", time_ms, f"{text} (REDISMEM_IDLE_TIMEOUT_S)", left_count)
         return chosen
+
+    async def _own(self, entries: list[SessionEntry], time_ms: int) -> list[SessionEntry]:
+        """The sessions whose keys expire no later than those of an idle session of this worker's settings.
+
+        The others come up once that is so: then there is still time to hand them over.
+        """
+        settings = self._store.settings
+        # `lua/include/expiry.lua`: from the last activity on, the time it is kept for and a sixteenth of that.
+        rest_ms = settings.kept_ms - settings.idle_timeout_ms + max(1_000, settings.kept_ms // 16)
+        ours = [entry for entry in entries if self._keys_of(entry.session_id) is not None]
+        ends_ms = await self._store.run(namespace_calls.expiries(self._store.keys, ours)) if ours else []
+        return [entry for entry, end_ms in zip(ours, ends_ms, strict=True) if end_ms - time_ms <= rest_ms]
 
     async def _queue(self, entries: list[SessionEntry], reason: EvictionReason) -> int:
         keys = self._store.keys

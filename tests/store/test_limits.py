@@ -1,4 +1,4 @@
-"""A default removes nothing that others were told to keep: the limits in the namespace's record, on both stores."""
+"""A default removes nothing that others were told to keep. On both stores."""
 
 from __future__ import annotations
 
@@ -15,42 +15,70 @@ from support.stores import Store
 from support.writers import said
 
 from redismem import Memory, Settings
-from redismem.environment import LONGEST_S, MOST_SESSIONS
+from redismem.context import Context
+from redismem.environment import MOST_SESSIONS
 from redismem.protocol.keys import Keys
-from redismem.protocol.namespace_calls import Recorded
-from redismem.store.limits import Limits, to_record
+from redismem.store.limits import session_limit, to_record
 from redismem.workers.eviction import Eviction
 
 DAY_S = 86_400
 MONTH = Settings(idle_timeout_s=30 * DAY_S, max_sessions=5_000)
 
 
-async def limits_in(raw: Any, namespace: str) -> dict[bytes, bytes]:
-    record: dict[bytes, bytes] = await raw.hgetall(Keys(namespace, 64).record)
-    return {name: value for name, value in record.items() if name not in (b"layout", b"shards")}
+async def limit_in(raw: Any, namespace: str) -> bytes | None:
+    limit: bytes | None = await raw.hget(Keys(namespace, 64).record, "max_sessions")
+    return limit
 
 
-async def test_a_worker_without_a_timeout_keeps_to_that_of_the_pods(
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+
+
+async def test_a_worker_without_a_timeout_leaves_what_was_given_a_longer_one(
     store: Store, namespace: str, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with store.memory(namespace, MONTH) as pod, store.memory(namespace) as memory:
-        await pod.session("a").append(said(1))
+        await pod.session("kept").append(said(1))
+        await memory.session("idle").append(said(1))
         eviction = Eviction(memory.store)
-        for _ in range(2):
-            assert await clock.at(T0 + 2 * DAY_S * 1_000, eviction.enforce()) == 0
-        assert await memory.count() == 1
-        (told,) = [record.getMessage() for record in caplog.records if record.name == "redismem.worker"]
-        assert "keeps 5000 sessions for 2.592e+06 s each" in told
-        assert "REDISMEM_IDLE_TIMEOUT_S" in told
-        assert await clock.at(T0 + 30 * DAY_S * 1_000 + 1, eviction.enforce()) == 1
+        for evicted in (1, 0):
+            assert await clock.at(T0 + 2 * DAY_S * 1_000, eviction.enforce()) == evicted
+        assert await pod.session("kept").exists()
+    told = [each for each in warnings(caplog) if "REDISMEM_IDLE_TIMEOUT_S" in each]
+    assert len(told) == 1, "once a minute"
+    assert told[0].startswith("1 sessions past the default timeout stay")
 
 
-async def test_it_keeps_to_their_session_limit(store: Store, namespace: str, clock: Clock) -> None:
+@pytest.mark.parametrize("days", [1, 7, 30])
+async def test_it_hands_them_over_before_they_expire(
+    store: Store, raw: Any, namespace: str, clock: Clock, days: int
+) -> None:
+    given = Settings(idle_timeout_s=days * DAY_S)
+    async with store.memory(namespace, given) as pod, store.memory(namespace) as memory:
+        handed: list[str] = []
+
+        async def on_evict(session_id: str, context: Context) -> None:
+            handed.append(session_id)
+
+        await pod.session("a").append(said(1))
+        eviction = Eviction(memory.store, on_evict)
+        expires_ms = await raw.pexpiretime(memory.store.keys.session("a").state)
+        assert await clock.at(T0 + days * DAY_S * 1_000, eviction.enforce()) == 0
+        assert await clock.at(expires_ms - 60_000, eviction.enforce()) == 1
+        assert handed == ["a"]
+
+
+async def test_it_keeps_to_their_session_limit(
+    store: Store, namespace: str, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
     async with store.memory(namespace, MONTH) as pod, store.memory(namespace) as memory:
         for at in range(0, 1_002, 6):
             await asyncio.gather(*(pod.session(f"s-{at + more}").append(said(1)) for more in range(6)))
-        assert await Eviction(memory.store).enforce_limit() == 0
+        eviction = Eviction(memory.store)
+        for _ in range(2):
+            assert await eviction.enforce() == 0
         assert await memory.count() == 1_002
+    assert [each for each in warnings(caplog) if "a limit of 5000 sessions" in each and "REDISMEM_MAX_SESSIONS" in each]
 
 
 async def test_a_worker_that_is_given_limits_goes_by_them(store: Store, namespace: str, clock: Clock) -> None:
@@ -65,52 +93,48 @@ async def test_a_worker_that_is_given_limits_goes_by_them(store: Store, namespac
 
 async def test_the_largest_that_was_given_is_recorded(store: Store, raw: Any, namespace: str) -> None:
     async with store.memory(namespace):
-        assert await limits_in(raw, namespace) == {}, "defaults are nobody's wish"
-    for settings in (Settings(max_sessions=10), MONTH, Settings(max_sessions=20, idle_timeout_s=60)):
+        assert await limit_in(raw, namespace) is None, "the default is nobody's wish"
+    for settings in (Settings(max_sessions=10), MONTH, Settings(max_sessions=20)):
         async with store.memory(namespace, settings):
             pass
-    assert await limits_in(raw, namespace) == {b"max_sessions": b"5000", b"idle_timeout_ms": b"2592000000"}
+    assert await limit_in(raw, namespace) == b"5000"
 
 
-async def test_the_first_of_a_namespace_records_them_at_once(store: Store, raw: Any, namespace: str) -> None:
+async def test_the_first_of_a_namespace_records_it_at_once(store: Store, raw: Any, namespace: str) -> None:
     async with store.memory(namespace, MONTH):
-        assert await limits_in(raw, namespace) == {b"max_sessions": b"5000", b"idle_timeout_ms": b"2592000000"}
+        assert await limit_in(raw, namespace) == b"5000"
 
 
-async def test_they_are_recorded_again_after_a_flush(store: Store, raw: Any, namespace: str) -> None:
+async def test_it_is_recorded_again_after_a_flush(store: Store, raw: Any, namespace: str) -> None:
     async with store.memory(namespace, MONTH) as memory:
         await raw.delete(Keys(namespace, 64).record)
         await Eviction(memory.store).enforce()
-        assert await limits_in(raw, namespace) == {b"max_sessions": b"5000", b"idle_timeout_ms": b"2592000000"}
+        assert await limit_in(raw, namespace) == b"5000"
 
 
 @pytest.mark.parametrize(
     ("given", "recorded", "enforced", "noted"),
     [
-        ({}, None, (1_000, DAY_S), {}),
-        ({}, (10, 10), (1_000, DAY_S), {}),
-        ({}, (2_000, 0), (2_000, DAY_S), {}),
-        ({}, (0, 9 * DAY_S * 1_000), (1_000, 9 * DAY_S), {}),
-        ({"max_sessions": 1_000}, (2_000, 9 * DAY_S * 1_000), (1_000, 9 * DAY_S), {}),
-        ({"idle_timeout_s": DAY_S}, (2_000, 9 * DAY_S * 1_000), (2_000, DAY_S), {}),
-        ({"max_sessions": 3_000}, (2_000, 0), (3_000, DAY_S), {"max_sessions": 3_000}),
-        ({"idle_timeout_s": 60}, None, (1_000, 60), {"idle_timeout_ms": 60_000}),
+        ({}, 0, 1_000, 0),
+        ({}, 10, 1_000, 0),
+        ({}, 2_000, 2_000, 0),
+        ({"idle_timeout_s": 60}, 2_000, 2_000, 0),
+        ({"max_sessions": 1_000}, 0, 1_000, 1_000),
+        ({"max_sessions": 1_000}, 2_000, 1_000, 0),
+        ({"max_sessions": 3_000}, 2_000, 3_000, 3_000),
     ],
 )
-def test_who_keeps_to_what(
-    given: dict[str, Any], recorded: tuple[int, int] | None, enforced: tuple[int, int], noted: dict[str, int]
-) -> None:
-    settings, found = Settings(**given), None if recorded is None else Recorded(*recorded)
-    assert Limits.of(settings, found) == Limits(enforced[0], enforced[1] * 1_000)
-    assert to_record(settings, found) == noted
+def test_who_keeps_to_what(given: dict[str, Any], recorded: int, enforced: int, noted: int) -> None:
+    settings = Settings(**given)
+    assert session_limit(settings, recorded) == enforced
+    assert to_record(settings, recorded) == noted
 
 
 def test_what_stands_for_an_unusable_variable_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REDISMEM_MAX_SESSIONS", "many")
-    monkeypatch.setenv("REDISMEM_IDLE_TIMEOUT_S", "a day")
     settings = Settings()
-    assert Limits.of(settings, None) == Limits(MOST_SESSIONS, LONGEST_S * 1_000)
-    assert to_record(settings, None) == {}
+    assert session_limit(settings, 2_000) == MOST_SESSIONS
+    assert to_record(settings, 2_000) == 0
 
 
 async def test_a_process_whose_user_may_not_write_them_works_on(
@@ -128,9 +152,8 @@ async def test_a_process_whose_user_may_not_write_them_works_on(
                 assert (await memory.session("a").append_and_read(said(2))).total_messages == 2
         finally:
             await admin.execute_command("ACL", "DELUSER", namespace)
-    (told,) = [record for record in caplog.records if record.levelno == logging.WARNING]
-    assert "not recorded (NOPERM " in told.getMessage()
-    assert "max_sessions, idle_timeout_ms" in told.getMessage()
+    (told,) = warnings(caplog)
+    assert told.startswith("max_sessions is not recorded (NOPERM ")
 
 
 async def test_a_reply_that_is_lost_fails_no_call(proxy: Proxy, near: Memory) -> None:
