@@ -11,7 +11,7 @@ import redis.asyncio
 from support.clock import T0, Clock
 from support.proxy import Proxy
 from support.redis_server import RedisServer
-from support.stores import Store
+from support.stores import Store, patient
 from support.writers import said
 
 from redismem import Memory, Settings
@@ -137,18 +137,17 @@ def test_what_stands_for_an_unusable_variable_is_not_recorded(monkeypatch: pytes
     assert to_record(settings, 2_000) == 0
 
 
-async def test_a_process_whose_user_may_not_write_them_works_on(
-    redis_server: RedisServer, namespace: str, caplog: pytest.LogCaptureFixture
+async def test_a_process_whose_user_may_not_write_it_works_on(
+    redis_server: RedisServer, near: Memory, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It opens, takes turns, and says what could not be recorded."""
-    async with Memory.connect(redis_server.url, namespace=namespace) as memory:
-        await memory.session("a").append(said(1))
+    await near.session("a").append(said(1))
     async with redis.asyncio.Redis(port=redis_server.port) as admin:
         rules = ("on", ">word", "~*", "+@all", "-hsetnx")
         await admin.execute_command("ACL", "SETUSER", namespace, *rules)
         try:
             url = redis_server.url.replace("://", f"://{namespace}:word@")
-            async with Memory.connect(url, namespace=namespace, settings=MONTH) as memory:
+            async with Memory.connect(url, namespace=namespace, settings=patient(MONTH)) as memory:
                 assert (await memory.session("a").append_and_read(said(2))).total_messages == 2
         finally:
             await admin.execute_command("ACL", "DELUSER", namespace)
@@ -159,7 +158,8 @@ async def test_a_process_whose_user_may_not_write_them_works_on(
 async def test_a_reply_that_is_lost_fails_no_call(proxy: Proxy, near: Memory) -> None:
     namespace = near.store.keys.namespace
     await near.session("a").append(said(1))
-    memory = Memory.connect(proxy.url, namespace=namespace, settings=MONTH)
+    settings = Settings(max_sessions=5_000, deadline_s=60, reply_timeout_s=1)
+    memory = Memory.connect(proxy.url, namespace=namespace, settings=settings)
     proxy.break_next("swallow", to=b"HSETNX")
     await memory.session("a").append(said(2))
     await memory.aclose()
