@@ -134,7 +134,7 @@ class Eviction:
         chosen = left_count = 0
         while looks and not self._stopping:
             shards = await self._store.run(queue_calls.idle(looks, time_ms - longest_ms, _CHUNK_COUNT))
-            found = [entry for shard in shards for entry in shard]
+            found = [entry for shard in shards for entry in shard if self._keys_of(entry.session_id) is not None]
             idle = found if is_given(self._store.settings, "idle_timeout_s") else await self._own(found, time_ms)
             left_count += len(found) - len(idle)
             chosen += await self._queue(idle, EvictionReason.IDLE)
@@ -153,9 +153,8 @@ class Eviction:
         settings = self._store.settings
         # `lua/include/expiry.lua`: from the last activity on, the time it is kept for and a sixteenth of that.
         rest_ms = settings.kept_ms - settings.idle_timeout_ms + max(1_000, settings.kept_ms // 16)
-        ours = [entry for entry in entries if self._keys_of(entry.session_id) is not None]
-        ends_ms = await self._store.run(namespace_calls.expiries(self._store.keys, ours)) if ours else []
-        return [entry for entry, end_ms in zip(ours, ends_ms, strict=True) if end_ms - time_ms <= rest_ms]
+        ends_ms = await self._store.run(namespace_calls.expiries(self._store.keys, entries)) if entries else []
+        return [entry for entry, end_ms in zip(entries, ends_ms, strict=True) if end_ms - time_ms <= rest_ms]
 
     async def _queue(self, entries: list[SessionEntry], reason: EvictionReason) -> int:
         keys = self._store.keys
