@@ -59,6 +59,7 @@ class Store(Reach):
         """What this process keeps of the sessions that it recalled from."""
         self.session_limit = settings.max_sessions
         """How many sessions the namespace may hold, as far as this process knows."""
+        self._recorded_limit = 0
         self.embedder: Embedder | None = None
         """Who makes vectors of messages, for recall; None: nobody does."""
         self.dictionaries: dict[int, Dictionary] = {}
@@ -79,12 +80,13 @@ class Store(Reach):
     async def agree(self, begun_s: float | None = None) -> None:
         """Looks at the namespace's record, and writes it if there is none, or none any more. Raises as `open` does."""
         # Looked at first: a store that takes no writes can still be read, and cleared when memory has run out.
-        recorded = await self.look(begun_s)
-        if recorded is None:
-            await self.run(namespace_calls.record(self.keys, to_record(self.settings, 0)), begun_s=begun_s)
+        is_there = await self.look(begun_s)
+        limit = to_record(self.settings, self._recorded_limit)
+        if not is_there:
+            await self.run(namespace_calls.record(self.keys, limit), begun_s=begun_s)
         if self.is_agreed:
             return
-        if recorded is not None and (limit := to_record(self.settings, recorded)):
+        if is_there and limit:
             await self._record_limit(limit, begun_s)
         self.is_agreed = True
         if self.on_agreed is not None:
@@ -94,17 +96,15 @@ class Store(Reach):
                 self.is_agreed = False
                 raise
 
-    async def look(self, begun_s: float | None = None) -> int | None:
-        """The session limit that is recorded, 0 if none is; None if the namespace is not. Records nothing.
-
-        Raises as `open` does.
-        """
+    async def look(self, begun_s: float | None = None) -> bool:
+        """Whether the namespace is recorded in Redis; records nothing. Raises as `open` does."""
         try:
             recorded = await self.run(namespace_calls.recorded(self.keys), begun_s=begun_s)
         except CorruptSession:  # a key of a foreign type, which is no session's
             raise namespace_calls.unreadable_record(self.keys) from None
-        self.session_limit = session_limit(self.settings, recorded or 0)
-        return recorded
+        self._recorded_limit = recorded or 0
+        self.session_limit = session_limit(self.settings, self._recorded_limit)
+        return recorded is not None
 
     async def _record_limit(self, limit: int, begun_s: float | None) -> None:
         """Tells workers that are given no session limit of this one. No call fails for it."""
