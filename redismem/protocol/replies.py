@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from redismem.context import Context, Receipt, State, Summary
@@ -27,39 +27,17 @@ from redismem.protocol.permissions import not_allowed
 from redismem.session_info import SessionInfo
 from redismem.values import Undecodable, decode_value
 
+_Meaning = Callable[[str, str | None], RedismemError]
+
 
 def refusal(error: ServerError, session_id: str | None) -> RedismemError | None:
     """The error that a script's own word stands for; None for a word of the server."""
-    refused = _own_word(error.word, error.text.partition(" ")[2], session_id) or not_allowed(error, session_id)
+    meant, detail = _OWN_WORDS.get(error.word), error.text.partition(" ")[2]
+    refused = not_allowed(error, session_id) if meant is None else meant(detail, session_id)
     if refused is not None or error.word in TRANSIENT_WORDS or error.word in LASTING_WORDS:
         return refused
     if "script:" in error.text or "user_script" in error.text:
         return ScriptFailed(f"a script stopped half way, which is a defect: {error.text[:300]}", session_id)
-    return None
-
-
-def _own_word(word: str, detail: str, session_id: str | None) -> RedismemError | None:
-    match word:
-        case "CONFLICT":
-            return Conflict(f"another writer was faster, its last seq is {detail}", session_id, int(detail))
-        case "VERSION" | "NAME":
-            return _lost_race(word, *detail.split(" "))
-        case "FULL":
-            return TooLarge(
-                f"the window holds {detail} messages and may not grow: summarise, prune or clear", session_id
-            )
-        case "PINS":
-            return TooLarge(_pinned_too_many(*detail.split(" ")), session_id)
-        case "PARAMS":
-            return TooLarge(f"the session would hold {detail} params, over max_params_count", session_id)
-        case "PAST":
-            return InvalidTime(f"by the server's clock a session active at {detail} ms is past its timeout", session_id)
-        case "LIVE":
-            return SessionExists("it lives, so none of its name can be restored", session_id)
-        case "CORRUPT" | "WRONGTYPE" | "CHANGED":
-            return CorruptSession(f"a key is not what it should be ({word})", session_id)
-        case "LAYOUT":
-            return layout.unsupported(detail, session_id)
     return None
 
 
@@ -76,6 +54,33 @@ def _lost_race(word: str, item_id: str, version: str = "") -> Conflict:
         return Conflict(f"{item_id} has this name")
     found = "what depends on it has changed" if item_id == "-" else f"{item_id} is at version {version} now"
     return Conflict(f"another writer was faster: {found if version != '0' else f'{item_id} is gone'}")
+
+
+def _not_as_it_should_be(word: str) -> _Meaning:
+    return lambda _, session_id: CorruptSession(f"a key is not what it should be ({word})", session_id)
+
+
+_OWN_WORDS: dict[str, _Meaning] = {
+    "CONFLICT": lambda detail, session_id: Conflict(
+        f"another writer was faster, its last seq is {detail}", session_id, int(detail)
+    ),
+    "VERSION": lambda detail, _: _lost_race("VERSION", *detail.split(" ")),
+    "NAME": lambda detail, _: _lost_race("NAME", *detail.split(" ")),
+    "FULL": lambda detail, session_id: TooLarge(
+        f"the window holds {detail} messages and may not grow: summarise, prune or clear", session_id
+    ),
+    "PINS": lambda detail, session_id: TooLarge(_pinned_too_many(*detail.split(" ")), session_id),
+    "PARAMS": lambda detail, session_id: TooLarge(
+        f"the session would hold {detail} params, over max_params_count", session_id
+    ),
+    "PAST": lambda detail, session_id: InvalidTime(
+        f"by the server's clock a session active at {detail} ms is past its timeout", session_id
+    ),
+    "LIVE": lambda _, session_id: SessionExists("it lives, so none of its name can be restored", session_id),
+    **{word: _not_as_it_should_be(word) for word in ("CORRUPT", "WRONGTYPE", "CHANGED")},
+    "LAYOUT": layout.unsupported,
+}
+"""The error that each word of a script stands for, made of what follows it and the session's id."""
 
 
 def receipt(session_id: str, sent_count: int, reply: Any, *, any_kind: bool = False) -> Receipt:
