@@ -79,6 +79,8 @@ def run(words: list[str], url: str) -> None:
             # The targets set up, test and build what runs here: make only says what it would do.
             done = subprocess.run(["make", "-n", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr
+            files = re.findall(r"tests/[\w/]+\.py", " ".join(arguments))
+            assert all((ROOT / file).is_file() for file in files), f"not all of these are there: {files}"
         case ["python", "-m", module, *_]:
             subprocess.run([sys.executable, "-m", module, "--help"], cwd=ROOT, capture_output=True, check=True)
         case ["redis-cli", *arguments]:
@@ -111,7 +113,15 @@ def test_every_command_runs(page: Path, place: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["redismem nothing", "redismem queues --nothing", "redismem worker --nothing", "make nothing", "rm -r x"]
+    "line",
+    [
+        "redismem nothing",
+        "redismem queues --nothing",
+        "redismem worker --nothing",
+        "make nothing",
+        "rm -r x",
+        "make unit ARGS=tests/nothing.py",
+    ],
 )
 def test_a_command_that_does_not_work_is_noticed(line: str, place: str) -> None:
     ((words,),) = [commands(f"```console\n$ {line}\nits output\n```\n")]

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 import pytest
 from store.test_corrupt import READS
+from store.test_fallback import REFUSED as UNSERVED
+from store.test_fallback import SERVED
 from store.test_interruptions import FORGOTTEN
 from store.test_other_layouts import REFUSED
 from store.test_round_trips import OPERATIONS
@@ -62,6 +64,7 @@ TABLES = [
         dict.fromkeys(("exists", "info", "state", "telemetry"), NO_SCRIPT),
     ),
     Table("TURNS of test_acl.py", [call for call, _ in TURNS], {}),
+    Table("SERVED and REFUSED of store/test_fallback.py", [*SERVED.values(), *UNSERVED.values()], {}),
 ]
 NAMES = [table.name for table in TABLES]
 
@@ -130,7 +133,7 @@ class Wider(Session):
 
     __slots__ = ()
 
-    async def rename(self, name: str) -> str:
+    async def whistle(self, name: str) -> str:
         return await self._run(Call(None, ((name,),), str))
 
     async def turns(self) -> Any:
@@ -139,7 +142,7 @@ class Wider(Session):
 
 @pytest.mark.parametrize("table", TABLES, ids=NAMES)
 def test_a_table_that_lacks_an_operation_is_noticed(table: Table) -> None:
-    assert check_table(table, Wider) == [f"{table.name} lacks rename"]
+    assert check_table(table, Wider) == [f"{table.name} lacks whistle"]
     operation = operation_of(Session)
     names = [operation[name] for name in methods_in(table.rows)]
     for lost in set(names):
@@ -147,8 +150,8 @@ def test_a_table_that_lacks_an_operation_is_noticed(table: Table) -> None:
         assert check_table(table._replace(rows=rows)) == [f"{table.name} lacks {lost}"]
         (found,) = check_table(table._replace(left_out=table.left_out | {lost: "no reason"}))
         assert found == f"{table.name} leaves out {lost}, and has it"
-    (found,) = check_table(table._replace(left_out=table.left_out | {"rename": "gone"}))
-    assert found == f"there is no operation rename to leave out of {table.name}"
+    (found,) = check_table(table._replace(left_out=table.left_out | {"whistle": "gone"}))
+    assert found == f"there is no operation whistle to leave out of {table.name}"
 
 
 def test_what_passes_on_is_the_same_operation() -> None:
@@ -240,14 +243,14 @@ class Calls:
     def extend(self): return self._call("extend", ())
     def append(self): return Call(1, 2, 3, 4, 5, "append")
     def counts(self): return independent(1, 2, "counts")
-    def rename(self): return Call(1, 2, 3, op="rename")
+    def whistle(self): return Call(1, 2, 3, op="whistle")
     def doctor(self): return Call(1, 2, 3)
 """
-    sent = {"messages", "read_window", "extend", "append", "counts", "rename", "look"}
+    sent = {"messages", "read_window", "extend", "append", "counts", "whistle", "look"}
     assert words_sent(source) == sent
     assert words_told("async def f(): await store.told('drain', g())") == {"drain"}
     listed = (
         'class Event:\n    op: str\n    """By a session: append, {}.\n    By workers: drain (or so), evict and look."""'
     )
-    assert words_listed(listed.format("rename")) == {"append", "rename", "drain", "evict", "look"}
+    assert words_listed(listed.format("whistle")) == {"append", "whistle", "drain", "evict", "look"}
     assert words_listed(listed.format("touch")) == {"append", "touch", "drain", "evict", "look"}

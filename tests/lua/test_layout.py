@@ -94,7 +94,8 @@ def indexes_in_readme(said: Said) -> Iterator[str]:
         fills = {script for script, found in texts.items() if name in found.fills}
         empties = {script for script, found in texts.items() if name in found.empties}
         if rows.get(name) != [fills, empties]:
-            yield f"README says of {name} {rows.get(name)}, the scripts {[fills, empties]}"
+            is_so = " | ".join(" ".join(sorted(names)) for names in (fills, empties))
+            yield f"README says of {name} {rows.get(name)}; its row ends in: {is_so} |"
 
 
 def states(said: Said) -> Iterator[str]:
