@@ -170,13 +170,18 @@ async def test_tried_again_until_the_deadline(word: str, proxy: Proxy, raw: Any,
         session = memory.session("a")
         await session.append(user("first"))
         before = await snapshot(raw, namespace)
+        unsure_count = 0
         async with PASSING[word](raw):
             for write in WRITES:
                 proxy.forget()
                 error = await unavailable(write(session))
                 assert error.reason in {word, "TimeoutError"}, "the last attempt may have had no time left"
                 assert sum(f"-{word}".encode() in chunk for chunk in proxy.received) > 2
-        assert await snapshot(raw, namespace) == before
+                unsure_count += error.may_be_done
+        # What had no answer may arrive when the server takes calls again. It is whole then.
+        made_count = await raw.llen(session._calls.keys.messages) - 1
+        assert 0 <= made_count <= unsure_count
+        assert unsure_count or await snapshot(raw, namespace) == before
 
 
 @pytest.mark.parametrize("word", PASSING)
