@@ -61,6 +61,7 @@ local expires_ms
 --- @include expiry
 local counters = string.format('v1 %s %d %s %d %d%s', first_seq, first_seq + count - 1, tokens, now, expires_ms, uncounted)
 redis.call('HSET', state, 'epoch', epoch, 'counters', counters, 'queued', 'overdue')
+-- In parts: Lua gives a command 8,000 words at most.
 for at = first_field, first_left_out - 1, 1000 do
   local restored = {unpack(ARGV, at, math.min(at + 1000, first_left_out) - 1)}
   redis.call('HSET', state, unpack(restored))

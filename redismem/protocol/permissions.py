@@ -10,7 +10,7 @@ from redismem.protocol.call import Call
 from redismem.protocol.keys import SessionKeys
 
 # `script|load`: when a server does not know a script yet. `asking` and `cluster|slots`: at the nodes of a cluster;
-# `role`: if sentinels say who is the primary. The rest lets a connection in.
+# `role`: behind sentinels, to see whether it is the primary. The rest lets a connection in.
 _LOAD = "script|load"
 _LETTING_IN = "cluster|slots role ping auth hello select client|setname"
 _WITHOUT_A_KEY = f"evalsha {_LOAD} multi exec time wait asking {_LETTING_IN}"
