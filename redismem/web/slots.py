@@ -73,7 +73,7 @@ class Kind(StrEnum):
     RESUME = "resume"
     """All is known now: go on with what `intent` names."""
     GAVE_UP = "gave_up"
-    """The user was asked often enough: this is given up."""
+    """The user was asked often enough, or answered a sensitive question too late: this is given up."""
     RESET = "reset"
     """The user does not want it any more."""
 
@@ -99,6 +99,11 @@ def _shown(name: str) -> str:
     return f"[{name}]"
 
 
+def _stored(slot: Slot, text: str) -> str:
+    """What is stored of a message to somebody who waits for this slot."""
+    return _shown(slot.name) if slot.sensitive else text
+
+
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
@@ -112,17 +117,20 @@ class Slots:
         *,
         reset_words: Sequence[str] = RESET_WORDS,
         gave_up: str = "Let us leave that for now.",
+        late: str = "That came too late to be an answer, and it is not kept. Please say it again.",
         reset: str = "All right, we leave that.",
         clock: Callable[[], int] = _now_ms,
     ) -> None:
         """Raises InvalidSettings for an intent or slot that cannot be one.
 
-        `clock`: for tests; milliseconds since 1970, instead of this machine's.
+        `gave_up`, `late`, `reset`: what is said when the user was asked often enough, when the time of a sensitive
+        question had run out, and after a reset word. `clock`: for tests; milliseconds since 1970, instead of this machine's.
         """
         self._now_ms = clock
         self._intents = {intent.name: intent for intent in intents}
         self._slots = {slot.name: slot for intent in intents for slot in intent.slots}
         self._reset_words = frozenset(word.casefold() for word in reset_words)
+        self._late = late
         self._said = {Kind.GAVE_UP: gave_up, Kind.RESET: reset}
         self._words = {word: intent for intent in intents for word in map(str.casefold, intent.words)}
         self._patterns = {name: Pattern(slot.pattern) for name, slot in self._slots.items() if slot.pattern is not None}
@@ -159,13 +167,19 @@ class Slots:
         return self._answered(state, text, intent, slot, asked)
 
     def _begin(self, state: State, text: str) -> Step:
-        """A message that answers nothing: it may be about an intent."""
-        ours = state.waiting_for_param in self._slots
-        cleared: dict[str, Any] = {"waiting": None, "merge": {ASKED: UNSET}} if ours else {}
+        """A message that answers nothing: it may be about an intent.
+
+        Whoever was asked for a sensitive value may still mean to give it, however long ago that was.
+        """
+        slot = self._slots.get(state.waiting_for_param or "")
+        cleared: dict[str, Any] = {} if slot is None else {"waiting": None, "merge": {ASKED: UNSET}}
+        shown = text if slot is None else _stored(slot, text)
         intent = self._wanted(text)
-        if intent is None:
-            return Step(Kind.FREE, text, cleared)
-        return self._go_on(state.params, {}, text, intent)
+        if intent is not None:
+            return self._go_on(state.params, {}, shown, intent)
+        if slot is not None and slot.sensitive:
+            return Step(Kind.GAVE_UP, shown, cleared, self._late)
+        return Step(Kind.FREE, shown, cleared)
 
     def _wanted(self, text: str) -> Intent | None:
         for word in _WORD.findall(text.casefold()):
@@ -188,7 +202,7 @@ class Slots:
         value = self._value(slot, answer)
         if answer[:ANSWER_CHARS].casefold() in self._reset_words:
             return self._left(Kind.RESET, text, intent)
-        shown = _shown(slot.name) if slot.sensitive else text
+        shown = _stored(slot, text)
         if value is not None:
             return self._go_on(state.params, {slot.name: value}, shown, intent)
         other = self._wanted(text)

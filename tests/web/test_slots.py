@@ -114,6 +114,32 @@ async def test_a_sensitive_answer_is_in_no_message(memory: Memory) -> None:
     assert ASKING.sensitive == {"card"}
 
 
+@pytest.mark.parametrize("now_ms", [NOW_MS + 900_001, NOW_MS + 86_400_000])
+async def test_a_sensitive_answer_that_comes_too_late_is_in_no_message(memory: Memory, now_ms: int) -> None:
+    await say(memory, "pay")
+    late = await say(memory, "87654321", now_ms)
+    assert (late.kind, late.text) == (Kind.GAVE_UP, "[card]")
+    assert late.say is not None
+    assert "not kept" in late.say
+    found = await state(memory)
+    assert (found.params, found.waiting_for_param) == ({}, None)
+    assert (await say(memory, "Thanks", now_ms)).text == "Thanks"
+
+
+async def test_a_sensitive_answer_to_an_intent_that_is_gone_is_in_no_message(memory: Memory) -> None:
+    session = memory.session("s")
+    asked = {"intent": "of-another-release", "count": 1, "asked_ms": NOW_MS}
+    await session.update(waiting="card", merge={ASKED: asked})
+    assert (await say(memory, "87654321")).text == "[card]"
+
+
+async def test_what_comes_too_late_may_still_ask_for_something(memory: Memory) -> None:
+    await say(memory, "pay")
+    late = await say(memory, "my order 87654321", NOW_MS + 900_001)
+    assert (late.kind, late.text, late.say) == (Kind.ASK, "[card]", "Which order?")
+    assert (await state(memory)).waiting_for_param == "order_id"
+
+
 async def test_two_answers_at_once_leave_one_state(memory: Memory) -> None:
     await say(memory, "order")
     await asyncio.gather(say(memory, "O-1"), say(memory, "O-2"))
@@ -130,10 +156,15 @@ async def test_what_others_wait_for_is_left_alone(memory: Memory) -> None:
 
 
 @settings(max_examples=200)
-@given(st.text(max_size=600), st.sampled_from([None, "order_id", "size", "card", "other"]), st.integers(0, 5))
-def test_any_text_in_any_state_is_a_step(text: str, waiting: str | None, count: int) -> None:
+@given(
+    st.text(max_size=600),
+    st.sampled_from([None, "order_id", "size", "card", "other"]),
+    st.integers(0, 5),
+    st.sampled_from([0, 900_000, 900_001]),
+)
+def test_any_text_in_any_state_is_a_step(text: str, waiting: str | None, count: int, since_ms: int) -> None:
     asked: Any = {"intent": "pay" if waiting == "card" else "order", "count": count, "asked_ms": NOW_MS}
-    CLOCK.now_ms = NOW_MS
+    CLOCK.now_ms = NOW_MS + since_ms
     step = ASKING.step(State({ASKED: asked}, waiting), text)
     assert (step.say is None) is (step.kind in (Kind.FREE, Kind.RESUME))
     if waiting == "card" and step.kind is not Kind.RESET:
