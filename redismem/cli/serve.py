@@ -60,6 +60,13 @@ SlotsFile = Annotated[Path | None, Parameter(help="A TOML file of what the chat 
 ProjectName = Annotated[
     str | None, Parameter(help="The project that the chat knows about, unless a message names another.")
 ]
+AnswerTokens = Annotated[
+    int,
+    Parameter(
+        validator=validators.Number(gte=16, lte=1_000_000),
+        help="The longest answer of the chat's model, with its reasoning, in tokens; a longer one counts as broken off.",
+    ),
+]
 StopS = Annotated[
     float, Parameter(validator=validators.Number(gte=1, lte=600), help="Seconds that what is in hand may take to end.")
 ]
@@ -81,6 +88,7 @@ class Options:
     workers: Workers = None
     slots: SlotsFile = None
     project: ProjectName = None
+    answer_tokens: AnswerTokens = 4_096
     stop_s: StopS = 10
 
 
@@ -139,7 +147,7 @@ async def _serve(
         slots = None if options.slots is None else Slots.from_toml(_text_of(options.slots))
         if options.project is not None:  # a name that is none is refused before anybody asks
             next(iter(memories.values())).project(options.project)
-        chat = Chat(_model(settings), slots, project=options.project)
+        chat = Chat(_model(settings), slots, max_tokens=options.answer_tokens, project=options.project)
         service = Service(memories, access, limits, chat=chat, cors_origins=options.cors_origin, meters=meters)
         with listen(options.host, options.port) as listening:
             host = f"[{options.host}]" if ":" in options.host else options.host

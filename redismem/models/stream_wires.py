@@ -12,10 +12,13 @@ from redismem.models.openai import OpenAI
 
 
 class Piece(NamedTuple):
-    """What one event adds to the answer. `is_end`: the provider says that this is all."""
+    """What one event adds to the answer. `is_end`: the provider says that this is all; `is_cut`: that more was to come,
+    but as many tokens were spent as were asked for.
+    """
 
     text: str
     is_end: bool = False
+    is_cut: bool = False
 
 
 NOTHING = Piece("")
@@ -48,9 +51,10 @@ class OpenAIStream(OpenAI):
             case {"choices": [{"finish_reason": "content_filter"}, *_]}:
                 raise failed("openai filtered the answer", permanent=True)
             case {"choices": [{"delta": {"content": str(text)}, **choice}, *_]}:
-                return Piece(text, choice.get("finish_reason") is not None)
-            case {"choices": [{"finish_reason": str()}, *_]}:
-                return Piece("", True)
+                reason = choice.get("finish_reason")
+                return Piece(text, reason is not None, reason == "length")
+            case {"choices": [{"finish_reason": str(reason)}, *_]}:
+                return Piece("", True, reason == "length")
             case {"error": _}:
                 raise failed("openai broke off with an error")
         return NOTHING
@@ -71,6 +75,8 @@ class AnthropicStream(Anthropic):
                 return Piece(text)
             case {"type": "message_delta", "delta": {"stop_reason": "refusal"}}:
                 raise failed("anthropic refused to answer", permanent=True)
+            case {"type": "message_delta", "delta": {"stop_reason": "max_tokens"}}:
+                return Piece("", True, True)
             case {"type": "message_stop"}:
                 return Piece("", True)
             case {"type": "error"}:
@@ -93,7 +99,8 @@ class GeminiStream(Gemini):
                 raise failed("gemini broke off with an error")
             case {"candidates": [{**candidate}, *_]}:
                 # The last one may say why it ended and hold no text.
-                return Piece(self.answer(event).text, isinstance(candidate.get("finishReason"), str))
+                reason = candidate.get("finishReason")
+                return Piece(self.answer(event).text, isinstance(reason, str), reason == "MAX_TOKENS")
             case {"promptFeedback": {"blockReason": str()}}:
                 raise failed("gemini blocked the prompt", permanent=True)
         return NOTHING

@@ -84,7 +84,7 @@ class StreamingModel:
             if response.status_code != 200:
                 raw = await self._within(end_s, _begin_of(response))
                 raise refusal(self.provider, response.status_code, response.headers, raw)
-            async for text in self._pieces(response, end_s):
+            async for text in self._pieces(response, end_s, max_tokens):
                 yield text
         except httpx.HTTPError as cause:
             raise failed(f"{self.provider} broke off ({type(cause).__name__})") from None
@@ -106,7 +106,7 @@ class StreamingModel:
         request = self._client.build_request("POST", self._url, content=body, headers=self._headers, timeout=timeout)
         return await self._client.send(request, stream=True, follow_redirects=False, auth=None)
 
-    async def _pieces(self, response: httpx.Response, end_s: float) -> AsyncIterator[str]:
+    async def _pieces(self, response: httpx.Response, end_s: float, max_tokens: int) -> AsyncIterator[str]:
         said = False
         async for event in self._events(response, end_s):
             if event == "[DONE]":
@@ -119,6 +119,8 @@ class StreamingModel:
                 said = True
                 # Halves of surrogate pairs are valid JSON, and no text.
                 yield piece.text.encode("utf-8", "replace").decode()
+            if piece.is_cut:
+                raise failed(f"{self.provider} stopped at the limit of {max_tokens} tokens")
             if piece.is_end:
                 break
         else:

@@ -17,13 +17,13 @@ from redismem.errors import (
     ModelFailed,
     NotAllowed,
     RedismemError,
-    SessionNotFound,
     StoreUnavailable,
     TooLarge,
+    Unconfirmed,
 )
 from redismem.events import facts, unquoted
 from redismem.messages import Message
-from redismem.quoting import Background
+from redismem.quoting import PROJECT_TOKENS, Background
 from redismem.session import Session
 from redismem.web import offline
 from redismem.web.slots import ASKED, Kind, Slots, Step
@@ -39,6 +39,7 @@ _SAID = {
     "memory_needed": "The memory cannot be reached just now, and without it nothing is answered. Please try again.",
     "memory_full": "This conversation has grown too long to take more. Clear it, or wait until it is summarised.",
     "not_stored": "The memory cannot be reached, so this answer is not kept.",
+    "unconfirmed": "This is kept, but too few copies of the memory have it yet: a failure just now may lose it.",
     "cleared": "This conversation was cleared meanwhile, so this answer is not kept.",
     "summary_failed": "Older messages could not be summarised. Nothing is lost: all are still used as they are.",
 }
@@ -66,7 +67,8 @@ class Chat:
     model: Model | None = None
     slots: Slots | None = None
     instruction: str = _INSTRUCTION
-    max_tokens: int = 1_024
+    max_tokens: int = 4_096
+    """The longest answer that a model is asked for."""
     project: str | None = None
     """The project whose background every answer is given, unless a message names another; None: no project's."""
     grace_s: float = 20
@@ -147,9 +149,7 @@ class Chat:
         step = Step(Kind.FREE, text)
         try:
             step = await self._step(session, text)
-            message = Message("user", step.text, metadata={"turn": turn.id})
-            changes: Any = step.changes
-            context = await session.append_and_read(message, id=f"{turn.id}:user", project=project, **changes)
+            context = await self._appended(turn, session, step, project)
             await self._look_at_summaries(turn, session, context)
         except TooLarge:
             turn.notice("memory_full", _SAID["memory_full"])
@@ -159,6 +159,19 @@ class Chat:
         else:
             return context, step
         return None, step
+
+    async def _appended(self, turn: Turn, session: Session, step: Step, project: Background | None) -> Context:
+        """The context after the user's turn. One that too few replicas have stands, and is answered."""
+        message = Message("user", step.text, metadata={"turn": turn.id})
+        changes: Any = step.changes
+        try:
+            return await session.append_and_read(message, id=f"{turn.id}:user", project=project, **changes)
+        except Unconfirmed:
+            turn.notice("unconfirmed", _SAID["unconfirmed"])
+            context = await session.read()
+            if project is not None:
+                context.background = await project.background([message], PROJECT_TOKENS)
+            return context
 
     async def _step(self, session: Session, text: str) -> Step:
         """What to do with a message. Raises what `session.state` raises."""
@@ -178,7 +191,7 @@ class Chat:
         """Tells the turn if summaries have failed for good: asked only if the window is longer than in good health."""
         if context.window_count < 3 * context.recent_limit:
             return
-        with contextlib.suppress(SessionNotFound):
+        with contextlib.suppress(RedismemError):  # the turn is stored, and goes on without this
             if (await session.info()).queued == "dead":
                 turn.notice("summary_failed", _SAID["summary_failed"])
 
@@ -224,7 +237,10 @@ class Chat:
         return [{"role": "system", "content": system}, *context.to_openai()]
 
     async def _kept(self, turn: Turn, session: Session, context: Context) -> int | None:
-        """Stores what was said, unless the session was cleared meanwhile; gives its seq."""
+        """Stores what was said, unless the session was cleared meanwhile; gives its seq.
+
+        What this process took while Redis is away it answers by itself: whether others wrote, only Redis could say.
+        """
         if not turn.text:
             return None
         metadata = {"turn": turn.id} | ({"incomplete": turn.stop_reason} if turn.stop_reason else {})
@@ -232,13 +248,17 @@ class Chat:
         last_seq = context.last_seq
         try:
             for _ in range(_TRIES_COUNT):
+                expect = None if context.degraded else last_seq
                 with contextlib.suppress(Conflict):
-                    return (await session.append(message, id=f"{turn.id}:reply", expect=last_seq)).last_seq
+                    return (await session.append(message, id=f"{turn.id}:reply", expect=expect)).last_seq
                 now = await session.read(limit=1)
                 if now.epoch != context.epoch:
                     turn.notice("cleared", _SAID["cleared"])
                     return None
                 last_seq = now.last_seq
+        except Unconfirmed:
+            turn.notice("unconfirmed", _SAID["unconfirmed"])
+            return last_seq + 1
         except RedismemError as error:
             kind = type(error).__name__
             log.warning("an answer could not be kept: %s", kind, extra=facts(op="chat", error=kind))

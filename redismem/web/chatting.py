@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
 from collections.abc import AsyncIterator
 from functools import partial
@@ -64,7 +65,7 @@ async def chat(
     if idempotency_key is not None and (stored := await _tried(session, turn_id)):
         _check_same(service, asked.message, *(each.content for each in stored if each.role == "user"))
         if (reply := _reply(stored)) is not None:
-            told = _told(session.id, turn_id, reply, 0)
+            told = await _told(session, turn_id, reply, 0)
             return EventStream(service, lambda: _each(told))
     name = asked.project or service.chat.project
     project = None if name is None else memory.project(name)
@@ -114,13 +115,16 @@ def _reply(stored: list[Message]) -> Message | None:
     return next((each for each in stored if each.role == "assistant"), None)
 
 
-def _told(session_id: str, turn_id: str, reply: Message, offset: int) -> list[bytes]:
-    """A stored reply as the events of a stream."""
+async def _told(session: Session, turn_id: str, reply: Message, offset: int) -> list[bytes]:
+    """A stored reply as the events of a stream, with what is waited for now; null if the memory does not answer."""
+    waiting = None
+    with contextlib.suppress(RedismemError):
+        waiting = (await session.state()).waiting_for_param
     text, incomplete = str(reply.content), str(reply.metadata.get("incomplete", ""))
-    frames = [frame("start", {"session_id": session_id, "turn": turn_id})]
+    frames = [frame("start", {"session_id": session.id, "turn": turn_id})]
     if rest := text[offset:]:
         frames.append(frame("text", {"text": rest}, f"{turn_id}.{len(text)}"))
-    end = {"complete": not incomplete, "reason": incomplete or "done", "seq": reply.seq, "waiting_for": None}
+    end = {"complete": not incomplete, "reason": incomplete or "done", "seq": reply.seq, "waiting_for": waiting}
     return [*frames, frame("end", end)]
 
 
@@ -134,7 +138,7 @@ async def _rest(service: Service, session: Session, turn_id: str, offset: int) -
     for _ in range(round(_WAIT_S / _LOOK_S)):
         reply = _reply(await _tried(session, turn_id))
         if reply is not None:
-            for each in _told(session.id, turn_id, reply, offset):
+            for each in await _told(session, turn_id, reply, offset):
                 yield each
             return
         if service.stopping.is_set():

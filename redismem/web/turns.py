@@ -47,7 +47,9 @@ class Turn:
         self._tell()
 
     def notice(self, code: str, text: str) -> None:
-        """Something that people should know, in words."""
+        """Something that people should know, in words; once, however often it is so."""
+        if any(each["code"] == code for each in self._notices):
+            return
         self._notices.append({"code": code, "text": text})
         self._tell()
 

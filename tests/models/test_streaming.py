@@ -66,6 +66,19 @@ async def test_one_that_breaks_off_says_so_after_what_it_said(
     assert "canary" not in str(failed.value)
 
 
+async def test_one_that_reaches_the_limit_says_so_after_what_it_said(
+    model: StreamingModel, provider: StreamingProvider
+) -> None:
+    provider.mode = "limit"
+    said: list[str] = []
+    with pytest.raises(ModelFailed, match=r"stopped at the limit of 100 tokens$"):
+        await heard(model, said)
+    assert said == PIECES
+    provider.pieces = []  # all of them were spent on reasoning
+    with pytest.raises(ModelFailed, match="limit of 100 tokens"):
+        await heard(model)
+
+
 @pytest.mark.parametrize(
     ("mode", "why"),
     [

@@ -139,7 +139,7 @@ async def test_one_call_that_fails_while_others_are_answered_opens_nothing(
         client=faulty._client, namespace=namespace, settings=settings, fallback=fallback
     ) as memory:
         memory.store.transport = faulty
-        faulty.lost_key = memory.store.keys.session("slow").state
+        faulty.lost_part = memory.store.keys.session("slow").state
         failing = asyncio.ensure_future(unavailable(memory.session("slow").append(user(1))))
         await asyncio.sleep(0)
 

@@ -31,8 +31,8 @@ class Faulty(RedisPy):
         self.is_away = False
         self.says = ""
         """A word that the server answers everything with."""
-        self.lost_key = b""
-        """What names this key among its first is lost."""
+        self.lost_part: bytes | str = b""
+        """Calls whose first command is this word, or names this key, are lost."""
         self.faults: deque[Fault] = deque()
         self.called: list[str] = []
         """The first word of each call, whatever became of it."""
@@ -45,7 +45,7 @@ class Faulty(RedisPy):
             raise ConnectionLost("ConnectionRefusedError", sent=False)
         if self.says:
             return [ServerError(self.says, self.says) for _ in commands]
-        if self.lost_key and self.lost_key in commands[0]:
+        if self.lost_part and self.lost_part in commands[0]:
             raise ConnectionLost("TimeoutError")
         fault = self.faults.popleft() if self.faults and word != "PING" else ""
         if fault == "lost before":

@@ -5,7 +5,8 @@
         provider.mode = "break"
 
 Modes: ok; 500, 401; break (the connection ends after two pieces), cut (an end without the provider's word for it),
-error (an event that says so, after two pieces), hang (after two pieces, until `release()`), silent (at once), refuse,
+error (an event that says so, after two pieces), limit (all pieces, then the provider's word for having reached the limit
+of tokens), hang (after two pieces, until `release()`), silent (at once), refuse,
 empty, garbage.
 """
 
@@ -92,7 +93,7 @@ class StreamingProvider:
                 await self._released.wait()
             yield b": a comment\r\n\r\n" + _event(piece_of(provider, text))
         if self.mode != "cut":
-            for end in ENDS[provider]:
+            for end in LIMITS[provider] if self.mode == "limit" else ENDS[provider]:
                 yield end if isinstance(end, bytes) else _event(end)
 
 
@@ -120,6 +121,11 @@ ENDS: dict[str, list[Any]] = {
     "openai": [{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}, b"data: [DONE]\n\n"],
     "anthropic": [{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}, {"type": "message_stop"}],
     "gemini": [{"candidates": [{"content": {"role": "model", "parts": [{"text": ""}]}, "finishReason": "STOP"}]}],
+}
+LIMITS: dict[str, list[Any]] = {
+    "openai": [{"choices": [{"index": 0, "delta": {}, "finish_reason": "length"}]}, b"data: [DONE]\n\n"],
+    "anthropic": [{"type": "message_delta", "delta": {"stop_reason": "max_tokens"}}, {"type": "message_stop"}],
+    "gemini": [{"candidates": [{"content": {"role": "model"}, "finishReason": "MAX_TOKENS"}]}],
 }
 ERRORS: dict[str, dict[str, Any]] = {
     "openai": {"error": {"message": "canary-echo", "type": "server_error"}},

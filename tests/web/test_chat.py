@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 from support.chats import ASKED, chatting, stored
-from support.http_service import Served, until
+from support.http_service import SLOTS, Served, until
 from support.sse import heard, listening, text_of
 from support.streaming_provider import PIECES, TEXT
 from support.streaming_provider import StreamingProvider as Provider
 
 from redismem import Memory
+from redismem.web.slots import Slots
 
 
 @pytest.fixture
@@ -61,6 +62,7 @@ async def test_without_a_model_it_answers_from_its_memory_and_says_so(memory: Me
         ("silent", "", "stopped"),
         ("break", "".join(PIECES[:2]), "broke off"),
         ("error", "".join(PIECES[:2]), "broke off"),
+        ("limit", TEXT, "stopped at the limit of 4096 tokens"),
     ],
 )
 async def test_a_model_that_fails_is_said_in_words_and_what_it_said_is_kept(
@@ -161,6 +163,15 @@ async def test_a_message_that_is_sent_again_is_answered_once(memory: Memory, pro
     assert (text_of(again), again[-1].document["seq"]) == (text_of(first), 2)
     assert len(provider.asked) == 1
     assert len(await memory.session("s").messages()) == 2
+
+
+async def test_an_answer_that_is_told_again_says_what_is_waited_for(memory: Memory) -> None:
+    pay = {"session_id": "s", "message": "I want to pay"}
+    headers = {"Idempotency-Key": "turn-1"}
+    async with chatting(memory, None, chat={"slots": Slots.from_toml(SLOTS)}) as http:
+        for more in (headers, headers, {"Last-Event-ID": "turn-1.0"}):
+            events = await heard(http.client, "/api/chat", json=pay, headers=more)
+            assert (text_of(events), events[-1].document["waiting_for"]) == ("Which card?", "card")
 
 
 async def test_a_key_is_one_messages(memory: Memory, provider: Provider) -> None:

@@ -1,0 +1,93 @@
+"""What a chat keeps when too few replicas have it, when a process takes it for Redis, and when only a look fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fakeredis
+import pytest
+from support.chats import ASKED, chatting, stored
+from support.checks import until
+from support.faulty import Faulty
+from support.proxy import Proxy
+from support.replicated import Replicated
+from support.sse import heard, notices_of, text_of
+from support.streaming_provider import TEXT
+from support.streaming_provider import StreamingProvider as Provider
+
+from redismem import Memory, Settings
+
+AGAIN = {"session_id": "s", "message": "still there?"}
+BOTH = [("user", ASKED["message"], None), ("assistant", TEXT, None)]
+HASTY: dict[str, Any] = {"deadline_s": 2, "reply_timeout_s": 1}
+
+
+@pytest.fixture(scope="module")
+def replicated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicated]:
+    servers = Replicated(tmp_path_factory.mktemp("replicated"))
+    yield servers
+    servers.stop()
+
+
+@pytest.mark.parametrize("with_project", [False, True])
+async def test_what_too_few_replicas_have_is_answered_and_said(
+    replicated: Replicated, namespace: str, provider: Provider, with_project: bool
+) -> None:
+    await replicated.ready()
+    settings = Settings(shards=2, confirm=2, confirm_timeout_s=0.05)
+    async with (
+        Memory.connect(replicated.url, namespace=namespace, settings=settings) as memory,
+        chatting(memory, provider, chat={"project": "apollo"} if with_project else {}) as http,
+    ):
+        if with_project:
+            await memory.project("apollo").decisions.create("We ship parcels by train", status="accepted")
+        with replicated.stopped(1):
+            events = await heard(http.client, "/api/chat", json=ASKED)
+            assert (text_of(events), notices_of(events)) == (TEXT, ["unconfirmed"])
+            assert events[-1].document == {"complete": True, "reason": "done", "seq": 2, "waiting_for": None}
+        assert stored(await memory.session("s").messages()) == BOTH
+        assert len(provider.asked) == 1
+        assert ("parcels by train" in str(provider.asked[0])) is with_project
+
+
+async def test_what_this_process_takes_while_redis_is_away_is_kept_with_its_answer(
+    proxy: Proxy, near: Memory, namespace: str, provider: Provider
+) -> None:
+    async with (
+        Memory.connect(proxy.url, namespace=namespace, settings=Settings(**HASTY), fallback=True) as memory,
+        chatting(memory, provider) as http,
+    ):
+        await heard(http.client, "/api/chat", json=ASKED)
+        proxy.break_next("swallow", count=float("inf"))
+        for _ in range(2):
+            events = await heard(http.client, "/api/chat", json=AGAIN)
+            assert (text_of(events), notices_of(events)) == (TEXT, [])
+        proxy.heal()
+
+        async def replayed() -> bool:
+            return len(await near.session("s").messages()) == 6
+
+        await until(replayed)
+    again = [("user", AGAIN["message"], None), ("assistant", TEXT, None)]
+    assert stored(await near.session("s").messages()) == BOTH + again + again
+
+
+async def test_a_look_at_its_summaries_that_fails_costs_the_answer_nothing(namespace: str, provider: Provider) -> None:
+    faulty = Faulty(fakeredis.FakeServer())
+    settings = Settings(threshold=4, recent_limit=2, deadline_s=0.1, reply_timeout_s=0.05)
+    async with (
+        Memory.connect(client=faulty._client, namespace=namespace, settings=settings) as memory,
+        chatting(memory, provider) as http,
+    ):
+        memory.store.transport = faulty
+        await memory.session("s").append(*({"role": "user", "content": f"{number}"} for number in range(8)))
+        faulty.lost_part = "HGETALL"
+        events = await heard(http.client, "/api/chat", json=ASKED)
+        assert "HGETALL" in faulty.called
+        assert text_of(events) == TEXT
+        assert "memory_unavailable" not in notices_of(events)
+    await faulty.aclose()
+    asked = [each["content"] for each in provider.asked[0]["messages"]]
+    assert asked[1:] == [*(f"{number}" for number in range(8)), ASKED["message"]]
