@@ -64,7 +64,7 @@ AnswerTokens = Annotated[
     int,
     Parameter(
         validator=validators.Number(gte=16, lte=1_000_000),
-        help="The longest answer of the chat's model, with its reasoning, in tokens; a longer one counts as broken off.",
+        help="The longest answer of the chat's model, in tokens, its reasoning among them.",
     ),
 ]
 StopS = Annotated[

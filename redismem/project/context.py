@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -126,12 +126,14 @@ def check_tokens(max_tokens: int) -> None:
         raise InvalidItem(f"the context of a project needs at least {_LEAST_TOKENS} tokens")
 
 
-async def background_of(items: Items, messages: Iterable[Message | Shape], max_tokens: int) -> str:
+async def background_of(
+    items: Items, messages: Iterable[Message | Shape], max_tokens: int, hidden: Collection[str] = ()
+) -> str:
     """The text of the context that these messages ask for; "" if there is nothing, or it cannot be had now, which is
     logged.
     """
     try:
-        found = await context_of(items, _terms(messages))
+        found = await context_of(items, _terms(messages), hidden)
         return found.format(max_tokens) if found.decisions or found.tasks or found.entities else ""
     except RedismemError as error:
         kind = type(error).__name__
@@ -152,8 +154,8 @@ def _terms(messages: Iterable[Message | Shape]) -> list[str]:
     return list(islice(found, TERMS_LIMIT))
 
 
-async def context_of(items: Items, terms: Iterable[str]) -> ProjectContext:
-    """The context of a project: one round trip, two with terms."""
+async def context_of(items: Items, terms: Iterable[str], hidden: Collection[str] = ()) -> ProjectContext:
+    """The context of a project, without the properties of these names: one round trip, two with terms."""
     beginnings = _beginnings(terms)
     entities = Query(ENTITY, beginnings=beginnings)
     calls: list[Any] = [
@@ -170,7 +172,7 @@ async def context_of(items: Items, terms: Iterable[str]) -> ProjectContext:
         Summary(*counts),
         tuple(_records(Decision, searching.fitting(items, _ACTIVE, decided))),
         tuple(_records(Task, searching.fitting(items, Query(TASK), waiting))),
-        tuple(_records(Entity, searching.fitting(items, Query(ENTITY), found))),
+        tuple(_without(hidden, _records(Entity, searching.fitting(items, Query(ENTITY), found)))),
     )
 
 
@@ -193,6 +195,12 @@ def _relevant(items: Items, matched: Sequence[Sequence[str]]) -> Any:
     any_of_them = Group(tuple(items.keys.index("e", f"word:{word}") for word in found))
     groups = [Group((items.keys.index("e", OPEN),)), any_of_them]
     return items.calls.find(items.keys.index("e", "all"), groups, ENTITIES_LIMIT)
+
+
+def _without(hidden: Collection[str], entities: Iterable[Entity]) -> Iterator[Entity]:
+    for each in entities:
+        shown = {name: value for name, value in each.properties.items() if name not in hidden}
+        yield replace(each, properties=shown)
 
 
 def _records(kind: Any, states: dict[str, State]) -> list[Any]:

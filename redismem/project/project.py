@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from redismem.messages import Message
@@ -46,6 +46,8 @@ class Project:
         self._store = store
         self.asking: Callable[[ChatModel, Settings], Ask] = within
         """How a model is asked: in the running event loop."""
+        self.hidden_properties: Collection[str] = ()
+        """Names of entities' properties that neither a context nor a background has."""
         self.conversations = Conversations(self._items, sessions or self._session)
         self.extractions = Extractions(self._items, sessions or self._session, self.conversations.session_id)
         self.decisions = Decisions(self._items)
@@ -57,14 +59,14 @@ class Project:
 
         One round trip, two with terms. Raises InvalidItem for more than 20 words, StoreUnavailable.
         """
-        return await context_of(self._items, terms)
+        return await context_of(self._items, terms, self.hidden_properties)
 
     async def background(self, messages: Sequence[Message | Shape], max_tokens: int = PROJECT_TOKENS) -> str:
         """The text of the context whose terms are the first 20 words of these messages: what a turn gets of a project.
 
         "" if nothing stands in it, or it cannot be read now, which is logged: the turn goes on without it.
         """
-        return await background_of(self._items, messages, max_tokens)
+        return await background_of(self._items, messages, max_tokens, self.hidden_properties)
 
     def check_tokens(self, max_tokens: int) -> None:
         """Raises InvalidItem for fewer tokens than the text of a context needs: 50."""

@@ -68,7 +68,7 @@ async def chat(
             told = await _told(session, turn_id, reply, 0)
             return EventStream(service, lambda: _each(told))
     name = asked.project or service.chat.project
-    project = None if name is None else memory.project(name)
+    project = None if name is None else service.project(memory, name)
     with service.stream():
         return EventStream(service, service.chat.begin(namespace, session, turn_id, asked.message, project).frames)
 

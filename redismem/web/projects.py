@@ -19,7 +19,7 @@ from redismem.project.schema import TASK
 from redismem.web import project_schemas, schemas
 from redismem.web.documents import Json, zoned
 from redismem.web.problems import Problem
-from redismem.web.sessions import TheMemory, TheService, memory_of
+from redismem.web.sessions import TheMemory, TheService, memory_of, service_of
 
 router = APIRouter(prefix="/v1/projects", tags=["projects"])
 Store = Literal["decisions", "tasks", "entities"]
@@ -44,7 +44,7 @@ _VERBS = {
 
 def project_of(request: Request, name: Annotated[schemas.ProjectName, Path()]) -> Project:
     """The project that the path names, in the caller's namespace."""
-    return memory_of(request).project(name)
+    return service_of(request).project(memory_of(request), name)
 
 
 def moment_of(at: Annotated[str | None, Query(max_length=64, description="A time (RFC 3339).")] = None) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 
 from redismem.errors import StoreUnavailable
 from redismem.memory import Memory
+from redismem.project.project import Project
 from redismem.session import Session
 from redismem.web.access import Access, Caller
 from redismem.web.chat import Chat
@@ -77,6 +78,12 @@ class Service:
     def session(self, caller: Caller, session_id: str) -> Session:
         """Raises InvalidSessionId."""
         return self.memory(caller).session(session_id)
+
+    def project(self, memory: Memory, name: str) -> Project:
+        """The project of this name, whose prompts do not show what nobody is shown. Raises InvalidItem."""
+        project = memory.project(name)
+        project.hidden_properties = self.hidden_params
+        return project
 
     async def take_rate(self, caller: Caller) -> None:
         """Raises Problem: too_many_requests. A store that does not answer stops nobody: what follows will say so."""

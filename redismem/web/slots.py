@@ -124,7 +124,8 @@ class Slots:
         """Raises InvalidSettings for an intent or slot that cannot be one.
 
         `gave_up`, `late`, `reset`: what is said when the user was asked often enough, when the time of a sensitive
-        question had run out, and after a reset word. `clock`: for tests; milliseconds since 1970, instead of this machine's.
+        question had run out, and after a reset word. `clock`: for tests; milliseconds since 1970, instead of this
+        machine's.
         """
         self._now_ms = clock
         self._intents = {intent.name: intent for intent in intents}

@@ -5,9 +5,8 @@
         provider.mode = "break"
 
 Modes: ok; 500, 401; break (the connection ends after two pieces), cut (an end without the provider's word for it),
-error (an event that says so, after two pieces), limit (all pieces, then the provider's word for having reached the limit
-of tokens), hang (after two pieces, until `release()`), silent (at once), refuse,
-empty, garbage.
+error (an event that says so, after two pieces), limit (all pieces, then the provider's word for the limit of
+tokens), hang (after two pieces, until `release()`), silent (at once), refuse, empty, garbage.
 """
 
 from __future__ import annotations

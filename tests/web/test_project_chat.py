@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 from support.chats import ASKED, chatting
+from support.http_service import SLOTS
 from support.sse import heard
 from support.streaming_provider import StreamingProvider
 
 from redismem import Memory
+from redismem.web.slots import Slots
 
 
 @pytest.mark.parametrize(("server", "named", "expected"), [(None, "apollo", "apollo"), ("apollo", None, "apollo")])
@@ -34,6 +36,16 @@ async def test_a_message_names_another_project_than_the_server(memory: Memory, p
         refused = await http.client.post("/api/chat", json=ASKED | {"project": "no name"})
     assert "gemini: 1 active decision" in provider.asked[0]["messages"][1]["content"]
     assert (refused.status_code, refused.json()["code"]) == (422, "invalid")
+
+
+async def test_what_nobody_is_shown_the_model_is_not_told(memory: Memory, provider: StreamingProvider) -> None:
+    properties = {"card": "4111", "parcel": "P-7"}
+    await memory.project("apollo").entities.create("Parcel", properties=properties)
+    async with chatting(memory, provider, chat={"project": "apollo", "slots": Slots.from_toml(SLOTS)}) as http:
+        await heard(http.client, "/api/chat", json=ASKED)
+    told = provider.asked[0]["messages"][1]["content"]
+    assert "{parcel: P-7}" in told
+    assert "4111" not in str(provider.asked)
 
 
 async def test_without_a_project_nothing_is_asked_of_one(memory: Memory, provider: StreamingProvider) -> None:

@@ -163,6 +163,9 @@ async def test_what_the_chat_hides_is_hidden_in_a_project(memory: Memory, apollo
             found = answer.json().get("items", [answer.json()])[0]
             assert (found["properties"], found["hidden_properties"]) == ({"card": None, "desk": 12}, ["card"])
             assert "4111" not in answer.text
+        for query in ("", "?term=ada"):
+            answer = await http.ask("GET", f"/v1/projects/apollo/context{query}")
+            assert "- Ada (person) {desk: 12}" in answer.json()["text"]
 
 
 WRONG = {
