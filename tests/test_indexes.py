@@ -66,6 +66,25 @@ async def test_an_expired_session_is_unknown_and_begins_anew(
     assert (contents(again.messages), again.total_messages, again.state.params) == (["new"], 1, {})
 
 
+async def test_a_new_session_takes_those_that_have_expired_out_of_the_indexes(
+    store: Store, namespace: str, raw: Any, clock: Clock
+) -> None:
+    """As no worker may sweep; but not those that live on, as somebody gave them more time than this process does."""
+    day_s = 86_400
+    patient = Settings(shards=1, idle_timeout_s=30 * day_s, threshold=4, recent_limit=2)
+    async with (
+        store.memory(namespace, patient) as theirs,
+        store.memory(namespace, Settings(shards=1, idle_timeout_s=60)) as memory,
+    ):
+        for name in ("gone", "alive"):
+            await clock.at(T0, theirs.session(name).append(*(said(f"{number}") for number in range(6))))
+        keys = memory.store.keys.session("gone")
+        await raw.delete(keys.messages, keys.state)
+        await clock.at(T0 + 4 * day_s * 1000, memory.session("new").append(said("a")))
+        assert set(await raw.zrange(keys.shard.active, 0, -1)) == {b"alive", b"new"}
+        assert await raw.zrange(keys.shard.overdue, 0, -1) == [b"alive"]
+
+
 async def test_touch_makes_a_session_active(session: Session, memory: Memory, clock: Clock) -> None:
     await clock.at(T0, session.append(said("a")))
     assert await clock.at(T0 + 5, session.touch()) is True

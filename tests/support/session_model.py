@@ -46,11 +46,12 @@ class PlainSessions:
         model = self.live.setdefault(name, PlainSession())
         if created:
             self.overdue.pop(name, None)
-            # A new session takes a few that must have expired by now out of the indexes.
+            # A new session takes a few that have long expired out of the indexes.
             long_ago_ms = now_ms - 2 * KEPT_MS - HANDOVER_MS
-            for expired in [other for other, active_ms in self.active.items() if active_ms <= long_ago_ms]:
-                del self.active[expired]
-                self.overdue.pop(expired, None)
+            for other in [other for other, active_ms in self.active.items() if active_ms <= long_ago_ms]:
+                if other not in self.live:
+                    del self.active[other]
+                    self.overdue.pop(other, None)
         if created or now_ms - model.active_ms >= 1000:
             model.active_ms = self.active[name] = now_ms
             if model.expires_ms - now_ms < KEPT_MS + 1000:
