@@ -118,9 +118,13 @@ class Reading:
         return [each for each in messages if not is_gap(each) and (before is None or is_before(each, before))]
 
     def pinned(self) -> Call[list[Message]] | None:
-        """The call for pinned messages that have left the window; None if what was read begins behind none."""
+        """The call for pinned messages that have left the window; None if what was read begins behind none.
+
+        Originals begin with the first message, and may lack what was pruned or lies in quarantine: not what is pinned.
+        """
         is_full = self._limit is not None and self._count >= self._limit
-        return None if is_full or self._next_seq == 1 else self._calls.pinned()
+        is_whole = self._next_seq == 1 and not self._include_originals
+        return None if is_full or is_whole else self._calls.pinned()
 
     def take_pinned(self, messages: list[Message]) -> None:
         """Puts these pinned messages in their places among the others."""

@@ -227,3 +227,16 @@ async def test_params_are_counted_without_them(store: Store, namespace: str) -> 
         with pytest.raises(TooLarge, match="would hold 3 params"):
             await session.merge({"c": 3})
         assert len((await session.read()).pinned) == 10
+
+
+async def test_they_are_read_with_originals_also_if_those_before_them_were_pruned(store: Store, namespace: str) -> None:
+    async with store.memory(namespace, Settings(**SMALL)) as memory:
+        session = memory.session("a")
+        await session.append(SYSTEM, *turns(6))
+        await session.prune(2)
+        await session.append(*turns(4, 6))
+        assert await summarised(memory) == 1
+        kept = await session.messages(include_originals=True)
+        assert kept[0].to_openai() == SYSTEM
+        assert seqs(kept) == [1, *range(6, 12)]
+        assert seqs(await session.messages(3, include_originals=True)) == [9, 10, 11]
