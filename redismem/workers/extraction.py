@@ -21,6 +21,7 @@ from redismem.project.extraction import Extraction, Outcome, within
 from redismem.project.project import Project
 from redismem.protocol import project_calls
 from redismem.protocol.ids import session_hash
+from redismem.protocol.keys import NAMESPACE
 from redismem.store.store import Store
 from redismem.workers.archive import OnEvict
 from redismem.workers.failures import log_failure
@@ -29,7 +30,7 @@ from redismem.workers.provider import Answering, Provider
 log = logging.getLogger("redismem.worker")
 
 _DUE_COUNT = 20
-_CONVERSATION = re.compile(r"project:([A-Za-z0-9._-]{1,64}):(.+)", re.ASCII)
+_CONVERSATION = re.compile(rf"project:({NAMESPACE.pattern}):(.+)", re.ASCII)
 _random = random.SystemRandom()
 
 Waiting = tuple[Project, str]
@@ -135,12 +136,12 @@ class ExtractionWorker:
 
         async def evicted(session_id: str, context: Context) -> None:
             found = _CONVERSATION.fullmatch(session_id)
-            if found is not None and await self._waits(Project(self._store, found[1]), found[2]):
+            if found is not None and is_item_id("c", found[2]) and await self._waits(found[1], found[2]):
                 raise ModelFailed("a conversation stays until it is extracted", reason="waits for its extraction")
             if on_evict is not None:
                 await on_evict(session_id, context)
 
         return evicted
 
-    async def _waits(self, project: Project, conversation_id: str) -> bool:
-        return is_item_id("c", conversation_id) and await project.extractions.waits(conversation_id)
+    async def _waits(self, project_name: str, conversation_id: str) -> bool:
+        return await Project(self._store, project_name).extractions.waits(conversation_id)

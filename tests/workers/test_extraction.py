@@ -187,7 +187,8 @@ async def test_a_conversation_stays_until_it_is_read(
         apollo = memory.project("apollo")
         talk = await apollo.conversations.start()
         await apollo.conversations.add(talk.id, SAID)
-        for name in ("project:apollo:c-no-id", "project:apollo:c-000000000000000000", "x"):
+        others = ["project:-100123:42", "project:apollo:c-000000000000000000", "project:apollo:c-no-id", "x"]
+        for name in others:
             await memory.session(name).append(SAID)
         clock.tick()
         await memory.session("newer").append(SAID)
@@ -196,7 +197,7 @@ async def test_a_conversation_stays_until_it_is_read(
         session = apollo.conversations.session(talk.id)
         await eviction.enforce()
         assert await session.exists(), "it stays until it is read"
-        assert sorted(given) == ["project:apollo:c-000000000000000000", "project:apollo:c-no-id", "x"]
+        assert sorted(given) == others
         assert await worker.drain() == 1
         assert await counts(apollo) == (1, 1, 1)
         clock.tick(memory.settings.lease_s + 1)
