@@ -143,7 +143,7 @@ class FallbackStore(Store):
             await self.transport.sleep(0)
             raise self._refusal(call, "what replicas are to confirm cannot be accepted without it")
         if self._backlog.held and not await self._may_overtake(call.session_id, breaker):
-            raise self._refusal(call, "what this process has accepted before is still to be replayed")
+            raise self._refusal(call, "what replicas are to confirm comes behind it")
         call.decode = partial(self._noted, call, call.decode)
         return await super().run(call, quarantine=quarantine, begun_s=begun_s)
 
@@ -158,6 +158,8 @@ class FallbackStore(Store):
         if session_id is not None and self._backlog.held:
             if call.op in _WAITING:
                 await self._may_overtake(session_id, breaker)
+            elif call.op == "pop" and session_id in self._backlog.held:
+                raise self._refusal(call, "the newest message comes with it")
             elif call.op == "clear":
                 with self._lock:
                     self._backlog.drop(session_id)
@@ -168,7 +170,10 @@ class FallbackStore(Store):
 
     def _refusal(self, call: Call[Any], why: str) -> StoreUnavailable:
         self._replay.start()
-        breaker = self.breaker_of(call)
+        held, breaker = self._backlog.held.get(call.session_id or ""), self.breaker_of(call)
+        if held is not None and breaker.is_closed:
+            text = "Redis answers, and what was accepted without it is still to be replayed"
+            return StoreUnavailable(f"{text}; {why}", call.session_id, held.refused)
         return StoreUnavailable(f"{self.away(breaker, None).text}; {why}", call.session_id, breaker.reason)
 
     async def _may_overtake(self, session_id: str, breaker: Breaker) -> bool:

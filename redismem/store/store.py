@@ -154,8 +154,8 @@ class Store(Reach):
         except CorruptSession as corrupt:
             if not quarantine:
                 raise
-            await self.quarantine(corrupt)
-        return await self.run(call.again())
+            await self.quarantine(corrupt, begun_s)
+        return await Store.run(self, call.again(), begun_s=begun_s)  # what a subclass adds, it has added
 
     async def dictionaries_of(self, blocks: Iterable[bytes]) -> Dictionaries:
         """The dictionaries of these blocks, as far as they are there; others may be among them.
@@ -238,10 +238,10 @@ class Store(Reach):
         """Seconds to wait for a reply to a call whose deadline runs since then."""
         return max(0.001, min(self._reply_timeout_s, self.settings.deadline_s - (monotonic() - begun_s)))
 
-    async def quarantine(self, corrupt: CorruptSession) -> None:
+    async def quarantine(self, corrupt: CorruptSession, begun_s: float | None = None) -> None:
         """Puts the session that cannot be read into quarantine. Raises StoreUnavailable."""
         assert corrupt.session_id is not None
-        await self.run(self.session_calls(corrupt.session_id).quarantine(corrupt.epoch, now_ms()))
+        await self.run(self.session_calls(corrupt.session_id).quarantine(corrupt.epoch, now_ms()), begun_s=begun_s)
         session = session_hash(corrupt.session_id)
         known = facts(op="quarantine", session=session, namespace=self.keys.namespace, error=type(corrupt).__name__)
         log.error("session %s: put into quarantine and started afresh: %s", session, corrupt.text, extra=known)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
+from time import monotonic
 from typing import Any
 
+import fakeredis
 import pytest
 from support.conversations import contents, said
+from support.faulty import Faulty
 from support.stored import everything, keys_of, set_counters
 
 from redismem import (
@@ -17,10 +20,13 @@ from redismem import (
     Message,
     Session,
     SessionNotFound,
+    Settings,
     UnsupportedFormat,
 )
+from redismem.protocol.call import Command
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys
+from redismem.protocol.scripts import Script
 from redismem.store.store import Store
 
 Break = Callable[[Any, SessionKeys], Coroutine[Any, Any, Any]]
@@ -219,3 +225,25 @@ async def test_no_log_line_and_no_error_holds_text_or_values(
             await session.read()
     assert secret not in "".join(shown) + caplog.text
     assert "put into quarantine" in caplog.text
+
+
+async def test_quarantine_and_the_call_behind_it_end_with_the_calls_deadline(namespace: str) -> None:
+    timeouts_s: dict[str, list[float]] = {}
+
+    class Timed(Faulty):
+        async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:
+            timeouts_s.setdefault("" if script is None else script.name, []).append(timeout_s)
+            return await super().run(commands, timeout_s, script)
+
+    faulty = Timed(fakeredis.FakeServer())
+    settings = Settings(deadline_s=60, reply_timeout_s=30)
+    async with Memory.connect(client=faulty._client, namespace=namespace, settings=settings) as memory:
+        await memory.session("a").append(said("old"))
+        memory.store.transport = faulty
+        calls = memory.store.session_calls("a")
+        await faulty._client.delete(calls.keys.messages)
+        call = calls.append([said("new")], {})
+        assert (await memory.store.run(call, quarantine=True, begun_s=monotonic() - 59)).created
+    await faulty.aclose()
+    assert {name: len(seen) for name, seen in timeouts_s.items()} == {"append": 2, "quarantine": 1}
+    assert max(each for seen in timeouts_s.values() for each in seen) <= 1

@@ -200,3 +200,17 @@ async def test_a_replay_is_logged_when_it_has_done_something(
 
     await until(replayed)
     assert all(done_count for _, done_count, *_ in told())
+
+
+async def test_an_append_that_met_a_session_that_cannot_be_read_is_seen_once(
+    faulty: Faulty, degradable: Memory
+) -> None:
+    session = degradable.session("a")
+    await session.append_and_read(user(1))
+    keys = degradable.store.keys.session("a")
+    await faulty._client.delete(keys.messages)
+    assert (await session.append(user(2))).created, "the other one is in quarantine"
+    faulty.is_away = True
+    context = await session.append_and_read(user(3))
+    assert [message.content for message in context.messages] == [user(n)["content"] for n in (2, 3)]
+    assert context.last_seq == 2

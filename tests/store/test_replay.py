@@ -118,7 +118,14 @@ async def test_a_session_that_is_refused_waits_and_is_said_so(namespace: str, ca
 
         await until(refused)
         assert await contents(place.near.session("b")) == [user(2)["content"]]
-        assert (await place.memory.session("a").append(user(3))).degraded, "it goes behind what is refused"
+        session = place.memory.session("a")
+        assert (await session.append(user(3))).degraded, "it goes behind what is refused"
+        for call, why in ((session.undo(), "the newest message"), (session.append(user(4), expect=1), "`expect`")):
+            with pytest.raises(StoreUnavailable, match=f"Redis answers, and what was .* be replayed; .*{why}") as told:
+                await call
+            assert told.value.reason == TooLarge.__name__
+        assert (await session.messages())[-1].content == user(3)["content"]
+        assert await contents(place.near.session("a")) == [user(0)["content"]], "the turn before it is not undone"
         (said,) = [record for record in caplog.records if getattr(record, "outcome", "") == "refused"]
         assert (said.levelno, said.__dict__["error"]) == (logging.ERROR, TooLarge.__name__)
         await place.near.session("a").clear()
