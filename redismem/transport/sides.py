@@ -6,6 +6,7 @@ For asyncio things are done in tasks of the running event loop, for blocking cal
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import queue
 import threading
@@ -211,7 +212,10 @@ class ThreadSide:
 
     @staticmethod
     def _begun(works: Sequence[Work[Any]]) -> queue.SimpleQueue[tuple[int, Any]]:
-        """Begins all of them; where each stands, and what it gave or raised, comes out as they end."""
+        """Begins all of them; where each stands, and what it gave or raised, comes out as they end.
+
+        One that the system has no thread for is done here.
+        """
         outcomes: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
 
         def one(at: int, work: Work[Any]) -> None:
@@ -221,7 +225,10 @@ class ThreadSide:
                 outcomes.put((at, failure))
 
         for at, work in enumerate(works):
-            threading.Thread(target=one, args=(at, work), name="redismem-node", daemon=True).start()
+            try:
+                threading.Thread(target=one, args=(at, work), name="redismem-node", daemon=True).start()
+            except RuntimeError:
+                one(at, work)
         return outcomes
 
     async def shared(self, work: Work[None], timeout_s: float) -> None:
@@ -237,10 +244,12 @@ class ThreadSide:
             lock.release()
 
     def later(self, work: Work[None]) -> None:
-        """Does it in the background, unless something is done there already."""
+        """Does it in the background, unless something is done there already, or the system has no thread for it."""
         if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=lambda: finished(work()), name="redismem-nodes", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=lambda: finished(work()), name="redismem-nodes", daemon=True)
+            with contextlib.suppress(RuntimeError):  # whoever asks next tries again
+                thread.start()
+                self._thread = thread
 
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251 (there is no event loop)

@@ -1,0 +1,55 @@
+"""Work on several nodes at a time, if the system has no thread to give."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from redismem.errors import ConnectionLost
+from redismem.transport.sides import ThreadSide
+
+
+@pytest.fixture
+def may_begin(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Until it is set, no thread of a node begins."""
+    began, allowed = threading.Thread.start, threading.Event()
+
+    def begin(thread: threading.Thread) -> None:
+        if thread.name.startswith("redismem-node") and not allowed.is_set():
+            raise RuntimeError("can't start new thread")
+        began(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", begin)
+    return allowed
+
+
+async def name() -> str:
+    return threading.current_thread().name
+
+
+async def lost() -> str:
+    raise ConnectionLost("TimeoutError")
+
+
+async def test_without_a_thread_each_work_is_done_where_it_is_asked_for(may_begin: threading.Event) -> None:
+    side = ThreadSide(16)
+    first, failed, last = await side.all([name, lost, name])
+    assert first == last == threading.current_thread().name
+    assert isinstance(failed, ConnectionLost)
+    assert await side.answers([lost, name]) == [threading.current_thread().name]
+    may_begin.set()
+    assert await side.all([name]) == ["redismem-node"]
+
+
+async def test_what_found_no_thread_in_the_background_is_done_by_whoever_asks_next(may_begin: threading.Event) -> None:
+    side, done = ThreadSide(16), threading.Event()
+
+    async def work() -> None:
+        done.set()
+
+    side.later(work)
+    assert not done.is_set()
+    may_begin.set()
+    side.later(work)
+    assert done.wait(60)
