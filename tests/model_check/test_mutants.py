@@ -37,7 +37,7 @@ MINUS = (r" - \w+\)$", ")")
 PLUS = (r" \+ \w+", "")
 NONCE = (r" \.\. '-' \.\. \w+", " .. '-0'")
 FIRST_OF_ALL = (r"\{(\w+),.*?\}", r"{\1}")
-ALWAYS_CHOSEN = (r"%d'", "%d idle'")
+ALWAYS_CHOSEN = (r"$", " .. ' idle'")
 NEVER_CHOSEN = (r"\w+\)$", "'')")
 
 MUTANTS = [
