@@ -104,6 +104,7 @@ async def looking(url: str | None, namespace: str) -> AsyncIterator[tuple[Memory
     say_if_embedded(place)
     try:
         await memory.store.look()
+        memory.store.is_agreed = True  # or the first call about a session would record it
         yield memory, place
     except (StoreUnavailable, NotAllowed) as error:
         raise refused(place.name, error) from None

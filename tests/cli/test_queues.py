@@ -110,6 +110,9 @@ def test_looking_at_a_new_namespace_writes_nothing(
 ) -> None:
     for words in (["queues"], ["watch", "--count", "1"], ["dead", "list"], ["check"], ["sessions"]):
         assert command(*words, *here).code == 0
+    for words in (["show", "x"], ["recall", "x", "anything"]):
+        ran = command(*words, *here)
+        assert (ran.code, "there is no such session" in ran.err) == (1, True)
     assert list(raw.scan_iter(match=f"rm:{{{namespace}*", count=1000)) == []
 
 
