@@ -25,7 +25,7 @@ OPERATIONS = _words(
     append append_and_read read messages state info exists touch update read_epoch clear read_window prune
     pop replace pinned quarantine hold ping count sessions server_time take recorded record provider pause due
     claim extend commit release counts oldest expiries queue_eviction due_evictions claim_eviction evict scan sweep
-    recall embed vectors set_vectors embedding block quarantine_block
+    breaker replay dictionaries recall embed vectors set_vectors embedding block quarantine_block
     project_read project_change project_find project_words project_count project_record
     summary eviction drain enforce sweep_round look depths members requeue recorded_shards restore drop
     """
@@ -33,7 +33,8 @@ OPERATIONS = _words(
 OUTCOMES = _words(
     """
     ok duplicate conflict nothing job none notdue leased gone noop dead already fenced stale waiting failed paused
-    busy stopping unavailable StoreUnavailable Unconfirmed NotAllowed TooLarge InvalidState InvalidTime NotInWindow
+    busy stopping unavailable degraded StoreUnavailable FallbackFull
+    Unconfirmed NotAllowed TooLarge InvalidState InvalidTime NotInWindow
     SessionExists CorruptSession UnsupportedFormat WrongShards ScriptFailed CancelledError
     """
 )

@@ -100,6 +100,16 @@ def test_the_labels_are_those_of_the_events() -> None:
     assert 'op="other"' in text
 
 
+def test_what_a_process_serves_while_redis_is_away_is_made_and_not_failed() -> None:
+    meters = Meters()
+    for outcome in ("ok", "degraded", "FallbackFull"):
+        meters.event(Event("append", outcome, 1.0, "shop", "hash"))
+    worked = meters.worked()
+    assert (sum(worked.turns), worked.failed_count) == (2, 1)
+    text = meters.looked(None, 0, 0).decode()
+    assert all(f'op="append",outcome="{outcome}"' in text for outcome in ("degraded", "FallbackFull"))
+
+
 @pytest.mark.parametrize(
     ("path", "route"),
     [
