@@ -6,7 +6,7 @@ import unicodedata
 from collections import defaultdict
 from dataclasses import dataclass
 
-from redismem.errors import Conflict, InvalidItem
+from redismem.errors import Conflict, InvalidItem, ItemNotFound, TooLarge
 from redismem.project import searching
 from redismem.project.folding import State
 from redismem.project.items import Items, present
@@ -28,7 +28,7 @@ class Consolidation:
     merged: tuple[tuple[str, str], ...]
     """ids of entities: the one that stays, and the one that was merged into it"""
     skipped: tuple[str, ...]
-    """ids of what somebody else was changing: the next consolidation sees to them"""
+    """ids of what somebody else was changing: the next consolidation sees to them; and of what is too large to merge"""
 
 
 async def consolidate(items: Items, older_than_days: float, dry_run: bool) -> Consolidation:
@@ -64,14 +64,14 @@ async def _all(items: Items, query: Query) -> list[tuple[str, State]]:
 
 
 async def _archived(items: Items, item_id: str, status: str) -> bool:
-    stored = await items.get(item_id)
-    if stored.state["status"] != status:
-        return False
-    change = await items.change()
-    change.alter(stored, sets={"archived": True}, reason="consolidation")
     try:
+        stored = await items.get(item_id)
+        if stored.state["status"] != status:
+            return False
+        change = await items.change()
+        change.alter(stored, sets={"archived": True}, reason="consolidation")
         await change.commit()
-    except Conflict:
+    except (Conflict, ItemNotFound):
         return False
     return True
 
@@ -80,7 +80,7 @@ async def _merged(items: Items, primary_id: str, duplicate_id: str) -> bool:
     ids = [primary_id, duplicate_id]
     try:
         await merge(items, *present(await items.read(ids), ids))
-    except (Conflict, InvalidItem):
+    except (Conflict, InvalidItem, ItemNotFound, TooLarge):
         return False
     return True
 

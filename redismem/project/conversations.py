@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Unpack
 
 from redismem.context import Receipt
-from redismem.errors import InvalidItem
+from redismem.errors import Conflict, InvalidItem
 from redismem.messages import Message
 from redismem.project import checks
 from redismem.project.collection import Collection
@@ -77,7 +78,18 @@ class Conversations(Collection[Conversation]):
         stored = await self._items.get(self._id(id))
         if stored.state["ended_at"] is not None:
             raise InvalidItem(f"conversation {id} has ended")
-        return await self.session(id).append(*messages)
+        receipt = await self.session(id).append(*messages)
+        if receipt.created and stored.state["read_seq"]:
+            await self._begun_anew(id)
+        return receipt
+
+    async def _begun_anew(self, id: str) -> None:
+        """Of a session whose seqs begin with 1 again, nothing is read yet."""
+        while (stored := await self._items.get(id)).state["read_seq"]:
+            change = await self._items.change()
+            change.alter(stored, sets={"read_seq": 0})
+            with contextlib.suppress(Conflict):
+                await change.commit()
 
     async def end(
         self,
@@ -88,7 +100,7 @@ class Conversations(Collection[Conversation]):
         extract: bool = False,
         expect: int | None = None,
     ) -> Conversation:
-        """Ends a conversation: what it was about, and the ids of the items that came of it.
+        """Ends a conversation: what it was about, and the ids of the items that came of it, beside those known already.
 
         `extract`: it waits from then on for workers with a model, or `Project.extract_due`, to make items of it.
 
@@ -103,7 +115,8 @@ class Conversations(Collection[Conversation]):
         session = self.session(id)
         count = (await session.info()).total_messages if await session.exists() else 0
         ended_ms = change.moment(stored, None)
-        sets: State = {"summary": checks.text(summary, "summary"), "extracted": list(dict.fromkeys(extracted))}
+        came_of_it = list(dict.fromkeys([*stored.state["extracted"], *extracted]))
+        sets: State = {"summary": checks.text(summary, "summary"), "extracted": came_of_it}
         sets |= {"ended_at": ended_ms, "valid_until": ended_ms, "message_count": count}
         # What was read before it ended is read again if more was said since.
         if extract and (stored.state["extraction"] is None or count > stored.state["read_seq"]):

@@ -150,13 +150,16 @@ class Change:
         return at_ms
 
     def moment(self, stored: Stored, at_ms: int | None) -> int:
-        """When a change of an item is true: as given, or now; then it comes behind all others. Raises InvalidItem."""
+        """When a change of an item is true: as given, or now; then it comes behind all others. Raises InvalidItem.
+
+        What was true by a clock that was set back since is no time to come.
+        """
+        latest_ms: int = stored.state["latest_ms"]
         if at_ms is None:
-            latest_ms: int = stored.state["latest_ms"]
             return max(self.now_ms, latest_ms)
         if at_ms < stored.state["valid_from_ms"]:
             raise InvalidItem(f"{stored.kind.name} {stored.id} was not there yet: at lies before its valid_from")
-        return self._past(at_ms)
+        return at_ms if at_ms <= latest_ms else self._past(at_ms)
 
     def alter(
         self,

@@ -53,6 +53,16 @@ async def test_it_says_what_it_would_do_before_it_does_it(apollo: Project, clock
             await apollo.consolidate(older_than_days=days)  # type: ignore[arg-type]
 
 
+async def test_what_cannot_be_merged_keeps_nothing_else_from_it(apollo: Project, clock: ProjectClock) -> None:
+    made = {}
+    for name, size in {"Foo-Bar": 10_000, "foo bar": 10_000, "Redis": 1, "re-dis": 1}.items():
+        made[name] = (await apollo.entities.create(name, properties={name: "x" * size})).id
+        clock.tick()
+    did = await apollo.consolidate(dry_run=False)
+    assert (did.merged, did.skipped) == (((made["Redis"], made["re-dis"]),), (made["foo bar"],))
+    assert (await apollo.entities.get(made["foo bar"])).merged_into is None
+
+
 async def test_statistics_are_the_numbers_of_a_project(apollo: Project, clock: ProjectClock) -> None:
     empty = await apollo.statistics()
     assert (empty.totals["task"], empty.mean_completion, empty.tags) == (0, None, {})

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 from support.project_clock import ProjectClock
 
 from redismem import InvalidItem, ItemNotFound, Memory
+from redismem.project.extraction import Outcome
 from redismem.project.project import Project
 
 
@@ -46,6 +51,39 @@ async def test_the_last_hundred_are_kept(apollo: Project, clock: ProjectClock) -
     assert not await first.exists()
     assert not await apollo.conversations.exists(made[2])
     assert await apollo.conversations.clear() == 100
+
+
+class Notes:
+    """A model that makes a task of whatever it reads."""
+
+    provider = "own"
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def reply(self, messages: Sequence[dict[str, Any]], *, max_tokens: int) -> str:
+        del messages, max_tokens
+        self.count += 1
+        return json.dumps({"tasks": [{"title": f"Task {self.count}"}]})
+
+
+async def test_what_is_said_after_its_messages_have_gone_is_read_and_nothing_that_came_of_it_is_forgotten(
+    apollo: Project,
+) -> None:
+    talk = await apollo.conversations.start()
+    notes: Any = Notes()
+    said = {"role": "user", "content": "We need a task."}
+    await apollo.conversations.add(talk.id, said, said, said)
+    (first,) = (await apollo.extract(talk.id, notes)).item_ids
+    await apollo.conversations.session(talk.id).clear()
+    await apollo.conversations.add(talk.id, said)
+    decision = await apollo.decisions.create("Use Redis")
+    ended = await apollo.conversations.end(talk.id, extracted=[decision.id], extract=True)
+    assert (ended.extraction, ended.extracted) == ("due", (first, decision.id))
+    (did,) = await apollo.extract_due(notes)
+    assert did.item_ids not in ((), (first,))
+    assert (await apollo.conversations.get(talk.id)).extracted == (first, decision.id, *did.item_ids)
+    assert (await apollo.extract(talk.id, notes)).outcome is Outcome.ALREADY
 
 
 async def test_what_does_not_fit_is_refused(apollo: Project) -> None:

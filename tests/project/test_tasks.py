@@ -232,3 +232,18 @@ async def test_a_change_with_an_old_version_is_refused(apollo: Project) -> None:
     for change in (apollo.tasks.start(task.id, expect=1), apollo.tasks.block(task.id, "x", expect=1)):
         with pytest.raises(Conflict):
             await change
+
+
+async def test_a_clock_that_is_set_back_refuses_nothing(apollo: Project, clock: ProjectClock) -> None:
+    task = await apollo.tasks.create("Move the data", status="in_progress")
+    decision, ada = await apollo.decisions.create("Use Redis"), await apollo.entities.create("Ada")
+    then = clock.now
+    clock.tick(-2)
+    assert (await apollo.tasks.complete(task.id)).completed_at == then
+    assert (await apollo.tasks.reopen(task.id)).status == "backlog"
+    assert (await apollo.decisions.accept(decision.id)).status == "accepted"
+    assert (await apollo.decisions.supersede(decision.id, title="Use it well")).supersedes == decision.id
+    assert (await apollo.entities.add_mention(ada.id, "Ada agrees")).mention_count == 1
+    await apollo.entities.delete(ada.id)
+    with pytest.raises(InvalidItem, match="time to come"):
+        await apollo.tasks.start(task.id, at=then + timedelta(seconds=1))
