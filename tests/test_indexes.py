@@ -69,7 +69,7 @@ async def test_an_expired_session_is_unknown_and_begins_anew(
 async def test_a_new_session_takes_those_that_have_expired_out_of_the_indexes(
     store: Store, namespace: str, raw: Any, clock: Clock
 ) -> None:
-    """As no worker may sweep; but not those that live on, as somebody gave them more time than this process does."""
+    """No worker may sweep. Those live on to which somebody gave more time than this process does."""
     day_s = 86_400
     patient = Settings(shards=1, idle_timeout_s=30 * day_s, threshold=4, recent_limit=2)
     async with (

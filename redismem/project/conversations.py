@@ -84,7 +84,7 @@ class Conversations(Collection[Conversation]):
         return receipt
 
     async def _begun_anew(self, id: str) -> None:
-        """Of a session whose seqs begin with 1 again, nothing is read yet."""
+        """Notes that nothing is read yet: the seqs of its session begin with 1 again."""
         while (stored := await self._items.get(id)).state["read_seq"]:
             change = await self._items.change()
             change.alter(stored, sets={"read_seq": 0})
