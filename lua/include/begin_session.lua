@@ -6,8 +6,8 @@ change('epoch', redis.call('INCR', fences) .. '-' .. nonce) -- [epoch]
 -- A session of this name may have expired in a queue: its entries must not shadow the new one.
 for _, queue in ipairs({overdue, leased, dead, evictions}) do redis.call('ZREM', queue, session) end -- [unqueued]
 -- If no worker sweeps, each new session takes a few that have long expired out of the indexes, chosen to be evicted or not.
--- Who gave them a longer timeout keeps them. While a slot moves, a node does not say whether there is a key that no KEYS
--- name: then they stay as well.
+-- Those live on that were given a longer timeout. No KEYS name their states, which are of this shard: a server that
+-- refuses to look at them leaves them listed.
 --- @include handover
 local long_ago = redis.call('ZRANGEBYSCORE', active, '-inf', now - 2 * kept_ms - handover_ms, 'LIMIT', 0, 8)
 local prefix = string.sub(state, 1, -#session - 1)
