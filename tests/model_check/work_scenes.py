@@ -241,7 +241,7 @@ def works_with_originals(machine: WorkMachine, name: str, then: str) -> None:
 
 def block_in_quarantine(machine: WorkMachine, name: str, late: bool) -> None:
     """Foreign bytes stand in a block of originals, or did when it was read."""
-    machine.make_overdue(name)
+    overdue_afresh(machine, name)
     machine.works(name, True, 0)
     machine.quarantine_block(0, True, late)
     machine.agrees()
