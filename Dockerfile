@@ -1,4 +1,4 @@
-# The service: `docker build -t redismem .`, or `docker compose up --wait` with Redis and workers.
+# The service: `docker build -t redismem .`. docker-compose.yml runs it with Redis and workers.
 FROM python:3.13-slim AS build
 WORKDIR /source
 COPY pyproject.toml requirements.lock README.md LICENSE ./
@@ -21,7 +21,9 @@ ENV PATH=/opt/service/bin:$PATH PYTHONUNBUFFERED=1
 USER 10001
 EXPOSE 8080
 STOPSIGNAL SIGTERM
+# Whether the process answers, and not whether Redis does: whoever restarts what is unhealthy would restart every server
+# in an outage, and lose what each has accepted meanwhile (REDISMEM_FALLBACK).
 HEALTHCHECK --interval=5s --timeout=3s --start-period=10s --retries=6 CMD ["python", "-c", \
-  "import urllib.request as u; u.urlopen('http://127.0.0.1:8080/readyz', timeout=2)"]
+  "import urllib.request as u; u.urlopen('http://127.0.0.1:8080/livez', timeout=2)"]
 ENTRYPOINT ["redismem"]
 CMD ["serve", "--host", "0.0.0.0"]

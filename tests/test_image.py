@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,10 @@ import pytest
 import yaml
 from support.redis_server import RedisServer, free_port
 
+from redismem import Settings
 from redismem.cli.app import app
+from redismem.cli.serve import Options
+from redismem.cli.worker import worker
 
 ROOT = Path(__file__).parents[1]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -26,9 +30,16 @@ def test_it_is_slim_and_runs_as_nobody_in_particular() -> None:
     assert "--require-hashes --no-deps" in build
 
 
-def test_it_says_whether_it_is_well() -> None:
-    assert "HEALTHCHECK" in STAGES[-1]
-    assert "/readyz" in STAGES[-1]
+def test_an_outage_of_redis_makes_no_container_unhealthy() -> None:
+    assert re.findall(r"^HEALTHCHECK .*\n.*127\.0\.0\.1:8080(/\w+)'", STAGES[-1], re.MULTILINE) == ["/livez"]
+
+
+@pytest.mark.parametrize(("name", "waits_count"), [("server", 2), ("worker", 1)])
+def test_there_is_time_to_end(name: str, waits_count: int) -> None:
+    """A server waits for its chats, then as long for its other requests; what is in hand is stored or given back."""
+    stop_s = {"server": Options().stop_s, "worker": signature(worker).parameters["stop_s"].default}[name]
+    given_s = int(COMPOSE["services"][name]["stop_grace_period"].removesuffix("s"))
+    assert given_s >= waits_count * stop_s + 2 * Settings.model_fields["deadline_s"].default
 
 
 def test_what_it_copies_is_there_and_let_through() -> None:
@@ -69,6 +80,9 @@ def test_compose_has_a_cluster_of_three_primaries_and_three_replicas() -> None:
     assert len(addresses) == 6
     for node in nodes:
         assert options_of(node)["--cluster-enabled"] == "yes"
+        assert options_of(node)["--cluster-require-full-coverage"] == "no"
+        # A replica takes over before a call is given up.
+        assert int(options_of(node)["--cluster-node-timeout"]) < 1000 * Settings.model_fields["deadline_s"].default
         check_options(options_of(node))
 
 
