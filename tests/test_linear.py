@@ -123,12 +123,13 @@ def shown(text: str) -> None:
 def everything(text: str) -> Context:
     """The text wherever a view for a provider reads one."""
     called = {"id": text, "function": {"name": text, "arguments": text}}
-    image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{text}"}}
+    urls = (text, f"data:image/png;base64,{text}", f"data:{text},{text}", f"https://{text[:200]}/{text}")
+    images = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
     return context(
         Message("system", text),
         Message("assistant", text, tool_calls=[called]),
         Message("tool", text, tool_call_id=text),
-        Message("user", [image, {"type": text, "text": text}, {"type": "image_url", "image_url": {"url": text}}]),
+        Message("user", [*images, {"type": text, "text": text}]),
         summaries=[summary(text)],
     )
 

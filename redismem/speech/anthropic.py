@@ -12,14 +12,14 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NotRequired, TypedDict
 
-from redismem.speech.parts import ASSISTANT, Call, Media, Native, Part, Result, Text, object_of, placeholder
+from redismem.speech.arguments import object_of, sendable
+from redismem.speech.blocks import beside_source, cached, cited, is_sound, source_of
+from redismem.speech.parts import ASSISTANT, Call, Media, Native, Part, Result, Text, placeholder
 from redismem.speech.turns import Turn, opening, turns_of
 from redismem.tool_calls import THOUGHTS, Payload
 
 _ID = re.compile("[A-Za-z0-9_-]{1,64}")
 _NOT_IN_A_NAME = re.compile("[^A-Za-z0-9_-]")
-_IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
-_BESIDE_TEXT = ("cache_control", "citations")
 # Parts that are sent as they are. Those of the first line are the assistant's own.
 _ASSISTANTS = frozenset([*THOUGHTS, "server_tool_use", "mcp_tool_use"])
 _OWN = _ASSISTANTS | {"image", "document", "search_result", "container_upload"}
@@ -52,7 +52,8 @@ def anthropic_context(payloads: Sequence[Payload], background_count: int) -> Ant
     texts = [_text(part) if isinstance(part, Text) else _text(Text(placeholder(part))) for part in system]
     if texts:
         found["system"] = texts
-    return found
+    sent: AnthropicContext = sendable(found)
+    return sent
 
 
 def _trim(blocks: list[Payload]) -> None:
@@ -88,30 +89,32 @@ class _Ids:
         return self._current[call_id][0]
 
 
-def _text(part: Text) -> Payload:
-    beside = {} if part.part is None else {key: part.part[key] for key in _BESIDE_TEXT if part.part.get(key)}
-    return {"type": "text", "text": part.text, **beside}
+def _text(part: Text, role: str = "") -> Payload:
+    beside = part.part or {}
+    return {"type": "text", "text": part.text, **cached(beside), **(cited(beside) if role == ASSISTANT else {})}
 
 
 def _block(part: Part, role: str, ids: _Ids) -> Payload:
     match part:
         case Text():
-            return _text(part)
+            return _text(part, role)
         case Call(call, stored):
             arguments = {"type": "tool_use", "id": ids.of_call(call.key[1]), "name": _name(call.name)}
-            return {**arguments, "input": object_of(call.arguments), **_cached(stored)}
+            return {**arguments, "input": object_of(call.arguments), **cached(stored)}
         case Result(result, parts, stored):
-            answer: Payload = {"type": "tool_result", "tool_use_id": ids.of_result(result.key[1]), **_cached(stored)}
+            answer: Payload = {"type": "tool_result", "tool_use_id": ids.of_result(result.key[1]), **cached(stored)}
             content = [_block(each, role, ids) for each in parts if not isinstance(each, Text) or each.text.strip()]
             marked = {"is_error": True} if stored.get("is_error") is True else {}
             return answer | marked | ({"content": content} if content else {})
         case Media() if role != ASSISTANT:
-            if part.part is not None:
-                return part.part
-            source = _source(part)
+            source = source_of(part)
             if source is not None:
-                return {"type": "image" if part.kind == "image" else "document", "source": source}
-        case Native("anthropic", stored) if _is_own(str(stored.get("type")), role):
+                return {
+                    "type": "image" if part.kind == "image" else "document",
+                    **beside_source(part),
+                    "source": source,
+                }
+        case Native("anthropic", stored) if _is_own(str(stored.get("type")), role) and is_sound(stored):
             return stored
     return {"type": "text", "text": placeholder(part)}
 
@@ -119,20 +122,6 @@ def _block(part: Part, role: str, ids: _Ids) -> Payload:
 def _is_own(kind: str, role: str) -> bool:
     own_side = kind in _ASSISTANTS or kind.endswith(_OF_SERVERS)
     return own_side if role == ASSISTANT else kind in _OWN - _ASSISTANTS
-
-
-def _cached(stored: Payload) -> Payload:
-    return {key: stored[key] for key in ("cache_control",) if isinstance(stored.get(key), dict)}
-
-
-def _source(media: Media) -> Payload | None:
-    if media.url is not None:
-        known = media.kind == "image" or media.url.partition("?")[0].lower().endswith(".pdf")
-        return {"type": "url", "url": media.url} if known and media.url.startswith("https://") else None
-    allowed = _IMAGES if media.kind == "image" else ("application/pdf",)
-    if media.base64 and media.mime in allowed:
-        return {"type": "base64", "media_type": media.mime, "data": media.base64}
-    return None
 
 
 def _name(name: Any) -> str:

@@ -5,19 +5,25 @@ No part is empty, the user speaks first, every call of a function is answered in
 
 from __future__ import annotations
 
-import mimetypes
 import re
 from collections.abc import Sequence
 from typing import Any, NotRequired, TypedDict
 
-from redismem.speech.parts import ASSISTANT, Call, Media, Native, Part, Result, Text, object_of, placeholder
+from redismem.speech.addresses import base64_of, mime_at
+from redismem.speech.arguments import object_in, object_of, sendable
+from redismem.speech.parts import ASSISTANT, Call, Media, Native, Part, Result, Text, placeholder
 from redismem.speech.turns import Turn, opening, turns_of
 from redismem.tool_calls import GEMINI_CALLS, GEMINI_RESULTS, Payload, own_of, text_of
 
 _NOT_IN_A_NAME = re.compile("[^A-Za-z0-9_.:-]")
 _SIGNATURES = ("thought_signature", "thoughtSignature")
-# Parts that are sent as they are.
-_OWN = frozenset(["executable_code", "executableCode", "code_execution_result", "codeExecutionResult"])
+# What it takes; it refuses a request with any other.
+_TAKEN = re.compile(
+    "image/(png|jpeg|webp|heic|heif)|audio/(x-)?(wav|mp3|mpeg|mpga|mp4|m4a|aac|aiff|flac|ogg|opus|pcm|webm)"
+    "|video/(mp4|mpeg|mpg|mpegps|mov|quicktime|avi|x-flv|webm|wmv|3gpp)"
+    "|text/(plain|html|css|csv|xml|rtf|md|markdown|javascript|x-python)|application/(pdf|json|x-javascript|x-python)"
+)
+_OUTCOMES = ("OUTCOME_OK", "OUTCOME_FAILED", "OUTCOME_DEADLINE_EXCEEDED")
 
 
 class GeminiContext(TypedDict):
@@ -36,7 +42,8 @@ def gemini_context(payloads: Sequence[Payload], background_count: int) -> Gemini
     texts = [{"text": part.text if isinstance(part, Text) else placeholder(part)} for part in system]
     if texts:
         found["system_instruction"] = {"parts": texts}
-    return found
+    sent: GeminiContext = sendable(found)
+    return sent
 
 
 def _contents(turn: Turn, names: dict[str, str]) -> list[Payload]:
@@ -58,7 +65,7 @@ def _answer(part: Result, name: str) -> Payload:
         return {"function_response": {"name": name, "response": object_of(own.get("response")), **_id(own)}}
     text = "\n".join(_words(each) for each in part.parts if not isinstance(each, Media))
     key = "error" if part.extra.get("is_error") is True else "output"
-    return {"function_response": {"name": name, "response": _object(text) or {key: text}}}
+    return {"function_response": {"name": name, "response": object_in(text) or {key: text}}}
 
 
 def _words(part: Text | Native) -> str:
@@ -67,14 +74,6 @@ def _words(part: Text | Native) -> str:
 
 def _id(own: Payload) -> Payload:
     return {"id": own["id"]} if isinstance(own.get("id"), str) else {}
-
-
-def _object(text: str) -> Payload | None:
-    """The object that a text of JSON is."""
-    if not text.lstrip().startswith("{"):
-        return None
-    found = object_of(text)
-    return None if found == {"arguments": text} else found
 
 
 def _part(part: Part) -> Payload:
@@ -86,15 +85,36 @@ def _part(part: Part) -> Payload:
             return {
                 "function_call": {"name": _name(call.name), "args": object_of(call.arguments), **_id(own)}
             } | _signed(stored)
-        case Media(_, mime, url, data):
-            kind = mime or mimetypes.guess_type((url or "").partition("?")[0])[0] or "image/jpeg"
-            if data:
-                return {"inline_data": {"mime_type": kind, "data": data}}
-            if url is not None:
-                return {"file_data": {"mime_type": kind, "file_uri": url}}
-        case Native("gemini", stored) if len(stored) == 1 and not _OWN.isdisjoint(stored):
+        case Media():
+            return _media(part) or {"text": placeholder(part)}
+        case Native("gemini", stored) if _is_own(stored):
             return stored
     return {"text": placeholder(part)}
+
+
+def _media(media: Media) -> Payload | None:
+    """None for what Gemini has no form for, or does not take."""
+    mime = media.mime or ("" if media.url is None else mime_at(media.url))
+    if media.url is not None and not mime:
+        if media.part is not None and "type" not in media.part:  # Gemini's own, such as a video of YouTube's
+            return {"file_data": {"file_uri": media.url}}
+        mime = "image/jpeg" if media.kind == "image" else ""
+    if not _TAKEN.fullmatch(mime):
+        return None
+    if media.base64:
+        return {"inline_data": {"mime_type": mime, "data": media.base64}}
+    return None if media.url is None else {"file_data": {"mime_type": mime, "file_uri": media.url}}
+
+
+def _is_own(stored: Payload) -> bool:
+    """Whether it is code that Gemini has run, or what came of it, and nothing else."""
+    match list(stored.items()):
+        case [("executable_code" | "executableCode", {"code": str(), "language": "PYTHON", **others})]:
+            return others.keys() <= {"id"} and all(isinstance(each, str) for each in others.values())
+        case [("code_execution_result" | "codeExecutionResult", {"outcome": outcome, **others})]:
+            texts = others.keys() <= {"id", "output"} and all(isinstance(each, str) for each in others.values())
+            return texts and outcome in _OUTCOMES
+    return False
 
 
 def _signed(stored: Payload) -> Payload:
@@ -103,7 +123,7 @@ def _signed(stored: Payload) -> Payload:
     google = extra.get("google") if isinstance(extra, dict) else None
     for place in (stored, google if isinstance(google, dict) else {}):
         for name in _SIGNATURES:
-            if isinstance(place.get(name), str):
+            if base64_of(place.get(name)) is not None:
                 return {"thought_signature": place[name]}
     return {}
 

@@ -5,13 +5,11 @@ Read are OpenAI chat, OpenAI Responses items, Anthropic and Gemini.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, TypeGuard
-from urllib.parse import unquote_to_bytes
+from typing import NamedTuple, TypeGuard
 
+from redismem.speech.addresses import address_of, base64_of, data_of, mime_at, mime_of
 from redismem.tool_calls import (
     Payload,
     ToolCall,
@@ -40,7 +38,10 @@ class Text(NamedTuple):
 
 
 class Media(NamedTuple):
-    """An image, a file or a sound: at an address, or its bytes in base64. `part`: as Anthropic takes it, if it does."""
+    """An image, a file or a sound: at an address that can be fetched, or its bytes in base64; neither if it is odd.
+
+    `part`: as it was stored, if that is Anthropic's form or Gemini's.
+    """
 
     kind: str
     mime: str
@@ -156,57 +157,54 @@ def _gemini(part: Payload) -> Part:
     blob = own_of(part, _BLOBS)
     if blob is None:
         return Native("gemini", part)
-    mime = str(blob.get("mime_type", blob.get("mimeType", "")))
-    data = blob.get("data")
-    data = _checked(data.replace("-", "+").replace("_", "/")) if isinstance(data, str) else None
-    return Media("image" if mime.startswith("image/") else "file", mime, _url(blob), data)
+    mime, data = mime_of(blob.get("mime_type", blob.get("mimeType"))), base64_of(blob.get("data"))
+    kind, url = "image" if mime.startswith("image/") else "file", blob.get("file_uri", blob.get("fileUri"))
+    return _at(url, kind, mime, part) if data is None and isinstance(url, str) else Media(kind, mime, None, data)
 
 
-def _url(blob: Payload) -> str | None:
-    url = blob.get("file_uri", blob.get("fileUri"))
-    return url if isinstance(url, str) else None
-
-
-def _media(part: Payload, kind: str) -> Media | None:
-    source = part.get("source")
-    if kind in ("image", "document") and isinstance(source, dict):
-        url, data, mime = source.get("url"), source.get("data"), source.get("media_type")
-        if isinstance(url, str) or (isinstance(data, str) and source.get("type") == "base64"):
-            return Media("image" if kind == "image" else "file", str(mime or ""), url, data, part)
-        return None
+def _media(part: Payload, kind: str) -> Media | Text | None:
+    if kind in ("image", "document"):
+        return _of_anthropic(part, "image" if kind == "image" else "file")
     if kind in ("image_url", "input_image"):
         url = part.get("image_url")
         url = url.get("url") if isinstance(url, dict) else url
         return _at(url, "image") if isinstance(url, str) else Media("image", "", None, None)
     if kind in ("file", "input_file"):
         file = part.get("file") if kind == "file" else part
-        found = file.get("file_data", file.get("file_url")) if isinstance(file, dict) else None
-        return _at(found, "file") if isinstance(found, str) else Media("file", "", None, None)
+        return _file(file) if isinstance(file, dict) else Media("file", "", None, None)
     if kind == "input_audio":
         audio = part.get("input_audio")
         audio = audio if isinstance(audio, dict) else {}
-        data = audio.get("data")
-        return Media("audio", f"audio/{audio.get('format')}", None, _checked(data) if isinstance(data, str) else None)
+        return Media("audio", mime_of(f"audio/{audio.get('format')}"), None, base64_of(audio.get("data")))
     return None
 
 
-def _at(url: str, kind: str) -> Media:
-    """What stands at an address, or in one that begins with `data:`."""
-    if not url.startswith("data:"):
-        return Media(kind, "", url, None)
-    head, _, body = url[len("data:") :].partition(",")
-    mime, _, encoding = head.partition(";")
-    if encoding.endswith("base64"):
-        return Media(kind, mime, None, _checked(body))
-    return Media(kind, mime, None, base64.b64encode(unquote_to_bytes(body)).decode())
-
-
-def _checked(text: str) -> str | None:
-    try:
-        base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
+def _of_anthropic(part: Payload, kind: str) -> Media | Text | None:
+    source = part.get("source")
+    if not isinstance(source, dict):
         return None
-    return text
+    if source.get("type") == "base64":
+        return Media(kind, mime_of(source.get("media_type")), None, base64_of(source.get("data")), part)
+    return _at(source["url"], kind, part=part) if isinstance(source.get("url"), str) else None
+
+
+def _file(file: Payload) -> Media | Text:
+    found = file.get("file_data") or file.get("file_url")
+    data = base64_of(file.get("file_data"))  # some leave out what a data URL begins with
+    if data is not None:
+        return Media("file", mime_at(str(file.get("filename"))), None, data)
+    return _at(found, "file") if isinstance(found, str) else Media("file", "", None, None)
+
+
+def _at(url: str, kind: str, mime: str = "", part: Payload | None = None) -> Media | Text:
+    """What stands at an address, or in one that begins with `data:`. An address that is none is a text."""
+    data = data_of(url)
+    if data is not None:
+        return Media("image" if data[0].startswith("image/") else kind, data[0], None, data[1])
+    address = address_of(url)
+    if address is None and url.strip():
+        return Text(f"[{kind}: {url}]")
+    return Media(kind, mime, address, None, part)
 
 
 def _result(result: ToolResult, part: Payload) -> Result:
@@ -228,22 +226,6 @@ def _is_told(part: Part | None) -> TypeGuard[Native]:
 
 def quoted(payload: Payload) -> Text:
     return Text(payload["content"])
-
-
-def object_of(arguments: Any) -> Payload:
-    """The arguments of a call as an object: an empty one for none, one that holds them for what is no object."""
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments, parse_constant=_refuse) if arguments.strip() else {}
-        except (ValueError, RecursionError):
-            return {"arguments": arguments}
-    if isinstance(arguments, dict):
-        return arguments
-    return {} if arguments is None else {"arguments": arguments}
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(constant)
 
 
 def placeholder(part: Part) -> str:

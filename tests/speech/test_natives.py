@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from support.views import URL, Payload, anthropic, assistant, chat_call, chat_result, gemini, text, user
+from support.views import URL, Payload, anthropic, assistant, chat_call, chat_result, context, gemini, text, user
 
 
 def test_what_only_anthropic_understands_stays_as_it_is() -> None:
@@ -149,3 +149,26 @@ def test_parts_beside_a_text_say_nothing_twice() -> None:
     for told in (both, alone):
         assert anthropic(told)["messages"] == [user([text("Hello.")])]
         assert gemini(told)["contents"] == [{"role": "user", "parts": [{"text": "Hello."}]}]
+
+
+def test_what_lacks_a_part_that_anthropic_asks_for_is_named() -> None:
+    """Servers of other models write thoughts in its form, without the signature."""
+    blocks = anthropic(user("a"), assistant([{"type": "thinking", "thinking": "hm"}, text("b")]))["messages"][1][
+        "content"
+    ]
+    assert blocks == [text('["thinking"]'), text("b")]
+
+
+def test_what_is_odd_beside_a_document_or_a_text_is_left_out() -> None:
+    source = {"type": "base64", "media_type": "application/pdf", "data": "QUJD"}
+    cites = {"type": "char_location", "cited_text": "c", "document_index": 0, "document_title": None}
+    place = cites | {"start_char_index": 0, "end_char_index": 1}
+    contract = {"type": "document", "source": source, "title": 5, "context": None, "cache_control": {"type": "x"}}
+    told: list[Payload] = [
+        user([contract, text("Read.") | {"cache_control": "x", "citations": [5]}]),
+        assistant([text("It says.") | {"citations": [place]}]),
+    ]
+    anthropic(*told[:1])
+    first, second = (message["content"] for message in context(*told).to_anthropic()["messages"])
+    assert first == [{"type": "document", "source": source, "context": None}, text("Read.")]
+    assert second == [text("It says.") | {"citations": [place]}]

@@ -200,7 +200,32 @@ IMAGES: list[tuple[Payload, Payload, Payload]] = [
         {"file_data": {"mime_type": "image/png", "file_uri": "http://example.com/a.png"}},
     ),
     ({"type": "hologram", "of": "a cat"}, text('["hologram"]'), {"text": '["hologram"]'}),
-    ({"executable_code": {"code": "1"}}, text('["executable_code"]'), {"executable_code": {"code": "1"}}),
+    (
+        {"executable_code": {"code": "1", "language": "PYTHON"}},
+        text('["executable_code"]'),
+        {"executable_code": {"code": "1", "language": "PYTHON"}},
+    ),
+    (
+        {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}},
+        text('["codeExecutionResult"]'),
+        {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}},
+    ),
+    ({"executable_code": {"code": "1"}}, text('["executable_code"]'), {"text": '["executable_code"]'}),
+    (
+        {"file_data": {"file_uri": "https://youtu.be/x"}},
+        text("[file: https://youtu.be/x]"),
+        {"file_data": {"file_uri": "https://youtu.be/x"}},
+    ),
+    (
+        {"type": "input_file", "file_url": "https://example.com/report"},
+        text("[file: https://example.com/report]"),
+        {"text": "[file: https://example.com/report]"},
+    ),
+    (
+        {"type": "file", "file": {"filename": "a.pdf", "file_data": PNG}},
+        {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": PNG}},
+        {"inline_data": {"mime_type": "application/pdf", "data": PNG}},
+    ),
 ]
 
 
@@ -208,5 +233,4 @@ IMAGES: list[tuple[Payload, Payload, Payload]] = [
 def test_parts(part: Payload, for_anthropic: Payload, for_gemini: Payload) -> None:
     told = user([text("Look:"), part])
     assert anthropic(told)["messages"][0]["content"] == [text("Look:"), for_anthropic]
-    if "executable_code" not in part:
-        assert gemini(told)["contents"][0]["parts"] == [{"text": "Look:"}, for_gemini]
+    assert gemini(told)["contents"][0]["parts"] == [{"text": "Look:"}, for_gemini]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 import re
 from collections.abc import Iterator
@@ -11,6 +13,11 @@ from typing import Any
 from pydantic import TypeAdapter
 
 Payload = dict[str, Any]
+_ADDRESS = r"://[\w.-]+(:\d{1,5})?([/?#][!-;=?-\[\]_a-z~]*)?"
+_TEXTS = r"text/(plain|html|css|csv|xml|rtf|md|markdown|javascript|x-python)"
+_GEMINI_TYPES = (
+    rf"image/(png|jpeg|webp|heic|heif)|{_TEXTS}|application/(pdf|json|x-javascript|x-python)|(audio|video)/[a-z0-9-]+"
+)
 
 
 # Imported within functions: the SDKs take seconds, and every process collects all tests.
@@ -44,9 +51,37 @@ def check_openai(messages: list[Any]) -> None:
         _read(_openai_message().validate_python(message))
 
 
+def check_sendable(context: Any) -> None:
+    """Raises ValueError for what no client can send: the SDKs write UTF-8, and no number that JSON does not have."""
+    json.dumps(context, ensure_ascii=False, allow_nan=False).encode()
+
+
+def _is_base64(text: str) -> bool:
+    try:
+        return bool(base64.b64decode(text, validate=True))
+    except (binascii.Error, ValueError):
+        return False
+
+
+def _values(value: Any, depth: int = 1) -> Iterator[tuple[int, Any]]:
+    """How deep each value lies in an object, and the value."""
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield depth, inner
+        yield from _values(inner, depth + 1)
+
+
+def object_faults(value: Any) -> Iterator[str]:
+    """What is wrong with the arguments of a call: protobuf nests a hundred deep, and its numbers are doubles."""
+    if not isinstance(value, dict):
+        yield f"arguments of the type {type(value).__name__}"
+    for depth, inner in _values(value):
+        if depth > 32 or (type(inner) is int and abs(inner) >= 2**1023):
+            yield "arguments that are too deep, or a number that is too large"
+
+
 def check_anthropic(context: Any) -> None:
     """Raises ValidationError for what does not fit the types, AssertionError for what breaks a rule."""
-    json.dumps(context)
+    check_sendable(context)
     for kind, items in zip(_anthropic_types(), (context["messages"], context.get("system", [])), strict=True):
         for item in items:
             assert _read(kind.validate_python(item)) == item, "it has keys that the types do not know"
@@ -77,17 +112,36 @@ def _anthropic_faults(messages: list[Payload]) -> Iterator[str]:
         yield from (f"{at}: {call['name']}" for call in calls if not re.fullmatch(r"[\w-]{1,64}", call["name"], re.A))
         yield from (f"{at}: {each}" for each in asked if not re.fullmatch(r"[\w-]+", each, re.A))
         used |= asked
+        yield from (f"{at}: {fault}" for call in calls for fault in object_faults(call["input"]))
+        yield from (f"{at}: {fault}" for block in blocks for fault in _anthropic_media_faults(block))
     if messages and messages[-1]["role"] == "assistant":
         last = messages[-1]["content"][-1]
         if last["type"] == "text" and last["text"] != last["text"].rstrip():
             yield "it ends in a blank"
 
 
+def _anthropic_media_faults(block: Payload) -> Iterator[str]:
+    if block["type"] == "tool_result":
+        for inner in block.get("content", []):
+            yield from _anthropic_media_faults(inner)
+    source = block.get("source") if block["type"] in ("image", "document") else None
+    match source:
+        case {"type": "url", "url": str(url)}:
+            if not re.fullmatch("https" + _ADDRESS, url, re.A | re.I):
+                yield "an address that cannot be fetched"
+        case {"type": "base64", "media_type": str(mime), "data": str(data)}:
+            allowed = r"image/(jpeg|png|gif|webp)" if block["type"] == "image" else "application/pdf"
+            if not re.fullmatch(allowed, mime) or not _is_base64(data):
+                yield "bytes that are none, or of no type that is taken"
+            if block["type"] == "image" and len(data) > 5 * 1024 * 1024:
+                yield "an image that is too large"
+
+
 def check_gemini(context: Any) -> None:
     """Raises ValidationError for what does not fit the types, AssertionError for what breaks a rule."""
     from google.genai import types
 
-    json.dumps(context)
+    check_sendable(context)
     for content in [
         *context["contents"],
         *([context["system_instruction"]] if "system_instruction" in context else []),
@@ -115,7 +169,23 @@ def _gemini_faults(contents: list[Payload]) -> Iterator[str]:
         asked = _named(parts, "function_call", "functionCall")
         if asked and content["role"] == "user":
             yield f"{at}: the user calls"
+        yield from (f"{at}: {fault}" for part in parts for fault in _gemini_part_faults(part))
         yield from (f"{at}: {name}" for name in asked if not re.fullmatch(r"[A-Za-z_][\w.:-]{0,63}", name, re.A))
+
+
+def _gemini_part_faults(part: Payload) -> Iterator[str]:
+    for kind, held in (("function_call", "args"), ("function_response", "response")):
+        if kind in part:
+            yield from object_faults(part[kind][held])
+    match part:
+        case {"inline_data": {"mime_type": mime, "data": data}}:
+            if not re.fullmatch(_GEMINI_TYPES, mime) or not _is_base64(data):
+                yield "bytes that are none, or of no type that is taken"
+        case {"file_data": {"file_uri": str(address), **others}}:
+            if not re.fullmatch("(https?|gs)" + _ADDRESS, address, re.A | re.I):
+                yield "an address that cannot be fetched"
+            if not re.fullmatch(_GEMINI_TYPES, str(others.get("mime_type", "image/png"))):
+                yield "a type that is not taken"
 
 
 def _named(parts: list[Payload], *kinds: str) -> list[str]:
