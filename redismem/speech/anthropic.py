@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NotRequired, TypedDict
 
 from redismem.speech.arguments import object_of, sendable
-from redismem.speech.blocks import beside_source, cached, cited, is_sound, source_of
+from redismem.speech.blocks import beside_source, cached, cited, is_sound, limit_marks, source_of
 from redismem.speech.parts import ASSISTANT, Call, Media, Native, Part, Result, Text, placeholder
 from redismem.speech.turns import Turn, opening, turns_of
 from redismem.tool_calls import THOUGHTS, Payload
@@ -52,8 +52,18 @@ def anthropic_context(payloads: Sequence[Payload], background_count: int) -> Ant
     texts = [_text(part) if isinstance(part, Text) else _text(Text(placeholder(part))) for part in system]
     if texts:
         found["system"] = texts
+    limit_marks([texts, *_contents(messages)])
     sent: AnthropicContext = sendable(found)
     return sent
+
+
+def _contents(messages: Iterable[Payload]) -> Iterator[list[Payload]]:
+    """The blocks of each message, and those of each result in it."""
+    for message in messages:
+        yield from (
+            block["content"] for block in message["content"] if block["type"] == "tool_result" and "content" in block
+        )
+        yield message["content"]
 
 
 def _trim(blocks: list[Payload]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from redismem.speech.addresses import mime_at
 from redismem.speech.parts import Media
 from redismem.tool_calls import Payload
@@ -9,6 +11,7 @@ from redismem.tool_calls import Payload
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _MOST_CHARS = {"image": 5 * 1024 * 1024, "file": 30 * 1024 * 1024}
 """How long base64 may be: an image may have 5 MB so written, a whole request 32 MB."""
+_MOST_MARKS = 4
 _BESIDE_MEDIA = {"title": str, "context": str, "citations": dict}
 # What each block has at least.
 _CALL = {"id": str, "name": str, "input": dict}
@@ -59,6 +62,16 @@ def cached(block: Payload) -> Payload:
         case {"type": "ephemeral", **others} as mark if others in ({}, {"ttl": "5m"}, {"ttl": "1h"}):
             return {"cache_control": mark}
     return {}
+
+
+def limit_marks(contents: Iterable[list[Payload]]) -> None:
+    """Takes all marks of the prompt cache but the last four out of these blocks: Anthropic refuses more.
+
+    Whoever marks the newest message of each turn, as its caching wants it, has stored one more with each.
+    """
+    marked = [(blocks, at) for blocks in contents for at, block in enumerate(blocks) if block.get("cache_control")]
+    for blocks, at in marked[:-_MOST_MARKS]:
+        blocks[at] = {name: value for name, value in blocks[at].items() if name != "cache_control"}
 
 
 def cited(block: Payload) -> Payload:

@@ -172,3 +172,19 @@ def test_what_is_odd_beside_a_document_or_a_text_is_left_out() -> None:
     first, second = (message["content"] for message in context(*told).to_anthropic()["messages"])
     assert first == [{"type": "document", "source": source, "context": None}, text("Read.")]
     assert second == [text("It says.") | {"citations": [place]}]
+
+
+def test_the_prompt_cache_has_four_marks_at_most() -> None:
+    """Anthropic refuses more; the newest are those that the next turn finds again."""
+    mark = {"cache_control": {"type": "ephemeral"}}
+    picture = {"type": "image", "source": {"type": "url", "url": URL}, **mark}
+    call = {"type": "tool_use", "id": "t1", "name": "look", "input": {}, **mark}
+    answer = {"type": "tool_result", "tool_use_id": "t1", "content": [text("a") | mark, picture], **mark}
+    told: list[Payload] = [{"role": "system", "content": [text("Be kind.") | mark]}, user([text("b") | mark, picture])]
+    before = repr(told := [*told, assistant([call]), user([answer, text("c") | mark])])
+    found = anthropic(*told)
+    assert found["system"] == [text("Be kind.")]
+    first, second, third = (message["content"] for message in found["messages"])
+    assert [block for block in (*first, *second) if "cache_control" in block] == []
+    assert third == [answer, text("c") | mark]
+    assert repr(told) == before

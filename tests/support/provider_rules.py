@@ -86,6 +86,7 @@ def check_anthropic(context: Any) -> None:
         for item in items:
             assert _read(kind.validate_python(item)) == item, "it has keys that the types do not know"
     assert list(_anthropic_faults(context["messages"])) == []
+    assert str(context).count("'cache_control': {") <= 4
 
 
 def _anthropic_faults(messages: list[Payload]) -> Iterator[str]:
