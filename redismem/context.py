@@ -236,7 +236,7 @@ class Context:
 
         What the system and developer say before anybody else is `system`; later it is a text of the user's that says
         so. Messages in the formats of OpenAI and Gemini are written anew; Anthropic's parts stay as they are. What
-        Anthropic has no form for, such as sounds, is named in brackets.
+        Anthropic has no form for or would refuse, such as a sound or a broken URL, is named in brackets.
         """
         return anthropic_context(self.to_openai(), self._quoted_count)
 
