@@ -158,12 +158,26 @@ def needs_another(block: bytes, known: Dictionaries) -> int | None:
     dictionary = None if version is None else known.get(version)
     if dictionary is None:
         return None
-    begin = block[_HEAD_BYTES : _HEAD_BYTES + _FRAME_HEAD_BYTES + 1]
     try:
-        wanted = zstandard.get_frame_parameters(_MAGIC + begin if block[0] == _COLUMNS else begin[1:]).dict_id
+        wanted = _frame_head(block).dict_id
     except zstandard.ZstdError:
         return None
     return None if wanted == dictionary.used.dict_id() else version
+
+
+def unpacked_bytes(block: bytes) -> int:
+    """How many bytes a block says it has unpacked; 0 if it says nothing. Nothing is unpacked for it."""
+    try:
+        return _frame_head(block).content_size
+    except zstandard.ZstdError:
+        return 0
+
+
+def _frame_head(block: bytes) -> zstandard.FrameParameters:
+    """Raises ZstdError."""
+    begin = block[_HEAD_BYTES : _HEAD_BYTES + _FRAME_HEAD_BYTES + 1]
+    is_columns = block[:1] == bytes([_COLUMNS])
+    return zstandard.get_frame_parameters(_MAGIC + begin if is_columns else begin[dictionary_of(block) is not None :])
 
 
 def _named(version: int, frame: bytes, known: Dictionaries) -> Dictionary:

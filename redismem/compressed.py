@@ -45,6 +45,16 @@ def expanded(element: bytes) -> bytes:
     return b"".join((_HEAD, tokens, _content(frame), stamp))
 
 
+def expanded_bytes(element: bytes) -> int:
+    """How many bytes a whole element has in the first form, or says so. Nothing is unpacked for it."""
+    if not element.startswith(_COMPRESSED_HEAD):
+        return len(element)
+    try:
+        return max(len(element), zstandard.get_frame_parameters(_parts(element)[2]).content_size)
+    except (msgspec.MsgspecError, ValueError, zstandard.ZstdError):
+        return len(element)
+
+
 def payload_and_beside(frame: object) -> tuple[dict[str, Any] | bytes, dict[str, Any] | bytes | None]:
     """What stands in the frame of a compressed message. Raises Undecodable, and what msgspec raises."""
     if type(frame) is not bytes:

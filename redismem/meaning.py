@@ -72,8 +72,7 @@ class Meaning:
         others = await self._in_set(hot, row, limit)
         blocks = hot.vectors
         search = partial(nearest, row, blocks, before_seq, limit, others)
-        is_much = work_of(row, blocks) > _MUCH_WORK
-        return await apart(self._store.transport, search) if is_much else search()
+        return await apart(self._store.transport, search, is_much=work_of(row, blocks) > _MUCH_WORK)
 
     def take(self, hot: HotSession, stored: dict[int, bytes | None], stop: int, set_model: bytes | None) -> None:
         """What was read of them, of a session with so many blocks; and who made the vectors of its vector set."""

@@ -16,6 +16,7 @@ from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.page_calls import Block, Page
 from redismem.store.store import Store
+from redismem.transport.base import LARGE_BYTES, apart
 
 log = logging.getLogger("redismem")
 
@@ -37,7 +38,8 @@ class Originals:
         if page is None:
             return []
         page.dictionaries = await self._store.dictionaries_of(block.stored for block in page.blocks)
-        found = page.messages()
+        is_large = page.unpacked_bytes > LARGE_BYTES
+        found = await apart(self._store.transport, page.messages, is_much=is_large)
         await self.quarantine(page.unreadable)
         return found
 

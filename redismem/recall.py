@@ -44,7 +44,7 @@ from redismem.recalling import (
 from redismem.shapes import Shape
 from redismem.signatures import TEXT_CHARS, decode_signature, encode_signature
 from redismem.store.store import Store
-from redismem.transport.base import apart
+from redismem.transport.base import LARGE_BYTES, apart
 from redismem.values import Undecodable
 
 log = logging.getLogger("redismem")
@@ -53,8 +53,6 @@ _FIRST_COUNT = 64
 """Signatures that are asked for, of a session that this process has not seen: of the first thousand messages."""
 _MORE_COUNT = 3
 """Signatures that are asked for, of a session that it knows: of so many blocks that may have come since."""
-_LARGE_BYTES = 65_536
-"""A block that has more bytes unpacked is read in a thread. Lists in lists take much less, compressed."""
 _NOTHING = HotSession("", "", 0).found((), ())
 _FIRST_SEQ = attrgetter("first_seq")
 _PLAIN = {"role", "content"}
@@ -190,11 +188,9 @@ class Recall:
         for block in blocks:
             try:
                 signed = hot.postings.blocks.get(block.number)
-                if signed is None or signed.block_bytes > _LARGE_BYTES:
-                    found = await apart(self._store.transport, partial(contents_of, block, known, window_seq, epoch))
-                else:
-                    found = contents_of(block, known, window_seq, epoch)
-                hot.keep(block.number, found)
+                is_large = signed is None or signed.block_bytes > LARGE_BYTES
+                work = partial(contents_of, block, known, window_seq, epoch)
+                hot.keep(block.number, await apart(self._store.transport, work, is_much=is_large))
             except Undecodable:
                 unreadable.append(block)
         if unreadable:

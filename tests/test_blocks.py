@@ -19,6 +19,7 @@ from redismem.blocks import (
     number_of,
     packed,
     unpacked,
+    unpacked_bytes,
 )
 from redismem.dictionaries import DictionaryMissing
 from redismem.messages import encode_message
@@ -102,11 +103,17 @@ COLUMNS = (
 )
 
 
-@pytest.mark.parametrize("form", [ROWS, COLUMNS])
-def test_the_forms_are_what_they_were(form: str) -> None:
+@pytest.mark.parametrize(("form", "size_bytes"), [(ROWS, 175), (COLUMNS, 156)])
+def test_the_forms_are_what_they_were(form: str, size_bytes: int) -> None:
     """What zstd may refer back to is a part of each: with another text nothing that is stored could be read."""
     texts = ["My order is O-17.", "Thank you, I have noted that.", "注文番号は O-18 です。"]
     assert decode_block(1, bytes.fromhex(form)) == (19, [element(text) for text in texts])
+    assert unpacked_bytes(bytes.fromhex(form)) == size_bytes
+
+
+@pytest.mark.parametrize("foreign", [b"", b"\x03", b"\x03\x00\x00", b"\x03\x00\x00\x20", b"\x01\x00\x05no frame"])
+def test_what_is_no_block_says_no_size(foreign: bytes) -> None:
+    assert unpacked_bytes(foreign) == 0
 
 
 def test_rows_with_a_dictionary_are_read() -> None:
@@ -116,5 +123,6 @@ def test_rows_with_a_dictionary_are_read() -> None:
     block = bytes((2, 3, 5, 7)) + packed(b"".join(elements), one)
     assert dictionary_of(block) == 7
     assert decode_block(2, block, {7: one}) == (36, elements)
+    assert unpacked_bytes(block) == len(b"".join(elements))
     with pytest.raises(DictionaryMissing):
         decode_block(2, block)

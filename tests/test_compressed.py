@@ -15,7 +15,7 @@ from support.writers import Echo
 
 from redismem import Memory, Message, Session, Settings
 from redismem.blocks import decode_block
-from redismem.compressed import compressed, expanded
+from redismem.compressed import compressed, expanded, expanded_bytes
 from redismem.elements import decode_messages
 from redismem.errors import TooLarge
 from redismem.messages import encode_message
@@ -45,6 +45,7 @@ def test_what_was_compressed_comes_back(payload: dict[str, Any], tokens: int) ->
     small = compressed(element)
     assert len(small) < len(element)
     assert expanded(small + STAMP) == element + STAMP
+    assert 0 <= len(element + STAMP) - expanded_bytes(small + STAMP) < 32
     before, after = plain_of(element), plain_of(small)
     assert same(after.to_openai(), payload | {"long": LONG})
     assert (
@@ -77,6 +78,7 @@ def test_what_would_be_no_shorter_stays() -> None:
         element, _ = encode_message(user(content))
         assert compressed(element) is element
         assert expanded(element + STAMP) == element + STAMP
+        assert expanded_bytes(element + STAMP) == len(element + STAMP)
 
 
 @settings(max_examples=200)

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from redismem.blocks import decode_block, number_of
+from redismem.blocks import decode_block, number_of, unpacked_bytes
+from redismem.compressed import expanded_bytes
 from redismem.dictionaries import Dictionaries
 from redismem.elements import decode_messages
 from redismem.errors import UnsupportedFormat
@@ -46,6 +47,11 @@ class Page:
     def count(self) -> int:
         """How many seqs it is about: fewer than were asked for if the session, or what is kept of it, begins here."""
         return max(0, self.originals_stop - self.start_seq) + len(self.elements)
+
+    @property
+    def unpacked_bytes(self) -> int:
+        """How many bytes there are to decode, as far as blocks and elements say it."""
+        return sum(unpacked_bytes(each.stored) for each in self.blocks) + sum(map(expanded_bytes, self.elements))
 
     def stored(self) -> Iterator[tuple[int, list[bytes]]]:
         """The elements, in groups that follow each other, with the seq of each group's first. Raises Undecodable."""

@@ -92,9 +92,13 @@ def place_of(transport: Transport, commands: Sequence[Command] = ()) -> str:
     return place
 
 
-async def apart(transport: Transport, work: Callable[[], T]) -> T:
-    """What the work gives: it runs in a thread, so that others get their turn; here, if the transport blocks."""
-    return work() if getattr(transport, "blocks", False) else await asyncio.to_thread(work)
+LARGE_BYTES = 65_536
+"""What has more bytes unpacked is decoded in a thread. Lists in lists take much less, compressed."""
+
+
+async def apart(transport: Transport, work: Callable[[], T], *, is_much: bool = True) -> T:
+    """What the work gives. Much runs in a thread, so that others get their turn; here, if the transport blocks."""
+    return await asyncio.to_thread(work) if is_much and not getattr(transport, "blocks", False) else work()
 
 
 async def together(transport: Transport, one: Coroutine[Any, Any, T], other: Coroutine[Any, Any, U]) -> tuple[T, U]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
+from support.redis_server import RedisServer
 from support.stores import Store
 from support.worked import open_with, seqs
 from support.writers import Echo, fill, said
 
+from redismem import Settings, blocking, compressed
+from redismem.dictionaries import Known
 from redismem.inspection.check import check_session
 from redismem.workers.summaries import Worker
 
@@ -121,3 +125,62 @@ async def test_originals_of_an_earlier_session_do_not_come_back(store: Store, na
         assert contents == [said(number, "new")["content"] for number in range(1, 12)]
         assert await session.clear()
         assert not await raw.exists(keys.originals)
+
+
+@pytest.fixture
+def unpacked_in(monkeypatch: pytest.MonkeyPatch) -> set[int]:
+    """The threads in which blocks of originals, or compressed messages of a window, were unpacked."""
+    threads, decompressed, payload_and_beside = set[int](), Known.decompressed, compressed.payload_and_beside
+
+    def of_block(known: Known, frame: bytes) -> bytes:
+        threads.add(threading.get_ident())
+        return decompressed(known, frame)
+
+    def of_window(frame: object) -> Any:
+        threads.add(threading.get_ident())
+        return payload_and_beside(frame)
+
+    monkeypatch.setattr(Known, "decompressed", of_block)
+    monkeypatch.setattr("redismem.elements.payload_and_beside", of_window)
+    return threads
+
+
+LONG = "Biscuit " * 10_000
+
+
+@pytest.mark.parametrize("content", ["short", LONG])
+async def test_a_page_that_is_large_unpacked_is_unpacked_in_a_thread(
+    store: Store, namespace: str, unpacked_in: set[int], content: str
+) -> None:
+    async with open_with(store, namespace, max_summary_bytes=1 << 20) as memory:
+        session, worker = memory.session("a"), Worker(memory.store, Echo())
+        await session.append({"role": "user", "content": content})
+        await fill(session, 120)
+        await worker.drain()
+        unpacked_in.clear()
+        assert (await session.messages(include_originals=True))[0].content == content
+        assert len(unpacked_in) == 1
+        assert (threading.get_ident() in unpacked_in) == (content == "short")
+
+
+async def test_so_is_a_window_of_compressed_messages(store: Store, namespace: str, unpacked_in: set[int]) -> None:
+    async with open_with(store, namespace, compress_above_bytes=1_000) as memory:
+        session = memory.session("a")
+        for content in ("short " * 1_000, LONG):
+            await session.append({"role": "user", "content": content})
+            unpacked_in.clear()
+            assert (await session.messages())[-1].content == content
+            assert (threading.get_ident() in unpacked_in) == (content != LONG)
+
+
+@pytest.mark.parametrize("where", ["real", "embedded"])
+def test_a_blocking_caller_unpacks_it_himself(
+    redis_server: RedisServer, namespace: str, unpacked_in: set[int], where: str
+) -> None:
+    url = redis_server.url if where == "real" else "memory://"
+    settings = Settings(compress_above_bytes=1_000)
+    with blocking.Memory.connect(url, namespace=namespace, settings=settings) as memory:
+        session = memory.session("a")
+        session.append({"role": "user", "content": LONG})
+        assert session.messages()[0].content == LONG
+    assert unpacked_in == {threading.get_ident()}
