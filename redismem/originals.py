@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import replace
+from functools import partial
 
 from redismem.blocks import number_of
 from redismem.dictionaries import DictionaryMissing
 from redismem.events import facts
 from redismem.messages import Message
 from redismem.protocol import layout, page_calls
-from redismem.protocol.edit_calls import View
+from redismem.protocol.edit_calls import NOT_KEPT, Changed, KeptChange, View, kept_change
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.page_calls import Block, Page
@@ -47,13 +47,15 @@ class Originals:
         """The block that a seq belongs to, if it is kept. Raises StoreUnavailable."""
         return await self._store.run(page_calls.block(self._keys, number_of(seq)), quarantine=True)
 
-    async def beside(self, view: View, seq: int) -> View:
-        """The view with the block that this message stands in, if it has left the window. Raises StoreUnavailable."""
-        if seq >= view.context.first_seq or layout.WITH_ORIGINALS not in view.fields:
-            return view
-        block = await self.block(seq)
-        known = await self._store.dictionaries_of([] if block is None else [block.stored])
-        return replace(view, block=block, dictionaries=known)
+    async def changed(self, view: View, old: Message, changed: Changed) -> KeptChange:
+        """How this change of a message reads among the originals, if it is there. Raises StoreUnavailable."""
+        if old.seq >= view.context.first_seq or layout.WITH_ORIGINALS not in view.fields:
+            return NOT_KEPT
+        block = await self.block(old.seq)
+        if block is None:
+            return NOT_KEPT
+        known = await self._store.dictionaries_of([block.stored])
+        return await apart(self._store.transport, partial(kept_change, view, old, changed, block, known))
 
     async def quarantine(self, unreadable: Iterable[Block], *, in_the_way: bool = False) -> None:
         """Puts these blocks into quarantine, and says so; those that lack their dictionary stay, as it may come back.

@@ -218,8 +218,7 @@ class Session(SessionState):
         while True:
             old = which = editing.chosen(view.context, which)
             editing.check_replacement(view.context, old, message)
-            view = await Originals(self._store, self._calls.keys).beside(view, old.seq)
-            changed = await self._run(edit_calls.replace(self._calls, view, old, message))
+            changed = await self._replace(view, old, edit_calls.replacement(self._calls, old, message))
             if changed is not None:
                 return changed
             view = await self._view("replace")  # if it is still the same, it only has another place
@@ -233,11 +232,14 @@ class Session(SessionState):
         view = await self._view("unpin")
         while True:
             old = which = editing.chosen(view.context, which)
-            view = await Originals(self._store, self._calls.keys).beside(view, old.seq)
-            changed = await self._run(edit_calls.unpin(self._calls, view, old)) if old.pinned else old
+            changed = await self._replace(view, old, edit_calls.unpinned(old)) if old.pinned else old
             if changed is not None:
                 return changed
             view = await self._view("unpin")  # likewise
+
+    async def _replace(self, view: edit_calls.View, old: Message, changed: edit_calls.Changed) -> Message | None:
+        kept = await Originals(self._store, self._calls.keys).changed(view, old, changed)
+        return await self._run(edit_calls.replace(self._calls, view, old, changed, kept))
 
     async def _view(self, op: str, expect: int | None = None) -> edit_calls.View:
         view = await self._run(edit_calls.window(self._calls))

@@ -78,12 +78,14 @@ async def test_a_lost_reply_changes_nothing_twice(redis_server: Any, namespace: 
         await session.replace(2, said("0"))
         view = await m.store.run(edit_calls.window(m.store.session_calls("a")))
         assert view is not None
-        calls = m.store.session_calls("a")
+        calls, first, pinned = m.store.session_calls("a"), view.context.messages[0], view.context.pinned[0]
         edits: dict[str, Callable[[], Call[Any]]] = {
             "pop": lambda: edit_calls.pop(calls, view, view.context.messages[1:]),
             "undo": lambda: edit_calls.pop(calls, view, view.context.messages[2:]),
-            "replace": lambda: edit_calls.replace(calls, view, view.context.messages[0], said("new")),
-            "unpin": lambda: edit_calls.unpin(calls, view, view.context.pinned[0]),
+            "replace": lambda: edit_calls.replace(
+                calls, view, first, edit_calls.replacement(calls, first, said("new"))
+            ),
+            "unpin": lambda: edit_calls.replace(calls, view, pinned, edit_calls.unpinned(pinned)),
         }
         made = edits[what]()
         proxy.break_next("reset", 1, to=b"EVALSHA")

@@ -6,10 +6,9 @@ Each is made of the session as it was read, and does nothing if that has changed
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from redismem.blocks import decode_block, dictionary_of
 from redismem.context import Context
@@ -29,6 +28,25 @@ from redismem.values import Undecodable
 from redismem.window import cut_before
 
 
+class Changed(NamedTuple):
+    """What comes in the place of a message: as it is stored, and its element without its stamp."""
+
+    message: Message
+    element: bytes
+
+
+class KeptChange(NamedTuple):
+    """For a script: how the change reads in the block of originals that the message stands in; none by default."""
+
+    number: int | str = layout.NONE
+    before: bytes = b""
+    after: bytes = b""
+    signature: bytes = b""
+
+
+NOT_KEPT = KeptChange()
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """A session as it was read: its context, and the bytes of it."""
@@ -36,10 +54,6 @@ class View:
     context: Context
     fields: Mapping[bytes, bytes]
     elements: Sequence[bytes]
-    block: Block | None = None
-    """The block of the originals that the message which is to be changed stands in; None if it stands in none."""
-    dictionaries: Dictionaries = dataclasses.field(default_factory=dict)
-    """Dictionaries by version: the one that the block was compressed with is among them."""
 
     def element(self, message: Message) -> bytes:
         """What is stored of a message of the context."""
@@ -135,39 +149,40 @@ def pop(calls: SessionCalls, view: View, popped: Sequence[Message]) -> Call[bool
     return Call(keys.session_id, (command,), bool, script, op="pop")
 
 
-def replace(calls: SessionCalls, view: View, old: Message, new: Message | dict[str, Any]) -> Call[Message | None]:
-    """Another message in the place of this one: as it is stored, or None if the session has changed since.
-
-    It is pinned if the other was. Raises InvalidMessage, TooLarge.
-    """
+def replacement(calls: SessionCalls, old: Message, new: Message | dict[str, Any]) -> Changed:
+    """Another message in the place of this one, pinned if the other was. Raises InvalidMessage, TooLarge."""
     element, tokens, pinned = encode_as(new, old.pinned, calls.count_tokens)
     check_size(calls.settings, element, calls.keys.session_id, "the replacement")
     given = new if isinstance(new, Message) else Message.from_openai(new)
     given = given.with_pin(pinned)
     stored = Message.restored(given.to_openai(), given.beside, old.seq, tokens, old.stored_ms, old.epoch)
-    return _replace(calls, view, old, stored, element)
+    return Changed(stored, element)
 
 
-def unpin(calls: SessionCalls, view: View, old: Message) -> Call[Message | None]:
-    """The message is not pinned from now on: as it is stored, or None if the session has changed since."""
+def unpinned(old: Message) -> Changed:
+    """The same message, not pinned."""
     stored = old.with_pin(False)
-    element, _ = encode_message(stored, lambda _: old.tokens)
-    return _replace(calls, view, old, stored, element)
+    return Changed(stored, encode_message(stored, lambda _: old.tokens)[0])
 
 
-def _replace(calls: SessionCalls, view: View, old: Message, new: Message, element: bytes) -> Call[Message | None]:
+def replace(
+    calls: SessionCalls, view: View, old: Message, changed: Changed, kept: KeptChange = NOT_KEPT
+) -> Call[Message | None]:
+    """Puts this in the place of the message: as it is stored, or None if the session has changed since.
+
+    `kept`: if the message has left the window, and is among the originals.
+    """
     keys, shard, script = calls.keys, calls.keys.shard, scripts.load("replace")
-    before = view.element(old)
-    stamp = before[-STAMP_BYTES:]
-    after = stored_as(calls.settings, element) + stamp
+    new, before = changed.message, view.element(old)
+    after = stored_as(calls.settings, changed.element) + before[-STAMP_BYTES:]
     fields: tuple[bytes | str, bytes | str] = (layout.NONE, layout.NONE)
     values = (before, after)
     if old.seq < view.context.first_seq:
         group = view.moved(old)
         others = {seq: each for seq, each in group.items() if new.pinned or seq != old.seq}
-        changed = {seq: after if seq == old.seq else each for seq, each in others.items()}
-        fields = (_field_of(group), _field_of(changed))
-        values = (b"".join(group.values()), b"".join(changed.values()))
+        renewed = {seq: after if seq == old.seq else each for seq, each in others.items()}
+        fields = (_field_of(group), _field_of(renewed))
+        values = (b"".join(group.values()), b"".join(renewed.values()))
     more_bytes = len(after) * new.pinned - len(before) * old.pinned
     command = evalsha(
         script,
@@ -185,24 +200,25 @@ def _replace(calls: SessionCalls, view: View, old: Message, new: Message, elemen
             new.pinned - old.pinned,
             more_pins(calls.settings, new.pinned - old.pinned, more_bytes) if old.pinned or new.pinned else layout.NONE,
             *fields,
-            *_in_block(view, old.seq, element + stamp),
+            *kept,
         ),
     )
     return Call(keys.session_id, (command,), lambda reply: new if reply else None, script, op="replace")
 
 
-def _in_block(view: View, seq: int, element: bytes) -> tuple[bytes | str | int, bytes, bytes, bytes]:
-    """The number of the block, as it was, and with this element in the place of the one of this seq; its signature."""
-    block, known = view.block, view.dictionaries
-    if block is not None:
-        with contextlib.suppress(Undecodable):  # who reads it puts it into quarantine
-            first_seq, elements = decode_block(*block, known)
-            if first_seq <= seq < first_seq + len(elements):
-                elements[seq - first_seq] = element
-                used = known.get(dictionary_of(block.stored) or 0)
-                changed, signature = kept_fields(first_seq, elements, view.context.epoch, used).values()
-                return block.number, block.stored, changed, signature
-    return layout.NONE, b"", b"", b""
+def kept_change(view: View, old: Message, changed: Changed, block: Block, known: Dictionaries) -> KeptChange:
+    """How the change reads in this block of originals: to unpack and compress it takes a second if it is large.
+
+    `known`: the block's dictionary is among them. A block that cannot be read stays as it is.
+    """
+    with contextlib.suppress(Undecodable):  # who reads it puts it into quarantine
+        first_seq, elements = decode_block(*block, known)
+        if first_seq <= old.seq < first_seq + len(elements):
+            elements[old.seq - first_seq] = changed.element + view.element(old)[-STAMP_BYTES:]
+            used = known.get(dictionary_of(block.stored) or 0)
+            after, signature = kept_fields(first_seq, elements, view.context.epoch, used).values()
+            return KeptChange(block.number, block.stored, after, signature)
+    return NOT_KEPT
 
 
 def _field_of(group: Mapping[int, bytes]) -> bytes | str:

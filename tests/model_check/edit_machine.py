@@ -8,7 +8,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from model_check.kept import beside
+from model_check.kept import changed_in
 from model_check.machine import Machine, entry_at, names, newest, places
 from model_check.model import Entry
 from model_check.steps import SETTINGS, Seen, entry_of
@@ -17,6 +17,7 @@ from redismem.errors import NotInWindow
 from redismem.messages import Message
 from redismem.protocol import edit_calls
 from redismem.protocol.call import Call
+from redismem.protocol.edit_calls import Changed
 
 
 class EditMachine(Machine):
@@ -70,20 +71,20 @@ class EditMachine(Machine):
         if found:
             old = newest(found, which)
             (new,), _ = self.messages(1)
-            view = beside(self.run_call, self.calls[seen.name].keys, seen.view, old.seq)
-            call = edit_calls.replace(self.calls[seen.name], view, old, new)
-            self._replace("replace", seen, old, entry_of(new.with_pin(old.pinned)), call, again)
+            changed = edit_calls.replacement(self.calls[seen.name], old, new)
+            self._replace("replace", seen, old, entry_of(new.with_pin(old.pinned)), changed, again)
 
     @precondition(lambda self: any(seen.view.context.pinned for seen in self.views))
     @rule(place=places, which=places, again=st.booleans())
     def unpin_as_seen(self, place: int, which: int, again: bool) -> None:
         seen = newest([seen for seen in self.views if seen.view.context.pinned], place)
         old = newest(seen.view.context.pinned, which)
-        view = beside(self.run_call, self.calls[seen.name].keys, seen.view, old.seq)
-        call = edit_calls.unpin(self.calls[seen.name], view, old)
-        self._replace("unpin", seen, old, entry_of(old.with_pin(False)), call, again)
+        self._replace("unpin", seen, old, entry_of(old.with_pin(False)), edit_calls.unpinned(old), again)
 
-    def _replace(self, what: str, seen: Seen, old: Message, new: Entry, call: Call[Any], again: bool) -> None:
+    def _replace(self, what: str, seen: Seen, old: Message, new: Entry, changed: Changed, again: bool) -> None:
+        calls = self.calls[seen.name]
+        kept = changed_in(self.run_call, calls.keys, seen.view, old, changed)
+        call = edit_calls.replace(calls, seen.view, old, changed, kept)
         number = next(self.numbers)
         context = seen.view.context
         was_inside = old.seq >= context.first_seq

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from support.dictionaries import made
@@ -13,7 +12,7 @@ from redismem.dictionaries import Dictionaries
 from redismem.messages import Message
 from redismem.protocol import layout, page_calls
 from redismem.protocol.call import Call
-from redismem.protocol.edit_calls import View
+from redismem.protocol.edit_calls import NOT_KEPT, Changed, KeptChange, View, kept_change
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.queue_calls import Job
 from redismem.values import Undecodable
@@ -34,8 +33,9 @@ def kept_of(run: Run, keys: SessionKeys, job: Job, covered: list[Message]) -> di
         return fields_of(job, covered, None, KNOWN, dictionary)
 
 
-def beside(run: Run, keys: SessionKeys, view: View, seq: int) -> View:
-    """The view with the block of a message that has left the window."""
-    if seq >= view.context.first_seq or layout.WITH_ORIGINALS not in view.fields:
-        return view
-    return replace(view, block=run(page_calls.block(keys, number_of(seq))), dictionaries=KNOWN)
+def changed_in(run: Run, keys: SessionKeys, view: View, old: Message, changed: Changed) -> KeptChange:
+    """How a change of a message that has left the window reads in its block."""
+    if old.seq >= view.context.first_seq or layout.WITH_ORIGINALS not in view.fields:
+        return NOT_KEPT
+    block = run(page_calls.block(keys, number_of(old.seq)))
+    return NOT_KEPT if block is None else kept_change(view, old, changed, block, KNOWN)

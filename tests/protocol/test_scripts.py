@@ -83,6 +83,7 @@ CHANGES: StateChanges = {"merge": {"order": "O-1"}, "waiting": "size", "plan": N
 OPTIONS: AppendOptions = {"id": "my-id", "expect": 17, "pin": True, "confirm": None, **CHANGES}
 ELEMENTS = [encode_message(Message.from_openai(message).with_pin(True))[0] for message in MESSAGES]
 CONTEXT = VIEW.context
+ANOTHER = {"role": "user", "content": "another"}
 PINS = f"3,{sum(map(len, ELEMENTS)) + 3 * STAMP_BYTES},{SETTINGS.max_pinned_count},{SETTINGS.max_pinned_bytes}"
 RESTORATION = Restoration([], "9-ab", 5, VIEW.context.messages[:2], 7, [], {b"a": b"1", b"b": b"2"}, [])
 
@@ -138,7 +139,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
         },
     ),
     "replace": (
-        lambda: edit_calls.replace(CALLS, VIEW, CONTEXT.pinned[0], {"role": "user", "content": "another"}),
+        lambda: edit_calls.replace(CALLS, VIEW, old := CONTEXT.pinned[0], edit_calls.replacement(CALLS, old, ANOTHER)),
         {
             "session": b"user-42",
             "now_ms": NOW_MS,

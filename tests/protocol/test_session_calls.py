@@ -78,7 +78,7 @@ def test_all_keys_of_a_call_live_in_one_slot() -> None:
         edit_calls.window(made),
         edit_calls.prune(made, view_of(USER, USER), 1),
         edit_calls.pop(made, VIEW, VIEW.context.messages),
-        edit_calls.replace(made, VIEW, VIEW.context.messages[0], USER),
+        edit_calls.replace(made, VIEW, first := VIEW.context.messages[0], edit_calls.replacement(made, first, USER)),
         made.touch(),
         made.quarantine("", 5),
     ]

@@ -16,7 +16,7 @@ from redismem import Memory
 from redismem.originals import Originals
 from redismem.protocol import edit_calls
 from redismem.protocol.call import Call
-from redismem.protocol.edit_calls import View
+from redismem.protocol.edit_calls import NOT_KEPT, View
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 
@@ -41,21 +41,22 @@ async def call_of(memory: Memory, write: str) -> Call[Any]:
     if write == "append pinned":
         return calls.append([SYSTEM, user("last")], {"id": "last"})
     view = await (moved(memory) if write.endswith("what left the window") else viewed(memory))
-    context, originals = view.context, Originals(memory.store, calls.keys)
-    if write.endswith("what left the window"):
-        view = await originals.beside(view, context.pinned[0].seq)
-        assert view.block is not None
+    context = view.context
     if write == "commit":
         return await commit(memory, view)
     made: dict[str, Callable[[], Call[Any] | None]] = {
         "prune": lambda: edit_calls.prune(calls, view, 2),
         "pop": lambda: edit_calls.pop(calls, view, context.messages[2:]),
-        "replace": lambda: edit_calls.replace(calls, view, context.messages[1], user("new")),
-        "replace what left the window": lambda: edit_calls.replace(calls, view, context.pinned[0], user("new")),
-        "unpin": lambda: edit_calls.unpin(calls, view, context.pinned[0]),
-        "unpin what left the window": lambda: edit_calls.unpin(calls, view, context.pinned[0]),
     }
-    call = made[write]()
+    if write in made:
+        call = made[write]()
+    else:
+        old = context.messages[1] if write == "replace" else context.pinned[0]
+        is_new = write.startswith("replace")
+        changed = edit_calls.replacement(calls, old, user("new")) if is_new else edit_calls.unpinned(old)
+        kept = await Originals(memory.store, calls.keys).changed(view, old, changed)
+        assert (kept is NOT_KEPT) == (not write.endswith("what left the window"))
+        call = edit_calls.replace(calls, view, old, changed, kept)
     assert call is not None
     return call
 

@@ -173,6 +173,29 @@ async def test_so_is_a_window_of_compressed_messages(store: Store, namespace: st
             assert (threading.get_ident() in unpacked_in) == (content != LONG)
 
 
+async def test_a_block_is_changed_in_a_thread_and_tokens_are_counted_in_the_callers(
+    store: Store, namespace: str, unpacked_in: set[int]
+) -> None:
+    counted_in = list[int]()
+
+    def count_tokens(message: dict[str, Any]) -> int:
+        counted_in.append(threading.get_ident())
+        return len(str(message))
+
+    async with store.memory(namespace, Settings(max_summary_bytes=1 << 20), count_tokens=count_tokens) as memory:
+        session, worker = memory.session("a"), Worker(memory.store, Echo())
+        await session.append({"role": "user", "content": "old"}, pin=True)
+        await fill(session, 40)
+        await worker.drain()
+        for change in (session.replace(1, {"role": "user", "content": "new"}), session.unpin(1)):
+            unpacked_in.clear()
+            await change
+            assert len(unpacked_in) == 1
+            assert threading.get_ident() not in unpacked_in
+        assert (await session.messages(include_originals=True))[0].content == "new"
+    assert set(counted_in) == {threading.get_ident()}
+
+
 @pytest.mark.parametrize("where", ["real", "embedded"])
 def test_a_blocking_caller_unpacks_it_himself(
     redis_server: RedisServer, namespace: str, unpacked_in: set[int], where: str
