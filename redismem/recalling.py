@@ -16,7 +16,6 @@ from redismem.messages import Message
 from redismem.postings import PLACES, Postings
 from redismem.recalled import LINE_TOKENS
 from redismem.signatures import ASKING, stem_hash
-from redismem.tool_calls import may_hold_calls
 from redismem.window import CallIds, answers, call_ids
 from redismem.words import stems
 
@@ -184,7 +183,7 @@ def chosen(
 
 def calling(messages: Iterable[Message]) -> dict[int, CallIds]:
     """The calls and results in these messages, by the seqs of those that have any."""
-    found = {each.seq: call_ids(each) for each in messages if may_hold_calls(each._payload)}
+    found = {each.seq: call_ids(each) for each in messages}
     return {seq: ids for seq, ids in found.items() if ids != ([], [])}
 
 

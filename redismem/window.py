@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
 from redismem.messages import Message
-from redismem.tool_calls import Key, calls, results
+from redismem.tool_calls import Key, Payload, calls, may_hold_calls, results
 
 CallIds = tuple[list[tuple[bool, str]], list[tuple[bool, str]]]
 """The ids of the calls that a message answers, and of those that it makes."""
@@ -21,6 +21,8 @@ def _id(key: Key) -> tuple[bool, str]:
 def call_ids(message: Message) -> CallIds:
     """Which calls a message answers, and which it makes."""
     payload = message.to_openai()
+    if not may_hold_calls(payload):  # as nearly all do not: a long window is looked through in a quarter of the time
+        return [], []
     made = [_id(key) for call in calls(payload) for key in (call.key, call.by_name) if key is not None]
     return [_id(result.key) for result in results(payload)], made
 
@@ -91,10 +93,15 @@ def open_calls(part: Sequence[Message], messages: Sequence[Message]) -> list[int
     answered: dict[int, Counter[tuple[bool, str]]] = {}
     for call, _, answered_id in _answers(messages):
         answered.setdefault(call, Counter())[answered_id] += 1
-    return [at for at, message in enumerate(part) if _waits(message, answered.get(at, Counter()))]
+    payloads = [each.to_openai() for each in part]
+    return [
+        at
+        for at, payload in enumerate(payloads)
+        if may_hold_calls(payload) and _waits(payload, answered.get(at, Counter()))
+    ]
 
 
-def _waits(message: Message, answered: Counter[tuple[bool, str]]) -> bool:
+def _waits(payload: Payload, answered: Counter[tuple[bool, str]]) -> bool:
     """Whether the message makes a call that is not among these."""
-    left = [call.by_name for call in calls(message.to_openai()) if _id(call.key) not in answered]
+    left = [call.by_name for call in calls(payload) if _id(call.key) not in answered]
     return None in left or bool(Counter(_id(name) for name in left if name is not None) - answered)

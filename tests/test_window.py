@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.conversations import Conversation, closed, conversations
 
+from redismem import window
 from redismem.messages import Message
+from redismem.tool_calls import ToolCall, calls
 from redismem.window import cut_after, cut_before, links, newest_within
 
 PROPERTY = settings(max_examples=150)
@@ -121,3 +124,21 @@ def test_odd_messages_are_neither_call_nor_result(payload: dict[str, Any]) -> No
 def test_a_message_that_answers_its_own_call_is_not_linked_to_itself() -> None:
     both = function("c1") | {"tool_call_id": "c1"}
     assert links(messages_of(function("c1"), both, {"role": "tool", "tool_call_id": "c1"})) == [(0, 1), (1, 2)]
+
+
+def test_messages_without_calls_are_not_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window may hold ten thousand, and each look at where it may be cut passes all of them."""
+    taken_apart = list[dict[str, Any]]()
+
+    def seen(payload: dict[str, Any]) -> Iterator[ToolCall]:
+        taken_apart.append(payload)
+        return calls(payload)
+
+    monkeypatch.setattr(window, "calls", seen)
+    call = {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "f"}}]}
+    result = {"role": "tool", "tool_call_id": "c", "content": "found"}
+    messages = messages_of(*[{"role": "user", "content": "hello", "name": "Ann"}] * 50, call, result)
+    assert links(messages) == [(50, 51)]
+    assert (cut_before(messages, 51), cut_after(messages, 51)) == (50, 52)
+    assert window.open_calls(messages[:51], messages[:51]) == [50]
+    assert not [payload for payload in taken_apart if payload not in (call, result)]
