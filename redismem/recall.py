@@ -6,7 +6,7 @@ What was read for one question is kept for the next, as far as it cannot change:
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -33,6 +33,7 @@ from redismem.protocol.page_calls import Block, Signed
 from redismem.recalling import (
     HITS_LIMIT,
     HITS_MOST,
+    QUERY_CHARS,
     SIGNATURES_LIMIT,
     Ranking,
     blocks_of,
@@ -221,9 +222,15 @@ def within(context: Context, query: str, limit: int, max_tokens: int | None = No
     return [messages[seq] for seq in chosen(hits, tokens, groups(calling(usable)), limit, max_tokens)]
 
 
-def said(messages: Sequence[Message | Shape]) -> str:
-    """What messages say, as far as it is looked at."""
-    return "\n".join(map(_said, messages))
+def said(messages: Iterable[Message | Shape]) -> str:
+    """What messages say, as far as it is looked at: of very many only the first."""
+    texts, left = list[str](), QUERY_CHARS
+    for each in messages:
+        texts.append(_said(each))
+        left -= len(texts[-1])
+        if left <= 0:
+            break
+    return "\n".join(texts)
 
 
 def _said(given: Message | Shape) -> str:

@@ -27,8 +27,9 @@ BLOCKS_BYTES = 2 * 1024 * 1024
 SIGNATURES_LIMIT = 1_024
 """Blocks that are searched, the newest."""
 HITS_MOST = 64
+QUERY_CHARS = 16_384
+"""What of a question is looked at."""
 
-_QUERY_CHARS = 16_384
 _QUERY_STEMS = 64
 _POSTINGS_LIMIT = 48
 _BLOCKS_COUNT = 6
@@ -41,7 +42,7 @@ _RANK_CONSTANT = 60
 
 def query_hashes(query: str) -> list[int]:
     """What is looked for: the words of the query, without those that only ask, which no signature has."""
-    found = list(dict.fromkeys(islice(stems(query[:_QUERY_CHARS]), 4 * _QUERY_STEMS)))
+    found = list(dict.fromkeys(islice(stems(query[:QUERY_CHARS]), 4 * _QUERY_STEMS)))
     telling = [stem for stem in found if stem not in ASKING]
     return list(dict.fromkeys(map(stem_hash, telling[:_QUERY_STEMS])))
 

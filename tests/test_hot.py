@@ -144,6 +144,12 @@ async def test_a_block_that_is_large_unpacked_is_read_in_a_thread(
     assert read_in[0] != threading.get_ident() == read_in[2]
 
 
+def test_of_very_many_messages_only_the_first_are_a_question() -> None:
+    given = iter([{"role": "user", "content": "where is Biscuit? " * 100}] * 1_000)
+    assert recall.said(given).startswith("where is Biscuit? ")
+    assert len(list(given)) > 900
+
+
 async def test_a_line_that_was_quoted_counts_once(store: Store, namespace: str) -> None:
     async with open_with(store, namespace) as memory:
         session = await remembered(memory)

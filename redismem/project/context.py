@@ -145,6 +145,8 @@ def _terms(messages: Iterable[Message | Shape]) -> list[str]:
     """The first words that are said in these messages. One that is none is refused by whoever stores it."""
     found: dict[str, None] = {}
     for each in messages:
+        if len(found) >= TERMS_LIMIT:
+            break  # a thousand long messages in one append take a quarter of a second
         try:
             message = each if isinstance(each, Message) else Message.from_openai(each)
         except InvalidMessage:

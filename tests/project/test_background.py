@@ -11,8 +11,9 @@ from support.project_clock import ProjectClock
 from support.redis_server import RedisServer
 from support.stores import Store
 
-from redismem import InvalidItem, InvalidMessage, Memory, TooLarge, blocking
+from redismem import InvalidItem, InvalidMessage, Memory, Message, TooLarge, blocking
 from redismem.context import Summary
+from redismem.models.transcript import pieces
 from redismem.project.project import Project
 
 SAID = {"role": "user", "content": "What did we decide about REDIS, and who is on it?"}
@@ -44,6 +45,23 @@ async def test_a_turn_is_given_what_it_speaks_of_before_the_summaries(apollo: Pr
     assert "system_instruction" not in gemini
     for texts in (claude["messages"][0]["content"], gemini["contents"][0]["parts"]):
         assert [each["text"] for each in texts] == [first["content"], second["content"], SAID["content"]]
+
+
+async def test_of_very_many_messages_only_the_first_are_looked_at(
+    apollo: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand long ones in one append would keep all other turns waiting for a quarter of a second."""
+    await filled(apollo)
+    looked_at = list[Message]()
+
+    def seen(message: Message, limit_bytes: int) -> Any:
+        looked_at.append(message)
+        return pieces(message, limit_bytes)
+
+    monkeypatch.setattr("redismem.project.context.pieces", seen)
+    more = [{"role": "user", "content": f"word{number} Postgres"} for number in range(1_000)]
+    assert "- Redis (technology)" in await apollo.background([SAID, *more], 200)
+    assert len(looked_at) < 50
 
 
 async def test_the_system_still_speaks_first(apollo: Project, memory: Memory) -> None:
