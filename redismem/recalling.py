@@ -188,14 +188,14 @@ def calling(messages: Iterable[Message]) -> dict[int, CallIds]:
     return {seq: ids for seq, ids in found.items() if ids != ([], [])}
 
 
-def groups(calling: Mapping[int, CallIds]) -> dict[int, Set[int]]:
+def groups(calling: Mapping[int, CallIds]) -> Mapping[int, Set[int]]:
     """The seqs of calls and results that belong together, by each of these seqs. The messages are given in order."""
-    found: dict[int, Set[int]] = {}
+    found: dict[int, set[int]] = {}
     seqs_of = list(calling)
     for call, result, _ in answers(calling.values()):
         if call >= 0:
-            seqs = {seqs_of[call], seqs_of[result]}
-            joined = set().union(*(found.get(seq, {seq}) for seq in seqs))
-            for seq in joined:
-                found[seq] = joined
+            less, more = sorted((found.setdefault(seqs_of[at], {seqs_of[at]}) for at in (call, result)), key=len)
+            if less is not more:  # the less are moved: one call may have any number of results
+                more |= less
+                found.update(dict.fromkeys(less, more))
     return found
