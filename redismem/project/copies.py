@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from redismem.context import Context, Summary
@@ -17,6 +18,7 @@ from redismem.messages import Message, encode_message
 from redismem.protocol import layout, quarantine_calls
 from redismem.protocol.restoring import Restoration
 from redismem.store.store import Store
+from redismem.transport.base import apart
 
 PLACES_LIMIT = 100_000
 """Seqs that a copy may go over: more are no conversation."""
@@ -115,7 +117,8 @@ async def put(store: Store, session_id: str, copy: Copy) -> None:
     # Pinned ones are there without them.
     if not all(message.pinned for message in earlier):
         kept = [elements.get(seq, gap) for seq in range(earlier[0].seq, copy.first_seq)]
-        originals = kept_fields(earlier[0].seq, kept, epoch)
+        # To compress ten thousand messages takes seconds.
+        originals = await apart(store.transport, partial(kept_fields, earlier[0].seq, kept, epoch))
     state = _state(copy, epoch, elements, earlier, bool(originals))
     messages = decode_messages(window, copy.first_seq, epoch)
     restoration = Restoration((), epoch, copy.first_seq, messages, len(window), (), state, copy.summaries)

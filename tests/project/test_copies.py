@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from support.writers import Echo, said
 
 from redismem import InvalidItem, Memory, NotInWindow, Settings
 from redismem.inspection.check import check_session
+from redismem.kept import kept_fields
+from redismem.project import copies
 from redismem.project.project import Project
 from redismem.session import Session
 from redismem.workers.summaries import Worker
@@ -36,6 +39,24 @@ async def talked(memory: Memory, count: int = 21) -> tuple[Project, str]:
             await session.pop()
         await worker.drain()
     return apollo, talk.id
+
+
+async def test_originals_are_compressed_in_a_thread(
+    store: Store, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes seconds if the conversation is long."""
+    compressed_in = set[int]()
+
+    def seen(*given: Any) -> Any:
+        compressed_in.add(threading.get_ident())
+        return kept_fields(*given)
+
+    monkeypatch.setattr(copies, "kept_fields", seen)
+    async with store.memory(namespace, Settings(**SMALL)) as memory:
+        apollo, _ = await talked(memory)
+        assert (await memory.project("other").import_files(await apollo.export_files())).added == 1
+    assert len(compressed_in) == 1
+    assert threading.get_ident() not in compressed_in
 
 
 def conversations(files: dict[str, str]) -> Any:
