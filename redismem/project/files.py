@@ -15,12 +15,17 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 _decode = json.JSONDecoder().raw_decode
 
 
-async def text_of(name: str, project: str, entries: AsyncIterator[dict[str, Any]]) -> str:
-    """The text of a file: JSON with two blanks a level, for people."""
+async def text_of(name: str, project: str, entry_texts: AsyncIterator[str]) -> str:
+    """The text of a file: JSON with two blanks a level, for people. It has entries with these texts."""
     head = _indented({"format": FORMAT, "project": project}).removesuffix("\n}")
-    parts = [_indented(entry).replace("\n", "\n    ") async for entry in entries]
+    parts = [text async for text in entry_texts]
     body = "[\n    " + ",\n    ".join(parts) + "\n  ]" if parts else "[]"
     return f'{head},\n  "{_list_of(name)}": {body}\n}}\n'
+
+
+def text_of_entry(entry: dict[str, Any]) -> str:
+    """An entry as it is written in a file."""
+    return _indented(entry).replace("\n", "\n    ")
 
 
 def entries_of(name: str, text: str) -> Iterator[Any]:

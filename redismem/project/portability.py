@@ -13,13 +13,14 @@ from typing import Any
 from redismem.errors import Conflict, InvalidItem, InvalidTransition, TooLarge
 from redismem.project import checks, importing, searching, transcripts
 from redismem.project.conversations import Conversations
-from redismem.project.files import FILES, entries_of, project_of, text_of
+from redismem.project.files import FILES, entries_of, project_of, text_of, text_of_entry
 from redismem.project.folding import Delta, check_path, fold
 from redismem.project.items import Items, Stored
 from redismem.project.links import broken_links_of, circle_from
 from redismem.project.schema import CONVERSATION, KINDS, Kind
 from redismem.project.transcripts import Transcript
 from redismem.protocol import import_calls
+from redismem.transport.base import apart
 from redismem.values import decode_value, pack
 
 ITEMS_LIMIT = 200_000
@@ -54,14 +55,16 @@ async def _file(items: Items, conversations: Conversations, name: str, kind: Kin
     return await text_of(name, items.keys.name, _entries(items, conversations, sorted(item_ids)))
 
 
-async def _entries(items: Items, conversations: Conversations, item_ids: list[str]) -> AsyncIterator[dict[str, Any]]:
+async def _entries(items: Items, conversations: Conversations, item_ids: list[str]) -> AsyncIterator[str]:
     for first in range(0, len(item_ids), _BATCH_COUNT):
         for stored in await items.read(item_ids[first : first + _BATCH_COUNT], with_versions=True):
             if stored is not None:
                 entry = _entry(stored)
                 if stored.kind is CONVERSATION and not stored.state["deleted"]:
                     entry |= await transcripts.exported(conversations.session(stored.id))
-                yield entry
+                # Ten thousand messages take a fifth of a second.
+                is_long = len(entry.get("messages", ())) > _BATCH_COUNT
+                yield await apart(items.store.transport, partial(text_of_entry, entry), is_much=is_long)
 
 
 def _entry(stored: Stored) -> dict[str, Any]:

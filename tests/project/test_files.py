@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from support.json_values import texts, values
 
 from redismem.errors import InvalidItem
-from redismem.project.files import entries_of, text_of
+from redismem.project.files import entries_of, text_of, text_of_entry
 from redismem.unawaited import finished
 
 entries = st.lists(st.dictionaries(texts, values, max_size=3), max_size=4)
 
 
 def written(found: list[dict[str, Any]], project: str = "apollo") -> str:
-    async def each() -> AsyncIterator[dict[str, Any]]:
+    async def each() -> AsyncIterator[str]:
         for entry in found:
-            yield entry
+            yield text_of_entry(entry)
 
     return finished(text_of("tasks.json", project, each()))
 

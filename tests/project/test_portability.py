@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,8 @@ from inspection.test_projects import found, worked
 from support.project_scenes import everything
 
 from redismem import Conflict, InvalidItem, Memory, TooLarge
-from redismem.project.files import FILES
+from redismem.project import portability
+from redismem.project.files import FILES, text_of_entry
 from redismem.project.portability import Imported
 from redismem.project.project import Project
 from redismem.protocol.import_calls import STAGED_MS
@@ -47,6 +49,24 @@ async def test_an_export_comes_back_exactly(memory: Memory, raw: Any) -> None:
             assert there == await apollo.decisions.exists(decision.id, **then)
     assert await other.import_files(files) == Imported(0, 0, count, 0)
     assert await other.import_files(files, replace=True) == Imported(0, 0, count, 0)
+
+
+async def test_a_long_conversation_is_written_in_a_thread(apollo: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten thousand messages would hold up all turns for a fifth of a second."""
+    written_in = dict[int, bool]()
+
+    def seen(entry: dict[str, Any]) -> str:
+        written_in[len(entry["messages"])] = threading.get_ident() == mine
+        return text_of_entry(entry)
+
+    mine = threading.get_ident()
+    monkeypatch.setattr(portability, "text_of_entry", seen)
+    for count in (1, 100):
+        talk = await apollo.conversations.start("talk")
+        await apollo.conversations.add(talk.id, *({"role": "user", "content": "Hello"} for _ in range(count)))
+    files = await apollo.export_files()
+    assert files["conversations.json"].count("Hello") == 101
+    assert written_in == {1: True, 100: False}
 
 
 async def test_people_can_read_it(memory: Memory) -> None:
