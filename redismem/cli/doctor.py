@@ -12,6 +12,7 @@ from redismem.errors import InvalidSettings
 from redismem.inspection import rules
 from redismem.inspection.doctor import examine
 from redismem.inspection.rules import FAIL, NOT_HERE, OK, WARN, Finding
+from redismem.memory import make_embedder
 from redismem.settings import Settings
 
 _NOT_ALLOWED = "Let the user of the URL do what pods and workers need: the line at the end, with its name for USER."
@@ -69,12 +70,13 @@ async def doctor(*, url: Url = None, namespace: Namespace = "default", as_json: 
 
 
 def _refused(settings: Settings) -> str:
-    """What is wrong with what these settings say of a model; "" if nothing is. Asks nobody."""
+    """What is wrong with what these settings say of a model or an embedder; "" if nothing is. Asks nobody."""
     from redismem.workers import strategies
 
     try:
         strategies.from_settings(settings)
         strategies.model_from_settings(settings)
+        make_embedder(None, settings)
     except InvalidSettings as error:
         return error.text
     return ""

@@ -20,7 +20,7 @@ from redismem.cli.terminal import Namespace, Stop, Url, plural, print_json
 from redismem.environment import PREFIX, look
 from redismem.events import facts
 from redismem.inspection.depths import Depths, depths_of
-from redismem.memory import Memory
+from redismem.memory import Memory, make_embedder
 from redismem.settings import Settings
 from redismem.workers.outcomes import SummaryOutcome
 
@@ -71,9 +71,10 @@ async def worker(
     """Summarise and evict, until SIGTERM or SIGINT.
 
     Run any number of workers, on any machines. Who writes the summaries is set by `REDISMEM_MODEL_PROVIDER`
-    (extractive, openai, gemini, anthropic), `REDISMEM_MODEL` and `REDISMEM_MODEL_API_KEY`. Which sessions have to go is
-    set by `REDISMEM_MAX_SESSIONS` (1,000) and `REDISMEM_IDLE_TIMEOUT_S` (24 h): give a worker the values of the pods.
-    By the defaults it removes nothing that others were told to keep.
+    (extractive, openai, gemini, anthropic), `REDISMEM_MODEL` and `REDISMEM_MODEL_API_KEY`; who makes vectors of what is
+    kept, by `REDISMEM_EMBED` and `REDISMEM_EMBED_API_KEY`. Which sessions have to go is set by `REDISMEM_MAX_SESSIONS`
+    (1,000) and `REDISMEM_IDLE_TIMEOUT_S` (24 h): give a worker the values of the pods. By the defaults it removes
+    nothing that others were told to keep.
 
     Told to stop, it takes up nothing more, waits `--stop-s` for what it has in hand, gives the rest back to the queue
     and exits. A second signal ends it at once; that loses nothing either, but its sessions wait until their leases run
@@ -94,6 +95,7 @@ async def worker(
         async with opened(url, namespace, **given) as (memory, place):
             if place.embedded:
                 raise Stop(f"a worker needs a store that others use too: {HOW_TO_NAME_REDIS}", 2)
+            memory.store.embedder = make_embedder(None, memory.settings)  # the memory closes it
             on_evict = _archive(on_evict_file)
             if once:
                 return await _once(memory, on_evict, concurrency, stop_s, stopping, as_json=as_json)
@@ -130,9 +132,9 @@ async def _until(
     settings = memory.settings
     by = f" by {settings.model_provider}" if settings.strategy == "summarize" else ""
     log.info(
-        "started on %s, namespace %s: %s%s, %d at a time, at most %d sessions, none idle for over %g s",
-        *(place.name, memory.store.keys.namespace, settings.strategy, by, concurrency, memory.store.session_limit),
-        settings.idle_timeout_s,
+        "started on %s, namespace %s: %s%s%s, %d at a time, at most %d sessions, none idle for over %g s",
+        *(place.name, memory.store.keys.namespace, settings.strategy, by, _vectors_by(memory), concurrency),
+        *(memory.store.session_limit, settings.idle_timeout_s),
         extra=facts(op="worker", namespace=memory.store.keys.namespace),
     )
     await scheduler.start()
@@ -147,6 +149,16 @@ async def _until(
     duration_ms = int((time.monotonic() - start_s) * 1000)
     known = facts(op="worker", duration_ms=duration_ms)
     log.info("stopped in %d ms; sessions: %s", duration_ms, _counts(outcomes), extra=known)
+
+
+def _vectors_by(memory: Memory) -> str:
+    """Who makes vectors, for the line of the start; "" if nobody is to."""
+    embedder, settings = memory.store.embedder, memory.settings
+    if embedder is None:
+        return ""
+    if settings.strategy == "none" or not settings.keep_originals:
+        return ", no vectors, as no messages are kept"
+    return f", vectors by {embedder.name}"
 
 
 def _counts(outcomes: Mapping[SummaryOutcome, int]) -> str:

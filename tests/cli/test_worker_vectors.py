@@ -1,0 +1,117 @@
+"""The worker with an embedder: it makes the vectors that recall goes by, and says who makes them."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+from support.commands import finished, started, wait_for_line
+from support.provider_server import ProviderServer
+
+import redismem.blocking
+from redismem.vectors import decode_vectors
+
+DOG = "My hound came from the shelter."
+
+
+@pytest.fixture
+def provider() -> Iterator[ProviderServer]:
+    with ProviderServer() as server:
+        yield server
+
+
+@pytest.fixture
+def by_meaning(provider: ProviderServer) -> dict[str, str]:
+    """The environment of a service that recalls by what this provider makes of texts."""
+    return {
+        "REDISMEM_EMBED": "openai:words",
+        "REDISMEM_EMBED_API_KEY": "canary-key",
+        "REDISMEM_EMBED_BASE_URL": provider.base_url,
+        "REDISMEM_MODEL_ALLOW_HTTP": "true",
+        "REDISMEM_TICK_S": "0.05",
+    }
+
+
+@pytest.fixture
+def memory(redis_server: Any, namespace: str) -> Iterator[redismem.blocking.Memory]:
+    with redismem.blocking.Memory.connect(redis_server.url, namespace=namespace) as memory:
+        memory.session("a").append(*({"role": "user", "content": f"{DOG} {n}"} for n in range(12)))
+        yield memory
+
+
+def dimensions_of(memory: redismem.blocking.Memory, redis_server: Any) -> list[int]:
+    """Of the vectors that stand beside the blocks of the session."""
+    with redis.Redis(port=redis_server.port) as raw:
+        fields: Any = raw.hgetall(memory.store.keys.session("a").originals)
+    found = [decode_vectors(value) for field, value in fields.items() if field[:1] == b"v"]
+    return [each.dimensions for each in found if each is not None]
+
+
+def test_once_makes_the_vectors_of_what_it_keeps(
+    command: Any,
+    memory: Any,
+    here: Any,
+    redis_server: Any,
+    provider: ProviderServer,
+    by_meaning: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in by_meaning.items():
+        monkeypatch.setenv(name, value)
+    assert command("worker", "--once", *here).code == 0
+    assert dimensions_of(memory, redis_server) == [32]
+    assert [text for asked in provider.asked for text in asked.texts or ()] == [f"{DOG} {n}" for n in range(6)]
+    assert command("check", *here).code == 0
+
+
+def test_a_worker_that_runs_makes_them_and_says_by_whom(
+    memory: Any, here: Any, redis_server: Any, provider: ProviderServer, by_meaning: dict[str, str]
+) -> None:
+    with started("worker", *here, **by_meaning) as running:
+        line = wait_for_line(running.stderr, "started on")
+        assert "summarize by extractive, vectors by openai" in line
+        provider.wait_for_asked(1)
+        running.send_signal(signal.SIGTERM)
+        ran = finished(running)
+    assert (ran.code, "Unclosed" in ran.err) == (0, False)
+    assert dimensions_of(memory, redis_server) == [32]
+    assert DOG not in line + ran.err
+    assert "canary" not in line + ran.err
+
+
+@pytest.mark.parametrize("variables", [{"REDISMEM_STRATEGY": "none"}, {"REDISMEM_KEEP_ORIGINALS": "false"}])
+def test_where_nothing_is_kept_it_says_that_there_are_no_vectors(
+    here: Any, by_meaning: dict[str, str], variables: dict[str, str]
+) -> None:
+    with started("worker", *here, **by_meaning, **variables) as running:
+        assert "no vectors, as no messages are kept" in wait_for_line(running.stderr, "started on")
+        running.send_signal(signal.SIGTERM)
+        assert finished(running).code == 0
+
+
+@pytest.mark.parametrize(
+    ("embed", "said"), [("canary:words", "embed is openai:MODEL"), ("openai:words", "REDISMEM_MODEL_ALLOW_HTTP")]
+)
+def test_an_embedder_that_cannot_be_opened_stops_it_and_fails_the_doctor(
+    command: Any,
+    memory: Any,
+    here: Any,
+    provider: ProviderServer,
+    monkeypatch: pytest.MonkeyPatch,
+    embed: str,
+    said: str,
+) -> None:
+    monkeypatch.setenv("REDISMEM_EMBED", embed)
+    monkeypatch.setenv("REDISMEM_EMBED_BASE_URL", provider.base_url)
+    ran = command("worker", "--once", *here)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err.splitlines()[-1]
+    assert memory.session("a").info().queued == "overdue"
+    examined = command("doctor", "--json", *here)
+    (found,) = [each for each in examined.document["findings"] if each["name"] == "model"]
+    assert (examined.code, found["verdict"]) == (1, "fail")
+    assert said in found["seen"]
+    assert "canary" not in ran.err + examined.out
