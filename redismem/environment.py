@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
@@ -43,11 +43,13 @@ class Complaint:
     """A variable that is not obeyed: `near` is the setting it may have been meant for.
 
     `case`: unknown: no setting has it; default: the default counts; kept: nothing is removed until it can be used.
+    `why`: which settings do not fit together, with their numbers; "" if the value cannot be used by itself.
     """
 
     variable: str
     case: Literal["unknown", "default", "kept"]
     near: str | None = None
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class Look:
 
 
 def look(settings_cls: type[BaseSettings]) -> Look:
-    """What settings made now would take, and warn of; nothing is logged, and no value is in it."""
+    """What settings made now would take, and warn of; nothing is logged. Of values it has limits that do not fit."""
     source = Environment(settings_cls, log=_SILENT)
     source()
     fields = settings_cls.model_fields
@@ -95,43 +97,49 @@ class Environment(EnvSettingsSource):
             said = ", ".join(variables)
             known = facts(op="settings", setting=said)
             self.complaints = [
-                Complaint(each.variable, "kept") if each.variable in variables else each for each in self.complaints
+                replace(each, case="kept") if each.variable in variables else each for each in self.complaints
             ]
             self._log.error("nothing is trimmed until all of them can be used: %s", said, extra=known)
-            threshold = self.current_state.get("threshold", _LONGEST_WINDOW)
+            window_limit = self._in_force("max_window_count", usable)
+            most = min(_LONGEST_WINDOW, window_limit) if isinstance(window_limit, int) else _LONGEST_WINDOW
+            threshold = self.current_state.get("threshold", most)
             usable |= {"threshold": threshold, "recent_limit": threshold, "threshold_tokens": 0}
         return usable
 
+    def _in_force(self, name: str, usable: dict[str, Any]) -> Any:
+        """What is given in code, else what is usable here, else the default."""
+        return self.current_state.get(name, usable.get(name, self.settings_cls.model_fields[name].default))
+
     def _fit_recent_limit(self, usable: dict[str, Any], unusable: set[str]) -> set[str]:
-        """A recent_limit alone raises the threshold over it; over a threshold that is given, both are unusable."""
-        default = self.settings_cls.model_fields["threshold"].default
-        threshold = self.current_state.get("threshold", usable.get("threshold", default))
+        """A recent_limit alone raises the threshold over it; over a limit that is given, both are unusable."""
         recent_limit = usable.get("recent_limit", 0)
+        limits = {name: self._in_force(name, usable) for name in ("threshold", "max_window_count")}
+        if "recent_limit" in self.current_state or not all(isinstance(limit, int) for limit in limits.values()):
+            return set()
         is_free = "threshold" not in {*self.current_state, *usable, *unusable}
-        if "recent_limit" in self.current_state or not isinstance(threshold, int):
-            return set()
+        over = "max_window_count" if is_free else "threshold"
+        if recent_limit > limits[over]:
+            why = f"recent_limit {recent_limit} is over {over} {limits[over]}"
+            return self._unfit(usable, (over, "recent_limit"), why)
         if is_free and recent_limit:
-            usable["threshold"] = min(_LONGEST_WINDOW, max(default, recent_limit + _SUMMARISED_COUNT))
-            return set()
-        if recent_limit <= threshold:
-            return set()
-        given = [name for name in ("threshold", "recent_limit") if usable.pop(name, None) is not None]
-        for name in given:
-            self._fall_back(name, f"recent_limit {recent_limit} is over threshold {threshold}")
-        return set(given)
+            wanted = max(limits["threshold"], recent_limit + _SUMMARISED_COUNT)
+            usable["threshold"] = min(_LONGEST_WINDOW, limits["max_window_count"], wanted)
+        return set()
 
     def _fit_threshold(self, usable: dict[str, Any]) -> set[str]:
         """A threshold over max_window_count: those of both that are given here are unusable."""
-        fields = self.settings_cls.model_fields
-        limits = [
-            self.current_state.get(name, usable.get(name, fields[name].default))
-            for name in ("threshold", "max_window_count")
-        ]
-        if not all(isinstance(limit, int) for limit in limits) or limits[0] <= limits[1]:
+        threshold, window_limit = (self._in_force(name, usable) for name in ("threshold", "max_window_count"))
+        if not (isinstance(threshold, int) and isinstance(window_limit, int)) or threshold <= window_limit:
             return set()
-        given = [name for name in ("threshold", "recent_limit", "max_window_count") if usable.pop(name, None)]
+        why = f"threshold {threshold} is over max_window_count {window_limit}"
+        return self._unfit(usable, ("threshold", "recent_limit", "max_window_count"), why)
+
+    def _unfit(self, usable: dict[str, Any], names: tuple[str, ...], why: str) -> set[str]:
+        """Which of these are given here: each can be used, but not together."""
+        given = [name for name in names if usable.pop(name, None) is not None]
         for name in given:
-            self._fall_back(name, f"threshold {limits[0]} is over max_window_count {limits[1]}")
+            self._fall_back(name, why)
+            self.complaints[-1] = replace(self.complaints[-1], why=why)
         return set(given)
 
     def _fall_back(self, name: str, why: str) -> dict[str, Any]:
@@ -145,8 +153,7 @@ class Environment(EnvSettingsSource):
             self.complaints.append(Complaint(variable, "kept"))
             return {name: kept}
         default = self.settings_cls.model_fields[name].default
-        if variable.lower() in self.env_vars:  # a threshold that follows a recent_limit is nobody's mistake
-            self.complaints.append(Complaint(variable, "default"))
+        self.complaints.append(Complaint(variable, "default"))
         self._log.warning("%s is not usable (%s); using the default, %r", variable, why, default, extra=known)
         return {}
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import product
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,6 +28,8 @@ def test_a_threshold_that_no_window_reaches_is_refused() -> None:
         ({"THRESHOLD": "20", "MAX_WINDOW_COUNT": "15"}, (10, 10_000), ["THRESHOLD", "MAX_WINDOW_COUNT"]),
         ({"RECENT_LIMIT": "50", "MAX_WINDOW_COUNT": "15"}, (10, 10_000), ["RECENT_LIMIT", "MAX_WINDOW_COUNT"]),
         ({"THRESHOLD": "15", "MAX_WINDOW_COUNT": "15"}, (15, 15), []),
+        ({"RECENT_LIMIT": "13", "MAX_WINDOW_COUNT": "15"}, (15, 15), []),
+        ({"RECENT_LIMIT": "3", "MAX_WINDOW_COUNT": "15"}, (10, 15), []),
     ],
 )
 def test_from_the_environment_both_fall_back(
@@ -41,6 +46,45 @@ def test_from_the_environment_both_fall_back(
     told = [record.getMessage() for record in caplog.records]
     assert all(any(f"REDISMEM_{name} is not usable" in text for text in told) for name in warned)
     assert bool(told) == bool(warned)
+
+
+def test_what_does_not_fit_is_said_of_what_is_given_and_of_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("REDISMEM_RECENT_LIMIT", "50")
+    monkeypatch.setenv("REDISMEM_MAX_WINDOW_COUNT", "15")
+    Settings()
+    assert [record.__dict__["setting"] for record in caplog.records] == [
+        "REDISMEM_MAX_WINDOW_COUNT",
+        "REDISMEM_RECENT_LIMIT",
+    ]
+    assert all("recent_limit 50 is over max_window_count 15" in record.getMessage() for record in caplog.records)
+    assert {each.why for each in look(Settings).complaints} == {"recent_limit 50 is over max_window_count 15"}
+
+
+LIMITS = {
+    "THRESHOLD": ["", "canary", "12", "20", "500"],
+    "RECENT_LIMIT": ["", "canary", "6", "18", "600"],
+    "MAX_WINDOW_COUNT": ["", "canary", "10", "15", "550"],
+}
+
+
+@pytest.mark.parametrize("in_code", [{}, {"strategy": "trim"}, {"threshold": 14}, {"max_window_count": 16}])
+@pytest.mark.parametrize("strategy", ["", "canary", "trim", "none"])
+def test_no_environment_keeps_a_process_from_starting(
+    monkeypatch: pytest.MonkeyPatch, strategy: str, in_code: dict[str, Any]
+) -> None:
+    """Nor does one that cannot be used trim a message, whatever a window may hold."""
+    for texts in product(*LIMITS.values()):
+        given_texts = {name: text for name, text in zip(LIMITS, texts, strict=True) if text}
+        with monkeypatch.context() as patched:
+            for name, text in {**given_texts, **({"STRATEGY": strategy} if strategy else {})}.items():
+                patched.setenv(f"REDISMEM_{name}", text)
+            made, complaints = Settings(**in_code), look(Settings).complaints
+        assert made.recent_limit <= made.threshold <= made.max_window_count, given_texts
+        assert all(getattr(made, name) == value for name, value in in_code.items())
+        if made.strategy == "trim" and not in_code and any(each.case == "kept" for each in complaints):
+            assert made.recent_limit == made.overdue_count == made.max_window_count, given_texts
 
 
 def test_in_code_the_environment_that_does_not_fit_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:

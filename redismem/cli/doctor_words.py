@@ -142,4 +142,5 @@ def _said(complaint: Complaint) -> str:
         near = f" (did you mean {PREFIX}{complaint.near.upper()}?)" if complaint.near else ""
         return f"{variable} is no setting{near}"
     stands = "the default counts" if complaint.case == "default" else "nothing is removed"
-    return f"{variable} cannot be used: {stands}"
+    why = f", as {complaint.why}" if complaint.why else ""
+    return f"{variable} cannot be used{why}: {stands}"

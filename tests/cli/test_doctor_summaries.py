@@ -137,6 +137,18 @@ def test_what_ticks_and_pauses_explain_is_not_late(late_ms: int, tick_s: float, 
             "fail",
             "REDISMEM_THRESHOLD cannot be used: nothing is removed",
         ),
+        (
+            {"STRATEGY": "trim", "THRESHOLD": "canary", "MAX_WINDOW_COUNT": "500"},
+            "fail",
+            "REDISMEM_THRESHOLD cannot be used: nothing is removed",
+        ),
+        (
+            {"STRATEGY": "trim", "RECENT_LIMIT": "500", "MAX_WINDOW_COUNT": "100"},
+            "fail",
+            "REDISMEM_MAX_WINDOW_COUNT cannot be used, as recent_limit 500 is over max_window_count 100: the default "
+            "counts; REDISMEM_RECENT_LIMIT cannot be used, as recent_limit 500 is over max_window_count 100: nothing "
+            "is removed",
+        ),
     ],
 )
 def test_variables_that_are_not_obeyed_are_named_and_their_values_are_not(
