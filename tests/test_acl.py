@@ -122,6 +122,21 @@ def test_failures_evictions_and_looking_pass(url: str, admin: Any, monkeypatch: 
         assert memory.count() == 1
 
 
+def test_vectors_pass(url: str, admin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ProviderServer() as provider:
+        words = {"embed": "openai:words", "embed_base_url": provider.base_url, "model_allow_http": "1"}
+        for name, value in words.items():
+            monkeypatch.setenv(f"REDISMEM_{name.upper()}", value)
+        with blocking.Memory.connect(namespace="shop") as memory:
+            memory.session("a").append(*map(user, range(5)))
+            admin.execute_command("ACL", "LOG", "RESET")
+            assert code("worker", "--once") == 0
+            assert {field[:1] for field in admin.hkeys(memory.store.keys.session("a").originals)} >= {b"v"}
+            assert memory.session("a").recall("1")
+        refused = [str(entry) for entry in admin.execute_command("ACL", "LOG")]
+    assert [entry for entry in refused if "shop-app" in entry and "client|setinfo" not in entry] == []
+
+
 def test_projects_pass(url: str, tmp_path: Path) -> None:
     with blocking.Memory.connect(namespace="shop") as memory:
         apollo = memory.project("apollo")
