@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 from redismem.context import Context
-from redismem.errors import Conflict, RedismemError, StoreUnavailable, Unconfirmed
+from redismem.errors import Conflict, RedismemError, StoreUnavailable, TooLarge, Unconfirmed
 from redismem.events import facts
 from redismem.messages import Message
 from redismem.quoting import PROJECT_TOKENS, Background
@@ -21,6 +21,7 @@ _REFUSALS_COUNT = 2
 """So often an answer may be refused and is tried again: with `expect`, and with replicas to confirm it."""
 _SAID = {
     "not_stored": "The memory cannot be reached, so this answer is not kept.",
+    "too_large": "This answer, or the whole conversation, is longer than the memory takes: the answer is not kept.",
     "unconfirmed": "This is kept, but too few copies of the memory have it yet: a failure just now may lose it.",
     "cleared": "This conversation was cleared meanwhile, so this answer is not kept.",
 }
@@ -64,7 +65,7 @@ async def kept(turn: Turn, session: Session, context: Context) -> int | None:
     except RedismemError as error:
         kind = type(error).__name__
         log.warning("an answer could not be kept: %s", kind, extra=facts(op="chat", error=kind))
-    _tell(turn, "not_stored")
+        turn.notice("not_stored", _SAID["too_large" if isinstance(error, TooLarge) else "not_stored"])
     return None
 
 

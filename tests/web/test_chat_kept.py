@@ -13,6 +13,7 @@ from support.faulty import Faulty
 from support.proxy import Proxy
 from support.replicated import Replicated
 from support.sse import heard, notices_of, text_of
+from support.stores import Store
 from support.streaming_provider import TEXT
 from support.streaming_provider import StreamingProvider as Provider
 
@@ -71,6 +72,20 @@ async def test_what_this_process_takes_while_redis_is_away_is_kept_with_its_answ
         await until(replayed)
     again = [("user", AGAIN["message"], None), ("assistant", TEXT, None)]
     assert stored(await near.session("s").messages()) == BOTH + again + again
+
+
+async def test_an_answer_that_is_longer_than_a_message_may_be_is_not_kept_and_said_why(
+    store: Store, namespace: str, provider: Provider
+) -> None:
+    provider.pieces = ["Your ", "parcel " * 1_000]
+    async with (
+        store.memory(namespace, Settings(max_message_bytes=512)) as memory,
+        chatting(memory, provider) as http,
+    ):
+        events = await heard(http.client, "/api/chat", json=ASKED)
+        (notice,) = [each.document for each in events if each.event == "notice"]
+        assert (notice["code"], "longer than the memory takes" in notice["text"]) == ("not_stored", True)
+        assert stored(await memory.session("s").messages()) == BOTH[:1]
 
 
 async def test_a_look_at_its_summaries_that_fails_costs_the_answer_nothing(namespace: str, provider: Provider) -> None:

@@ -27,7 +27,8 @@ BREAKS = [RedisServer.kill, RedisServer.stop_process]
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RedisServer]:
-    server = RedisServer(tmp_path / "redis", aof=True).start()
+    always = ("--appendfsync", "always")  # what it has answered outlives it
+    server = RedisServer(tmp_path / "redis", aof=True, options=always).start()
     yield server
     server.stop()
 
