@@ -49,6 +49,12 @@ class Line(Protocol):
     def reconnect(self) -> None:
         """Gives the connection up: what was the primary is a replica now."""
 
+    async def aclose(self) -> None:
+        """Gives up what is on its way. Nothing can be sent afterwards."""
+
+    def drop(self) -> None:
+        """Closes what is open, if nobody is left who could."""
+
 
 def waiting(wanted: Wanted) -> bytes:
     """The WAIT behind what is to be confirmed. One reply."""
@@ -110,7 +116,7 @@ class Confirming:
     """Sends batches over a line, one at a time. Belongs to the event loop it is used on."""
 
     def __init__(self, line: Line) -> None:
-        self._line = line
+        self.line = line
         self._calls: deque[_Call] = deque()
         self._sender: asyncio.Task[None] | None = None
 
@@ -124,9 +130,6 @@ class Confirming:
     ) -> asyncio.Future[list[Any]]:
         """The same as `Confirms.run_confirmed`, in a batch with other calls."""
         loop = asyncio.get_running_loop()
-        if self._sender is not None and self._sender.get_loop() is not loop:
-            self._sender = None
-            self._calls.clear()
         # A batch may be on its way that takes as long as this one may.
         deadline = loop.time() + timeout_s + 2 * wanted.wait_s
         call = _Call(Content.of(commands, asking), loop.create_future(), deadline, script, wanted)
@@ -169,7 +172,7 @@ class Confirming:
         left_s = max(call.deadline for call in batch) - asyncio.get_running_loop().time()
         parts = [call.content for call in batch]
         content = b"".join((*(part.content for part in parts), waiting(wanted)))
-        replies = await self._line.send(content, sum(part.reply_count for part in parts) + 1, left_s)
+        replies = await self.line.send(content, sum(part.reply_count for part in parts) + 1, left_s)
         at, again = 0, []
         for call in batch:
             outcome = call.content.read(replies[at : at + call.content.reply_count])
@@ -179,7 +182,7 @@ class Confirming:
                 again.append(call)
                 continue
             if refusal is not None and refusal.word == "READONLY":
-                self._line.reconnect()
+                self.line.reconnect()
             call.end(confirmed(outcome, replies[-1]))
         if again:
             await self._load(again)
@@ -189,7 +192,7 @@ class Confirming:
         left_s = max(call.deadline for call in again) - asyncio.get_running_loop().time()
         try:
             for script in {call.script for call in again if call.script is not None}:
-                (refused,) = await self._line.send(wire.loading(script), 1, left_s)
+                (refused,) = await self.line.send(wire.loading(script), 1, left_s)
                 if isinstance(refused, ServerError):
                     raise wire.unloadable(refused)
         except (ServerError, ConnectionLost) as failure:

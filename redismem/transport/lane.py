@@ -57,10 +57,10 @@ class Lane:
         self._max_bytes = max_bytes
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
-        self._confirming: tuple[Lane, Confirming] | None = None
         self._start_over()
 
     def _start_over(self) -> None:
+        self._confirming: Confirming | None = None
         self._connection: Connection | None = None
         self._connector: asyncio.Task[None] | None = None
         self._line: deque[Waiting] = deque()
@@ -89,10 +89,12 @@ class Lane:
         asking: bool = False,
     ) -> Awaitable[list[Any]]:
         """The replies that `run` gives, and how many replicas have what was written; on a connection of its own."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop or self._is_closed:
+            self._enter(loop)
         if self._confirming is None:
-            line = self._another(self._stall_s + wanted.wait_s)
-            self._confirming = line, Confirming(line)
-        return self._confirming[1].run(commands, timeout_s, script, wanted, asking)
+            self._confirming = Confirming(self._another(self._stall_s + wanted.wait_s))
+        return self._confirming.run(commands, timeout_s, script, wanted, asking)
 
     def _another(self, stall_s: float) -> Lane:
         return Lane(self._address, stall_s=stall_s)
@@ -122,41 +124,49 @@ class Lane:
     async def aclose(self) -> None:
         """Gives up what is on its way. Nothing can be called afterwards."""
         self._is_closed = True
-        confirming, self._confirming = self._confirming, None
+        confirming, connection, connector = self._confirming, self._connection, self._connector
+        is_here = self._loop is asyncio.get_running_loop()
+        (self._end if is_here else self._leave)()
         if confirming is not None:
-            confirming[1].close()
-            await confirming[0].aclose()
-        loop, self._loop = self._loop, None
-        if loop is not asyncio.get_running_loop():
-            self._leave(loop)
-            return
-        connection, connector, alarm = self._connection, self._connector, self._alarm
-        self._end_line(partial(ConnectionLost, "closed", sent=False))
-        self._start_over()
-        if alarm is not None:
-            alarm.cancel()
-        if connector is not None:
-            connector.cancel()
+            await confirming.line.aclose()
+        if is_here and connector is not None:
             await asyncio.wait([connector])
-        if connection is not None:
-            connection.lose("closed")
+        if is_here and connection is not None:
             await connection.closed
 
     def drop(self) -> None:
         """Closes what is open, if nobody is left who could, and warns of it."""
         if self._confirming is not None:
-            self._confirming[0].drop()
-        if self._connection is not None and self._loop is not None and not self._loop.is_closed():
+            self._confirming.line.drop()
+        is_open = self._connection is not None and not self._is_closed
+        if is_open and self._loop is not None and not self._loop.is_closed():
             warnings.warn("a memory was not closed: use `async with`, or `aclose()`", ResourceWarning, stacklevel=2)
             self._is_closed = True
-            self._leave(self._loop)
+            self._leave()
 
-    def _leave(self, loop: asyncio.AbstractEventLoop | None) -> None:
-        """Lets go of what belongs to another event loop, and has that loop close it if it still can."""
-        connection = self._connection
+    def _leave(self) -> None:
+        """Has the event loop that this belongs to end what is here, if it still can: a future is no other thread's."""
+        if self._loop is not None:
+            try:
+                self._loop.call_soon_threadsafe(self._end)
+            except RuntimeError:  # it is closed, and nobody waits there
+                self._loop = None
+                self._start_over()
+
+    def _end(self) -> None:
+        """Ends all calls, and begins to close what is open."""
+        connection, connector, alarm = self._connection, self._connector, self._alarm
+        self._end_line(partial(ConnectionLost, "closed", sent=False))
+        if self._confirming is not None:
+            self._confirming.close()
+        self._loop = None
         self._start_over()
-        if connection is not None and loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(connection.lose, "closed")
+        if alarm is not None:
+            alarm.cancel()
+        if connector is not None:
+            connector.cancel()
+        if connection is not None:
+            connection.lose("closed")
 
     def _start(
         self, content: bytes, reply_count: int, is_transaction: bool, script: Script | None, timeout_s: float

@@ -134,6 +134,11 @@ class LoopSide:
                 await asyncio.shield(task)
         except TimeoutError:
             raise ConnectionLost("TimeoutError", sent=False) from None
+        except asyncio.CancelledError:
+            asked = asyncio.current_task()
+            if not task.cancelled() or (asked is not None and asked.cancelling()):
+                raise
+            raise ConnectionLost("closed", sent=False) from None
 
     def later(self, work: Work[None]) -> None:
         """Does it in the background, unless something is done there already."""
@@ -146,13 +151,18 @@ class LoopSide:
 
     async def end(self) -> None:
         """Gives up what is done in the background."""
+        here = asyncio.get_running_loop()
         tasks = [task for task in (self._task, self._shared) if task is not None]
         self._task = self._shared = None
-        tasks = [task for task in tasks if task.get_loop() is asyncio.get_running_loop()]
         for task in tasks:
-            task.cancel()
-        if tasks or self._closing:
-            await asyncio.wait([*tasks, *self._closing])
+            if task.get_loop() is here:
+                task.cancel()
+            else:
+                with contextlib.suppress(RuntimeError):  # that loop is closed, and nothing is done there any more
+                    task.get_loop().call_soon_threadsafe(task.cancel)
+        ending = [task for task in (*tasks, *self._closing) if task.get_loop() is here]
+        if ending:
+            await asyncio.wait(ending)
 
 
 class ThreadSide:

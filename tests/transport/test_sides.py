@@ -1,13 +1,18 @@
-"""Work on several nodes at a time, if the system has no thread to give."""
+"""Work on several nodes at a time, if the system has no thread to give, or if it was begun on another event loop."""
 
 from __future__ import annotations
 
+import asyncio
 import threading
 
 import pytest
+from support.lanes import until
+from support.redis_server import free_port
 
 from redismem.errors import ConnectionLost
-from redismem.transport.sides import ThreadSide
+from redismem.transport.address import Address
+from redismem.transport.lane import Lane
+from redismem.transport.sides import LoopSide, ThreadSide
 
 
 @pytest.fixture
@@ -53,3 +58,25 @@ async def test_what_found_no_thread_in_the_background_is_done_by_whoever_asks_ne
     may_begin.set()
     side.later(work)
     assert done.wait(60)
+
+
+def test_what_another_event_loop_does_in_the_background_is_not_waited_for() -> None:
+    side, lane, loop = LoopSide(60), Lane(Address("127.0.0.1", free_port())), asyncio.new_event_loop()
+    given_up = []
+
+    async def work() -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            given_up.append(True)
+            raise
+
+    async def begin() -> None:
+        side.later(work)
+        await asyncio.sleep(0)
+        assert side.drop(lane, may_wait=True)
+
+    loop.run_until_complete(begin())
+    asyncio.run(asyncio.wait_for(side.end(), 60))
+    loop.run_until_complete(until(lambda: given_up and not asyncio.all_tasks(loop) - {asyncio.current_task(loop)}))
+    loop.close()
