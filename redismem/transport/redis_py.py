@@ -132,15 +132,18 @@ class RedisPy:
     async def run_confirmed(
         self, commands: Sequence[Command], timeout_s: float, script: Script | None, wanted: Wanted
     ) -> list[Any]:
-        """The replies that `run` gives, and behind them how many replicas have what was written."""
-        del timeout_s  # the socket's own timeout must leave time for the WAIT
+        """The replies that `run` gives, and behind them how many replicas have what was written.
+
+        The socket's own timeout must leave time for the WAIT.
+        """
         check_replicas(self._client)
         together = with_wait(commands, wanted)
         try:
-            answers = taken_apart(commands, await self._pipeline(together, transaction=False))
-            if script is not None and word_of(answers) == "NOSCRIPT":
-                await self._load(script)
+            async with asyncio.timeout(timeout_s + wanted.wait_s):
                 answers = taken_apart(commands, await self._pipeline(together, transaction=False))
+                if script is not None and word_of(answers) == "NOSCRIPT":
+                    await self._load(script)
+                    answers = taken_apart(commands, await self._pipeline(together, transaction=False))
         except _LOST as error:
             raise await self._failure(error) from None
         if word_of(answers) == "READONLY":
@@ -236,7 +239,7 @@ class BlockingRedisPy:
     async def run_confirmed(
         self, commands: Sequence[Command], timeout_s: float, script: Script | None, wanted: Wanted
     ) -> list[Any]:
-        """The same as RedisPy does."""
+        """The same as RedisPy does; the socket's own timeout is the only one."""
         del timeout_s
         check_replicas(self._client)
         together = with_wait(commands, wanted)

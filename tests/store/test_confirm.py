@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 import redis
 import redis.asyncio
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 from support.checks import until, user
 from support.redis_server import ON_THE_PATH, REDIS_8, RedisServer, binary_of
 from support.replicated import Replicated
@@ -186,6 +188,22 @@ async def test_who_gives_up_waiting_leaves_the_others(replicated: Replicated, na
                 task.cancel()
         done = await asyncio.gather(*tasks, *late, return_exceptions=True)
         assert [type(each).__name__ for each in done] == ["CancelledError", *["Receipt"] * 3] * 2
+
+
+async def test_a_client_without_a_timeout_of_its_own_is_given_up(replicated: Replicated, namespace: str) -> None:
+    """The primary is there, and says nothing."""
+    settings = Settings(shards=2, confirm_timeout_s=1, deadline_s=2, reply_timeout_s=1)
+    async with (
+        redis.asyncio.Redis.from_url(replicated.url, socket_timeout=None, retry=Retry(NoBackoff(), 0)) as client,
+        Memory.connect(client=client, namespace=namespace, settings=settings) as memory,
+    ):
+        replicated.primary.stop_process()
+        try:
+            with pytest.raises(StoreUnavailable) as refused:
+                await asyncio.wait_for(memory.session("a").append(user(1), confirm=1), 60)
+            assert refused.value.reason == "TimeoutError"
+        finally:
+            replicated.primary.go_on()
 
 
 async def test_without_replicas_nothing_is_confirmed(redis_server: RedisServer, namespace: str) -> None:
