@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 from redismem.errors import ConnectionLost, ServerError
@@ -118,6 +117,7 @@ class Confirming:
     def __init__(self, line: Line) -> None:
         self.line = line
         self._calls: deque[_Call] = deque()
+        self._batch: list[_Call] = []
         self._sender: asyncio.Task[None] | None = None
 
     def run(
@@ -138,6 +138,11 @@ class Confirming:
             self._sender = loop.create_task(self._send())
         return call.future
 
+    @property
+    def calls_count(self) -> int:
+        """Calls that have no answer yet: on their way, or in line."""
+        return len(self._calls) + sum(not call.future.done() for call in self._batch)
+
     def close(self) -> None:
         """Gives up what is in line; what is on its way ends with its connection."""
         while self._calls:
@@ -145,10 +150,9 @@ class Confirming:
 
     async def _send(self) -> None:
         while self._calls:
-            batch = list(islice(self._calls, _BATCH_COUNT))
-            for _ in batch:
-                self._calls.popleft()
-            if batch := [call for call in batch if self._is_in_time(call)]:
+            first = [self._calls.popleft() for _ in range(min(len(self._calls), _BATCH_COUNT))]
+            self._batch = batch = [call for call in first if self._is_in_time(call)]
+            if batch:
                 try:
                     await self._send_batch(batch)
                 except (ServerError, ConnectionLost) as failure:
@@ -158,6 +162,7 @@ class Confirming:
                     for call in batch:
                         call.end(ConnectionLost(type(failure).__name__))
                     raise
+        self._batch = []  # their bytes are of no more use
 
     def _is_in_time(self, call: _Call) -> bool:
         if call.future.done():

@@ -115,8 +115,9 @@ class Lane:
 
     @property
     def calls_count(self) -> int:
-        """Calls that have no answer yet: on their way, or in line."""
-        return len(self._line) + (0 if self._connection is None else len(self._connection.sent))
+        """Calls that have no answer yet: on their way, in line, or to be confirmed."""
+        to_confirm_count = 0 if self._confirming is None else self._confirming.calls_count
+        return len(self._line) + to_confirm_count + (0 if self._connection is None else len(self._connection.sent))
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

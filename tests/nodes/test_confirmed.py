@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from support.callers import PATIENT, calling
+from support.checks import until
 from support.cluster_servers import ClusterServers
 from support.sentinel_servers import SentinelServers
 
@@ -64,6 +65,32 @@ async def test_what_is_about_to_have_the_slot_confirms(
     finally:
         cluster_servers.end_move(slot_of(key), target)
         cluster_servers.move(slot_of(key), source)
+        await lanes.aclose()
+
+
+async def test_a_look_at_the_topology_cuts_off_nothing_that_waits_for_replicas(
+    cluster_servers: ClusterServers, namespace: str
+) -> None:
+    """The node that is about to have the slot has none yet: who looks sees nobody who would need it."""
+    key = f"{{{namespace}}}:list".encode()
+    lanes = Cluster(cluster(cluster_servers.url), LoopSide(60), reply_timeout_s=60)
+    source = cluster_servers.owner(slot_of(key))
+    new = await asyncio.to_thread(cluster_servers.new_node)
+
+    async def is_waiting() -> bool:
+        return b"blocked_clients:1" in new.say("INFO", "clients")
+
+    try:
+        cluster_servers.begin_move(slot_of(key), source, new)
+        call = asyncio.ensure_future(lanes.run_confirmed([("RPUSH", key, "a")], 60, None, Wanted(1, 5)))
+        await until(is_waiting)
+        await lanes._nodes._refresh(60)
+        assert new.place not in lanes.places
+        assert await call == [1, 0]
+    finally:
+        cluster_servers.move(slot_of(key), new)
+        cluster_servers.move(slot_of(key), source)
+        cluster_servers.forget(new)
         await lanes.aclose()
 
 

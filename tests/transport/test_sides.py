@@ -1,16 +1,18 @@
-"""Work on several nodes at a time, if the system has no thread to give, or if it was begun on another event loop."""
+"""Work on several nodes at a time: without threads, begun on another event loop; and when a lane may be closed."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
+from functools import partial
 
 import pytest
-from support.lanes import until
+from support.lanes import SilentServer, lane_to, until
 from support.redis_server import free_port
 
 from redismem.errors import ConnectionLost
 from redismem.transport.address import Address
+from redismem.transport.confirming import Wanted
 from redismem.transport.lane import Lane
 from redismem.transport.sides import LoopSide, ThreadSide
 
@@ -80,3 +82,20 @@ def test_what_another_event_loop_does_in_the_background_is_not_waited_for() -> N
     asyncio.run(asyncio.wait_for(side.end(), 60))
     loop.run_until_complete(until(lambda: given_up and not asyncio.all_tasks(loop) - {asyncio.current_task(loop)}))
     loop.close()
+
+
+async def test_a_lane_is_not_closed_while_replicas_are_asked() -> None:
+    side = LoopSide(60)
+    async with SilentServer() as server, lane_to(server.port) as lane:
+        calls = [lane.run_confirmed([("ECHO", "a")], 60, None, Wanted(1, 60))]
+        await until(lambda: server.heard(b"WAIT", 1))
+        calls.append(lane.run_confirmed([("ECHO", "b")], 60, None, Wanted(1, 60)))
+        for waiting_count, text in ((2, b"a"), (1, b"b")):
+            await until(partial(server.heard, b"WAIT", 3 - waiting_count))
+            assert lane.calls_count == waiting_count
+            assert not side.drop(lane, may_wait=True)
+            server.say(b"$1\r\n%b\r\n:1\r\n" % text)
+            assert await calls[2 - waiting_count] == [text, 1]
+        assert lane.calls_count == 0
+        assert side.drop(lane, may_wait=True)
+        await side.end()
