@@ -99,11 +99,13 @@ def connect(url: str | None, client: Any, settings: Settings) -> Transport:
 
 
 def connect_blocking(url: str | None, client: Any, settings: Settings) -> Transport:
-    """The same for blocking callers."""
-    from redismem.transport import redis_py
+    """The same for blocking callers; a client that may wait without an end is warned of."""
+    from redismem.transport import given_client, redis_py
 
     if client is not None:
-        return redis_py.BlockingRedisPy(client, owned=False)
+        transport = redis_py.BlockingRedisPy(client, owned=False)
+        given_client.warn_of_no_timeout(client)
+        return transport
     return _makes(url)[1](url or EMBEDDED, settings)
 
 

@@ -15,6 +15,7 @@ from redis.retry import Retry
 from redismem.errors import ConnectionLost, InvalidSettings, ServerError
 from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
+from redismem.transport import given_client
 from redismem.transport.confirming import Wanted
 from redismem.transport.redis_py_replies import (
     check_replicas,
@@ -49,35 +50,14 @@ def _options(max_connections: int, reply_timeout_s: float, retry: Any) -> dict[s
     }
 
 
-def refuse_decoding_client(client: Any) -> None:
-    """Raises InvalidSettings for a client that turns replies into text."""
-    pool = getattr(client, "connection_pool", None)
-    options = getattr(pool, "connection_kwargs", None) or getattr(client, "connection_kwargs", None) or {}
-    if options.get("decode_responses"):
-        raise InvalidSettings("the client must be made with decode_responses=False: messages are bytes")
-
-
-def _refuse_other_client(client: Any, foreign: tuple[type, ...], wanted: str) -> None:
-    """Raises InvalidSettings for a client of the other memory: each of its calls would fail in its own odd way."""
-    if isinstance(client, foreign):
-        raise InvalidSettings(f"the client is a {type(client).__name__} of the wrong kind: this memory needs {wanted}")
-
-
-def _place(client: Any) -> str:
-    pool = getattr(client, "connection_pool", None)
-    options = getattr(pool, "connection_kwargs", None) or {}
-    host = options.get("host")
-    return str(options.get("path") or (f"{host}:{options.get('port', 6379)}" if host else ""))
-
-
 class RedisPy:
     """A transport over `redis.asyncio`: standalone, Sentinel, Cluster, or fakeredis' FakeAsyncRedis."""
 
     def __init__(self, client: Any, *, owned: bool) -> None:
-        _refuse_other_client(client, (redis.Redis, redis.RedisCluster), "one of redis.asyncio")
-        refuse_decoding_client(client)
+        given_client.refuse_other(client, (redis.Redis, redis.RedisCluster), "one of redis.asyncio")
+        given_client.refuse_decoding(client)
         self._client = client
-        self.place = "" if owned else _place(client)
+        self.place = "" if owned else given_client.place(client)
         self._owned = owned
         # A client of the caller's repeats by itself what was not answered, unless he forbade it.
         self.repeats = not owned
@@ -184,10 +164,10 @@ class BlockingRedisPy:
 
     def __init__(self, client: Any, *, owned: bool) -> None:
         asynchronous = (redis.asyncio.Redis, redis.asyncio.RedisCluster)
-        _refuse_other_client(client, asynchronous, "a redis.Redis; redismem.Memory takes this one")
-        refuse_decoding_client(client)
+        given_client.refuse_other(client, asynchronous, "a redis.Redis; redismem.Memory takes this one")
+        given_client.refuse_decoding(client)
         self._client = client
-        self.place = "" if owned else _place(client)
+        self.place = "" if owned else given_client.place(client)
         self._owned = owned
         # A client of the caller's repeats by itself what was not answered, unless he forbade it.
         self.repeats = not owned

@@ -10,6 +10,7 @@ import redis
 from redismem.errors import ConnectionLost, InvalidSettings, ServerError
 from redismem.protocol.call import Command
 from redismem.transport.confirming import Wanted
+from redismem.transport.given_client import is_embedded
 
 # redis-py turns these replies into classes and drops their first word.
 _WORDS: tuple[tuple[type[Exception], str], ...] = (
@@ -70,7 +71,7 @@ def word_of(answers: Sequence[Any]) -> str:
 
 def check_replicas(client: Any) -> None:
     """Raises InvalidSettings if nobody could confirm anything."""
-    if type(client).__module__.partition(".")[0] == "fakeredis":
+    if is_embedded(client):
         raise InvalidSettings("confirm asks for replicas, and the embedded store has none: name a Redis")
     if getattr(client, "connection_pool", None) is None:
         # Its pipeline puts a WAIT on any connection, which would say yes to what another has written.

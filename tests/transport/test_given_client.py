@@ -1,0 +1,76 @@
+"""Clients that a caller brings: what they are refused or warned of for when they are handed over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import fakeredis
+import pytest
+import redis
+import redis.asyncio
+from redis.sentinel import Sentinel
+from support.cluster_servers import ClusterServers
+from support.redis_server import RedisServer, free_port
+
+import redismem.blocking
+from redismem import InvalidSettings, Memory
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[Any]:
+    return [record for record in caplog.records if record.name == "redismem" and "socket_timeout" in record.message]
+
+
+async def test_a_client_of_a_cluster_that_decodes_is_refused(cluster_servers: ClusterServers) -> None:
+    node = cluster_servers.nodes[0]
+    async with redis.asyncio.RedisCluster("127.0.0.1", node.port, decode_responses=True) as client:
+        with pytest.raises(InvalidSettings, match="decode_responses"):
+            Memory.connect(client=client)
+
+
+def test_a_blocking_client_of_a_cluster_that_decodes_is_refused(cluster_servers: ClusterServers) -> None:
+    node = cluster_servers.nodes[0]
+    with redis.RedisCluster("127.0.0.1", node.port, decode_responses=True) as client:
+        with pytest.raises(InvalidSettings, match="decode_responses"):
+            redismem.blocking.Memory.connect(client=client)
+        client.disconnect_connection_pools()  # which `close` leaves to the search for garbage
+
+
+NEVER_IN_TIME: dict[str, Callable[[], Any]] = {
+    "Redis": lambda: redis.Redis(port=free_port(), socket_timeout=None),
+    "by URL": lambda: redis.Redis.from_url(f"redis://127.0.0.1:{free_port()}", socket_timeout=None),
+    "unix": lambda: redis.Redis(unix_socket_path="/nowhere", socket_timeout=None),
+    "Sentinel": lambda: Sentinel([]).master_for("chats", socket_timeout=None),
+}
+
+
+@pytest.mark.parametrize("name", NEVER_IN_TIME)
+def test_a_blocking_client_that_waits_without_an_end_is_warned_of_once(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with NEVER_IN_TIME[name]() as client:
+        redismem.blocking.Memory.connect(client=client).close()
+    (said,) = warnings(caplog)
+    assert (said.levelname, said.op) == ("WARNING", "connect")
+
+
+def test_a_blocking_client_of_a_cluster_that_waits_without_an_end_is_warned_of(
+    cluster_servers: ClusterServers, caplog: pytest.LogCaptureFixture
+) -> None:
+    with redis.RedisCluster("127.0.0.1", cluster_servers.nodes[0].port, socket_timeout=None) as client:
+        redismem.blocking.Memory.connect(client=client).close()
+        client.disconnect_connection_pools()
+    assert len(warnings(caplog)) == 1
+
+
+def test_no_client_that_ends_its_calls_is_warned_of(
+    redis_server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """That of an asyncio memory needs no timeout: its calls are ended by the event loop."""
+    for timeout_s in (1, 0.5):
+        with redis.Redis(port=redis_server.port, socket_timeout=timeout_s) as client:
+            redismem.blocking.Memory.connect(client=client).close()
+    with fakeredis.FakeRedis(socket_timeout=None) as client:
+        redismem.blocking.Memory.connect(client=client).close()
+    Memory.connect(client=redis.asyncio.Redis(port=redis_server.port, socket_timeout=None))
+    assert warnings(caplog) == []
