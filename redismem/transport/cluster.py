@@ -153,6 +153,8 @@ class Cluster:
             return await self._scanned(commands[0], topology, until)
         if commands[0][0] != "SCRIPT":
             return await self._run_at(self._nodes.well(topology), commands, until)
+        # What was a primary takes scripts as before, and nobody else may be told where its slots are now.
+        topology = await self._nodes.seen_anew(until - monotonic())
         works = [partial(self._run_at, place, commands, until) for place in topology.primaries]
         outcomes = await self._side.all(works)
         failed = [outcome for outcome in outcomes if not isinstance(outcome, list)]

@@ -64,6 +64,12 @@ class Nodes:
         assert self.topology is not None
         return self.topology
 
+    async def seen_anew(self, timeout_s: float) -> Topology:
+        """The same, asked for now. Raises ServerError, ConnectionLost."""
+        await self._refresh(timeout_s)
+        assert self.topology is not None
+        return self.topology
+
     async def _discover(self, timeout_s: float) -> None:
         if self.topology is None:
             await self._refresh(timeout_s)

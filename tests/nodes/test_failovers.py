@@ -77,6 +77,23 @@ async def test_a_primary_that_stands_still_keeps_no_call_to_others(
 
 
 @pytest.mark.parametrize("kind", KINDS)
+async def test_a_planned_failover_is_followed(kind: str, servers: ClusterServers, namespace: str) -> None:
+    async with calling(kind, servers.url, namespace) as caller:
+        _, (name,), node = parted(caller, servers)
+        await caller.append(name, "0")
+        handing_over = asyncio.ensure_future(asyncio.to_thread(servers.hand_over, node))
+        written = 1
+        while not handing_over.done():
+            await caller.append(name, str(written))
+            written += 1
+            await asyncio.wait([handing_over], timeout=0.01)
+        await caller.append(name, str(written))
+        assert await caller.texts(name) == [str(number) for number in range(written + 1)]
+        assert {event.outcome for event in caller.events if event.op == "append"} == {"ok"}
+        assert servers.owner(caller.slot(name)) is await handing_over
+
+
+@pytest.mark.parametrize("kind", KINDS)
 async def test_what_does_not_answer_is_refused_by_its_name_and_others_are_served(
     kind: str, servers: ClusterServers, namespace: str
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from support.callers import calling, on_each
 from support.cluster_servers import ClusterServers
@@ -10,6 +12,7 @@ from redismem.inspection.doctor import examine
 from redismem.inspection.loading import load_scripts, scripts_count
 from redismem.inspection.servers import drop_keys
 from redismem.protocol import scripts
+from redismem.unawaited import finished
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -50,3 +53,28 @@ async def test_what_is_deployed_is_known_on_every_node(cluster_servers: ClusterS
     shas = [scripts.load(name).sha for name in scripts.names()]
     for node in cluster_servers.primaries():
         assert node.say("SCRIPT", "EXISTS", *shas) == [1] * len(shas)
+
+
+@pytest.mark.parametrize("kind", ["asyncio", "blocking"])
+async def test_what_is_deployed_again_and_again_comes_to_whoever_is_primary(
+    kind: str, cluster_servers: ClusterServers, namespace: str
+) -> None:
+    """What was the primary takes scripts as before, and does not say that it is none any more."""
+    shas = [scripts.load(name).sha for name in scripts.names()]
+    first = cluster_servers.primaries()[0]
+    async with calling(kind, cluster_servers.url, namespace) as caller:
+
+        async def load() -> int:
+            loaded = load_scripts(caller.store)
+            return await (asyncio.to_thread(finished, loaded) if kind == "blocking" else loaded)
+
+        await load()
+        successor = await asyncio.to_thread(cluster_servers.hand_over, first)
+        try:
+            cluster_servers.until_well()
+            successor.say("SCRIPT", "FLUSH")
+            assert await load() == len(shas)
+            assert successor.say("SCRIPT", "EXISTS", *shas) == [1] * len(shas)
+        finally:
+            await asyncio.to_thread(cluster_servers.hand_over, successor)
+            cluster_servers.until_well()

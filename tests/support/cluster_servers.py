@@ -16,6 +16,7 @@ PRIMARIES_COUNT = 3
 SLOTS_COUNT = 16_384
 _STEP_S = 0.01
 _MEETING_TIMEOUT_MS = 1_000
+_HANDING_OVER_S = 6  # a planned failover that is not done after 5 s is given up by the nodes themselves
 
 
 def until(condition: Callable[[], object], what: str, deadline_s: float = 60) -> None:
@@ -240,6 +241,23 @@ class ClusterServers:
         replica = self.at(self._replica_of(lost))
         replica.say("CLUSTER", "FAILOVER", "TAKEOVER")
         self.until_failed_over(lost)
+
+    def hand_over(self, primary: ClusterNode) -> ClusterNode:
+        """Has its replica take its place, as before an upgrade: the replica. Asked again if it took too long."""
+        replica = self.at(self._replica_of(primary))
+        asked_s = 0.0
+
+        def is_over() -> bool:
+            nonlocal asked_s
+            if replica.is_primary:
+                return not primary.is_primary
+            if time.monotonic() > asked_s + _HANDING_OVER_S:
+                asked_s = time.monotonic()
+                replica.say("CLUSTER", "FAILOVER")
+            return False
+
+        until(is_over, "the planned failover", 180)
+        return replica
 
     def _replica_of(self, lost: ClusterNode) -> str:
         witness = next(node for node in self.nodes if node.is_running)
