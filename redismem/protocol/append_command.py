@@ -129,6 +129,8 @@ class Append(NamedTuple):
     drops: tuple[bytes, ...]
     expects: bool
     """Whether the caller has named the last seq."""
+    now_ms: int | None = None
+    """The time that it is stamped with; None: the server's."""
     pins: tuple[int, ...] = ()
     """How many of the messages are pinned, their bytes, and the limits of both for a session; nothing for none."""
 
@@ -140,7 +142,7 @@ class Append(NamedTuple):
 
 def taken_apart(command: Command) -> Append:
     """What this command says; what append.lua takes, in its order."""
-    _, count, sets_count, tokens, expect, _, pins = str(command[REQUEST_PLACE]).split()
+    _, count, sets_count, tokens, expect, now, pins = str(command[REQUEST_PLACE]).split()
     token, *rest = (part for part in command[REQUEST_PLACE + 1 :] if isinstance(part, bytes))
     first_set = int(count)
     first_drop = first_set + 2 * int(sets_count)
@@ -151,20 +153,21 @@ def taken_apart(command: Command) -> Append:
         tuple(rest[first_set:first_drop]),
         tuple(rest[first_drop:]),
         expect != layout.NONE,
+        None if now == layout.NONE else int(now),
         () if pins == layout.NONE else tuple(map(int, pins.split(","))),
     )
 
 
-def replay_call(call: Call[Any], expect: int | None, *, may_be_there: bool) -> Call[Receipt]:
+def replay_call(call: Call[Any], *, may_be_there: bool) -> Call[Receipt]:
     """The append of this call alone, to be made now: nothing is read with it. It is made once for its token.
 
-    `expect`: refused unless this is the last seq, or it was made before. `may_be_there`: it was sent before now.
+    `may_be_there`: it was sent before now.
     """
     command = call.commands[0]
     if may_be_there:
         (command,) = resent_append((command,))
     fresh, count, sets_count, tokens, _, now, pins = str(command[REQUEST_PLACE]).split()
-    request = f"{fresh} {count} {sets_count} {tokens} {layout.NONE if expect is None else expect} {now} {pins}"
+    request = f"{fresh} {count} {sets_count} {tokens} {layout.NONE} {now} {pins}"
     assert call.session_id is not None
     return Call(
         call.session_id,

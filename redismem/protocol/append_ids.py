@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import NamedTuple
 
-from redismem.protocol.layout import NEWEST_IDS, OLDER_IDS
+from redismem.errors import UnsupportedFormat
+from redismem.protocol import replies
+from redismem.protocol.call import Call
+from redismem.protocol.keys import SessionKeys
+from redismem.protocol.layout import COUNTERS, EPOCH, NEWEST_IDS, OLDER_IDS, bounds
 from redismem.values import Undecodable
 
 ID_BYTES = 12
@@ -51,3 +55,57 @@ def remember(fields: MutableMapping[bytes, bytes], name: bytes, message_count: i
         newest = OLDER_IDS[(OLDER_IDS.index(full) + 1) % len(OLDER_IDS)][-1:]
     rest = bytes(ID_BYTES - NAME_BYTES - _COUNT_BYTES)
     fields[NEWEST_IDS] = newest + name + rest + message_count.to_bytes(_COUNT_BYTES)
+
+
+class LastAppends(NamedTuple):
+    """What Redis knows of a session's last appends."""
+
+    epoch: bytes
+    last_seq: int
+    appends: Sequence[AppendId]
+    """Oldest first."""
+    server_ms: int | None
+    """The server's clock; None if the session never expires, so that nothing tells it."""
+
+    @property
+    def forgotten_seq(self) -> int:
+        """The last seq whose append the session does not remember; 0 if it remembers all."""
+        return self.last_seq - sum(append.message_count for append in self.appends)
+
+    def place(self, name: bytes) -> range:
+        """The seqs of the append of this name; none if it is not remembered, or has no messages."""
+        last_seq = self.last_seq
+        for append in reversed(self.appends):
+            if append.name == name:
+                return range(last_seq - append.message_count + 1, last_seq + 1)
+            last_seq -= append.message_count
+        return range(0)
+
+
+def last_appends(keys: SessionKeys) -> Call[LastAppends | None]:
+    """None if there is no session. Appends that cannot be read are not remembered.
+
+    Raises CorruptSession, UnsupportedFormat.
+    """
+    names = (NEWEST_IDS, *OLDER_IDS)
+
+    def decode(stored: Sequence[bytes | None], expires_ms: int, left_ms: int) -> LastAppends | None:
+        epoch, counters, *ids = stored
+        if counters is None:
+            return None
+        try:
+            last_seq = bounds(counters)[1]
+        except UnsupportedFormat as other:
+            raise UnsupportedFormat(str(other), keys.session_id) from None
+        except (Undecodable, ValueError) as cause:
+            raise replies.corrupt(keys.session_id, cause, (epoch or b"").decode("utf-8", "replace")) from None
+        try:
+            appends = remembered({name: part for name, part in zip(names, ids, strict=True) if part is not None})
+        except Undecodable:
+            appends = []
+        return LastAppends(epoch or b"", last_seq, appends, expires_ms - left_ms if left_ms >= 0 else None)
+
+    # What is left until a moment tells the clock of the very node that has the session: TIME may be asked of any.
+    asked = ("HMGET", keys.state, EPOCH, COUNTERS, *names)
+    commands = (asked, ("PEXPIRETIME", keys.state), ("PTTL", keys.state))
+    return Call(keys.session_id, commands, decode, op="messages")

@@ -26,8 +26,9 @@ class Entry:
     append: Append
     receipt: Receipt
     """What the caller was told."""
-    may_be_there: bool
-    """Whether it was sent and its reply was lost: Redis may have made it."""
+    sent_s: float | None
+    """When it was first sent, by the monotonic clock, if its reply was lost: Redis may have made it. None: it was not
+    sent."""
     known_seq: int | None
     """The last seq that was known before it was sent: it stands behind that one, if it was made. None: nothing was."""
 

@@ -115,21 +115,23 @@ class FallbackStore(Store):
             return await self._run_confirmed(call, quarantine=quarantine, begun_s=begun_s)
         if session_id is None or call.op not in _SERVED:
             return await self._run_beside(call, quarantine=quarantine, begun_s=begun_s)
-        known_seq, decode, was_sent = self._seen.last_seq(session_id), call.decode, False
+        known_seq, decode, sent_s = self._seen.last_seq(session_id), call.decode, None
         breaker = self.breaker_of(call)
         is_there = breaker.is_closed and (self.is_agreed or not self._cannot_agree())
         if is_there and (not self._backlog.held or await self._may_overtake(session_id, breaker)):
-            call.decode, was_sent = partial(self._noted, call, decode), True
+            call.decode, tried_s = partial(self._noted, call, decode), monotonic()
             try:
                 return await super().run(call, quarantine=quarantine, begun_s=begun_s)
-            except StoreUnavailable:
+            except StoreUnavailable as refused:
                 # The node that did not answer, the one that has the session by now, or the one with the record.
                 if breaker.is_closed and self.breaker_of(call).is_closed and not self._cannot_agree():
                     raise
+                # A client of the caller's own may have sent it before the attempt that failed.
+                sent_s = tried_s if refused.may_be_done or self.transport.repeats else None
         self._replay.start()
         await self.transport.sleep(0)  # whoever goes on at once must not keep the replay from its turn
         with self._lock:
-            return self._served(replace(call, decode=decode), session_id, known_seq, was_sent=was_sent)
+            return self._served(replace(call, decode=decode), session_id, known_seq, sent_s)
 
     def _cannot_agree(self) -> bool:
         """Whether this process began while the node with the namespace's record was away."""
@@ -198,13 +200,13 @@ class FallbackStore(Store):
             self._seen.note(session_id, answers[0], answers[1], value)
         return value
 
-    def _served(self, call: Call[T], session_id: str, known_seq: int | None, *, was_sent: bool) -> T:
+    def _served(self, call: Call[T], session_id: str, known_seq: int | None, sent_s: float | None) -> T:
         """The value, without Redis. Raises StoreUnavailable, FallbackFull, TooLarge."""
         held = self._backlog.held.get(session_id)
         if call.op in _APPENDS:
             if held is None:
                 held = Held(session_id, self._seen.view(session_id), last_seq=known_seq)
-            return self._accepted(call, held, known_seq, was_sent=was_sent)
+            return self._accepted(call, held, known_seq, sent_s)
         view = self._seen.view(session_id) if held is None else held.view
         command = call.commands[0]
         match call.op:
@@ -219,7 +221,7 @@ class FallbackStore(Store):
                 return call.decode(view.page(int(limit), None if before == layout.NONE else int(before)))
         raise self._refusal(call, f"this {call.op} cannot be served without it")
 
-    def _accepted(self, call: Call[T], held: Held, known_seq: int | None, *, was_sent: bool) -> T:
+    def _accepted(self, call: Call[T], held: Held, known_seq: int | None, sent_s: float | None) -> T:
         append = taken_apart(call.commands[0])
         if append.expects:
             raise self._refusal(call, "whether `expect` holds, only Redis can say")
@@ -234,7 +236,7 @@ class FallbackStore(Store):
             counters = held.view.append(append, now_ms())
             last_seq = held.view.last_seq
             receipt = Receipt(last_seq - len(append.elements) + 1, last_seq, last_seq, False, False)
-            self._backlog.add(held, Entry(call, append, receipt, was_sent, known_seq if was_sent else None))
+            self._backlog.add(held, Entry(call, append, receipt, sent_s, None if sent_s is None else known_seq))
             self._replay.start()
         return _marked(call.decode(*((counters, *held.view.read(None)) if len(call.commands) > 1 else (counters,))))
 

@@ -1,7 +1,6 @@
 """Looks for Redis while it is away, and brings it what was accepted meanwhile: in order a session, once for each token.
 
-A token is known among a session's last appends only. What was sent and has lost its reply, when Redis went away or in
-the middle of a replay, is therefore made again if nothing else has come since; else it is looked for first.
+What was sent and has lost its reply, when Redis went away or in the middle of a replay, is looked for first.
 """
 
 from __future__ import annotations
@@ -14,27 +13,22 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from redismem.columns import STAMP
-from redismem.compressed import expanded
-from redismem.context import Receipt
 from redismem.errors import ConnectionLost, CorruptSession, RedismemError, ServerError, StoreUnavailable
 from redismem.events import facts, unquoted
 from redismem.protocol import replies
 from redismem.protocol.append_command import replay_call
 from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash
-from redismem.protocol.page_calls import Page
 from redismem.store.background import Background
 from redismem.store.backlog import Backlog, Entry, Held
 from redismem.store.breaker import Breaker
+from redismem.store.lost_replies import place_of_lost
 from redismem.store.store import Store
-from redismem.values import Undecodable
 
 log = logging.getLogger("redismem")
 
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 5.0
-_PAGE_COUNT = 500
 _PROGRESS_S = 5.0
 
 
@@ -230,70 +224,15 @@ class Replay:
 
         Raises ServerError, ConnectionLost, and what the replies mean.
         """
+        last_seq = held.last_seq
         # A client of the caller's own may send it more than once by itself.
-        was_sent, last_seq = entry.may_be_there or self._store.transport.repeats, held.last_seq
-        if entry.may_be_there and entry.append.elements:
-            found, last_seq = await self._found(held, entry)
+        may_be_there = entry.sent_s is not None or self._store.transport.repeats
+        if entry.sent_s is not None and entry.append.elements:
+            found, last_seq = await place_of_lost(self._store, entry, held)
             if found:
                 return found, last_seq
-        entry.may_be_there, entry.known_seq = True, last_seq
-        call = replay_call(entry.call, None, may_be_there=was_sent)
-        return _place(await self._store.once(call))
-
-    async def _found(self, held: Held, entry: Entry) -> tuple[Sequence[int], int]:
-        """The seqs of an append that may be there, none if it is not; and the session's last seq."""
-        if entry.known_seq is not None:
-            try:
-                return _place(await self._store.once(replay_call(entry.call, entry.known_seq, may_be_there=True)))
-            except ServerError as error:
-                if error.word != "CONFLICT":
-                    raise
-        # Others have written since, perhaps so much that its token is forgotten.
-        elements, last_seq = await self._behind(held, entry.known_seq or 0)
-        wanted = [_plain(element + STAMP) for element in entry.append.elements]
-        for at in range(len(elements) - len(wanted) + 1):
-            seqs = range(last_seq - len(elements) + 1 + at, last_seq - len(elements) + 1 + at + len(wanted))
-            if elements[at : at + len(wanted)] == wanted and held.taken.isdisjoint(seqs):
-                return seqs, last_seq
-        return (), last_seq
-
-    async def _behind(self, held: Held, seq: int) -> tuple[list[bytes], int]:
-        """The messages behind a seq, as `_plain` gives them, if they are there; the last seq."""
-        calls = self._store.session_calls(held.session_id)
-        found: list[bytes] = []
-        before: int | None = None
-        last_seq = 0
-        while True:
-            page = await self._store.once(calls.page(_PAGE_COUNT, before, include_originals=True))
-            if page is not None:
-                page.dictionaries = await self._store.dictionaries_of(block.stored for block in page.blocks)
-            start, elements = _elements(page)
-            last_seq = last_seq or start + len(elements) - 1
-            found = elements + found
-            if len(elements) < _PAGE_COUNT or start <= seq + 1:
-                return found[max(0, seq + 1 - start) :], last_seq
-            before = start
-
-
-def _elements(page: Page | None) -> tuple[int, list[bytes]]:
-    """The first seq of a page, and the messages from there on as `_plain` gives them."""
-    if page is None:
-        return 1, []
-    found = [b""] * page.count
-    for first_seq, elements in page.stored():
-        at = first_seq - page.start_seq
-        found[at : at + len(elements)] = [_plain(element) for element in elements]
-    return page.start_seq, found
-
-
-def _plain(element: bytes) -> bytes:
-    """What an element holds, as it stands in a block and without its stamp; empty for what cannot be unpacked."""
-    try:
-        return expanded(element)[: -len(STAMP)]
-    except Undecodable:
-        return b""
-
-
-def _place(receipt: Receipt) -> tuple[Sequence[int], int]:
-    """The seqs of an append, and the last of them."""
-    return range(receipt.first_seq, receipt.last_seq + 1), receipt.last_seq
+        if entry.sent_s is None:
+            entry.sent_s = monotonic()
+        entry.known_seq = last_seq
+        receipt = await self._store.once(replay_call(entry.call, may_be_there=may_be_there))
+        return range(receipt.first_seq, receipt.last_seq + 1), receipt.last_seq

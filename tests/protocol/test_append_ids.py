@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redismem.protocol.append_ids import IDS_COUNT, AppendId, remember, remembered
+from redismem import CorruptSession, UnsupportedFormat
+from redismem.protocol.append_ids import IDS_COUNT, AppendId, last_appends, remember, remembered
+from redismem.protocol.keys import Keys
+
+LAST_APPENDS = last_appends(Keys("test", 64).session("user-42"))
+NO_IDS = (None,) * 4
 
 
 @settings(max_examples=100)
@@ -17,3 +23,33 @@ def test_property_the_last_ones_are_remembered_in_order(message_counts: list[int
     made = [AppendId(b"%07d" % number, count) for number, count in enumerate(message_counts)]
     assert remembered(fields) == made[-IDS_COUNT:]
     assert all(len(value) <= 61 for value in fields.values()), "what a hash keeps small"
+
+
+@settings(max_examples=100)
+@given(message_counts=st.lists(st.integers(0, 1_000), max_size=60))
+def test_property_what_is_forgotten_ends_where_what_is_remembered_begins(message_counts: list[int]) -> None:
+    fields: dict[bytes, bytes] = {}
+    for number, count in enumerate(message_counts):
+        remember(fields, b"%07d" % number, count)
+    total = sum(message_counts)
+    ids = [fields.get(b"ids_%c" % letter) for letter in b"abcd"]
+    known = LAST_APPENDS.decode([b"1-ab", b"v1 1 %d 0 0 0" % total, *ids], 5_000, 2_000)
+    assert known is not None
+    assert (known.last_seq, known.server_ms) == (total, 3_000)
+    assert known.forgotten_seq == sum(message_counts[:-IDS_COUNT])
+    for number, count in enumerate(message_counts):
+        first_seq = sum(message_counts[:number]) + 1
+        is_remembered = number >= len(message_counts) - IDS_COUNT
+        place = known.place(b"%07d" % number)
+        assert list(place) == (list(range(first_seq, first_seq + count)) if is_remembered else [])
+
+
+def test_of_a_session_that_is_not_as_it_should_be_nothing_is_made_up() -> None:
+    assert LAST_APPENDS.decode([None, None, *NO_IDS], -2, -2) is None
+    known = LAST_APPENDS.decode([b"1-ab", b"v1 1 7 0 0 0", b"b" + bytes(5), *NO_IDS[1:]], -1, -1)
+    assert known is not None
+    assert (known.forgotten_seq, known.server_ms) == (7, None)
+    with pytest.raises(CorruptSession):
+        LAST_APPENDS.decode([b"1-ab", b"foreign", *NO_IDS], 5_000, 2_000)
+    with pytest.raises(UnsupportedFormat):
+        LAST_APPENDS.decode([b"1-ab", b"v9 1 7 0 0 0", *NO_IDS], 5_000, 2_000)

@@ -1,0 +1,183 @@
+"""An append whose reply was lost is taken for none that says the same, and is made once wherever it can be told."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import redis.asyncio
+from support.checks import contents, silent_logs, until, user  # noqa: F401 (an autouse fixture)
+from support.clock import Clock
+from support.proxy import How, Proxy
+from support.redis_server import RedisServer
+from support.replayed import OTHERS
+
+from redismem import Memory, Settings
+from redismem.events import Event
+from redismem.protocol.append_ids import IDS_COUNT
+
+SETTINGS = Settings(deadline_s=60, fallback_after_s=0.3, strategy="none", max_batch_count=1_000)
+YES = user("yes")
+SAID = YES["content"]
+APART_MS = 250
+"""So far apart, two messages have stamps that no drift of clocks brings together."""
+
+
+@pytest.fixture
+async def memory(proxy: Proxy, namespace: str) -> AsyncIterator[Memory]:
+    """A pod with the fallback, behind the proxy, whose events are looked at."""
+    events: list[Event] = []
+    async with Memory.connect(
+        proxy.url, namespace=namespace, settings=SETTINGS, fallback=True, on_event=events.append
+    ) as memory:
+        yield memory
+    assert {event.message_count for event in events if event.op == "replay"} <= {1, 3}, "each is one append"
+
+
+async def lose(memory: Memory, proxy: Proxy, how: How, *messages: object) -> None:
+    """An append that is not answered. `hole`: the server never sees it; `freeze`: it makes it."""
+    proxy.break_next(how, float("inf"))
+    assert (await memory.session("a").append(*messages)).degraded  # type: ignore[arg-type]
+
+
+async def others(near: Memory, count: int = OTHERS) -> list[str]:
+    said = [user(f"other {number}") for number in range(count)]
+    for message in said:
+        await near.session("a").append(message)
+    return [message["content"] for message in said]
+
+
+async def later(near: Memory) -> None:
+    """Until the server's clock has moved on."""
+    begun_ms = await near.server_time_ms()
+
+    async def is_later() -> bool:
+        return await near.server_time_ms() > begun_ms + APART_MS
+
+    await until(is_later)
+
+
+async def caught_up(memory: Memory, proxy: Proxy) -> None:
+    proxy.heal()
+
+    async def is_empty() -> bool:
+        health = memory.health()
+        return (health.state, health.backlog_session_count) == ("closed", 0)
+
+    await until(is_empty)
+
+
+@pytest.mark.parametrize("how", ["hole", "freeze"])
+@pytest.mark.parametrize("others_count", [0, OTHERS])
+@pytest.mark.parametrize("was_seen", [True, False])
+async def test_an_older_message_that_says_the_same_is_another(
+    memory: Memory, near: Memory, proxy: Proxy, how: How, others_count: int, was_seen: bool
+) -> None:
+    await near.session("a").append(user("first"))
+    if was_seen:  # what comes then, this pod does not know of
+        await memory.session("a").read()
+    await near.session("a").append(YES)
+    before = await others(near)
+    await later(near)
+    await lose(memory, proxy, how, YES)
+    said = await others(near, others_count)
+    await caught_up(memory, proxy)
+    found = await contents(near.session("a"))
+    rest = [SAID, *said] if how == "freeze" else [*said, SAID]
+    assert found == [user("first")["content"], SAID, *before, *rest]
+
+
+async def test_nor_if_it_is_the_replay_that_lost_the_reply(memory: Memory, near: Memory, proxy: Proxy) -> None:
+    await memory.session("another").append(YES)
+    await proxy.refuse()
+    assert (await memory.session("a").append(YES)).degraded
+    await near.session("a").append(YES)
+    await later(near)
+    proxy.break_next("hole", float("inf"), to=SAID.encode())
+    await proxy.accept_again()
+
+    async def is_sent() -> bool:
+        return proxy.broken_count > 0
+
+    await until(is_sent)
+    said = await others(near)
+    await caught_up(memory, proxy)
+    assert await contents(near.session("a")) == [SAID, *said, SAID]
+
+
+async def test_what_never_left_this_process_is_not_looked_for(
+    memory: Memory, near: Memory, proxy: Proxy, redis_server: RedisServer
+) -> None:
+    await memory.session("another").append(YES)
+    await near.session("a").append(YES)
+    await proxy.refuse()
+    assert (await memory.session("a").append(YES)).degraded
+    said = await others(near)
+    await proxy.accept_again()
+    await caught_up(memory, proxy)
+    assert await contents(near.session("a")) == [SAID, *said, SAID]
+    keys = near.store.keys.session("a")
+    async with redis.asyncio.Redis(port=redis_server.port) as raw:
+        assert not await raw.hexists(keys.state, "repeated"), "an append that was sent twice makes later ones slower"
+
+
+@pytest.mark.parametrize("size", [1, 3])
+async def test_messages_of_others_that_say_the_same_have_other_times(
+    proxy: Proxy, near: Memory, namespace: str, size: int
+) -> None:
+    """With a clock of one's own the times are exact."""
+    async with Memory.connect(
+        proxy.url, namespace=namespace, settings=SETTINGS, fallback=True, clock=Clock()
+    ) as memory:
+        await lose(memory, proxy, "hole", *[YES] * size)
+        for _ in range(size):
+            await near.session("a").append(YES)
+        said = await others(near)
+        await caught_up(memory, proxy)
+        assert await contents(near.session("a")) == [*[SAID] * size, *said, *[SAID] * size]
+
+
+@pytest.mark.parametrize("forgotten_count", [499, 500, 501, 1_000])
+async def test_the_look_ends_whatever_the_length(
+    proxy: Proxy, near: Memory, namespace: str, forgotten_count: int
+) -> None:
+    """By this clock all of it may have come since, so that each page is read."""
+    clock = Clock(await near.server_time_ms() - 60_000)
+    async with Memory.connect(proxy.url, namespace=namespace, settings=SETTINGS, fallback=True, clock=clock) as memory:
+        before = [user(number) for number in range(forgotten_count)]
+        await near.store.run(near.store.session_calls("a").append(before[:500]))
+        if before[500:]:
+            await near.store.run(near.store.session_calls("a").append(before[500:]))
+        await lose(memory, proxy, "hole", YES)
+        said = await others(near, IDS_COUNT)
+        await caught_up(memory, proxy)
+        assert await contents(near.session("a")) == [*(message["content"] for message in before), *said, SAID]
+
+
+async def test_it_is_found_though_it_stands_on_two_pages(memory: Memory, near: Memory, proxy: Proxy) -> None:
+    mine = [YES, user("no"), YES]
+    await near.session("a").append(*mine)
+    await later(near)
+    await lose(memory, proxy, "freeze", *mine)
+    since = [user(number) for number in range(498)]
+    await near.session("a").append(*since[:249])
+    await near.session("a").append(*since[249:])
+    said = await others(near, IDS_COUNT)
+    await caught_up(memory, proxy)
+    wanted = [message["content"] for message in (*mine, *mine, *since)]
+    assert await contents(near.session("a")) == [*wanted, *said]
+
+
+@pytest.mark.parametrize("how", ["hole", "freeze"])
+async def test_what_cannot_be_decided_is_there_twice_rather_than_lost(
+    memory: Memory, near: Memory, proxy: Proxy, redis_server: RedisServer, how: How
+) -> None:
+    """An operator has made the keys last for ever: then nothing tells the server's time."""
+    await near.session("a").append(YES)
+    await lose(memory, proxy, how, YES)
+    said = await others(near)
+    keys = near.store.keys.session("a")
+    async with redis.asyncio.Redis(port=redis_server.port) as raw:
+        await raw.persist(keys.state)
+    await caught_up(memory, proxy)
+    assert await contents(near.session("a")) == [SAID, *([SAID] if how == "freeze" else []), *said, SAID]
