@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +11,7 @@ from redismem.context import Receipt
 from redismem.errors import FallbackFull
 from redismem.protocol.append_command import Append
 from redismem.protocol.call import Call
+from redismem.protocol.ids import now_ms
 from redismem.settings import Settings
 from redismem.store.view import View
 
@@ -56,6 +57,13 @@ class Held:
     """Seqs that were found to be those of entries whose reply was lost."""
     refused: str = ""
     """Why Redis does not take the first of them."""
+    is_replaying: bool = False
+    """Whether the first of them is on its way."""
+
+    def known(self, append: Append) -> tuple[int, int] | None:
+        """The first and last seq of what was accepted, or made before, of the same token."""
+        found = next((entry.receipt for entry in self.entries if entry.append.token == append.token), None)
+        return self.view.known(append) if found is None else (found.first_seq, found.last_seq)
 
 
 class Backlog:
@@ -64,6 +72,7 @@ class Backlog:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.held: dict[str, Held] = {}
+        self._clears_count: Counter[str] = Counter()
         self.message_count = 0
         self.size_bytes = 0
 
@@ -107,9 +116,36 @@ class Backlog:
         if not held.entries:
             del self.held[held.session_id]
 
-    def drop(self, session_id: str) -> None:
-        """The session was cleared: what was to come into it goes with it."""
-        held = self.held.pop(session_id, None)
-        for entry in () if held is None else held.entries:
-            self.message_count -= entry.count
-            self.size_bytes -= entry.size_bytes
+    def is_clearing(self, session_id: str) -> bool:
+        """Whether a clear of the session is under way: nothing is replayed into it until that has ended."""
+        return self._clears_count[session_id] > 0
+
+    def is_replaying(self, session_id: str) -> bool:
+        """Whether something of the session is on its way to Redis."""
+        held = self.held.get(session_id)
+        return held is not None and held.is_replaying
+
+    def begin_clear(self, session_id: str) -> frozenset[Entry]:
+        """A clear is to come. Gives what goes with the session then."""
+        self._clears_count[session_id] += 1
+        held = self.held.get(session_id)
+        return frozenset(() if held is None else held.entries)
+
+    def end_clear(self, session_id: str, gone: frozenset[Entry], *, is_cleared: bool) -> None:
+        """If the session was cleared, `gone` goes with it, and what was accepted since stays. Else all waits on."""
+        self._clears_count[session_id] -= 1
+        self._clears_count += Counter()  # without those that are zero
+        held = self.held.pop(session_id, None) if is_cleared else None
+        if held is None:
+            return
+        left = Held(session_id, View(None, []))
+        for entry in held.entries:
+            if entry in gone:
+                self.message_count -= entry.count
+                self.size_bytes -= entry.size_bytes
+            else:
+                entry.known_seq = None  # it was one of the session that is gone
+                left.view.append(entry.append, now_ms())
+                left.entries.append(entry)
+        if left.entries:
+            self.held[session_id] = left

@@ -9,6 +9,7 @@ import logging
 import os
 import threading
 import weakref
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from time import monotonic
@@ -19,7 +20,7 @@ from redismem.errors import StoreUnavailable
 from redismem.events import facts
 from redismem.health import Health
 from redismem.protocol import layout, namespace_calls
-from redismem.protocol.append_command import Append, taken_apart
+from redismem.protocol.append_command import taken_apart
 from redismem.protocol.call import Call
 from redismem.protocol.clock import Clock
 from redismem.protocol.ids import now_ms
@@ -28,6 +29,7 @@ from redismem.settings import Settings
 from redismem.store.background import Background
 from redismem.store.backlog import Backlog, Entry, Held
 from redismem.store.breaker import Breaker, BreakerState
+from redismem.store.clearing import clearing
 from redismem.store.replay import Replay
 from redismem.store.seen import SeenContexts
 from redismem.store.store import Store
@@ -162,10 +164,11 @@ class FallbackStore(Store):
                 await self._may_overtake(session_id, breaker)
             elif call.op == "pop" and session_id in self._backlog.held:
                 raise self._refusal(call, "the newest message comes with it")
-            elif call.op == "clear":
-                with self._lock:
-                    self._backlog.drop(session_id)
-        value = await super().run(call, quarantine=quarantine, begun_s=begun_s)
+        around: AbstractAsyncContextManager[None] = nullcontext()
+        if session_id is not None and call.op == "clear":
+            around = clearing(self._backlog, self._lock, session_id, self.transport.sleep, self._patience_s)
+        async with around:
+            value = await super().run(call, quarantine=quarantine, begun_s=begun_s)
         if session_id is not None and call.op in _REMOVING:
             self._seen.forget(session_id)
         return value
@@ -225,7 +228,7 @@ class FallbackStore(Store):
         append = taken_apart(call.commands[0])
         if append.expects:
             raise self._refusal(call, "whether `expect` holds, only Redis can say")
-        before = _known_among(held, append) or held.view.known(append)
+        before = held.known(append)
         if before is not None:
             counters: Any = held.view.duplicate(*before)
         else:
@@ -265,12 +268,6 @@ def _say_lost(backlog: Backlog, namespace: str) -> None:
 def _limit(first: Any) -> int:
     """The `limit` of a read by the first index of its range."""
     return max(0, -int(first))
-
-
-def _known_among(held: Held, append: Append) -> tuple[int, int] | None:
-    """The first and last seq of what was accepted of the same token."""
-    found = next((entry.receipt for entry in held.entries if entry.append.token == append.token), None)
-    return None if found is None else (found.first_seq, found.last_seq)
 
 
 def _marked(value: T) -> T:

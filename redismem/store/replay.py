@@ -168,9 +168,15 @@ class Replay:
                 return
         await self._background.each([partial(self._session, held) for held in self._reachable()])
 
+    def _is_due(self, held: Held) -> bool:
+        """Whether the session may be replayed: it was not cleared, and is not about to be."""
+        backlog, session_id = self._backlog, held.session_id
+        return backlog.held.get(session_id) is held and not backlog.is_clearing(session_id) and not self._is_ending
+
     async def _session(self, held: Held) -> None:
-        while held.entries and self._backlog.held.get(held.session_id) is held and not self._is_ending:
+        while held.entries and self._is_due(held):
             begun_s = monotonic()
+            held.is_replaying = True
             try:
                 made = await self._made(held, held.entries[0])
             except ConnectionLost as lost:
@@ -183,6 +189,8 @@ class Replay:
             except Exception as defect:  # of this session: the others go on
                 self._refuse(held, type(defect).__name__, "a defect", exc_info=unquoted(defect))
                 return
+            finally:
+                held.is_replaying = False
             with self._lock:
                 if self._backlog.held.get(held.session_id) is held:  # else it was cleared meanwhile
                     held.last_seq = made[1]

@@ -1,0 +1,216 @@
+"""A clear takes with it what waits for its replay, if it is made. If it is not, or nobody knows, that is replayed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import redis.asyncio
+from support.checks import contents, silent_logs, unavailable, until, user  # noqa: F401 (an autouse fixture)
+from support.proxy import How, Proxy
+from support.redis_server import RedisServer
+
+from redismem import UNSET, Memory, NotAllowed, Settings
+from redismem.protocol import scripts
+from redismem.protocol.call import Command
+from redismem.protocol.scripts import Script
+from redismem.transport.base import Transport
+
+SETTINGS = Settings(deadline_s=60, fallback_after_s=0.3, strategy="none", max_params_count=1)
+APPEND, CLEAR = (scripts.load(name).sha for name in ("append", "clear"))
+FIRST, *MINE = (user(number) for number in range(5))
+SAID = [message["content"] for message in MINE]
+
+
+class Gate:
+    """Stands before the transport: calls of one script wait until it is open."""
+
+    def __init__(self, transport: Transport, held_sha: bytes) -> None:
+        self._transport = transport
+        self._held_sha = held_sha
+        self.reached, self.opened = asyncio.Event(), asyncio.Event()
+        self.passed: list[bytes] = []
+        """The scripts of appends and clears in the order in which they were let through."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> Awaitable[list[Any]]:
+        sha = next((sha for sha in (APPEND, CLEAR) if sha in commands[0]), None)
+        return (
+            self._transport.run(commands, timeout_s, script)
+            if sha is None
+            else self._run(sha, commands, timeout_s, script)
+        )
+
+    async def _run(self, sha: bytes, commands: Sequence[Command], timeout_s: float, script: Script | None) -> list[Any]:
+        if sha == self._held_sha:
+            self.reached.set()
+            await self.opened.wait()
+        self.passed.append(sha)
+        return await self._transport.run(commands, timeout_s, script)
+
+
+class Pod:
+    """A memory with the fallback that has accepted two messages, and a Redis that answers and refuses the first."""
+
+    def __init__(self, memory: Memory, near: Memory, raw: Any) -> None:
+        self.memory = memory
+        self.session = memory.session("a")
+        self.there = near.session("a")
+        self._raw = raw
+
+    def gate(self, held_sha: bytes) -> Gate:
+        gate = Gate(self.memory.store.transport, held_sha)
+        self.memory.store.transport = gate
+        return gate
+
+    async def may(self, rule: str) -> None:
+        """What its user may do from now on."""
+        await self._raw.execute_command("ACL", "SETUSER", self.memory.store.keys.namespace, rule)
+
+    def waiting(self) -> tuple[int, int]:
+        health = self.memory.health()
+        return health.backlog_message_count, health.backlog_bytes
+
+    async def caught_up(self) -> None:
+        await self.may("+evalsha")
+        if await self.there.exists():
+            await self.there.merge({"theirs": UNSET})
+
+        async def is_empty() -> bool:
+            health = self.memory.health()
+            return (health.state, health.backlog_session_count) == ("closed", 0)
+
+        await until(is_empty)
+        assert self.waiting() == (0, 0)
+
+
+@asynccontextmanager
+async def refused(proxy: Proxy, near: Memory, server: RedisServer, settings: Settings = SETTINGS) -> AsyncIterator[Pod]:
+    name = near.store.keys.namespace
+    async with redis.asyncio.Redis(port=server.port) as raw:
+        await raw.execute_command("ACL", "SETUSER", name, "on", ">word", "~*", "+@all")
+        await near.session("another").clear()  # so that the server knows the script
+        await near.session("a").append(FIRST, merge={"theirs": 1})
+        url = f"redis://{name}:word@127.0.0.1:{proxy.port}/0"
+        async with Memory.connect(url, namespace=name, settings=settings, fallback=True) as memory:
+            await memory.session("another").read()
+            await proxy.refuse()
+            pod = Pod(memory, near, raw)
+            assert (await pod.session.append(MINE[0], merge={"mine": 1})).degraded
+            assert (await pod.session.append(MINE[1])).degraded
+            await proxy.accept_again()
+
+            async def is_refused() -> bool:
+                return memory.health().refused_session_count == 1
+
+            await until(is_refused)
+            yield pod
+            proxy.heal()
+            await pod.may("+@all")
+        await raw.execute_command("ACL", "DELUSER", name)
+
+
+@pytest.fixture
+async def pod(proxy: Proxy, near: Memory, redis_server: RedisServer) -> AsyncIterator[Pod]:
+    async with refused(proxy, near, redis_server) as pod:
+        yield pod
+
+
+async def test_a_clear_that_is_refused_loses_nothing(pod: Pod) -> None:
+    before = pod.waiting()
+    await pod.may("-evalsha")
+    with pytest.raises(NotAllowed):
+        await pod.session.clear()
+    assert pod.waiting() == before
+    assert (await pod.session.append(MINE[2])).degraded, "it goes behind the others"
+    await pod.caught_up()
+    assert await contents(pod.there) == [FIRST["content"], *SAID[:3]]
+
+
+@pytest.mark.parametrize("how", ["hole", "freeze"])
+async def test_a_clear_whose_reply_is_lost_loses_nothing(pod: Pod, proxy: Proxy, how: How) -> None:
+    """`hole`: Redis never sees it. `freeze`: it makes it, and what waits comes behind."""
+    before = pod.waiting()
+    proxy.break_next(how, float("inf"), to=CLEAR)
+    lost = await unavailable(pod.session.clear())
+    assert (lost.may_be_done, lost.session_id) == (True, "a")
+    if how == "hole":  # else nothing keeps it from being replayed at once
+        assert pod.waiting() == before
+    await pod.session.append(MINE[2])
+    proxy.heal()
+    await pod.caught_up()
+    assert await contents(pod.there) == [*([FIRST["content"]] if how == "hole" else []), *SAID[:3]]
+
+
+async def test_a_clear_that_cannot_be_sent_loses_nothing(pod: Pod, proxy: Proxy) -> None:
+    before = pod.waiting()
+    gate = pod.gate(CLEAR)
+    clear = asyncio.create_task(unavailable(pod.session.clear()))
+    await gate.reached.wait()
+    await proxy.refuse()
+    gate.opened.set()
+    await clear
+    assert not (await unavailable(pod.session.clear())).may_be_done
+    assert pod.waiting() == before
+    await proxy.accept_again()
+    await pod.caught_up()
+    assert await contents(pod.there) == [FIRST["content"], *SAID[:2]]
+
+
+@pytest.mark.parametrize("is_made", [True, False])
+async def test_what_is_accepted_during_a_clear_stays_whatever_becomes_of_it(pod: Pod, is_made: bool) -> None:
+    gate = pod.gate(CLEAR)
+    clear = asyncio.create_task(pod.session.clear())
+    await gate.reached.wait()
+    for message in MINE[2:]:
+        assert (await pod.session.append(message)).degraded
+    if not is_made:
+        await pod.may("-evalsha")
+    gate.opened.set()
+    if is_made:
+        assert await clear
+    else:
+        with pytest.raises(NotAllowed):
+            await clear
+    kept = SAID[2:] if is_made else SAID  # what others wrote before, this pod has never seen
+    assert [message.content for message in (await pod.session.read()).messages] == kept
+    await pod.caught_up()
+    assert await contents(pod.there) == (kept if is_made else [FIRST["content"], *kept])
+
+
+async def test_a_clear_that_is_given_up_loses_nothing(pod: Pod) -> None:
+    gate = pod.gate(CLEAR)
+    clear = asyncio.create_task(pod.session.clear())
+    await gate.reached.wait()
+    clear.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await clear
+    await pod.caught_up()
+    assert await contents(pod.there) == [FIRST["content"], *SAID[:2]]
+
+
+async def test_what_is_on_its_way_to_redis_does_not_come_back_behind_the_clear(
+    proxy: Proxy, near: Memory, redis_server: RedisServer
+) -> None:
+    patient = SETTINGS.model_copy(update={"fallback_after_s": 3.0})
+    async with refused(proxy, near, redis_server, patient) as pod:
+        gate = pod.gate(APPEND)
+        await pod.there.merge({"theirs": UNSET})
+        await gate.reached.wait()
+        clear = asyncio.create_task(pod.session.clear())
+        backlog: Any = pod.memory.store._backlog  # type: ignore[attr-defined]
+
+        async def is_clearing() -> bool:
+            return bool(backlog.is_clearing("a"))
+
+        await until(is_clearing)
+        gate.opened.set()
+        assert await clear
+        assert gate.passed == [APPEND, CLEAR], "and the second is not sent"
+        assert pod.waiting() == (0, 0)
+        assert not await pod.there.exists()
