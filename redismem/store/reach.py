@@ -72,9 +72,10 @@ class Reach:
         breaker = breaker or self.breaker
         if not breaker.begin_probe(at_once=at_once):
             return breaker.is_closed
-        away_s, reason = breaker.away_s(), ""
-        self._changed(BreakerState.HALF_OPEN, breaker)
-        try:
+        away_s, reason = 0.0, ""
+        try:  # whatever ends the probe, another one may begin
+            away_s = breaker.away_s()
+            self._changed(BreakerState.HALF_OPEN, breaker)
             # The first may go out on a connection that is about to be given up.
             reason = await self._missed(breaker.place) and await self._missed(breaker.place)
             if not reason:

@@ -199,6 +199,47 @@ async def test_what_it_does_is_told_and_logged(
     ]
 
 
+@pytest.mark.parametrize("ending", [SystemExit, KeyboardInterrupt])
+async def test_a_hook_that_ends_the_process_leaves_no_probe_that_nobody_ends(
+    faulty: Faulty, namespace: str, ending: type[BaseException]
+) -> None:
+    endings = [ending()]
+
+    def end(event: Any) -> None:
+        if event.outcome == "half_open" and endings:
+            raise endings.pop()
+
+    async with Memory.connect(client=faulty._client, namespace=namespace, settings=HASTY, on_event=end) as memory:
+        memory.store.transport = faulty
+        faulty.is_away = True
+        await unavailable(memory.session("a").append(user(1)))
+        with pytest.raises(ending):
+            await memory.store.probe(at_once=True)
+        assert memory.health().state == "open"
+        faulty.is_away = False
+        assert await memory.store.probe(at_once=True)
+
+
+async def test_a_call_that_is_cancelled_while_it_looks_leaves_no_probe_that_nobody_ends(
+    proxy: Proxy, namespace: str
+) -> None:
+    settings = Settings(deadline_s=2, reply_timeout_s=2)
+    async with Memory.connect(proxy.url, namespace=namespace, settings=settings) as memory:
+        await memory.session("a").append(user(1))
+        proxy.break_next("hole", float("inf"))
+        await unavailable(memory.session("a").append(user(2)))
+        looking = asyncio.ensure_future(memory.store.probe(at_once=True))
+
+        async def looks() -> bool:
+            return memory.health().state == "half_open"
+
+        await until(looks)
+        looking.cancel()
+        await asyncio.wait([looking])
+        assert looking.cancelled()
+        assert memory.health().state == "open"
+
+
 async def test_blocking_callers_have_it_too(redis_server: RedisServer, proxy: Proxy, namespace: str) -> None:
     def talk() -> None:
         settings = Settings(deadline_s=2, reply_timeout_s=1)
