@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable
 from enum import StrEnum
 
+from redismem.store import forks
+
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 2.0
 _random = random.SystemRandom()
@@ -27,10 +29,10 @@ class BreakerState(StrEnum):
 
 
 class Breaker:
-    """Fit for any number of threads."""
+    """Fit for any number of threads, and for processes that are forked off."""
 
     __slots__ = (
-        *("_clock", "_lock", "_pause_s", "_probe_at"),
+        *("__weakref__", "_clock", "_lock", "_pause_s", "_probe_at"),
         *("answered_s", "is_closed", "place", "reason", "since_s", "state"),
     )
 
@@ -49,6 +51,13 @@ class Breaker:
         self.reason = ""
         self._pause_s = FIRST_PAUSE_S
         self._probe_at = 0.0
+        forks.inherit(self)
+
+    def begin_again(self) -> None:
+        """In a process that was forked off: whoever held the lock, or had a probe on its way, is not there."""
+        self._lock = threading.Lock()
+        if self.state is BreakerState.HALF_OPEN:
+            self.state = BreakerState.OPEN
 
     def unanswered(self, begun_s: float, reason: str) -> bool:
         """A call that began then was tried for all the time it had, and no answer came. True if this opens the breaker.
@@ -58,9 +67,9 @@ class Breaker:
         with self._lock:
             if not self.is_closed or self.answered_s >= begun_s:
                 return False
+            self._pause_s, self._probe_at = FIRST_PAUSE_S, self._clock()
             self.since_s, self.reason = begun_s, reason
             self.state, self.is_closed = BreakerState.OPEN, False
-            self._pause_s, self._probe_at = FIRST_PAUSE_S, self._clock()
             return True
 
     def away_s(self) -> float:
@@ -84,15 +93,15 @@ class Breaker:
         """The probe found nothing: the next one goes out later, by up to LONGEST_PAUSE_S."""
         with self._lock:
             if self.state is BreakerState.HALF_OPEN:
-                self.reason = reason or self.reason
-                self.state = BreakerState.OPEN
                 # All the pods that lost the same Redis must not come back in the same moment.
                 self._probe_at = self._clock() + _random.uniform(self._pause_s / 2, self._pause_s)
                 self._pause_s = min(LONGEST_PAUSE_S, self._pause_s * 2)
+                self.reason = reason or self.reason
+                self.state = BreakerState.OPEN
 
     def found(self) -> None:
         """The probe was answered: closed."""
         with self._lock:
-            self.state, self.is_closed = BreakerState.CLOSED, True
             self.answered_s = self._clock()
             self.since_s, self.reason = None, ""
+            self.state, self.is_closed = BreakerState.CLOSED, True

@@ -6,7 +6,6 @@ While a session has something to replay, all of its appends go behind it, so not
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import weakref
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -26,6 +25,7 @@ from redismem.protocol.clock import Clock
 from redismem.protocol.ids import now_ms
 from redismem.session_info import SessionInfo
 from redismem.settings import Settings
+from redismem.store import forks
 from redismem.store.background import Background
 from redismem.store.backlog import Backlog, Entry, Held
 from redismem.store.breaker import Breaker, BreakerState
@@ -65,7 +65,7 @@ class FallbackStore(Store):
         self._patience_s = min(settings.fallback_after_s, settings.deadline_s)
         self._reply_timeout_s = min(self._reply_timeout_s, self._patience_s)
         self._begin(background)
-        _begin_again_in_children(self)
+        forks.inherit(self)
 
     def _begin(self, background: Background) -> None:
         self._lock = threading.Lock()
@@ -74,6 +74,11 @@ class FallbackStore(Store):
         self._backlog = Backlog(self.settings)
         self._unclosed = weakref.finalize(self, _say_lost, self._backlog, self.keys.namespace)
         self._replay = Replay(self, self._backlog, background, self._lock, self._caught_up)
+
+    def begin_again(self) -> None:
+        """In a process that was forked off: nothing is to be replayed. What a process accepts, it replays itself."""
+        self._unclosed.detach()
+        self._begin(type(self._background)())
 
     async def open(self) -> None:
         """The same, but if Redis is away this process begins without it."""
@@ -282,16 +287,3 @@ def _marked(value: T) -> T:
         case SessionInfo():
             return replace(value, degraded=True)
     return value
-
-
-def _begin_again_in_children(store: FallbackStore) -> None:
-    """What a process has accepted, it replays itself: one that it forks begins with nothing to replay."""
-    known = weakref.ref(store)
-
-    def begin_again() -> None:
-        store = known()
-        if store is not None:
-            store._unclosed.detach()
-            store._begin(type(store._background)())
-
-    os.register_at_fork(after_in_child=begin_again)

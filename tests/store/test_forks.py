@@ -1,0 +1,109 @@
+"""A process that is forked off while Redis is away, or about to count as away, finds it by itself."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.checks import silent_logs, user  # noqa: F401 (an autouse fixture)
+from support.redis_server import RedisServer
+
+from redismem import Settings, StoreUnavailable
+from redismem.blocking import Memory
+from redismem.store.breaker import Breaker, BreakerState
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+
+HASTY = Settings(deadline_s=0.5, reply_timeout_s=0.5, fallback_after_s=0.1)
+
+
+def status_of_child(is_well: Callable[[], bool], within_s: int = 30) -> int:
+    """How a process that does this has ended: 0 if it is well."""
+    child = os.fork()
+    if not child:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(within_s)
+        try:
+            os._exit(0 if is_well() else 2)
+        except BaseException:
+            os._exit(1)
+    return os.waitpid(child, 0)[1]
+
+
+class HeldProbe:
+    """An `on_event` that keeps the first probe of this process from going on."""
+
+    def __init__(self) -> None:
+        self._parent = os.getpid()
+        self.begun, self.may_end = threading.Event(), threading.Event()
+
+    def __call__(self, event: Any) -> None:
+        if event.outcome == BreakerState.HALF_OPEN and os.getpid() == self._parent:
+            self.begun.set()
+            assert self.may_end.wait(60)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RedisServer]:
+    server = RedisServer(tmp_path / "redis", aof=True).start()
+    yield server
+    server.stop()
+
+
+@pytest.mark.parametrize("fallback", [False, True])
+def test_a_child_that_was_forked_while_a_probe_was_on_its_way_finds_redis(
+    server: RedisServer, namespace: str, fallback: bool
+) -> None:
+    probe = HeldProbe()
+    memory = Memory.connect(server.url, namespace=namespace, settings=HASTY, fallback=fallback, on_event=probe)
+    session, theirs = memory.session("a"), memory.session("b")
+
+    def append(said: Any, text: str) -> bool:
+        """Whether Redis has it."""
+        with contextlib.suppress(StoreUnavailable):
+            return not said.append(user(text), id=text).degraded
+        return False
+
+    def finds_redis() -> bool:
+        while not append(theirs, "child"):
+            pass
+        return memory.health().state == "closed"
+
+    assert append(session, "before")
+    server.kill()
+    assert not append(session, "parent")
+    looking = threading.Thread(target=append, args=(session, "parent"))
+    looking.start()
+    assert probe.begun.wait(60)
+    server.start()
+    status, state = status_of_child(finds_redis), memory.health().state
+    probe.may_end.set()
+    looking.join()
+    assert (status, state) == (0, "half_open")
+    until_s = time.monotonic() + 60
+    while not append(session, "parent"):
+        assert time.monotonic() < until_s
+    assert [message.content for message in session.messages()] == [
+        user(text)["content"] for text in ("before", "parent")
+    ]
+    assert [message.content for message in theirs.messages()] == [user("child")["content"]]
+    memory.close()
+
+
+def test_a_child_needs_no_lock_and_no_probe_of_another_process() -> None:
+    breaker = Breaker()
+    assert breaker.unanswered(time.monotonic(), "TimeoutError")
+    with breaker._lock:  # as a thread has it that the child has not
+        assert status_of_child(breaker.begin_probe) == 0
+    assert breaker.begin_probe(), "nobody in this process has begun one"
+    assert status_of_child(breaker.begin_probe) == 0
+    assert not breaker.begin_probe(), "this process is at it"
+    breaker.found()
+    assert status_of_child(lambda: breaker.is_closed and not breaker.begin_probe()) == 0
