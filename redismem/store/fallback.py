@@ -124,7 +124,7 @@ class FallbackStore(Store):
             return await self._run_beside(call, quarantine=quarantine, begun_s=begun_s)
         known_seq, decode, sent_s = self._seen.last_seq(session_id), call.decode, None
         breaker = self.breaker_of(call)
-        is_there = breaker.is_closed and (self.is_agreed or not self._cannot_agree())
+        is_there = (breaker.is_closed and self.is_agreed) or await self._is_there(breaker)
         if is_there and (not self._backlog.held or await self._may_overtake(session_id, breaker)):
             call.decode, tried_s = partial(self._noted, call, decode), monotonic()
             try:
@@ -140,6 +140,9 @@ class FallbackStore(Store):
         with self._lock:
             return self._served(replace(call, decode=decode), session_id, known_seq, sent_s)
 
+    async def _is_there(self, breaker: Breaker) -> bool:
+        return await self._replay.look(breaker) and not self._cannot_agree()
+
     def _cannot_agree(self) -> bool:
         """Whether this process began while the node with the namespace's record was away."""
         return not self.is_agreed and not self.breaker_of(namespace_calls.recorded(self.keys)).is_closed
@@ -148,7 +151,7 @@ class FallbackStore(Store):
         """What replicas are to confirm: nobody else can say that it is safe."""
         assert call.session_id is not None
         breaker = self.breaker_of(call)
-        if not breaker.is_closed:
+        if not breaker.is_closed and not await self._replay.look(breaker):
             await self.transport.sleep(0)
             raise self._refusal(call, "what replicas are to confirm cannot be accepted without it")
         if self._backlog.held and not await self._may_overtake(call.session_id, breaker):
@@ -160,7 +163,7 @@ class FallbackStore(Store):
         """What cannot be served without Redis."""
         session_id = call.session_id
         breaker = self.breaker_of(call)
-        if not breaker.is_closed:
+        if not breaker.is_closed and not await self._replay.look(breaker):
             await self.transport.sleep(0)
             name = _CALLED.get(call.op, call.op if call.op in _METHODS else "this call")
             raise self._refusal(call, f"{name} cannot be served without it")
@@ -188,10 +191,11 @@ class FallbackStore(Store):
 
     async def _may_overtake(self, session_id: str, breaker: Breaker) -> bool:
         """Waits while the session is replayed. False if that takes long, or Redis is away again."""
+        self._replay.start()
         until_s, look_s = monotonic() + self._patience_s, _LOOK_S
-        while (held := self._backlog.held.get(session_id)) is not None:
-            if held.refused or not breaker.is_closed or monotonic() >= until_s:
-                return False
+        while (held := self._backlog.held.get(session_id)) is not None or self._replay.is_in_haste():
+            if (held is not None and held.refused) or not breaker.is_closed or monotonic() >= until_s:
+                return held is None
             await self.transport.sleep(look_s)
             look_s = min(_LONGEST_LOOK_S, look_s * 2)
         return True

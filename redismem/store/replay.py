@@ -6,7 +6,6 @@ What was sent and has lost its reply, when Redis went away or in the middle of a
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -19,7 +18,7 @@ from redismem.protocol import replies
 from redismem.protocol.append_command import replay_call
 from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash
-from redismem.store.background import Background
+from redismem.store.background import Background, Ongoing
 from redismem.store.backlog import Backlog, Entry, Held
 from redismem.store.breaker import Breaker
 from redismem.store.lost_replies import place_of_lost
@@ -49,22 +48,18 @@ class Replay:
         self._background = background
         self._lock = lock
         self._caught_up = caught_up
-        self._is_running = False
+        self._ongoing = Ongoing(background, self._work)
         self._hurries = self._is_ending = self._is_hindered = False
-        self._starting = threading.Lock()
         self._replayed_count = 0
         self._say_at_s = 0.0
 
     def start(self) -> None:
         """Begins to look for Redis, if that is not under way. What keeps it from that is logged; a later call tries."""
-        with self._starting:
-            if self._is_running or self._is_ending:
-                return
-            self._is_running = True
+        if self._is_ending:
+            return
         try:
-            self._background.start(self._work)
+            self._ongoing.start()
         except RuntimeError as refused:  # the system has no thread to give, as when it has given all that it may
-            self._is_running = False
             if not self._is_hindered:
                 known = facts(op="replay", outcome="failed", namespace=self._store.keys.namespace, error="RuntimeError")
                 text = "nobody looks for Redis yet, and the next call tries again: %s"
@@ -72,6 +67,19 @@ class Replay:
             self._is_hindered = True
         else:
             self._is_hindered = False
+
+    async def look(self, breaker: Breaker) -> bool:
+        """Whether this breaker is closed. The call looks for Redis by itself if what looks beside it ends with it."""
+        if away := self._store.away_breakers():
+            self.start()
+            if self._ongoing.is_cut_off:
+                await self._probe(away)
+                self._background.wake()
+        return breaker.is_closed
+
+    def is_in_haste(self) -> bool:
+        """Whether it has something to bring, and may have no more time for it than a call gives it."""
+        return self._ongoing.is_cut_off and bool(self._reachable())
 
     async def end(self, timeout_s: float) -> None:
         """Replays what there is, for so long at most; then nothing more."""
@@ -89,35 +97,24 @@ class Replay:
     async def _work(self) -> None:
         try:
             await self._look_and_replay()
-        except BaseException as failure:
-            # Not if it has ended by itself: by then another may have begun.
-            self._is_running = False
-            if not isinstance(failure, Exception):
-                raise
+        except Exception as failure:
             if not self._is_ending:  # else a thread that still looked for Redis when its transport was closed
                 kind = type(failure).__name__
                 known = facts(op="replay", outcome="failed", namespace=self._store.keys.namespace, error=kind)
-                log.error(
-                    "the replay stopped, and goes on with the next append: %s",
-                    kind,
-                    exc_info=unquoted(failure),
-                    extra=known,
-                )
+                text = "the replay stopped, and goes on with the next append: %s"
+                log.error(text, kind, exc_info=unquoted(failure), extra=known)
 
-    def _is_over(self) -> bool:
+    def _is_done(self) -> bool:
         """Nothing is left to do: the next outage starts it again."""
-        with self._starting:
-            if self._is_ending or not (self._backlog.held or self._store.away_breakers()):
-                self._is_running = False
-                return True
-            return False
+        return self._is_ending or not (self._backlog.held or self._store.away_breakers())
 
     async def _look_and_replay(self) -> None:
         pause_s, begun_s = _FIRST_PAUSE_S, None
-        while not self._is_over():
+        while not self._ongoing.is_over(self._is_done):
             if away := self._store.away_breakers():
                 await self._background.pause(max(_FIRST_PAUSE_S, min(breaker.probe_in_s() for breaker in away)))
-                await self._background.each([partial(self._probe, breaker) for breaker in away])
+                await self._probe(away)
+                self._ongoing.is_cut_off = False
                 if self._store.breakers is None or not self._reachable():
                     pause_s, begun_s = _FIRST_PAUSE_S, None
                     continue
@@ -126,6 +123,7 @@ class Replay:
                 self._say_at_s = begun_s + _PROGRESS_S
             replayed_before = self._replayed_count
             await self._round()
+            self._ongoing.is_cut_off = False
             if self._backlog.held:
                 is_moving = self._replayed_count > replayed_before
                 pause_s = _FIRST_PAUSE_S if is_moving else min(_LONGEST_PAUSE_S, pause_s * 2)
@@ -143,8 +141,9 @@ class Replay:
         left = (backlog.message_count, len(backlog.held))
         log.log(level, text, what, self._replayed_count, took_s, *left, extra=known)
 
-    async def _probe(self, breaker: Breaker) -> None:
-        await self._store.probe(breaker, at_once=self._hurries)
+    async def _probe(self, away: Sequence[Breaker]) -> None:
+        probe = partial(self._store.probe, at_once=self._hurries)
+        await self._background.each([partial(probe, breaker) for breaker in away])
 
     def _reachable(self) -> list[Held]:
         """The sessions that have something to replay, and whose node answers."""
