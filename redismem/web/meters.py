@@ -1,8 +1,11 @@
-"""What is measured, for Prometheus. Labels are words of closed sets and never name a session, a key or a path."""
+"""What is measured, for Prometheus. Labels never name a session, a key or a path.
+
+They are words of closed sets, but for the nodes of a cluster, which are named only while they do not answer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -33,7 +36,7 @@ OPERATIONS = _words(
 OUTCOMES = _words(
     """
     ok duplicate conflict nothing job none notdue leased gone noop dead already fenced stale waiting failed paused
-    busy stopping unavailable degraded StoreUnavailable FallbackFull
+    busy stopping unavailable degraded open half_open closed StoreUnavailable FallbackFull
     Unconfirmed NotAllowed TooLarge InvalidState InvalidTime NotInWindow
     SessionExists CorruptSession UnsupportedFormat WrongShards ScriptFailed CancelledError
     """
@@ -117,6 +120,8 @@ class Meters:
         self._evictions = Counter("redismem_evictions", "Sessions evicted", ["outcome"], registry=registry)
         self._degraded = Gauge("redismem_degraded", "1 while the store does not answer", registry=registry)
         self._is_degraded = False  # setting a gauge takes a lock
+        self._away = Gauge("redismem_away_seconds", "Since when Redis is away, or a node", ["node"], registry=registry)
+        self._backlog = Gauge("redismem_backlog_messages", "What is still to be replayed", registry=registry)
         self._queues = Gauge("redismem_queue_sessions", "Sessions of a queue", ["queue"], registry=registry)
         self._lag = Gauge("redismem_queue_lag_seconds", "Since when its first one is due", ["queue"], registry=registry)
         self._sessions = Gauge("redismem_sessions", "Sessions that are listed", registry=registry)
@@ -168,10 +173,24 @@ class Meters:
                 evictions_count += sum(counts.counts)
         return Worked(bounds_s, turns, failed_count, evictions_count)
 
-    def looked(self, depths: Depths | None, calls_count: int, streams_count: int) -> bytes:
-        """All of it as text, with what was looked up just now; without depths the store did not answer."""
+    def looked(
+        self,
+        depths: Depths | None,
+        calls_count: int,
+        streams_count: int,
+        away_s: Mapping[str, float],
+        backlog_count: int,
+    ) -> bytes:
+        """All of it as text, with what was looked up just now; without depths the store did not answer.
+
+        `away_s`: how long a node has not answered, by its place; "" is the place of all together.
+        """
         self._calls.set(calls_count)
         self._streams.set(streams_count)
+        self._backlog.set(backlog_count)
+        self._away.clear()  # a node that is back, or gone for good, is named no more
+        for place, seconds in away_s.items():
+            self._away.labels(place).set(seconds)
         self._is_degraded = depths is None
         self._degraded.set(self._is_degraded)
         if depths is not None:

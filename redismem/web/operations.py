@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -12,6 +12,7 @@ from fastapi.responses import PlainTextResponse
 from redismem.errors import RedismemError
 from redismem.inspection import dead, servers
 from redismem.inspection.depths import depths_of
+from redismem.store.store import Store
 from redismem.web import schemas
 from redismem.web.documents import Json
 from redismem.web.service import Service
@@ -90,9 +91,19 @@ async def measured(request: Request, memory: TheMemory) -> Response:
             depths = await depths_of(memory.store)
     except (TimeoutError, RedismemError):
         depths = None
-    calls_count = sum(each.store.calls_count for each in service.memories.values())
-    text = service.meters.looked(depths, calls_count, service.streams_count)
+    stores = [each.store for each in service.memories.values()]
+    calls_count = sum(store.calls_count for store in stores)
+    backlog_count = sum(store.health().backlog_message_count for store in stores)
+    text = service.meters.looked(depths, calls_count, service.streams_count, _away_s(stores), backlog_count)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _away_s(stores: Sequence[Store]) -> dict[str, float]:
+    """How long what does not answer has not, by its place. All together, whose place is "", is always among it."""
+    found = {"": 0.0}
+    for breaker in (breaker for store in stores for breaker in store.away_breakers()):
+        found[breaker.place] = max(found.get(breaker.place, 0.0), breaker.away_s())
+    return found
 
 
 async def _within(look: Awaitable[None]) -> bool:

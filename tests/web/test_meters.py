@@ -86,6 +86,51 @@ async def test_a_store_that_is_away_is_degraded_till_it_is_back(redis_server: An
         await until(well)
 
 
+async def test_an_outage_is_measured_and_what_is_accepted_meanwhile(proxy: Any, namespace: str) -> None:
+    meters = Meters()
+    settings = Settings(deadline_s=1, reply_timeout_s=1, fallback_after_s=0.2)
+    options: Any = {"namespace": namespace, "settings": settings, "fallback": True, "on_event": meters.event}
+    async with Memory.connect(proxy.url, **options) as memory, served(memory, meters=meters) as http:
+
+        def changes(found: Any, outcome: str) -> float:
+            return total(found, "redismem_operation_seconds_count", op="breaker", outcome=outcome)
+
+        found = await looked(http)
+        assert found["redismem_away_seconds"] == [({"node": ""}, 0)]
+        assert [changes(found, outcome) for outcome in ("open", "half_open", "closed", "other")] == [0, 0, 0, 0]
+        await proxy.refuse()
+        for _ in range(2):
+            assert (await memory.session("a").append(said(1))).degraded
+
+        async def missed() -> Any:
+            found = await looked(http)
+            return changes(found, "half_open") >= 3 and found
+
+        found = await until(missed)
+        assert total(found, "redismem_away_seconds", node="") > 0
+        assert total(found, "redismem_backlog_messages") == 2
+        assert [changes(found, outcome) for outcome in ("open", "closed", "other")] == [1, 0, 0]
+        await proxy.accept_again()
+
+        async def back() -> Any:
+            found = await looked(http)
+            return total(found, "redismem_backlog_messages") == 0 and found
+
+        found = await until(back)
+        assert found["redismem_away_seconds"] == [({"node": ""}, 0)]
+        assert [changes(found, outcome) for outcome in ("open", "closed", "other")] == [1, 1, 0]
+
+
+def test_a_node_is_named_while_it_does_not_answer() -> None:
+    meters = Meters()
+
+    def away(places: dict[str, float]) -> Any:
+        return samples(meters.looked(None, 0, 0, {"": 0.0, **places}, 0).decode())["redismem_away_seconds"]
+
+    assert away({"10.0.0.1:7000": 3.5}) == [({"node": ""}, 0), ({"node": "10.0.0.1:7000"}, 3.5)]
+    assert away({}) == [({"node": ""}, 0)]
+
+
 def test_the_labels_are_those_of_the_events() -> None:
     told = re.sub(r"\s+", " ", str(Event.__doc__) + Path(events.__file__).read_text())
     listed = re.search(r"By a session: (.*?)\. By a memory: (.*?)\. By workers", told)
@@ -95,7 +140,7 @@ def test_the_labels_are_those_of_the_events() -> None:
     meters = Meters()
     for outcome in (*OUTCOMES, "canary"):
         meters.event(Event("canary", outcome, 1.0, "shop", "hash"))
-    text = meters.looked(None, 0, 0).decode()
+    text = meters.looked(None, 0, 0, {}, 0).decode()
     assert "canary" not in text
     assert 'op="other"' in text
 
@@ -106,7 +151,7 @@ def test_what_a_process_serves_while_redis_is_away_is_made_and_not_failed() -> N
         meters.event(Event("append", outcome, 1.0, "shop", "hash"))
     worked = meters.worked()
     assert (sum(worked.turns), worked.failed_count) == (2, 1)
-    text = meters.looked(None, 0, 0).decode()
+    text = meters.looked(None, 0, 0, {}, 0).decode()
     assert all(f'op="append",outcome="{outcome}"' in text for outcome in ("degraded", "FallbackFull"))
 
 
