@@ -43,7 +43,7 @@ def memory(redis_server: Any, namespace: str) -> Iterator[redismem.blocking.Memo
 
 
 def dimensions_of(memory: redismem.blocking.Memory, redis_server: Any) -> list[int]:
-    """Of the vectors that stand beside the blocks of the session."""
+    """How many dimensions the vectors beside each block of the session have."""
     with redis.Redis(port=redis_server.port) as raw:
         fields: Any = raw.hgetall(memory.store.keys.session("a").originals)
     found = [decode_vectors(value) for field, value in fields.items() if field[:1] == b"v"]
