@@ -137,8 +137,12 @@ class FallbackStore(Store):
                 sent_s = tried_s if refused.may_be_done or self.transport.repeats else None
         self._replay.start()
         await self.transport.sleep(0)  # whoever goes on at once must not keep the replay from its turn
-        with self._lock:
-            return self._served(replace(call, decode=decode), session_id, known_seq, sent_s)
+        try:
+            with self._lock:
+                return self._served(replace(call, decode=decode), session_id, known_seq, sent_s)
+        except StoreUnavailable as refused:
+            refused.may_be_done = sent_s is not None
+            raise
 
     async def _is_there(self, breaker: Breaker) -> bool:
         return await self._replay.look(breaker) and not self._cannot_agree()

@@ -12,7 +12,7 @@ from support.proxy import How, Proxy
 from support.redis_server import RedisServer
 from support.replayed import OTHERS
 
-from redismem import Memory, Settings
+from redismem import FallbackFull, Memory, Settings, StoreUnavailable
 from redismem.events import Event
 from redismem.protocol.append_ids import IDS_COUNT
 
@@ -181,3 +181,22 @@ async def test_what_cannot_be_decided_is_there_twice_rather_than_lost(
         await raw.persist(keys.state)
     await caught_up(memory, proxy)
     assert await contents(near.session("a")) == [SAID, *([SAID] if how == "freeze" else []), *said, SAID]
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["expect", "full"])
+async def test_what_was_sent_and_is_not_accepted_says_that_it_may_be_done(
+    near: Memory, proxy: Proxy, namespace: str, full: bool
+) -> None:
+    settings = SETTINGS.model_copy(update={"max_backlog_bytes": 1_024}) if full else SETTINGS
+    said = user("yes" * 1_000) if full else YES
+    async with Memory.connect(proxy.url, namespace=namespace, settings=settings, fallback=True) as memory:
+        await memory.session("a").append(user("first"))
+        proxy.break_next("freeze", float("inf"))
+        with pytest.raises(StoreUnavailable) as sent:
+            await memory.session("a").append(said, expect=None if full else 1)
+        assert sent.value.may_be_done
+        with pytest.raises(StoreUnavailable) as unsent:
+            await memory.session("a").append(said, expect=None if full else 1)
+        assert not unsent.value.may_be_done
+        assert isinstance(sent.value, FallbackFull) == isinstance(unsent.value, FallbackFull) == full
+        assert await contents(near.session("a")) == [user("first")["content"], said["content"]]
