@@ -12,7 +12,7 @@ RUN python -m venv /opt/redismem \
  && python -m venv /opt/service \
  && /opt/redismem/bin/pip freeze --exclude redismem > /constraints.txt \
  && /opt/service/bin/pip install --no-cache-dir --only-binary :all: --constraint /constraints.txt \
-      "$(echo /wheels/*.whl)[server]"
+      "$(echo /wheels/*.whl)[server,embeddings]"
 
 FROM python:3.13-slim
 RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin redismem

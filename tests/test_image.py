@@ -42,6 +42,11 @@ def test_there_is_time_to_end(name: str, waits_count: int) -> None:
     assert given_s >= waits_count * stop_s + 2 * Settings.model_fields["deadline_s"].default
 
 
+def test_it_has_what_the_settings_ask_for() -> None:
+    """A server and a worker that make vectors need numpy: REDISMEM_EMBED."""
+    assert '[server,embeddings]"' in STAGES[0]
+
+
 def test_what_it_copies_is_there_and_let_through() -> None:
     wanted = [words[1:-1] for line in STAGES[0].splitlines() if (words := line.split()) and words[0] == "COPY"]
     passed = set((ROOT / ".dockerignore").read_text().splitlines())
