@@ -10,7 +10,7 @@ from redismem.errors import Conflict, InvalidItem, ItemNotFound
 from redismem.project import erasing, looking_back, searching
 from redismem.project.checks import as_datetime, item_id, moment
 from redismem.project.folding import State
-from redismem.project.items import Change, Items, Stored, present
+from redismem.project.items import Items, Stored, present
 from redismem.project.links import TWINS, entity_names, unlink_all
 from redismem.project.looking_back import Moment
 from redismem.project.querying import Query, page_limit
@@ -137,11 +137,11 @@ class Collection(Generic[R]):
         change.alter(stored, at_ms, sets=sets, reason=reason)
         return self._made(await change.commit(), id)
 
-    async def _turn(self, id: str, status: str, reason: str, expect: int | None, at: datetime | None, **sets: Any) -> R:
+    async def _turn(self, id: str, status: str, reason: str, expect: int | None, at: datetime | None) -> R:
         """Leads an item to a status. Raises InvalidTransition."""
         stored, at_ms = await self._open(id, expect, at)
         change = await self._items.change()
-        self._alter_status(change, stored, status, change.moment(stored, at_ms), reason, sets)
+        change.alter(stored, at_ms, sets={"status": status}, reason=reason)
         return self._made(await change.commit(), id)
 
     async def _link(self, id: str, name: str, other_id: str, at: datetime | None, *, ends: bool = False) -> R:
@@ -160,13 +160,6 @@ class Collection(Generic[R]):
             change.alter(one, at_ms, adds={name: [other.id]})
             change.alter(other, at_ms, adds={twin: [one.id]})
         return self._made(await change.commit(), id)
-
-    def _alter_status(
-        self, change: Change, stored: Stored, status: str, at_ms: int, reason: str, sets: dict[str, Any]
-    ) -> None:
-        if status in self.kind.ended:
-            sets = {"valid_until": at_ms} | sets
-        change.alter(stored, at_ms, sets={"status": status} | sets, reason=reason)
 
     async def _list(self, criteria: Any, limit: int, cursor: str | None) -> Page[R]:
         given = dict(criteria)

@@ -106,14 +106,13 @@ class Decisions(Collection[Decision]):
     ) -> Decision:
         """Puts another decision in the place of one, in one step: `by`, or a new one of these fields. Gives the other.
 
-        The old one is superseded and valid no longer; both name each other. Raises ItemNotFound, InvalidItem,
-        InvalidTransition for one that was superseded before, Conflict.
+        The old one is superseded and valid no longer, if it was until then; both name each other. Raises ItemNotFound,
+        InvalidItem, InvalidTransition for one that was superseded before, Conflict.
         """
         if (by is None) == (title == "" and not fields):
             raise InvalidItem("a decision is superseded by another one, or by the fields of a new one")
         stored, at_ms = await self._open(id, expect, at)
         change = await self._items.change()
-        moment_ms = change.moment(stored, at_ms)
         if by is None:
             new_id = self._created(change, title, status, at, [], fields, {"supersedes": id})
         else:
@@ -122,7 +121,7 @@ class Decisions(Collection[Decision]):
             if by == id or new.state["supersedes"] or new.state["superseded_by"]:
                 raise InvalidItem(f"{by} has a place in a chain of decisions already")
             change.alter(new, at_ms, sets={"supersedes": id})
-        self._alter_status(change, stored, "superseded", moment_ms, reason, {"superseded_by": new_id})
+        change.alter(stored, at_ms, sets={"status": "superseded", "superseded_by": new_id}, reason=reason)
         return self._made(await change.commit(), new_id)
 
     async def history(self, id: str, *, at: datetime | None = None) -> Sequence[Decision]:
@@ -189,7 +188,7 @@ class Decisions(Collection[Decision]):
         links: dict[str, str] | None = None,
     ) -> str:
         sets = self.kind.checked({"title": title, **fields})
-        sets["status"] = checks.choice("proposed", "accepted")(status, "status")
+        sets["status"] = checks.choice(*self.kind.begins)(status, "status")
         for other in others:
             name = "related_tasks" if other.kind.letter == "t" else "related_decisions"
             sets.setdefault(name, []).append(other.id)

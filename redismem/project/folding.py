@@ -2,18 +2,19 @@
 
 A version says what it changed, when that was true (`at_ms`) and when it was written (`known_ms`). An item as of a
 moment is what the versions change that were true by then, in the order in which they were true. So what is entered late
-takes its place in the past, and what was true later still holds.
+takes its place in the past, and what was true later still holds. What follows from a status stands in no version: it is
+made anew of the statuses, in whatever order they were entered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any
 
 from redismem.errors import InvalidItem, InvalidTransition
-from redismem.project.schema import Kind
+from redismem.project.schema import TASK, Kind
 from redismem.values import Undecodable, decode_value, pack
 
 State = dict[str, Any]
@@ -61,7 +62,7 @@ def fold(kind: Kind, deltas: Iterable[Delta], at_ms: int | None = None, known_ms
         return None
     state = kind.defaults()
     for delta in sorted(known, key=lambda delta: (delta.at_ms, delta.version)):
-        _apply(state, delta)
+        _apply(kind, state, delta)
     first = next(delta for delta in known if delta.version == 1)
     state |= {
         "version": max(delta.version for delta in known),
@@ -73,10 +74,10 @@ def fold(kind: Kind, deltas: Iterable[Delta], at_ms: int | None = None, known_ms
     return state
 
 
-def advanced(state: State, delta: Delta) -> State:
+def advanced(kind: Kind, state: State, delta: Delta) -> State:
     """The state with one more version, true no earlier than the others. The state itself stays as it is."""
     made = {name: _copied(value) for name, value in state.items()}
-    _apply(made, delta)
+    _apply(kind, made, delta)
     made |= {"version": delta.version, "updated_ms": delta.known_ms, "latest_ms": delta.at_ms}
     return made
 
@@ -85,7 +86,9 @@ def _copied(value: Any) -> Any:
     return value.copy() if isinstance(value, list | dict) else value
 
 
-def _apply(state: State, delta: Delta) -> None:
+def _apply(kind: Kind, state: State, delta: Delta) -> None:
+    if state["status"] in kind.ended and delta.sets.get("status", state["status"]) not in kind.ended:
+        state["valid_until"] = None
     for name, value in delta.sets.items():
         state[name] = _copied(value)
     if "status" in delta.sets:
@@ -98,6 +101,31 @@ def _apply(state: State, delta: Delta) -> None:
                 state[name].remove(value)
     for name, values in delta.adds.items():
         state[name] = _with(name, state[name], values)
+    if kind is TASK:
+        _wait(state, delta)
+    _end(kind, state)
+
+
+def _wait(state: State, delta: Delta) -> None:
+    """A task is blocked exactly while it waits for something: then it has the status again that it had before."""
+    before = [status for status, _, _ in state["history"] if status != "blocked"]
+    if state["status"] != "blocked":
+        state["blocked_by"] = []
+    elif before and not state["blocked_by"]:
+        state["status"] = before[-1]
+        state["history"].append([before[-1], delta.at_ms, delta.reason])
+
+
+def _end(kind: Kind, state: State) -> None:
+    """What has ended is true no longer than until it first did, is archived only then, and a task is completed then."""
+    ends_ms = [at_ms for _, at_ms, _ in takewhile(lambda entry: entry[0] in kind.ended, reversed(state["history"]))]
+    if ends_ms:
+        until_ms = state["valid_until"]
+        state["valid_until"] = ends_ms[-1] if until_ms is None else min(until_ms, ends_ms[-1])
+    elif kind.ended:
+        state["archived"] = False
+    if kind is TASK:
+        state["completed_at"] = ends_ms[-1] if state["status"] == "completed" else None
 
 
 def _with(name: str, value: Any, added: Any) -> Any:
@@ -111,10 +139,14 @@ def _with(name: str, value: Any, added: Any) -> Any:
 
 
 def check_path(kind: Kind, state: State) -> None:
-    """Raises InvalidTransition if a status of the item's history does not lead to the next."""
+    """Raises InvalidTransition if a status does not lead to the next, InvalidItem if no item begins so."""
+    if kind.transitions is None:
+        return
     statuses = [entry[0] for entry in state["history"]]
+    if not statuses or statuses[0] not in kind.begins:
+        raise InvalidItem(f"a {kind.name} begins as {' or '.join(kind.begins)}")
     for before, after in pairwise(statuses):
-        if kind.transitions is None or after not in kind.transitions[before]:
+        if after not in kind.transitions[before]:
             raise InvalidTransition(f"a {kind.name} that is {before} cannot become {after}", None, before, after)
 
 

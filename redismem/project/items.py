@@ -209,7 +209,7 @@ class Change:
         self._names.append((name, before, holder))
 
     async def commit(self) -> dict[str, State]:
-        """Writes all of it. Gives what the items are now. Raises Conflict, InvalidTransition, TooLarge."""
+        """Writes all of it. Gives what the items are now. Raises Conflict, InvalidItem, InvalidTransition, TooLarge."""
         batch = Batch(names=self._names)
         made = {item_id: self.state(item_id) for item_id in self._deltas}
         batch.sizes = list(self._sizes.items())
@@ -229,18 +229,18 @@ class Change:
         return made
 
     def state(self, item_id: str) -> State:
-        """What an item will be with this change. Raises InvalidTransition."""
+        """What an item will be with this change. Raises InvalidItem, InvalidTransition."""
         delta, stored = self._deltas[item_id], self._before[item_id]
         kind = kind_of(item_id)
         if stored is None:
             state = fold(kind, [delta])
         elif delta.at_ms >= stored.state["latest_ms"]:
-            state = advanced(stored.state, delta)
+            state = advanced(kind, stored.state, delta)
         else:
             assert stored.deltas is not None, "an item that is changed late is read with its versions"
             state = fold(kind, [*stored.deltas, delta])
         assert state is not None
-        if "status" in delta.sets:
+        if stored is None or state["history"] != stored.state["history"]:
             check_path(kind, state)
         return state
 

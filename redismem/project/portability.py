@@ -215,8 +215,7 @@ def _item(kind: Kind, entry: Any) -> Stored:
     state = fold(kind, deltas)
     if state is None or any(delta.at_ms < deltas[0].at_ms for delta in deltas):
         raise InvalidItem("its first version is not the first")
-    if kind.transitions is not None:
-        check_path(kind, state)
+    check_path(kind, state)
     for name, spec in kind.fields.items():
         spec.check_stored(state[name], name)
     return Stored(kind, item_id, state, deltas, deltas[0] if len(deltas) == 1 else None)

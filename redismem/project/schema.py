@@ -48,6 +48,8 @@ class Kind:
     """The fields whose words are found."""
     hidden: frozenset[str] = frozenset()
     """The statuses that a query leaves out unless it asks for them."""
+    begins: tuple[str, ...] = ()
+    """The statuses that a new item may have."""
     ended: frozenset[str] = frozenset()
     """The statuses with which an item is valid no longer."""
     transitions: Mapping[str, frozenset[str]] | None = None
@@ -99,6 +101,7 @@ DECISION = Kind(
     },
     texts=("title", "description", "rationale", "context"),
     hidden=frozenset({"superseded"}),
+    begins=("proposed", "accepted"),
     ended=frozenset({"rejected", "superseded", "deprecated"}),
     transitions={
         "proposed": frozenset({"accepted", "rejected", "superseded", "deprecated"}),
@@ -126,12 +129,13 @@ TASK = Kind(
     },
     texts=("title", "description"),
     hidden=frozenset({"completed", "cancelled"}),
+    begins=("backlog", "planned", "in_progress"),
     ended=frozenset({"completed", "cancelled"}),
     transitions={
         "backlog": frozenset({"planned", "in_progress", "blocked", "cancelled"}),
         "planned": frozenset({"backlog", "in_progress", "blocked", "cancelled"}),
         "in_progress": frozenset({"backlog", "planned", "blocked", "completed", "cancelled"}),
-        "blocked": frozenset({"backlog", "planned", "in_progress", "cancelled"}),
+        "blocked": frozenset({"backlog", "planned", "in_progress", "blocked", "cancelled"}),
         "completed": frozenset({"backlog"}),
         "cancelled": frozenset({"backlog"}),
     },

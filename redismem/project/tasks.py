@@ -9,7 +9,6 @@ from typing import TypedDict, Unpack
 from redismem.errors import InvalidItem, InvalidTransition
 from redismem.project import checks, graph
 from redismem.project.collection import Collection
-from redismem.project.folding import State
 from redismem.project.items import Change, present
 from redismem.project.links import check_dependents, dependents
 from redismem.project.querying import TaskCriteria
@@ -66,7 +65,7 @@ class Tasks(Collection[Task]):
         others = await self._others(needed + related, at)
         await check_dependents(self._items, needed, "needs")
         sets = self.kind.checked({"title": title, **fields})
-        sets["status"] = checks.choice("backlog", "planned", "in_progress")(status, "status")
+        sets["status"] = checks.choice(*self.kind.begins)(status, "status")
         change = await self._items.change()
         at_ms = None if at is None else checks.moment(at, "at")
         new_id = change.create(self.kind, sets | {"dependencies": needed, "related_decisions": related}, at_ms)
@@ -124,14 +123,14 @@ class Tasks(Collection[Task]):
         stored, at_ms = await self._open(id, expect, at)
         blocker = checks.line(by, "by")
         change = await self._items.change()
+        change.alter(stored, at_ms, sets={"status": "blocked"}, adds={"blocked_by": [blocker]}, reason=reason)
         if checks.is_item_id("t", blocker):
             (other,) = present(await self._items.read([blocker]), [blocker])
-            if other.id == id or other.state["status"] in TASK.ended:
+            waits = blocker in change.state(id)["blocked_by"]
+            if other.id == id or (waits and other.state["status"] in TASK.ended):
                 raise InvalidItem(f"nothing waits for {other.id}: it is {other.state['status']}, or the task itself")
             await check_dependents(self._items, [blocker], "waits")
             change.check(other)
-        sets: State = {} if stored.state["status"] == "blocked" else {"status": "blocked"}
-        change.alter(stored, at_ms, sets=sets, adds={"blocked_by": [blocker]}, reason=reason)
         return self._made(await change.commit(), id)
 
     async def unblock(
@@ -145,8 +144,7 @@ class Tasks(Collection[Task]):
                 f"a task that is {state['status']} is not blocked", None, state["status"], "unblocked"
             )
         change = await self._items.change()
-        sets = {"status": _before_blocked(state), "blocked_by": []}
-        change.alter(stored, at_ms, sets=sets, reason=reason)
+        change.alter(stored, at_ms, sets={"blocked_by": []}, reason=reason)
         return self._made(await change.commit(), id)
 
     async def can_start(self, id: str) -> bool:
@@ -224,25 +222,17 @@ class Tasks(Collection[Task]):
     async def _move(self, id: str, status: str, reason: str, expect: int | None, at: datetime | None) -> Task:
         stored, at_ms = await self._open(id, expect, at)
         change = await self._items.change()
-        moment_ms = change.moment(stored, at_ms)
-        sets: State = {"blocked_by": []} if stored.state["blocked_by"] else {}
-        if stored.state["status"] in TASK.ended:
-            sets |= {"completed_at": None, "valid_until": None}
-        if status == "completed":
-            sets["completed_at"] = moment_ms
+        change.alter(stored, at_ms, sets={"status": status}, reason=reason)
+        if change.state(id)["status"] == "completed":
             await self._release(change, id)
-        self._alter_status(change, stored, status, moment_ms, reason, sets)
         return self._made(await change.commit(), id)
 
     async def _release(self, change: Change, id: str) -> None:
         """What waits for this task waits for it no longer, now."""
         waiting = await self._items.read(await dependents(self._items, change, id, "waits"))
         for other in waiting:
-            if other is None or other.state["deleted"]:
-                continue
-            is_free = other.state["blocked_by"] == [id] and other.state["status"] == "blocked"
-            sets: State = {"status": _before_blocked(other.state)} if is_free else {}
-            change.alter(other, sets=sets, drops={"blocked_by": [id]}, reason=f"{id} is completed")
+            if other is not None and not other.state["deleted"]:
+                change.alter(other, drops={"blocked_by": [id]}, reason=f"{id} is completed")
 
     async def _open_ids(self) -> Sequence[str]:
         found: Sequence[str] = ()
@@ -252,9 +242,3 @@ class Tasks(Collection[Task]):
             found = [*found, *(task.id for task in page)]
             if (cursor := page.cursor) is None:
                 return found
-
-
-def _before_blocked(state: State) -> str:
-    """The status that a blocked task had before."""
-    before: Sequence[str] = [entry[0] for entry in state["history"] if entry[0] != "blocked"]
-    return before[-1]

@@ -68,7 +68,7 @@ async def test_what_is_unblocked_has_the_status_it_had_before(
     task = await apollo.tasks.unblock(task_id)
     assert (task.status, task.blocked_by) == (status, ())
     assert [entry.status for entry in task.history][-2:] == ["blocked", status]
-    assert len(task.history) == len(WAYS[status]) + 3
+    assert len(task.history) == len(WAYS[status]) + 4
     with pytest.raises(InvalidTransition, match="not blocked"):
         await apollo.tasks.unblock(task_id)
 

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from project_model.machine import ASKED, LATE_MS, PLACES, TAGS, TITLES, ProjectMachine
-from project_model.model import Fields, Modelled, adds, both, drops, has_words, legal, sets
+from project_model.machine import ASKED, LATE_MS, PLACES, TAGS, TITLES, UNTIL_MS, ProjectMachine
+from project_model.model import Fields, Modelled, Passed, adds, drops, ends, has_words, legal, sets
 from redismem import Conflict, InvalidItem, InvalidTransition
 
 WAYS = {
@@ -18,8 +18,12 @@ WAYS = {
     "superseded": "",
     "deprecated": "superseded",
 }
-FRESH: Fields = {"superseded_by": None, "supersedes": None, "related": [], "valid_until": None}
+FRESH: Fields = {"superseded_by": None, "supersedes": None, "related": [], "said_until": None}
 STEPS = {"accept": "accepted", "reject": "rejected", "deprecate": "deprecated"}
+
+
+def follows(fields: Fields, passed: Passed, known: int) -> None:
+    ends(("rejected", "superseded", "deprecated"), fields, passed, known)
 
 
 def tidy(tags: list[str]) -> list[str]:
@@ -38,7 +42,7 @@ class DecisionsMachine(ProjectMachine):
         assert record.history[-1].status == expected["status"]
 
     def made(self, id: str, at_ms: int | None, **fields: Any) -> Modelled:
-        item = self.items[id] = Modelled(id)
+        item = self.items[id] = Modelled(id, follows)
         effect = sets(**FRESH | fields)
         item.happen(self.now_ms if at_ms is None else at_ms, self.now_ms, effect)
         return item
@@ -49,21 +53,27 @@ class DecisionsMachine(ProjectMachine):
         record = self.apollo.decisions.create(title=title, tags=tags, at=self.moment(at_ms), status=status)  # type: ignore[arg-type]
         self.made(record.id, at_ms, title=title, tags=tidy(tags), status=status)
 
-    @rule(place=PLACES, title=st.none() | TITLES, tags=st.none() | TAGS, late_ms=LATE_MS)
+    @rule(place=PLACES, title=st.none() | TITLES, tags=st.none() | TAGS, until=UNTIL_MS, late_ms=LATE_MS)
     @precondition(lambda self: self.living())
-    def update(self, place: int, title: str | None, tags: list[str] | None, late_ms: int | None) -> None:
+    def update(
+        self, place: int, title: str | None, tags: list[str] | None, until: int | None, late_ms: int | None
+    ) -> None:
         item, at_ms = self.pick(place), self.late(late_ms)
+        stored: Fields = {"title": title, "tags": None if tags is None else tidy(tags)}
+        stored["said_until"] = None if until is None else self.now_ms + until
+        stored = {name: value for name, value in stored.items() if value is not None}
         given: Fields = {name: value for name, value in (("title", title), ("tags", tags)) if value is not None}
+        if until is not None:
+            given["valid_until"] = self.moment(stored["said_until"])
 
         def call() -> Any:
             return self.apollo.decisions.update(item.id, at=self.moment(at_ms), **given)
 
-        if not given:
+        if not given or stored.get("said_until", item.begun_ms) < item.begun_ms:
             self.refused(InvalidItem, call)
         elif not self.is_too_early(item, at_ms, call):
             moment_ms = self.moment_of(item, at_ms)
             record = call()
-            stored = given if tags is None else given | {"tags": tidy(tags)}
             item.happen(moment_ms, self.now_ms, sets(**stored))
             self.compare(record, item.now)
 
@@ -78,12 +88,11 @@ class DecisionsMachine(ProjectMachine):
         if self.is_too_early(item, at_ms, call):
             return
         moment_ms = self.moment_of(item, at_ms)
-        if not legal(WAYS, item.statuses_with(moment_ms, status)):
+        if not legal(WAYS, item.path_with(moment_ms, status=status)):
             self.refused(InvalidTransition, call)
             return
         record = call()
-        ended = {} if status == "accepted" else {"valid_until": moment_ms}
-        item.happen(moment_ms, self.now_ms, sets(status=status, **ended))
+        item.happen(moment_ms, self.now_ms, sets(status=status))
         self.compare(record, item.now)
 
     @rule(place=PLACES, title=TITLES, late_ms=LATE_MS)
@@ -97,33 +106,33 @@ class DecisionsMachine(ProjectMachine):
         if self.is_too_early(item, at_ms, call):
             return
         moment_ms = self.moment_of(item, at_ms)
-        if not legal(WAYS, item.statuses_with(moment_ms, "superseded")):
+        if not legal(WAYS, item.path_with(moment_ms, status="superseded")):
             self.refused(InvalidTransition, call)
             return
         record = call()
         self.made(record.id, at_ms, title=title, tags=[], status="accepted", supersedes=item.id)
-        ended = sets(status="superseded", superseded_by=record.id, valid_until=moment_ms)
-        item.happen(moment_ms, self.now_ms, ended)
+        item.happen(moment_ms, self.now_ms, sets(status="superseded", superseded_by=record.id))
 
-    @rule(place=PLACES, other=PLACES)
+    @rule(place=PLACES, other=PLACES, late_ms=LATE_MS)
     @precondition(lambda self: self.living())
-    def supersede_by_another(self, place: int, other: int) -> None:
-        item, new = self.pick(place), self.pick(other)
-        moment_ms = self.moment_of(item, None)
+    def supersede_by_another(self, place: int, other: int, late_ms: int | None) -> None:
+        item, new, at_ms = self.pick(place), self.pick(other), self.late(late_ms)
+        moment_ms = self.moment_of(item, at_ms)
 
         def call() -> Any:
-            return self.apollo.decisions.supersede(item.id, new.id)
+            return self.apollo.decisions.supersede(item.id, new.id, at=self.moment(at_ms))
 
         if item.id == new.id or new.now["supersedes"] or new.now["superseded_by"]:
             self.refused(InvalidItem, call)
-        elif not legal(WAYS, item.statuses_with(moment_ms, "superseded")):
+        elif self.is_too_early(new, at_ms, call) or self.is_too_early(item, at_ms, call):
+            pass
+        elif not legal(WAYS, item.path_with(moment_ms, status="superseded")):
             self.refused(InvalidTransition, call)
         else:
-            new_ms = self.moment_of(new, None)
+            new_ms = self.moment_of(new, at_ms)
             call()
             new.happen(new_ms, self.now_ms, sets(supersedes=item.id))
-            ended = sets(status="superseded", superseded_by=new.id, valid_until=moment_ms)
-            item.happen(moment_ms, self.now_ms, ended)
+            item.happen(moment_ms, self.now_ms, sets(status="superseded", superseded_by=new.id))
 
     @rule(place=PLACES, other=PLACES, ends=st.booleans())
     @precondition(lambda self: len(self.living()) > 1)
@@ -138,16 +147,18 @@ class DecisionsMachine(ProjectMachine):
         for item, its_other in ((one, two), (two, one)):
             item.happen(times[item.id], self.now_ms, (drops if ends else adds)("related", its_other.id))
 
-    @rule(place=PLACES)
+    @rule(place=PLACES, late_ms=LATE_MS)
     @precondition(lambda self: self.living())
-    def delete(self, place: int) -> None:
-        item = self.pick(place)
-        moment_ms, related = self.moment_of(item, None), item.now["related"]
+    def delete(self, place: int, late_ms: int | None) -> None:
+        item, at_ms = self.pick(place), self.late(late_ms)
+        if self.is_too_early(item, at_ms, lambda: self.apollo.decisions.delete(item.id, at=self.moment(at_ms))):
+            return
+        moment_ms, related = self.moment_of(item, at_ms), item.now["related"]
         times = {other: self.moment_of(self.items[other], None) for other in related}
-        self.apollo.decisions.delete(item.id)
+        self.apollo.decisions.delete(item.id, at=self.moment(at_ms))
         for other in related:
             self.items[other].happen(times[other], self.now_ms, drops("related", item.id))
-        item.happen(moment_ms, self.now_ms, both(sets(deleted=True, valid_until=moment_ms)))
+        item.happen(moment_ms, self.now_ms, sets(deleted=True))
 
     @rule(place=PLACES, title=TITLES)
     @precondition(lambda self: self.living())

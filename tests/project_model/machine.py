@@ -22,6 +22,7 @@ ASKED = st.sampled_from(["", "al", "alpha", "beta g", "GAMMA", "strass", "x", "d
 TAGS = st.lists(st.sampled_from(["Db", "db", "ui", "api"]), max_size=2)
 LATE_MS = st.one_of(st.none(), st.none(), st.integers(0, 9_000))
 AGO_MS = st.none() | st.integers(0, 30_000)
+UNTIL_MS = st.none() | st.integers(-20_000, 20_000)
 PLACES = st.integers(0, 1_000)
 
 
@@ -147,4 +148,4 @@ class ProjectMachine(RuleBasedStateMachine):
         assert self.ms(record.valid_from) == expected["valid_from_ms"]
 
 
-__all__ = ["ASKED", "BEGIN", "LATE_MS", "PLACES", "TAGS", "TITLES", "ProjectMachine"]
+__all__ = ["ASKED", "BEGIN", "LATE_MS", "PLACES", "TAGS", "TITLES", "UNTIL_MS", "ProjectMachine"]

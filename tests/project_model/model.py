@@ -18,11 +18,18 @@ class Happening(NamedTuple):
     effect: Callable[[Fields], None]
 
 
+Passed = list[tuple[str, int]]
+"""The statuses that an item came to, and when."""
+Follows = Callable[[Fields, Passed, int], None]
+"""What follows from the statuses, of which so many were there before the last happening."""
+
+
 @dataclass
 class Modelled:
     """One item: all that happened to it."""
 
     id: str
+    follows: Follows = lambda fields, passed, known: None
     happenings: list[Happening] = field(default_factory=list)
 
     def happen(self, at_ms: int, known_ms: int, effect: Callable[[Fields], None]) -> None:
@@ -37,9 +44,7 @@ class Modelled:
         ]
         if not then or all(each.version != 1 for each in then):
             return None
-        fields: Fields = {}
-        for each in sorted(then):
-            each.effect(fields)
+        fields, _ = self.replayed(then)
         fields["version"] = max(each.version for each in then)
         fields["created_ms"], fields["valid_from_ms"] = self.happenings[0].known_ms, self.happenings[0].at_ms
         return None if fields.get("deleted") else fields
@@ -58,16 +63,28 @@ class Modelled:
     def latest_ms(self) -> int:
         return max(each.at_ms for each in self.happenings)
 
-    def statuses_with(self, at_ms: int, status: str) -> list[str]:
-        """The statuses it would have come through if it had come to this one then."""
-        passed: list[tuple[int, int, str]] = []
-        for each in self.happenings:
-            before: Fields = {"status": None, "tags": [], "blocked_by": [], "dependencies": [], "related": []}
-            each.effect(before)
-            if before["status"] is not None:
-                passed.append((each.at_ms, each.version, before["status"]))
-        passed.append((at_ms, len(self.happenings) + 1, status))
-        return [status for _, _, status in sorted(passed)]
+    def replayed(self, happenings: Iterable[Happening]) -> tuple[Fields, Passed]:
+        """What they make of it in the order of their moments, and the statuses that it came through."""
+        fields: Fields = {}
+        passed: Passed = []
+        for each in sorted(happenings):
+            known = len(passed)
+            before = fields.pop("status", None)
+            each.effect(fields)
+            if "status" in fields:
+                passed.append((fields["status"], each.at_ms))
+            fields = {"status": before} | fields | {"moment_ms": each.at_ms}
+            self.follows(fields, passed, known)
+        return fields, passed
+
+    def with_one_more(self, at_ms: int, effect: Callable[[Fields], None]) -> tuple[Fields, list[str]]:
+        """What it would be if this had happened as well, and the statuses that it would have come through."""
+        fields, passed = self.replayed([*self.happenings, Happening(at_ms, len(self.happenings) + 1, 0, effect)])
+        return fields, [status for status, _ in passed]
+
+    def path_with(self, at_ms: int, **values: Any) -> list[str]:
+        """The statuses that it would have come through if these fields had been set then."""
+        return self.with_one_more(at_ms, sets(**values))[1]
 
 
 def sets(**values: Any) -> Callable[[Fields], None]:
@@ -91,6 +108,16 @@ def both(*effects: Callable[[Fields], None]) -> Callable[[Fields], None]:
             each(fields)
 
     return effect
+
+
+def ends(done: Iterable[str], fields: Fields, passed: Passed, known: int) -> None:
+    """It is valid until the day that was said, or until it ended, and was not opened again: whichever comes first."""
+    if known < len(passed) and known and passed[known - 1][0] in done and fields["status"] not in done:
+        fields["said_until"] = None
+    since = None
+    for status, at_ms in passed:
+        since = None if status not in done else at_ms if since is None else since
+    fields["valid_until"] = min((ms for ms in (since, fields["said_until"]) if ms is not None), default=None)
 
 
 def has_words(asked: str, text: str) -> bool:

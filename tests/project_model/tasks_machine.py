@@ -7,21 +7,32 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from project_model.machine import ASKED, LATE_MS, PLACES, TITLES, ProjectMachine
-from project_model.model import Fields, Modelled, adds, both, drops, has_words, legal, sets
+from project_model.machine import ASKED, LATE_MS, PLACES, TITLES, UNTIL_MS, ProjectMachine
+from project_model.model import Fields, Modelled, Passed, adds, both, drops, ends, has_words, legal, sets
 from redismem import InvalidItem, InvalidTransition
 
 WAYS = {
     "backlog": "planned in_progress blocked cancelled",
     "planned": "backlog in_progress blocked cancelled",
     "in_progress": "backlog planned blocked completed cancelled",
-    "blocked": "backlog planned in_progress cancelled",
+    "blocked": "backlog planned in_progress blocked cancelled",
     "completed": "backlog",
     "cancelled": "backlog",
 }
 VERBS = {"plan": "planned", "start": "in_progress", "complete": "completed", "cancel": "cancelled", "reopen": "backlog"}
 DONE = ("completed", "cancelled")
 PRIORITIES = ("low", "medium", "high", "critical")
+
+
+def follows(fields: Fields, passed: Passed, known: int) -> None:
+    """Blocked exactly while it waits; completed while that is its status, since it came to it."""
+    if fields["status"] != "blocked":
+        fields["blocked_by"] = []
+    elif not fields["blocked_by"]:
+        fields["status"] = next(status for status, _ in reversed(passed) if status != "blocked")
+        passed.append((fields["status"], fields["moment_ms"]))
+    fields["completed_at"] = passed[-1][1] if fields["status"] == "completed" else None
+    ends(DONE, fields, passed, known)
 
 
 class TasksMachine(ProjectMachine):
@@ -39,24 +50,14 @@ class TasksMachine(ProjectMachine):
             value = getattr(record, name)
             assert (None if value is None else self.ms(value)) == expected[name]
 
-    def before_blocked(self, item: Modelled, at_ms: int | None) -> str:
-        """The last status that it had but `blocked`, as of then."""
-        moments = sorted({each.at_ms for each in item.happenings if at_ms is None or each.at_ms <= at_ms})
-        seen = []
-        for happening in sorted(each for each in item.happenings if each.at_ms in moments):
-            fields: Fields = {"status": None, "blocked_by": [], "dependencies": []}
-            happening.effect(fields)
-            seen += [fields["status"]] if fields["status"] not in (None, "blocked") else []
-        return str(seen[-1])
-
     @rule(title=TITLES, priority=st.sampled_from(PRIORITIES), needs=st.lists(PLACES, max_size=2), late_ms=LATE_MS)
     def create(self, title: str, priority: str, needs: list[int], late_ms: int | None) -> None:
         at_ms = self.late(late_ms)
         needed = list(dict.fromkeys(self.pick(place).id for place in needs if self.living()))
         made: Any = {"priority": priority, "dependencies": needed, "at": self.moment(at_ms)}
         record = self.apollo.tasks.create(title=title, **made)
-        item = self.items[record.id] = Modelled(record.id)
-        fresh: Fields = dict.fromkeys(("assignee", "due_date", "completed_at", "valid_until"))
+        item = self.items[record.id] = Modelled(record.id, follows)
+        fresh: Fields = dict.fromkeys(("assignee", "due_date", "said_until"))
         fresh["blocked_by"] = []
         effect = sets(title=title, priority=priority, dependencies=needed, status="backlog", **fresh)
         item.happen(self.now_ms if at_ms is None else at_ms, self.now_ms, effect)
@@ -66,23 +67,34 @@ class TasksMachine(ProjectMachine):
         priority=st.none() | st.sampled_from(PRIORITIES),
         assignee=st.sampled_from(["Ada", "ADA", "Bob", None]),
         due_ms=st.none() | st.integers(-5_000, 5_000),
+        until=UNTIL_MS,
         late_ms=LATE_MS,
     )
     @precondition(lambda self: self.living())
     def update(
-        self, place: int, priority: str | None, assignee: str | None, due_ms: int | None, late_ms: int | None
+        self,
+        place: int,
+        priority: str | None,
+        assignee: str | None,
+        due_ms: int | None,
+        until: int | None,
+        late_ms: int | None,
     ) -> None:
         item, at_ms = self.pick(place), self.late(late_ms)
         due = None if due_ms is None else self.now_ms + due_ms
+        until_ms = None if until is None else self.now_ms + until
         given: dict[str, Any] = {"assignee": assignee} | ({"priority": priority} if priority else {})
+        moments: Any = {"due_date": self.moment(due), "valid_until": self.moment(until_ms), "at": self.moment(at_ms)}
 
         def call() -> Any:
-            return self.apollo.tasks.update(item.id, due_date=self.moment(due), at=self.moment(at_ms), **given)
+            return self.apollo.tasks.update(item.id, **moments, **given)
 
-        if not self.is_too_early(item, at_ms, call):
+        if until_ms is not None and until_ms < item.begun_ms:
+            self.refused(InvalidItem, call)
+        elif not self.is_too_early(item, at_ms, call):
             moment_ms = self.moment_of(item, at_ms)
             record = call()
-            item.happen(moment_ms, self.now_ms, sets(due_date=due, **given))
+            item.happen(moment_ms, self.now_ms, sets(due_date=due, said_until=until_ms, **given))
             self.compare(record, item.now)
 
     @rule(place=PLACES, verb=st.sampled_from(sorted(VERBS)), late_ms=LATE_MS)
@@ -96,28 +108,17 @@ class TasksMachine(ProjectMachine):
         if self.is_too_early(item, at_ms, call):
             return
         moment_ms = self.moment_of(item, at_ms)
-        if not legal(WAYS, item.statuses_with(moment_ms, status)):
+        then, path = item.with_one_more(moment_ms, sets(status=status))
+        if not legal(WAYS, path):
             self.refused(InvalidTransition, call)
             return
-        change: Fields = {"status": status}
-        if item.now["blocked_by"]:
-            change["blocked_by"] = []
-        if item.now["status"] in DONE:
-            change |= {"completed_at": None, "valid_until": None}
-        if status in DONE:
-            change["valid_until"] = moment_ms
-        if status == "completed":
-            change["completed_at"] = moment_ms
-        waiting = (
-            [other for other in self.living() if item.id in other.now["blocked_by"]] if status == "completed" else []
-        )
+        is_done = then["status"] == "completed"
+        waiting = [other for other in self.living() if is_done and item.id in other.now["blocked_by"]]
         times = {other.id: self.moment_of(other, None) for other in waiting}
         record = call()
-        item.happen(moment_ms, self.now_ms, sets(**change))
+        item.happen(moment_ms, self.now_ms, sets(status=status))
         for other in waiting:
-            is_free = other.now["blocked_by"] == [item.id] and other.now["status"] == "blocked"
-            freed = sets(status=self.before_blocked(other, None)) if is_free else sets()
-            other.happen(times[other.id], self.now_ms, both(freed, drops("blocked_by", item.id)))
+            other.happen(times[other.id], self.now_ms, drops("blocked_by", item.id))
         self.compare(record, item.now)
 
     @rule(place=PLACES, by=st.sampled_from(["a review", "a key"]) | PLACES, late_ms=LATE_MS)
@@ -130,38 +131,38 @@ class TasksMachine(ProjectMachine):
         def call() -> Any:
             return self.apollo.tasks.block(item.id, blocker, at=self.moment(at_ms))
 
-        if other is not None and (other.id == item.id or other.now["status"] in DONE):
-            self.refused(InvalidItem, call)
-            return
         if self.is_too_early(item, at_ms, call):
             return
-        moment_ms, is_blocked = self.moment_of(item, at_ms), item.now["status"] == "blocked"
-        if not is_blocked and not legal(WAYS, item.statuses_with(moment_ms, "blocked")):
+        moment_ms, change = self.moment_of(item, at_ms), both(sets(status="blocked"), adds("blocked_by", blocker))
+        then, path = item.with_one_more(moment_ms, change)
+        is_done = other is not None and other.now["status"] in DONE and other.id in then["blocked_by"]
+        if not legal(WAYS, path):
             self.refused(InvalidTransition, call)
-            return
-        record = call()
-        change = sets() if is_blocked else sets(status="blocked")
-        item.happen(moment_ms, self.now_ms, both(change, adds("blocked_by", blocker)))
-        self.compare(record, item.now)
+        elif is_done or blocker == item.id:
+            self.refused(InvalidItem, call)
+        else:
+            record = call()
+            item.happen(moment_ms, self.now_ms, change)
+            self.compare(record, item.now)
 
-    @rule(place=PLACES)
+    @rule(place=PLACES, late_ms=LATE_MS)
     @precondition(lambda self: self.living())
-    def unblock(self, place: int) -> None:
-        item = self.pick(place)
+    def unblock(self, place: int, late_ms: int | None) -> None:
+        item, at_ms = self.pick(place), self.late(late_ms)
 
         def call() -> Any:
-            return self.apollo.tasks.unblock(item.id)
+            return self.apollo.tasks.unblock(item.id, at=self.moment(at_ms))
 
-        if item.now["status"] != "blocked":
+        if (item.as_of(at_ms) or item.now)["status"] != "blocked":
             self.refused(InvalidTransition, call)
-            return
-        moment_ms, before = self.moment_of(item, None), self.before_blocked(item, None)
-        if not legal(WAYS, item.statuses_with(moment_ms, before)):
-            self.refused(InvalidTransition, call)
-            return
-        record = call()
-        item.happen(moment_ms, self.now_ms, sets(status=before, blocked_by=[]))
-        self.compare(record, item.now)
+        elif not self.is_too_early(item, at_ms, call):
+            moment_ms = self.moment_of(item, at_ms)
+            if not legal(WAYS, item.path_with(moment_ms, blocked_by=[])):
+                self.refused(InvalidTransition, call)
+                return
+            record = call()
+            item.happen(moment_ms, self.now_ms, sets(blocked_by=[]))
+            self.compare(record, item.now)
 
     def needed_by(self, task_id: str) -> set[str]:
         found, level = {task_id}, {task_id}
@@ -194,19 +195,22 @@ class TasksMachine(ProjectMachine):
         self.apollo.tasks.remove_dependency(item.id, needed.id)
         item.happen(moment_ms, self.now_ms, drops("dependencies", needed.id))
 
-    @rule(place=PLACES)
+    @rule(place=PLACES, late_ms=LATE_MS)
     @precondition(lambda self: self.living())
-    def delete(self, place: int) -> None:
-        item = self.pick(place)
-        moment_ms, others = self.moment_of(item, None), []
+    def delete(self, place: int, late_ms: int | None) -> None:
+        item, at_ms = self.pick(place), self.late(late_ms)
+        if self.is_too_early(item, at_ms, lambda: self.apollo.tasks.delete(item.id, at=self.moment(at_ms))):
+            return
+        others = []
+        moment_ms = self.moment_of(item, at_ms)
         for other in self.living():
             names = [name for name in ("dependencies", "blocked_by") if item.id in other.now[name]]
             if names and other.id != item.id:
                 others.append((other, self.moment_of(other, None), names))
-        self.apollo.tasks.delete(item.id)
+        self.apollo.tasks.delete(item.id, at=self.moment(at_ms))
         for other, other_ms, names in others:
             other.happen(other_ms, self.now_ms, both(*(drops(name, item.id) for name in names)))
-        item.happen(moment_ms, self.now_ms, sets(deleted=True, valid_until=moment_ms))
+        item.happen(moment_ms, self.now_ms, sets(deleted=True))
 
     @rule(place=PLACES)
     @precondition(lambda self: self.living())
