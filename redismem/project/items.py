@@ -240,6 +240,9 @@ class Change:
             assert stored.deltas is not None, "an item that is changed late is read with its versions"
             state = fold(kind, [*stored.deltas, delta])
         assert state is not None
+        until_ms = delta.sets.get("valid_until")
+        if until_ms is not None and until_ms < state["valid_from_ms"]:
+            raise InvalidItem(f"no {kind.name} ends before it begins: valid_until lies before its valid_from")
         if stored is None or state["history"] != stored.state["history"]:
             check_path(kind, state)
         return state

@@ -32,7 +32,7 @@ class Statistics:
     blocked_count: int
     overdue_count: int
     mean_completion: timedelta | None
-    """from when a task was written down to when it was completed; None if none is"""
+    """from when a task was true, whenever that was written down, to when it was completed; None if none is"""
     most_mentioned: tuple[tuple[str, int], ...]
     """names of entities, and how often they were mentioned"""
     tags: dict[str, int]
@@ -84,7 +84,7 @@ async def _mean_completion(items: Items) -> timedelta | None:
     query, cursor = Query(TASK, statuses=("completed",), with_archived=True), None
     while True:
         found, cursor = await searching.page(items, query, 500, cursor)
-        took_ms += [state["completed_at"] - state["created_ms"] for _, state in found]
+        took_ms += [state["completed_at"] - state["valid_from_ms"] for _, state in found]
         if cursor is None:
             break
     return timedelta(milliseconds=sum(took_ms) / len(took_ms)) if took_ms else None

@@ -182,3 +182,28 @@ async def test_a_late_unblocking_must_fit_what_came_after(apollo: Project, clock
     await apollo.tasks.reopen(task.id)
     with pytest.raises(InvalidTransition, match="backlog cannot become backlog"):
         await apollo.tasks.unblock(task.id, at=free)
+
+
+async def test_what_ended_before_anybody_wrote_it_down_took_no_time_below_nothing(
+    apollo: Project, clock: ProjectClock
+) -> None:
+    """The statistics count from when a task was true, not from when somebody wrote it down."""
+    then = clock.now - timedelta(days=3)
+    task = await apollo.tasks.create("Move", status="in_progress", at=then)
+    with pytest.raises(InvalidItem, match="was not there yet"):
+        await apollo.tasks.complete(task.id, at=then - MS)
+    await apollo.tasks.complete(task.id, at=then + timedelta(hours=2))
+    assert (await apollo.statistics()).mean_completion == timedelta(hours=2)
+
+
+async def test_nothing_ends_before_it_begins(apollo: Project, clock: ProjectClock) -> None:
+    for store in (apollo.decisions, apollo.tasks):
+        with pytest.raises(InvalidItem, match="before its valid_from"):
+            await store.create("a", valid_until=clock.now - MS)
+        made = await store.create("a", valid_until=clock.now)
+        with pytest.raises(InvalidItem, match="before its valid_from"):
+            await store.update(made.id, valid_until=clock.now - MS)
+        assert (await store.get(made.id)).version == 1
+        early = clock.now - timedelta(days=1)
+        assert (await store.create("a", valid_until=clock.now - MS, at=early)).valid_until == clock.now - MS
+    assert await apollo.decisions.count() == await apollo.tasks.count() == 2
