@@ -152,12 +152,12 @@ async def _everything(items: Items) -> Any:
 
 
 async def _replaced(there: Mapping[str, Stored], given: Mapping[str, Stored], breathe: Breathe) -> dict[str, Stored]:
-    """What is given; an item that is there just so stays."""
+    """What is given; an item that is there just so, and is what its versions make of it, stays."""
     result = dict(given)
     for at, stored in enumerate(given.values()):
         await breathe(at)
         before = there.get(stored.id)
-        if before is not None and _history(before) == _history(stored):
+        if before is not None and before.state == stored.state and _history(before) == _history(stored):
             result[stored.id] = before
     return result
 
