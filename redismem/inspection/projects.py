@@ -11,22 +11,17 @@ It reads all of a project, twice if something looks wrong: what a writer changed
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from collections.abc import AsyncIterator, Iterator, Mapping
 
-from redismem.errors import Conflict, CorruptSession
+from redismem.errors import Conflict
 from redismem.inspection.invariants import Violation
+from redismem.project import holdings
 from redismem.project.folding import fold
-from redismem.project.indexes import places
 from redismem.project.items import Items, Stored
 from redismem.project.links import broken_links, entity_names
 from redismem.protocol import project_calls
-from redismem.protocol.call import Call
 from redismem.protocol.project_keys import ProjectKeys
 from redismem.store.store import Store
-
-_PAGE_COUNT = 200
 
 
 async def check_projects(store: Store) -> AsyncIterator[Violation]:
@@ -51,36 +46,16 @@ async def project_names(store: Store) -> list[str]:
 async def _violations(items: Items) -> list[tuple[str, str]]:
     wrong: list[tuple[str, str]] = []
     found: dict[str, Stored] = {}
-    async for item_ids in _item_ids(items):
-        try:
-            read = await items.read(item_ids, with_versions=True)
-        except CorruptSession:
-            read = []
-            for item_id in item_ids:
-                try:
-                    read += await items.read([item_id], with_versions=True)
-                except CorruptSession as unreadable:
-                    wrong.append(("P1", unreadable.text))
-        for stored in read:
-            if stored is not None:
-                found[stored.id] = stored
-                wrong += _version_rules(stored)
+    async for item_id, stored, unreadable in holdings.everything(items):
+        if stored is not None:
+            found[item_id] = stored
+            wrong += _version_rules(stored)
+        elif unreadable is not None:
+            wrong.append(("P1", unreadable.text))
     wrong += [each async for each in _index_rules(items, found)]
     wrong += [("P3", text) for text in broken_links(found)]
     wrong += [each async for each in _name_rules(items, found)]
     return wrong
-
-
-async def _item_ids(items: Items) -> AsyncIterator[list[str]]:
-    cursor = 0
-    while True:
-        command = ("HSCAN", items.keys.items, cursor, "COUNT", _PAGE_COUNT)
-        cursor, pairs = await items.run(Call(None, (command,), lambda reply: (int(reply[0]), reply[1])))
-        names = list(pairs) if isinstance(pairs, dict) else pairs[::2]
-        if names:
-            yield [name.decode("utf-8", "replace") for name in names]
-        if cursor == 0:
-            break
 
 
 def _version_rules(stored: Stored) -> Iterator[tuple[str, str]]:
@@ -91,22 +66,17 @@ def _version_rules(stored: Stored) -> Iterator[tuple[str, str]]:
 
 
 async def _index_rules(items: Items, found: dict[str, Stored]) -> AsyncIterator[tuple[str, str]]:
-    expected: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
+    expected: dict[holdings.Index, dict[str, int]] = {}
     for stored in found.values():
-        for name, place in places(stored.kind, stored.state).items():
-            expected[stored.kind.letter, name][stored.id] = place.score
-            if place.vocabulary:
-                expected[stored.kind.letter, place.vocabulary][place.word] = 0
-    for letter in "cdet":
-        for name in (*_PLAIN, *(f"word:{word}" for word in await _members(items, letter, "words"))):
-            expected.setdefault((letter, name), {})
-    for (letter, name), members in expected.items():
-        seen = await _members(items, letter, name)
+        holdings.add_places(expected, stored)
+    async for index, seen in holdings.held(items, expected):
+        members = expected.get(index, {})
         if seen != members:
+            letter, name = index
             yield "P2", _difference(f"{letter}:{name.partition(':')[0]}", members, seen)
 
 
-def _difference(index: str, expected: dict[str, int], seen: dict[str, int]) -> str:
+def _difference(index: str, expected: Mapping[str, int], seen: Mapping[str, int]) -> str:
     """The first of what is wrong with an index, without a word of any text."""
     hidden = index.endswith(("words", "tags"))
     for item_id in sorted(expected.keys() ^ seen.keys()):
@@ -116,37 +86,6 @@ def _difference(index: str, expected: dict[str, int], seen: dict[str, int]) -> s
         return f"{what} is in the index {index}, and does not belong there"
     moved = min(item_id for item_id in expected if expected[item_id] != seen[item_id])
     return f"{'a word' if hidden else moved} has another place in the index {index}"
-
-
-_PLAIN = (
-    *(
-        "all",
-        "live",
-        "open",
-        "archived",
-        "merged",
-        "history",
-        "changed",
-        "noted",
-        "created",
-        "updated",
-        "due",
-        "mentioned",
-    ),
-    *("tags", "words"),
-)
-
-
-async def _members(items: Items, letter: str, name: str) -> dict[str, int]:
-    command = ("ZRANGE", items.keys.index(letter, name), 0, -1, "WITHSCORES")
-
-    def decode(reply: Any) -> dict[str, int]:
-        pairs = (
-            reply if reply and isinstance(reply[0], list | tuple) else list(zip(reply[::2], reply[1::2], strict=True))
-        )
-        return {member.decode("utf-8", "replace"): int(float(score)) for member, score in pairs}
-
-    return await items.run(Call(None, (command,), decode))
 
 
 async def _name_rules(items: Items, found: dict[str, Stored]) -> AsyncIterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ leaves an import that counts, which the next one who asks the project anything c
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from redismem.project.carrying import carry_out
@@ -26,15 +26,14 @@ Words = set[tuple[str, str, str]]
 _ITEMS_AT_ONCE = 16
 
 
-async def write(items: Items, seen: bytes, there: Mapping[str, Stored], result: Mapping[str, Stored]) -> None:
+async def write(items: Items, seen: bytes, pieces: Pieces) -> None:
     """Makes the project what the import says, all of it or nothing.
 
-    `seen`: how many changes there were when `there` was read. Raises Conflict if there were more since, TooLarge.
+    `seen`: how many changes there were when it was read what stands there. Raises Conflict if there were more since.
     """
     nonce = os.urandom(8).hex()
-    gathered = await _gathered(items, there, result)
     number = 0
-    for number, piece in enumerate(gathered.cut(), 1):
+    for number, piece in enumerate(pieces.cut(), 1):
         await items.store.run(import_calls.stage(items.keys, nonce, number, piece))
     if number == 0:
         return
@@ -48,8 +47,9 @@ async def write(items: Items, seen: bytes, there: Mapping[str, Stored], result: 
     await carry_out(items.store, items.keys)
 
 
-async def _gathered(items: Items, there: Mapping[str, Stored], result: Mapping[str, Stored]) -> Pieces:
-    gathered = Pieces()
+async def gathered(items: Items, there: Mapping[str, Stored], result: Mapping[str, Stored]) -> Pieces:
+    """The writes of an import that adds to what is there. Raises TooLarge."""
+    pieces = Pieces()
     gone: Words = set()
     come: Words = set()
     for at, item_id in enumerate(dict.fromkeys([*there, *result])):
@@ -58,14 +58,10 @@ async def _gathered(items: Items, there: Mapping[str, Stored], result: Mapping[s
         if before is not after:
             old, new = _places(before), _places(after)
             for write in _writes(items, before, after, old, new):
-                gathered.add(*write)
+                pieces.add(*write)
             gone |= _words(item_id, old)
             come |= _words(item_id, new)
-    for name, holder in _names_changed(there, result):
-        if holder:
-            gathered.add("HSET", items.keys.names, name, holder)
-        else:
-            gathered.add("HDEL", items.keys.names, name)
+    add_names(pieces, items, dict(names_of(there)), dict(names_of(result)))
     gone -= come
     for at, stored in enumerate(result.values() if gone else ()):
         await breathe(items, at)
@@ -73,10 +69,10 @@ async def _gathered(items: Items, there: Mapping[str, Stored], result: Mapping[s
             gone -= _words(stored.id, _places(stored))
     # A word that many items have is written once.
     for letter, vocabulary, word in gone:
-        gathered.add("ZREM", items.keys.index(letter, vocabulary), word)
+        pieces.add("ZREM", items.keys.index(letter, vocabulary), word)
     for letter, vocabulary, word in come:
-        gathered.add("ZADD", items.keys.index(letter, vocabulary), 0, word)
-    return gathered
+        pieces.add("ZADD", items.keys.index(letter, vocabulary), 0, word)
+    return pieces
 
 
 async def breathe(items: Items, at: int) -> None:
@@ -98,37 +94,46 @@ def _writes(
     items: Items, before: Stored | None, after: Stored | None, old: Mapping[str, Place], new: Mapping[str, Place]
 ) -> Iterator[Write]:
     """What makes one item of another but for its words: writes, none of which depends on one before it."""
-    keys, stored = items.keys, after or before
+    stored = after or before
     assert stored is not None
-    kind, item_id = stored.kind, stored.id
+    keys, kind, item_id = items.keys, stored.kind, stored.id
     for name, place in new.items():
         if name not in old or old[name].score != place.score:
             yield "ZADD", keys.index(kind.letter, name), place.score, item_id
     for name in old.keys() - new.keys():
         yield "ZREM", keys.index(kind.letter, name), item_id
-    yield from _versions(items, before, after)
+    yield from item_writes(items, item_id, numbers_of(before), after)
+
+
+def numbers_of(stored: Stored | None) -> Collection[int]:
+    """The numbers of an item's versions."""
+    return range(1, stored.state["version"] + 1) if stored is not None else ()
+
+
+def item_writes(items: Items, item_id: str, numbers: Collection[int], after: Stored | None) -> Iterator[Write]:
+    """What puts an item in the place of one that has versions of these numbers. Raises TooLarge."""
+    yield from _versions(items.keys.versions(item_id), numbers, after)
     if after is None:
-        yield "HDEL", keys.items, item_id
+        yield "HDEL", items.keys.items, item_id
         return
     assert after.deltas is not None
-    body = encode_body(kind, after.state, max(after.deltas, key=lambda delta: delta.version))
-    check_size(kind, item_id, after.state, body)
-    yield "HSET", keys.items, item_id, body
+    body = encode_body(after.kind, after.state, max(after.deltas, key=lambda delta: delta.version))
+    check_size(after.kind, item_id, after.state, body)
+    yield "HSET", items.keys.items, item_id, body
 
 
-def _versions(items: Items, before: Stored | None, after: Stored | None) -> Iterator[Write]:
+def _versions(key: bytes, numbers: Collection[int], after: Stored | None) -> Iterator[Write]:
     """A first version stands in the item itself as long as it has no other."""
-    old_count = 0 if before is None else before.state["version"]
     new_count = 0 if after is None else after.state["version"]
     if after is None or new_count == 1:
-        if before is not None and old_count > 1:
-            yield "DEL", items.keys.versions(before.id)
+        if len(numbers) > 1:
+            yield "DEL", key
         return
-    versions = items.keys.versions(after.id)
     for delta in sorted(after.deltas or (), key=lambda delta: delta.version):
-        yield "HSET", versions, delta.version, delta.encode()
-    for number in range(new_count + 1, old_count + 1):
-        yield "HDEL", versions, number
+        yield "HSET", key, delta.version, delta.encode()
+    for number in numbers:
+        if number > new_count:
+            yield "HDEL", key, number
 
 
 def names_of(found: Mapping[str, Stored]) -> Iterator[tuple[str, str]]:
@@ -138,8 +143,10 @@ def names_of(found: Mapping[str, Stored]) -> Iterator[tuple[str, str]]:
             yield from ((name, stored.id) for name in entity_names(stored.state))
 
 
-def _names_changed(there: Mapping[str, Stored], result: Mapping[str, Stored]) -> Iterator[tuple[str, str]]:
-    before, after = dict(names_of(there)), dict(names_of(result))
+def add_names(pieces: Pieces, items: Items, before: Mapping[str, str], after: Mapping[str, str]) -> None:
+    """Adds the writes after which each name leads to whom it is to lead to."""
     for name in before.keys() | after.keys():
-        if before.get(name) != after.get(name):
-            yield name, after.get(name, "")
+        if name not in after:
+            pieces.add("HDEL", items.keys.names, name)
+        elif before.get(name) != after[name]:
+            pieces.add("HSET", items.keys.names, name, after[name])

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any
 
 from redismem.errors import Conflict, InvalidItem, InvalidTransition, TooLarge
-from redismem.project import checks, importing, searching, transcripts
+from redismem.project import checks, importing, replacing, searching, transcripts
 from redismem.project.conversations import Conversations
 from redismem.project.files import FILES, entries_of, project_of, text_of, text_of_entry
 from redismem.project.folding import Delta, check_path, fold
@@ -32,7 +32,7 @@ Breathe = Callable[[int], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What an import did: how many items were new, got another or longer history, stayed the same, and were erased."""
+    """What an import did: how many items were new, were replaced or went on, stayed the same, and were erased."""
 
     added: int
     lengthened: int
@@ -101,10 +101,34 @@ async def import_files(items: Items, conversations: Conversations, files: Mappin
     breathe = partial(importing.breathe, items)
     given, said = await _parsed(files, max_message_bytes, breathe)
     seen = await items.run(import_calls.seen(items.keys))
-    there = {stored.id: stored async for stored in _everything(items)}
-    if replace and there and not given:
+    there, lost = await replacing.readable(items) if replace else (await _everything(items), [])
+    if replace and (there or lost) and not given:
         raise InvalidItem("the import has no item in it; `clear` of each store erases a project")
     result = await (_replaced if replace else _merged)(there, given, breathe)
+    await _check_together(result, breathe)
+    begun = await transcripts.written(items, conversations, said)
+    try:
+        if replace:
+            pieces = await replacing.gathered(items, there, lost, result)
+        else:
+            pieces = await importing.gathered(items, there, result)
+        await importing.write(items, seen, pieces)
+    except (Conflict, TooLarge):
+        for session in begun:
+            await session.clear()
+        raise
+    known = {*there, *lost}
+    gone = known - result.keys()
+    for item_id in gone:
+        if item_id.startswith("c-"):
+            await conversations.session(item_id).clear()
+    added = len(given.keys() - known)
+    unchanged = sum(result.get(item_id) is there.get(item_id) for item_id in given)
+    return Imported(added, len(given) - added - unchanged, unchanged, len(gone))
+
+
+async def _check_together(result: Mapping[str, Stored], breathe: Breathe) -> None:
+    """Raises InvalidItem for items that do not agree with each other, Conflict for two of the same name."""
     passed: set[str] = set()
     for at, stored in enumerate(result.values()):
         await breathe(at)
@@ -114,20 +138,6 @@ async def import_files(items: Items, conversations: Conversations, files: Mappin
     for name, holder in importing.names_of(result):
         if holders.setdefault(name, holder) != holder:
             raise Conflict(f"{holders[name]} and {holder} would have the same name")
-    begun = await transcripts.written(items, conversations, said)
-    try:
-        await importing.write(items, seen, there, result)
-    except (Conflict, TooLarge):
-        for session in begun:
-            await session.clear()
-        raise
-    gone = there.keys() - result.keys()
-    for item_id in gone:
-        if item_id.startswith("c-"):
-            await conversations.session(item_id).clear()
-    added = len(given.keys() - there.keys())
-    unchanged = sum(result.get(item_id) is there.get(item_id) for item_id in given)
-    return Imported(added, len(given) - added - unchanged, unchanged, len(gone))
 
 
 def _check_files(files: Mapping[str, str], replace: bool) -> None:
@@ -143,12 +153,13 @@ def _check_files(files: Mapping[str, str], replace: bool) -> None:
         raise InvalidItem("a replacement is one export, and these files are of several projects")
 
 
-async def _everything(items: Items) -> Any:
+async def _everything(items: Items) -> dict[str, Stored]:
+    there: dict[str, Stored] = {}
     for kind in KINDS.values():
         async for item_ids in searching.histories(items, kind):
-            for stored in await items.read(item_ids, with_versions=True):
-                if stored is not None:
-                    yield stored
+            found = await items.read(item_ids, with_versions=True)
+            there |= {stored.id: stored for stored in found if stored is not None}
+    return there
 
 
 async def _replaced(there: Mapping[str, Stored], given: Mapping[str, Stored], breathe: Breathe) -> dict[str, Stored]:
