@@ -19,7 +19,7 @@ from redismem.project.items import Items
 from redismem.project.querying import Criteria
 from redismem.project.records import Conversation, Page
 from redismem.project.schema import CONVERSATION, kind_of
-from redismem.protocol.project_calls import LATEST
+from redismem.protocol.project_calls import EARLIEST, LATEST
 from redismem.session import Session
 
 KEPT_LIMIT = 100
@@ -58,7 +58,7 @@ class Conversations(Collection[Conversation]):
         index = self._items.keys.index(self.kind.letter, ALL)
         (count,) = await self._items.run(self._items.calls.counts([index]))
         if count > KEPT_LIMIT:
-            oldest = await self._items.run(self._items.calls.members(index, 0, LATEST, 0, count - KEPT_LIMIT))
+            oldest = await self._items.run(self._items.calls.members(index, EARLIEST, LATEST, 0, count - KEPT_LIMIT))
             await self._forget(oldest)
         return made
 
@@ -146,7 +146,7 @@ class Conversations(Collection[Conversation]):
     async def clear(self) -> int:
         """Erases all conversations, with their messages. Gives how many there were."""
         index, count = self._items.keys.index(self.kind.letter, "history"), 0
-        oldest = self._items.calls.members(index, 0, LATEST, 0, KEPT_LIMIT)
+        oldest = self._items.calls.members(index, EARLIEST, LATEST, 0, KEPT_LIMIT)
         while item_ids := await self._items.run(oldest):
             await self._forget(item_ids)
             count += len(item_ids)

@@ -7,7 +7,7 @@ from redismem.project.indexes import HISTORY, places
 from redismem.project.items import Items, Stored
 from redismem.project.links import entity_names, unlink_all
 from redismem.project.schema import ENTITY, Kind
-from redismem.protocol.project_calls import LATEST
+from redismem.protocol.project_calls import EARLIEST, LATEST
 
 _BATCH_COUNT = 50
 # So many places in indexes are left at once, or those of one item.
@@ -45,7 +45,7 @@ def _first(found: list[Stored]) -> list[Stored]:
 async def erase_all(items: Items, kind: Kind) -> int:
     """Erases all items of a kind, some at a time. Gives how many there were. Raises Conflict if others keep writing."""
     index, count, lost = items.keys.index(kind.letter, HISTORY), 0, 0
-    while item_ids := await items.run(items.calls.members(index, 0, LATEST, 0, _BATCH_COUNT)):
+    while item_ids := await items.run(items.calls.members(index, EARLIEST, LATEST, 0, _BATCH_COUNT)):
         try:
             erased = await erase(items, item_ids)
         except Conflict:

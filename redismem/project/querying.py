@@ -16,7 +16,7 @@ from redismem.project.checks import folded
 from redismem.project.folding import State
 from redismem.project.indexes import ALL, LIVE, OPEN, is_open, order, words, words_of
 from redismem.project.schema import ENTITY_TYPES, PRIORITIES, Kind
-from redismem.protocol.project_calls import LATEST, Group
+from redismem.protocol.project_calls import EARLIEST, LATEST, Group
 from redismem.protocol.project_keys import ProjectKeys
 
 WORDS_MATCHED_LIMIT = 64
@@ -161,7 +161,8 @@ class Query:
             return False
         found = self._is_visible(state) and set(self.tags) <= set(state["tags"])
         found = found and all(_value(state, name) in options for name, options in self.choices)
-        found = found and (self.valid_ms is None or self.valid_ms < (state["valid_until"] or LATEST))
+        until_ms = state["valid_until"]
+        found = found and (self.valid_ms is None or until_ms is None or self.valid_ms < until_ms)
         found = found and all(self._in_range(state, *each) for each in self.ranges)
         return found and self._has_words(state)
 
@@ -214,7 +215,7 @@ def _ranges(given: dict[str, Any]) -> list[tuple[str, int, int]]:
     for name, (index, _) in _RANGES.items():
         after, before = given.get(f"{name}_after"), given.get(f"{name}_before")
         if after is not None or before is not None:
-            least = 0 if after is None else checks.moment(after, f"{name}_after")
+            least = EARLIEST if after is None else checks.moment(after, f"{name}_after")
             greatest = LATEST if before is None else checks.moment(before, f"{name}_before") - 1
             found.append((index, least, greatest))
     return found

@@ -10,7 +10,7 @@ from redismem.project.items import Items
 from redismem.project.querying import WORDS_MATCHED_LIMIT, Query, decode_cursor, encode_cursor
 from redismem.project.schema import Kind
 from redismem.protocol.call import Call
-from redismem.protocol.project_calls import LATEST
+from redismem.protocol.project_calls import EARLIEST, LATEST
 from redismem.protocol.project_calls import Page as RawPage
 
 Found = tuple[list[tuple[str, State]], str | None]
@@ -86,7 +86,7 @@ async def between(items: Items, index: bytes, least: int) -> AsyncIterator[list[
 async def histories(items: Items, kind: Kind, until_ms: int = LATEST) -> AsyncIterator[list[str]]:
     """The ids of all items of a kind, deleted ones too, that were there by a moment."""
     index = items.keys.index(kind.letter, HISTORY)
-    count = await items.run(items.calls.count_between(index, 0, until_ms))
+    count = await items.run(items.calls.count_between(index, EARLIEST, until_ms))
     for first in range(0, count, _BATCH_COUNT):
         last = min(first + _BATCH_COUNT, count) - 1
         if item_ids := await items.run(items.calls.ranked(index, first, last)):

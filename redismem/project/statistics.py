@@ -12,7 +12,7 @@ from redismem.project.indexes import ALL, CHANGED, HISTORY, OPEN, TAGS
 from redismem.project.items import Items
 from redismem.project.querying import Query
 from redismem.project.schema import DECISION, ENTITY_TYPES, KINDS, PRIORITIES, TASK
-from redismem.protocol.project_calls import Group
+from redismem.protocol.project_calls import EARLIEST, Group
 
 _MOST_MENTIONED = 10
 
@@ -65,7 +65,7 @@ async def statistics_of(items: Items) -> Statistics:
         await _counts(items, {type: f"e/type:{type}" for type in ENTITY_TYPES}),
         states["open"],
         states["blocked"],
-        await items.run(items.calls.count_between(items.keys.index("t", "due"), 0, await items.now_ms() - 1)),
+        await items.run(items.calls.count_between(items.keys.index("t", "due"), EARLIEST, await items.now_ms() - 1)),
         await _mean_completion(items),
         await _most_mentioned(items),
         await _tags(items),

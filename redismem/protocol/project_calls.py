@@ -22,6 +22,8 @@ SORT_LIMIT = 400
 CHANGE_LIMIT = 5_000
 LATEST = (1 << 53) - 1
 """More than any score."""
+EARLIEST = -LATEST
+"""Less than any score: what was true before 1970 has one below 0."""
 _FIRST = (str(LATEST), "-")
 
 
