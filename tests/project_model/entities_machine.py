@@ -87,20 +87,22 @@ class EntitiesMachine(ProjectMachine):
         assert record.id == item.id
         self.compare(record, item.now)
 
-    @rule(place=PLACES, name=NAMES)
+    @rule(place=PLACES, name=NAMES, late_ms=LATE_MS)
     @precondition(lambda self: self.living())
-    def rename(self, place: int, name: str) -> None:
-        item, holder = self.pick(place), self.holder(name)
+    def rename(self, place: int, name: str, late_ms: int | None) -> None:
+        item, at_ms = self.pick(place), self.late(late_ms)
 
         def call() -> Any:
-            return self.apollo.entities.update(item.id, name=name)
+            return self.apollo.entities.update(item.id, name=name, at=self.moment(at_ms))
 
         if item.now["merged_into"]:
             self.refused(InvalidItem, call)
-        elif holder is not None and holder.id != item.id:
-            self.refused(Conflict, call)
-        else:
-            moment_ms = self.moment_of(item, None)
+        elif not self.is_too_early(item, at_ms, call):
+            moment_ms = self.moment_of(item, at_ms)
+            holder = self.holder(item.with_one_more(moment_ms, sets(name=name))[0]["name"])
+            if holder is not None and holder.id != item.id:
+                self.refused(Conflict, call)
+                return
             call()
             item.happen(moment_ms, self.now_ms, sets(name=name))
 
@@ -135,28 +137,40 @@ class EntitiesMachine(ProjectMachine):
             call()
             item.happen(moment_ms, self.now_ms, puts({key: value}))
 
-    @rule(place=PLACES, key=KEYS)
+    @rule(place=PLACES, key=KEYS, late_ms=LATE_MS)
     @precondition(lambda self: self.living())
-    def remove_property(self, place: int, key: str) -> None:
-        item = self.pick(place)
-        moment_ms = self.moment_of(item, None)
-        self.apollo.entities.remove_property(item.id, key)
+    def remove_property(self, place: int, key: str, late_ms: int | None) -> None:
+        item, at_ms = self.pick(place), self.late(late_ms)
+
+        def call() -> Any:
+            return self.apollo.entities.remove_property(item.id, key, at=self.moment(at_ms))
+
+        if self.is_too_early(item, at_ms, call):
+            return
+        moment_ms = self.moment_of(item, at_ms)
+        call()
 
         def effect(fields: Fields) -> None:
             fields["properties"] = {name: value for name, value in fields["properties"].items() if name != key}
 
         item.happen(moment_ms, self.now_ms, effect)
 
-    @rule(place=PLACES, other=PLACES, relation=st.sampled_from(["runs", "uses"]), ends=st.booleans())
+    @rule(place=PLACES, other=PLACES, relation=st.sampled_from(["runs", "uses"]), ends=st.booleans(), late_ms=LATE_MS)
     @precondition(lambda self: self.living())
-    def link(self, place: int, other: int, relation: str, ends: bool) -> None:
-        one, two = self.pick(place), self.pick(other)
+    def link(self, place: int, other: int, relation: str, ends: bool, late_ms: int | None) -> None:
+        one, two, at_ms = self.pick(place), self.pick(other), self.late(late_ms)
         verb = self.apollo.entities.unlink if ends else self.apollo.entities.link
+
+        def call() -> Any:
+            return verb(one.id, relation, two.id, at=self.moment(at_ms))
+
         if one.id == two.id or one.now["merged_into"] or two.now["merged_into"]:
-            self.refused(InvalidItem, lambda: verb(one.id, relation, two.id))
+            self.refused(InvalidItem, call)
             return
-        times = {item.id: self.moment_of(item, None) for item in (one, two)}
-        verb(one.id, relation, two.id)
+        if any(self.is_too_early(item, at_ms, call) for item in (one, two)):
+            return
+        times = {item.id: self.moment_of(item, at_ms) for item in (one, two)}
+        call()
         for item, entry in ((one, (relation, two.id, True)), (two, (relation, one.id, False))):
             item.happen(times[item.id], self.now_ms, (drops if ends else adds)("relations", entry))
 
@@ -199,13 +213,15 @@ class EntitiesMachine(ProjectMachine):
         two.happen(times[two.id], self.now_ms, ended)
         self.compare(record, one.now)
 
-    @rule(place=PLACES)
+    @rule(place=PLACES, late_ms=LATE_MS)
     @precondition(lambda self: self.living())
-    def delete(self, place: int) -> None:
-        item = self.pick(place)
-        moment_ms, relations = self.moment_of(item, None), item.now["relations"]
+    def delete(self, place: int, late_ms: int | None) -> None:
+        item, at_ms = self.pick(place), self.late(late_ms)
+        if self.is_too_early(item, at_ms, lambda: self.apollo.entities.delete(item.id, at=self.moment(at_ms))):
+            return
+        moment_ms, relations = self.moment_of(item, at_ms), item.now["relations"]
         times = {id: self.moment_of(self.items[id], None) for _, id, _ in relations}
-        self.apollo.entities.delete(item.id)
+        self.apollo.entities.delete(item.id, at=self.moment(at_ms))
         for id, other_ms in times.items():
             entries = [(name, item.id, not outgoing) for name, other, outgoing in relations if other == id]
             effect = both(*(drops("relations", entry) for entry in entries))
