@@ -134,16 +134,22 @@ class DecisionsMachine(ProjectMachine):
             new.happen(new_ms, self.now_ms, sets(supersedes=item.id))
             item.happen(moment_ms, self.now_ms, sets(status="superseded", superseded_by=new.id))
 
-    @rule(place=PLACES, other=PLACES, ends=st.booleans())
+    @rule(place=PLACES, other=PLACES, ends=st.booleans(), late_ms=LATE_MS)
     @precondition(lambda self: len(self.living()) > 1)
-    def link(self, place: int, other: int, ends: bool) -> None:
-        one, two = self.pick(place), self.pick(other)
+    def link(self, place: int, other: int, ends: bool, late_ms: int | None) -> None:
+        one, two, at_ms = self.pick(place), self.pick(other), self.late(late_ms)
         verb = self.apollo.decisions.unlink_decision if ends else self.apollo.decisions.link_decision
+
+        def call() -> Any:
+            return verb(one.id, two.id, at=self.moment(at_ms))
+
         if one.id == two.id:
-            self.refused(InvalidItem, lambda: verb(one.id, two.id))
+            self.refused(InvalidItem, call)
             return
-        times = {item.id: self.moment_of(item, None) for item in (one, two)}
-        verb(one.id, two.id)
+        if any(self.is_too_early(item, at_ms, call) for item in (one, two)):
+            return
+        times = {item.id: self.moment_of(item, at_ms) for item in (one, two)}
+        call()
         for item, its_other in ((one, two), (two, one)):
             item.happen(times[item.id], self.now_ms, (drops if ends else adds)("related", its_other.id))
 

@@ -14,6 +14,8 @@ from support.project_clock import BEGIN, ProjectClock
 
 from project_model.model import Fields, Modelled, alive
 from redismem import InvalidItem, ItemNotFound, blocking
+from redismem.inspection.projects import check_projects
+from redismem.unawaited import finished
 
 _numbers = itertools.count(1)
 
@@ -42,8 +44,14 @@ class ProjectMachine(RuleBasedStateMachine):
         self.items: dict[str, Modelled] = {}
 
     def teardown(self) -> None:
-        self.memory.close()
-        self.client.close()
+        try:
+            assert finished(self.violations()) == []
+        finally:
+            self.memory.close()
+            self.client.close()
+
+    async def violations(self) -> list[str]:
+        return [each.text async for each in check_projects(self.memory.store)]
 
     @property
     def now_ms(self) -> int:
