@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Any
@@ -207,3 +208,30 @@ async def test_nothing_ends_before_it_begins(apollo: Project, clock: ProjectCloc
         early = clock.now - timedelta(days=1)
         assert (await store.create("a", valid_until=clock.now - MS, at=early)).valid_until == clock.now - MS
     assert await apollo.decisions.count() == await apollo.tasks.count() == 2
+
+
+@pytest.mark.parametrize("status", ["blocked", "completed", None])
+async def test_an_import_of_what_no_task_begins_as_is_refused(apollo: Project, status: str | None) -> None:
+    await apollo.tasks.create("Move")
+    files = await apollo.export_files()
+    tasks = json.loads(files["tasks.json"])
+    sets = tasks["tasks"][0]["versions"][0]["sets"]
+    sets |= {"status": status} if status else {}
+    if status is None:
+        del sets["status"]
+    with pytest.raises(InvalidItem, match="a task begins as backlog or planned or in_progress"):
+        await apollo.import_files({"tasks.json": json.dumps(tasks)})
+
+
+async def test_a_task_was_completed_when_it_came_to_that_status_whatever_an_import_says(
+    apollo: Project, clock: ProjectClock
+) -> None:
+    task = await apollo.tasks.create("Move", status="in_progress")
+    done = clock.tick()
+    await apollo.tasks.complete(task.id)
+    files = await apollo.export_files()
+    tasks = json.loads(files["tasks.json"])
+    tasks["tasks"][0]["versions"][1]["sets"]["completed_at"] = 0
+    await apollo.import_files(files | {"tasks.json": json.dumps(tasks)}, replace=True)
+    assert (await apollo.tasks.get(task.id)).completed_at == done
+    assert (await apollo.statistics()).mean_completion == timedelta(seconds=1)
