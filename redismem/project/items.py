@@ -95,7 +95,10 @@ class Items:
 
     def decoded(self, item_id: str, body: bytes, versions: dict[bytes, bytes] | None = None) -> Stored:
         """An item out of its bytes. Raises CorruptSession."""
-        kind = kind_of(item_id)
+        try:
+            kind = kind_of(item_id)
+        except InvalidItem:
+            raise CorruptSession(f"project {self.keys.name}: a field of its items is no id of an item") from None
         try:
             state, first = decode_body(kind, body)
             deltas = None

@@ -82,6 +82,10 @@ async def break_a_body(raw: Any, keys: Any, ids: dict[str, str]) -> None:
     await raw.hset(keys.items, ids["first"], "2 nothing")
 
 
+async def add_a_foreign_field(raw: Any, keys: Any, ids: dict[str, str]) -> None:
+    await raw.hset(keys.items, "Postgres", "2 nothing")
+
+
 async def lose_an_item(raw: Any, keys: Any, ids: dict[str, str]) -> None:
     await raw.hdel(keys.items, ids["ada"])
 
@@ -107,6 +111,7 @@ DAMAGE: list[tuple[Callable[[Any, Any, dict[str, str]], Awaitable[None]], str, s
     (lose_a_version, "P1", "versions are stored, expected"),
     (swap_versions, "P1", "is not what its versions make of it"),
     (break_a_body, "P1", "cannot be decoded"),
+    (add_a_foreign_field, "P1", "is no id of an item"),
     (lose_an_item, "P2", "does not belong there"),
     (take_a_name, "P4", "does not find it"),
     (add_a_name, "P4", "does not have finds it"),
