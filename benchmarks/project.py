@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import random
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
@@ -18,24 +17,11 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from benchmarks.measuring import Server, own_server, surroundings, table
+from benchmarks.project_items import BEGIN_MS, FILLED, FULL, HALF, IDS, fill, made
 from redismem import Memory, Settings
 from redismem.project.checks import as_datetime
-from redismem.project.items import Change
 from redismem.project.project import Project
-from redismem.project.schema import DECISION, ENTITY, TASK, Kind
 from redismem.protocol import scripts
-
-FULL = {"decisions": 10_000, "tasks": 50_000, "entities": 20_000}
-KINDS: dict[str, Kind] = {"decisions": DECISION, "tasks": TASK, "entities": ENTITY}
-RARE_COUNT = 10
-BATCH_COUNT = 40
-BEGIN_MS = 4_000_000_000_000
-WORDS = [f"{letter}{number:02d}word" for letter in "abcdefghij" for number in range(40)]
-STATUSES = ("backlog", "planned", "in_progress", "blocked", "completed", "cancelled")
-
-FILLED = as_datetime(BEGIN_MS + 10**9)
-"""A moment behind all that is filled in, and before what is changed then."""
-HALF: dict[str, Any] = {}
 
 Query = Callable[[Project], Awaitable[Any]]
 NARROW: dict[str, Query] = {
@@ -60,69 +46,7 @@ WIDE: dict[str, Query] = {
     "all as of when half was there, 100 of them": lambda apollo: apollo.decisions.list(at=HALF["at"], limit=100),
     "the same, and what a tenth of all was changed since": lambda apollo: apollo.entities.list(at=FILLED, limit=100),
 }
-IDS: dict[str, str] = {}
 CHANGED = "one task changed"
-
-
-class Item(NamedTuple):
-    """What an item is made of, on either side."""
-
-    fields: dict[str, Any]
-
-
-def made(store: str, count: int) -> list[Item]:
-    """The same items in every run."""
-    chance = random.Random(7)
-    every = count // RARE_COUNT
-    items = []
-    for number in range(count):
-        rare = number % every == 0
-        words = [*chance.choices(WORDS, k=25), "even" if number % 2 else "odd", "three" if number % 3 == 0 else "x"]
-        text = " ".join(words + ["needle"] * rare)
-        tags = ["common", *["rare"] * rare]
-        fields: dict[str, Any] = {"description": text, "tags": sorted(tags)}
-        if store == "decisions":
-            fields |= {"title": f"decision {number}", "status": "accepted", "rationale": " ".join(words[:8])}
-        elif store == "tasks":
-            status = STATUSES[chance.randrange(4)] if rare else chance.choice(STATUSES)
-            fields |= {"title": f"task {number}", "status": status, "assignee": "Ada" if rare else f"p{number % 50}"}
-            fields["priority"] = chance.choice(["low", "medium", "high"])
-            fields["due_date"] = BEGIN_MS + (10 if rare else 10**7)
-        else:
-            fields |= {"name": f"entity {number}", "type": "person" if rare or number % 3 else "component"}
-        items.append(Item(fields))
-    return items
-
-
-async def fill(apollo: Project, divisor: int) -> int:
-    """Gives how many items there are."""
-    total = 0
-    for store, count in FULL.items():
-        items = made(store, count // divisor)
-        for begin in range(0, len(items), BATCH_COUNT):
-            change = Change(apollo._items, BEGIN_MS + total)
-            for item in items[begin : begin + BATCH_COUNT]:
-                IDS[store] = change.create(KINDS[store], item.fields)
-                total += 1
-                change.now_ms += 1
-            await change.commit()
-            if store == "decisions" and begin <= len(items) // 2:
-                HALF["at"] = as_datetime(change.now_ms)
-    await revise(apollo, divisor)
-    return total
-
-
-async def revise(apollo: Project, divisor: int) -> None:
-    """Ten decisions and a tenth of the entities change after FILLED."""
-    for store, count in (("decisions", RARE_COUNT), ("entities", FULL["entities"] // divisor // 10)):
-        index = apollo._items.keys.index(KINDS[store].letter, "all")
-        ids = await apollo._items.run(apollo._items.calls.ranked(index, 0, count - 1))
-        for begin in range(0, len(ids), BATCH_COUNT):
-            change = Change(apollo._items, BEGIN_MS + 2 * 10**9)
-            for stored in await apollo._items.read(ids[begin : begin + BATCH_COUNT]):
-                assert stored is not None
-                change.alter(stored, sets={"description": "revised"})
-            await change.commit()
 
 
 async def timed(ask: Query, apollo: Project, rounds: int) -> tuple[float, int]:
@@ -142,7 +66,7 @@ class Files:
     def __init__(self, folder: Path, divisor: int) -> None:
         self._folder = folder
         for store, count in FULL.items():
-            entries = [{"id": str(number)} | item.fields for number, item in enumerate(made(store, count // divisor))]
+            entries = [{"id": str(number)} | item for number, item in enumerate(made(store, count // divisor))]
             (folder / f"{store}.json").write_text(json.dumps(entries, indent=2))
 
     def read(self) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from test_linear import HISTORIES, call, check_growth
+from test_linear import HISTORIES, call, check_growth, no_collections, room  # noqa: F401 (autouse fixtures)
 
 from redismem.messages import Message
 from redismem.recalling import calling, groups

@@ -1,0 +1,96 @@
+"""The items of a project that is measured: the same in every run, and of which some were changed since."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from redismem.project.checks import as_datetime
+from redismem.project.items import Change
+from redismem.project.project import Project
+from redismem.project.schema import DECISION, ENTITY, TASK, Kind
+
+FULL = {"decisions": 10_000, "tasks": 50_000, "entities": 20_000}
+KINDS: dict[str, Kind] = {"decisions": DECISION, "tasks": TASK, "entities": ENTITY}
+RARE_COUNT = 10
+BATCH_COUNT = 40
+BEGIN_MS = 4_000_000_000_000
+WORDS = [f"{letter}{number:02d}word" for letter in "abcdefghij" for number in range(40)]
+STATUSES = ("backlog", "planned", "in_progress", "blocked", "completed", "cancelled")
+
+FILLED = as_datetime(BEGIN_MS + 10**9)
+"""A moment behind all that is filled in, and before what is changed then."""
+HALF: dict[str, Any] = {}
+"""When half of the decisions were there."""
+IDS: dict[str, str] = {}
+"""One item of each store."""
+
+
+def made(store: str, count: int) -> list[dict[str, Any]]:
+    """What the items are made of, on either side: the same in every run."""
+    chance = random.Random(7)
+    every = count // RARE_COUNT
+    items = []
+    for number in range(count):
+        rare = number % every == 0
+        words = [*chance.choices(WORDS, k=25), "even" if number % 2 else "odd", "three" if number % 3 == 0 else "x"]
+        text = " ".join(words + ["needle"] * rare)
+        tags = ["common", *["rare"] * rare]
+        fields: dict[str, Any] = {"description": text, "tags": sorted(tags)}
+        if store == "decisions":
+            fields |= {"title": f"decision {number}", "status": "accepted", "rationale": " ".join(words[:8])}
+        elif store == "tasks":
+            status = STATUSES[chance.randrange(4)] if rare else chance.choice(STATUSES)
+            fields |= {"title": f"task {number}", "status": status, "assignee": "Ada" if rare else f"p{number % 50}"}
+            fields["priority"] = chance.choice(["low", "medium", "high"])
+            fields["due_date"] = BEGIN_MS + (10 if rare else 10**7)
+        else:
+            fields |= {"name": f"entity {number}", "type": "person" if rare or number % 3 else "component"}
+        items.append(fields)
+    return items
+
+
+async def fill(apollo: Project, divisor: int) -> int:
+    """Gives how many items there are."""
+    total = 0
+    for store, count in FULL.items():
+        items = made(store, count // divisor)
+        for begin in range(0, len(items), BATCH_COUNT):
+            change = Change(apollo._items, BEGIN_MS + total)
+            statuses: dict[str, str] = {}
+            for item in items[begin : begin + BATCH_COUNT]:
+                begun = {"status": "in_progress"} if store == "tasks" else {}
+                IDS[store] = change.create(KINDS[store], item | begun)
+                statuses[IDS[store]] = item.get("status", "")
+                total += 1
+                change.now_ms += 1
+            await change.commit()
+            if store == "tasks":
+                await lead(apollo, statuses, change.now_ms)
+            if store == "decisions" and begin <= len(items) // 2:
+                HALF["at"] = as_datetime(change.now_ms)
+    await revise(apollo, divisor)
+    return total
+
+
+async def lead(apollo: Project, statuses: dict[str, str], now_ms: int) -> None:
+    """Leads tasks, which begin in progress, to these statuses."""
+    change = Change(apollo._items, now_ms)
+    for stored in await apollo._items.read([id for id, status in statuses.items() if status != "in_progress"]):
+        assert stored is not None
+        status = statuses[stored.id]
+        change.alter(stored, sets={"status": status, "blocked_by": ["an answer"] if status == "blocked" else []})
+    await change.commit()
+
+
+async def revise(apollo: Project, divisor: int) -> None:
+    """Ten decisions and a tenth of the entities change after FILLED."""
+    for store, count in (("decisions", RARE_COUNT), ("entities", FULL["entities"] // divisor // 10)):
+        index = apollo._items.keys.index(KINDS[store].letter, "all")
+        ids = await apollo._items.run(apollo._items.calls.ranked(index, 0, count - 1))
+        for begin in range(0, len(ids), BATCH_COUNT):
+            change = Change(apollo._items, BEGIN_MS + 2 * 10**9)
+            for stored in await apollo._items.read(ids[begin : begin + BATCH_COUNT]):
+                assert stored is not None
+                change.alter(stored, sets={"description": "revised"})
+            await change.commit()
