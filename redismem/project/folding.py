@@ -147,7 +147,17 @@ def check_path(kind: Kind, state: State) -> None:
         raise InvalidItem(f"a {kind.name} begins as {' or '.join(kind.begins)}")
     for before, after in pairwise(statuses):
         if after not in kind.transitions[before]:
-            raise InvalidTransition(f"a {kind.name} that is {before} cannot become {after}", None, before, after)
+            text = f"a {kind.name} that is {before} cannot become {after}; {_possible(kind.transitions, before)}"
+            raise InvalidTransition(text, None, before, after)
+
+
+def _possible(transitions: Mapping[str, frozenset[str]], before: str) -> str:
+    """What may follow a status, in the order of the statuses."""
+    after = [status for status in transitions if status in transitions[before] and status != before]
+    if not after:
+        return f"it stays {before}"
+    listed = ", ".join(after[:-1])
+    return f"it can become {f'{listed} or ' if listed else ''}{after[-1]}"
 
 
 def encode_body(kind: Kind, state: State, delta: Delta) -> bytes:

@@ -56,6 +56,21 @@ async def test_a_status_leads_to_these_and_no_other(apollo: Project, status: str
             assert (refused.value.before, refused.value.after) == (status, after)
 
 
+@pytest.mark.parametrize(
+    ("status", "verb", "said"),
+    [
+        ("backlog", "complete", "completed; it can become planned, in_progress, blocked or cancelled"),
+        ("blocked", "complete", "completed; it can become backlog, planned, in_progress or cancelled"),
+        ("completed", "cancel", "cancelled; it can become backlog"),
+    ],
+)
+async def test_a_refused_step_says_which_are_possible(apollo: Project, status: str, verb: str, said: str) -> None:
+    task_id = await brought(apollo, status)
+    with pytest.raises(InvalidTransition) as refused:
+        await getattr(apollo.tasks, verb)(task_id)
+    assert str(refused.value) == f"a task that is {status} cannot become {said}"
+
+
 @pytest.mark.parametrize("status", ["backlog", "planned", "in_progress"])
 async def test_what_is_unblocked_has_the_status_it_had_before(
     apollo: Project, clock: ProjectClock, status: str
