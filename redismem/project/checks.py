@@ -25,6 +25,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOT_IN_A_LINE = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029]")
 _HALF = re.compile("[\\ud800-\\udfff]")
 _ITEM_ID = re.compile(r"[cdet]-[0-9a-hjkmnp-tv-z]{18}")
+_WHOSE = {"d": "a decision's", "t": "a task's", "e": "an entity's", "c": "a conversation's"}
 
 Check = Callable[[Any, str], Any]
 
@@ -156,7 +157,9 @@ def item_id(kind: str) -> Check:
 
     def check(value: Any, name: str) -> str:
         if not isinstance(value, str) or not is_item_id(kind, value):
-            raise InvalidItem(f"{name} is no id of such an item")
+            is_other = isinstance(value, str) and _ITEM_ID.fullmatch(value) is not None
+            found = f"{_WHOSE[value[0]]} id" if is_other else "no id of an item"
+            raise InvalidItem(f"{name} is {found}: {_WHOSE[kind]} is {kind}- and 18 digits and small letters")
         return value
 
     return check

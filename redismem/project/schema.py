@@ -185,6 +185,6 @@ def kind_of(item_id: str) -> Kind:
     """The kind of an item, by its id. Raises InvalidItem for what is no id."""
     kind = KINDS.get(item_id[:1]) if isinstance(item_id, str) else None
     if kind is None:
-        raise InvalidItem("this is no id of an item")
+        raise InvalidItem(f"this is no id of an item, which begins with {', '.join(f'{letter}-' for letter in KINDS)}")
     checks.item_id(kind.letter)(item_id, "the id")
     return kind

@@ -284,9 +284,3 @@ async def test_what_is_too_large_is_refused(apollo: Project) -> None:
 async def test_the_name_of_a_project_is_plain(apollo: Project, name: Any) -> None:
     with pytest.raises(InvalidItem, match="name of a project"):
         Project(apollo._items.store, name)
-
-
-@pytest.mark.parametrize("id", ["", "x", "t-000000000000000000", "d-00000000000000000", "d-00000000000000000i", 5])
-async def test_an_id_of_another_kind_is_none(apollo: Project, id: Any) -> None:
-    with pytest.raises(InvalidItem):
-        await apollo.decisions.get(id)
