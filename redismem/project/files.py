@@ -42,7 +42,10 @@ def entries_of(name: str, text: str) -> Iterator[Any]:
                 format = reader.value()
             else:
                 reader.value()
-        is_export = (format, lists_count) == (FORMAT, 1) and reader.is_at_end()
+        is_export = (format, lists_count) == (FORMAT, 1)
+        reader.end()
+    except json.JSONDecodeError as cause:
+        raise InvalidItem(f"{name} is no JSON: line {cause.lineno}, column {cause.colno}") from None
     except (ValueError, RecursionError):
         is_export = False
     if not is_export:
@@ -76,7 +79,7 @@ def _indented(value: dict[str, Any]) -> str:
 
 
 class _Reader:
-    """Reads JSON member by member. What is none raises ValueError."""
+    """Reads JSON member by member. What is none raises JSONDecodeError; what has another form, ValueError."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -84,11 +87,14 @@ class _Reader:
 
     def members(self) -> Iterator[str]:
         """The names of an object's members; whoever asks takes the value of each."""
-        self._sign("{")
+        self._open("{")
+        if self._next() == "}":
+            self._sign("}")
+            return
         while True:
+            if self._next() != '"':
+                raise self._no_json()
             name = self.value()
-            if not isinstance(name, str):
-                raise ValueError("a member has a name")
             self._sign(":")
             yield name
             if self._sign(",}") == "}":
@@ -96,7 +102,7 @@ class _Reader:
 
     def elements(self) -> Iterator[Any]:
         """What an array holds."""
-        self._sign("[")
+        self._open("[")
         if self._next() == "]":
             self._sign("]")
             return
@@ -110,16 +116,26 @@ class _Reader:
         value, self._at = _decode(self._text, self._at)
         return value
 
-    def is_at_end(self) -> bool:
-        """Whether nothing follows."""
-        return self._next() == ""
+    def end(self) -> None:
+        """Nothing may follow."""
+        if self._next():
+            raise self._no_json()
+
+    def _open(self, sign: str) -> None:
+        if self._next() != sign:
+            self.value()  # unless it is no JSON at all
+            raise ValueError(f"{sign} was expected")
+        self._at += 1
 
     def _sign(self, expected: str) -> str:
         found = self._next()
         if not found or found not in expected:
-            raise ValueError(f"one of {expected} was expected")
+            raise self._no_json()
         self._at += 1
         return found
+
+    def _no_json(self) -> json.JSONDecodeError:
+        return json.JSONDecodeError("no JSON", self._text, self._at)
 
     def _next(self) -> str:
         """The next character that is no blank; "" at the end."""

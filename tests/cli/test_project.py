@@ -89,7 +89,7 @@ def test_files_go_out_and_come_in(command: Any, here: list[str], ids: dict[str, 
     (tmp_path / "x" / "tasks.json").write_text("{")
     broken = run(command, here, "import", "third", tmp_path / "x")
     assert broken.code == 2
-    assert "tasks.json is no export" in broken.complaint
+    assert "tasks.json is no JSON: line 1, column 2" in broken.complaint
     assert run(command, here, "import", "third", tmp_path).code == 2
     assert "would do" in run(command, here, "consolidate", "apollo", "--days", "0").out
 

@@ -52,17 +52,37 @@ WHOLE = '{"format": 1, "tasks": [{"a": 1}, {"b": [2]}]}'
 @pytest.mark.parametrize("end", range(len(WHOLE)))
 def test_what_is_cut_off_is_none(end: int) -> None:
     assert len(list(entries_of("tasks.json", WHOLE))) == 2
-    with pytest.raises(InvalidItem, match=r"tasks\.json is no export of a project in format 1"):
+    with pytest.raises(InvalidItem, match=r"^tasks\.json is no JSON: line 1, column \d+$"):
         list(entries_of("tasks.json", WHOLE[:end]))
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column"),
+    [
+        ("{", 1, 2),
+        ("tasks", 1, 1),
+        ('{"format": 1,\n "tasks": [1 2]}', 2, 14),
+        ('{"format": 1, "tasks": [1,]}', 1, 27),
+        ('{"format": 1, 5: 6, "tasks": []}', 1, 15),
+        ('{"format" 1, "tasks": []}', 1, 11),
+        ('{"format": 1, "tasks": []} {}', 1, 28),
+        ('{"format": 1, "tasks": [],}', 1, 27),
+    ],
+)
+def test_what_is_no_json_is_refused_with_the_place(text: str, line: int, column: int) -> None:
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(text)
+    with pytest.raises(InvalidItem) as refused:
+        list(entries_of("tasks.json", text))
+    assert str(refused.value) == f"tasks.json is no JSON: line {line}, column {column}"
 
 
 @pytest.mark.parametrize(
     "text",
     [
         *('{"format": 2, "tasks": []}', '{"tasks": []}', '{"format": 1}', '{"format": 1, "decisions": []}', "{}", "[]"),
-        *('{"format": 1, "tasks": {}}', '{"format": 1, "tasks": null}', '{"format": 1, "tasks": [1,]}', "1", "null"),
-        *('{"format": 1, "tasks": [], "tasks": []}', '{"format": 1, 5: 6, "tasks": []}', '{"format" 1, "tasks": []}'),
-        *('{"format": 1, "tasks": []} {}', '{"format": 1, "tasks": [],}', '{"format": 1, "tasks": [1 2]}', '"tasks"'),
+        *('{"format": 1, "tasks": {}}', '{"format": 1, "tasks": null}', '{"format": 1, "tasks": [], "tasks": []}'),
+        *("1", "null", '"tasks"', "[" * 100_000),
     ],
 )
 def test_what_is_no_file_of_a_project_is_refused(text: str) -> None:
