@@ -99,7 +99,8 @@ def statistics(out: Console, name: str, found: Statistics) -> None:
         "most mentioned": _listed(found.most_mentioned),
         "tags": _listed(islice(found.tags.items(), 20)),
     }
-    for what, told in ((name, counts(found.totals)), *lines.items()):
+    totals = ", ".join(_counted(count, noun) for noun, count in found.totals.items() if count) or "none"
+    for what, told in ((name, totals), *lines.items()):
         out.print(Text(f"{what:<17} ", "bold") + Text(told))
 
 

@@ -49,7 +49,13 @@ def test_a_project_called_as_a_line_is_has_its_totals(command: Any, here: list[s
     with blocking.Memory.connect(redis_server.url, namespace=here[-1]) as memory:
         memory.project("tasks").tasks.create("Move")
     shown = run(command, here, "show", "tasks").out
-    assert [" ".join(line.split()) for line in shown.splitlines()[:1]] == ["tasks 1 task"]
+    assert " ".join(shown.splitlines()[0].split()) == "tasks 1 task"
+    with blocking.Memory.connect(redis_server.url, namespace=here[-1]) as memory:
+        memory.project("tasks").tasks.create("Sweep")
+        memory.project("tasks").entities.find_or_create("Ada", "person")
+        memory.project("tasks").entities.find_or_create("Redis", "technology")
+    shown = run(command, here, "show", "tasks").out
+    assert " ".join(shown.splitlines()[0].split()) == "tasks 2 tasks, 2 entities"
 
 
 def test_the_board_and_the_chain(command: Any, here: list[str], ids: dict[str, str]) -> None:
