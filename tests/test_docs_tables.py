@@ -2,22 +2,51 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 import test_architecture
+
+from redismem.project.collection import Collection
+from redismem.project.conversations import Conversations
+from redismem.project.decisions import Decisions
+from redismem.project.entities import Entities
+from redismem.project.schema import DECISION, ENTITY_TYPES, PRIORITIES, TASK, Kind
+from redismem.project.tasks import Tasks
 
 ROOT = Path(__file__).parents[1]
 
 
-def rows(text: str, head: str) -> list[tuple[str, str]]:
-    """The first two cells of each row of the first table under this heading."""
+def cells(text: str, head: str) -> list[list[str]]:
+    """The cells of each row of the first table under this heading."""
     (section,) = re.findall(rf"^#+ {head}\n(.*?)(?=^#|\Z)", text, re.MULTILINE | re.DOTALL)
     table = section[section.index("|---") :].partition("\n")[2].partition("\n\n")[0]
-    return [
-        (cells[0].strip(), cells[1].strip()) for row in table.splitlines() if (cells := row.strip("|").split(" | "))
-    ]
+    return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in table.splitlines()]
+
+
+def rows(text: str, head: str) -> list[tuple[str, str]]:
+    """The first two cells of each row of the first table under this heading."""
+    return [(row[0], row[1]) for row in cells(text, head)]
+
+
+def wrong_statuses(page: str, kind: Kind) -> Iterator[str]:
+    """Statuses of a kind of items whose row is missing, or says that others may begin so or follow."""
+    assert kind.transitions is not None
+    told = {status: (ways, after) for status, ways, after in cells(page, f"Statuses of a {kind.name}")}
+    for status, after in kind.transitions.items():
+        ways, following = told.pop(f"`{status}`", ("", ""))
+        begins = ("`create`" in ways) == (status in kind.begins)
+        if not begins or set(re.findall(r"`(\w+)`", following.partition(";")[0])) != after - {status}:
+            yield status
+    yield from told
+
+
+def methods_of(store: type) -> set[str]:
+    """What a caller may call of a store, but for what all stores have."""
+    return {name for name, _ in inspect.getmembers(store, inspect.isfunction) if name[0] != "_"}
 
 
 def missing_names(page: str, files: dict[str, str]) -> Iterator[str]:
@@ -54,3 +83,32 @@ def test_every_library_has_the_doors_that_the_architecture_says() -> None:
     assert list(wrong_doors(page, test_architecture.DOORS)) == []
     page = "## Doors\n\n| library | door |\n|---|---|\n| redis, numpy | `redismem/transport/` |\n"
     assert list(wrong_doors(page, {"redis": "transport", "numpy": "nearest"})) == ["numpy"]
+
+
+PROJECT = (ROOT / "docs" / "project.md").read_text()
+STORES: tuple[type, ...] = (Decisions, Tasks, Entities, Conversations)
+
+
+@pytest.mark.parametrize("kind", [DECISION, TASK], ids=lambda kind: kind.name)
+def test_the_statuses_of_items_and_what_may_follow_are_those_that_are_checked(kind: Kind) -> None:
+    assert list(wrong_statuses(PROJECT, kind)) == []
+    first, *_ = kind.begins
+    page = PROJECT.replace(f"| `{first}` | `create`", f"| `{first}` | ").replace("| `backlog` |\n", "| `planned` |\n")
+    wrong = {"decision": [first], "task": [first, "completed", "cancelled"]}[kind.name]
+    assert list(wrong_statuses(page, kind)) == wrong
+
+
+def test_a_method_that_leads_to_a_status_and_every_other_one_of_a_store_is_in_the_table() -> None:
+    told = {store: set(re.findall(r"`(\w+)`", names)) for store, names in rows(PROJECT, "Methods")}
+    shared = methods_of(Collection) | {"list", "count"}
+    assert told.pop("all") == shared
+    assert told == {store.__name__.lower(): methods_of(store) - shared for store in STORES}
+    for kind, store in ((DECISION, Decisions), (TASK, Tasks)):
+        ways = {name for row in cells(PROJECT, f"Statuses of a {kind.name}") for name in re.findall(r"`(\w+)`", row[1])}
+        assert ways <= methods_of(store)
+
+
+def test_the_priorities_and_the_types_of_entities_are_told() -> None:
+    (told,) = re.findall(r"`priority`: (.*?)\. An entity's `type` is (.*?)\.\n", PROJECT, re.DOTALL)
+    priorities, types = (set(re.findall(r"`(\w+)`", each)) for each in told)
+    assert (priorities, types) == (set(PRIORITIES), set(ENTITY_TYPES))
