@@ -95,3 +95,14 @@ async def test_a_time_by_which_all_would_be_gone_at_once_is_refused(lua: Scripts
     assert await lua.everything() == before
     await lua.append("b", token=b"token..2", now_ms=past_ms + 60_000)
     assert (await lua.counters())["active_ms"] == NOW_MS
+
+
+async def test_an_append_makes_an_expiry_later_and_a_touch_makes_it_sooner_too(lua: Scripts) -> None:
+    wrong_ms, later_ms = TIMEOUT_MS * 1000, NOW_MS + 2_000
+    await lua.append("a", kept_ms=wrong_ms)
+    await lua.append("b", token=b"%08d" % 1, kept_ms=TIMEOUT_MS, now_ms=later_ms)
+    assert (await lua.counters())["expires_ms"] == NOW_MS + wrong_ms + wrong_ms // 16
+    await lua.run("touch", now_ms=later_ms, kept_ms=TIMEOUT_MS)
+    assert await lua.raw.pexpiretime(lua.key("messages")) == later_ms + TIMEOUT_MS + TIMEOUT_MS // 16
+    await lua.append("c", token=b"%08d" % 2, kept_ms=wrong_ms, now_ms=later_ms + 1_000)
+    assert await lua.raw.pexpiretime(lua.key("messages")) == later_ms + 1_000 + wrong_ms + wrong_ms // 16
