@@ -88,6 +88,22 @@ def test_what_was_pending_becomes_a_summary_that_is_quoted_to_the_model(command:
     assert all(turn["summaries"] == [[2, 6]] for turn in turns[8:])
 
 
+def test_the_notes_are_true_of_the_figures_below_them(command: Any) -> None:
+    turns = command("demo", "--json").document["turns"]
+    said = {
+        "`recent` is full": next(turn for turn in turns if len(turn["recent"]) == 6),
+        "outgrown `recent`": next(turn for turn in turns if turn["pending"]),
+        "holds ten messages": next(turn for turn in turns if len(turn["pending"] + turn["recent"]) == 10),
+        "is over its threshold:": next(turn for turn in turns if turn["queue"]),
+        "is over its threshold once more": next(turn for turn in turns[8:] if turn["queue"]),
+    }
+    for words, first in said.items():
+        assert [turn["turn"] for turn in turns if words in turn["note"]] == [first["turn"]], words
+    for turn in turns:
+        drained = turn["drained"]
+        assert drained is None or (len(drained["summaries"]) == 2) == ("second summary" in drained["note"])
+
+
 def test_settings_of_the_environment_do_not_change_the_story(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REDISMEM_STRATEGY", "none")
     monkeypatch.setenv("REDISMEM_MODEL_PROVIDER", "openai")
