@@ -1,9 +1,10 @@
-"""The depth of queues in words."""
+"""The queues in words: how deep they are, and what a session does in one."""
 
 from __future__ import annotations
 
 from redismem.cli.terminal import duration, plural
 from redismem.inspection.depths import Depth, Depths
+from redismem.session_info import SessionInfo
 
 
 def sessions_line(depths: Depths) -> str:
@@ -27,3 +28,18 @@ def wait_of(queue: str, depth: Depth, now_ms: int) -> str:
     if queue == "dead":
         return f"oldest died {ago} ago"
     return f"oldest waits {ago}" if ahead_ms <= 0 else f"in hand, for {ago} at most"
+
+
+def failing(info: SessionInfo, now_ms: int) -> str:
+    """For how long the summaries of a session that waits for one have been failing; "" if they have not."""
+    if not info.queued or info.failing_since_ms is None:
+        return ""
+    return f"failing for {duration(now_ms - info.failing_since_ms)}"
+
+
+def failures(info: SessionInfo, now_ms: int) -> str:
+    """The same, with how many attempts have failed, and why the last one did."""
+    if not (since := failing(info, now_ms)):
+        return ""
+    count = info.attempts - (info.queued == "leased")  # the one under way has not failed
+    return f"{since}: {plural(count, 'failed attempt')}, the last: {info.failure}"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from redismem.cli.depths import failures
 from redismem.cli.terminal import duration, one_line, plural, printable, spoken
 from redismem.context import Context, Summary
 from redismem.inspection.sessions import hash_of
@@ -123,6 +124,7 @@ def _numbers(context: Context, info: SessionInfo, now_ms: int, key: str) -> list
     lines = [
         f"{plural(info.total_messages, 'message')} ever · window {info.window_count} ({info.window_tokens:,} tokens) · "
         f"summaries {info.summaries_count}{queue}",
+        *([printable(failed)] if (failed := failures(info, now_ms)) else []),
         f"active {duration(now_ms - info.active_ms)} ago · expires in {duration(info.expires_ms - now_ms)} · "
         f"epoch {info.epoch}",
         f"in logs: {hash_of(info.session_id)}",

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter, validators
 
+from redismem.cli.depths import failing
 from redismem.cli.place import looking, opened, say_if_embedded
 from redismem.cli.terminal import (
     AsJson,
@@ -79,7 +80,8 @@ def _print_sessions(found: Listing) -> None:
             rows.append([printable(entry.session_id), active, "", "", "", "", info])
             continue
         numbers = (f"{number:,}" for number in (info.total_messages, info.window_count, info.window_tokens))
-        waits = ", ".join(printable(word) for word in (info.queued, info.waiting_for_param) if word)
+        queue = (info.queued, failing(info, found.now_ms))
+        waits = ", ".join(printable(word) for word in (*queue, info.waiting_for_param) if word)
         expires = f"in {duration(info.expires_ms - found.now_ms)}"
         rows.append([printable(entry.session_id), active, *numbers, expires, one_line(waits, 60)])
     if rows:

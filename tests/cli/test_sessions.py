@@ -1,5 +1,6 @@
 """sessions, show and clear: what is there, shown whole, changed only by clear."""
 
+import asyncio
 import io
 import json
 import re
@@ -10,10 +11,12 @@ import pytest
 import redis
 from support.clock import Clock
 from support.redis_server import RedisServer
+from support.writers import Echo
 
 import redismem.blocking
-from redismem import Summary
+from redismem import Memory, Settings, Summary
 from redismem.protocol.ids import session_hash
+from redismem.workers.summaries import Worker
 
 SECRET = "the text of a message"
 
@@ -153,6 +156,29 @@ def test_show_has_the_summaries_with_their_ranges(command: Any, talk: Any, here:
     (summary,) = command("show", "talk", "--json", *here).document["summaries"]
     assert (summary["first_seq"], summary["last_seq"]) == (2, 6)
     assert SECRET in summary["text"]
+
+
+def test_a_session_whose_summaries_fail_says_so(command: Any, here: Any, redis_server: Any, namespace: str) -> None:
+    async def fail() -> None:
+        settings = Settings(extractive_after_s=0, max_attempts=9)
+        strategy = Echo()
+        strategy.failures += [ValueError(SECRET)] * 3
+        async with Memory.connect(redis_server.url, namespace=namespace, settings=settings) as memory:
+            clock = Clock(await memory.server_time_ms() - 600_000)
+            memory.store.clock = clock
+            messages = ({"role": "user", "content": SECRET} for _ in range(12))
+            await memory.session("talk").append(*messages, waiting="order_id")
+            while strategy.failures:
+                await Worker(memory.store, strategy).attend("talk")
+                clock.now_ms += 1_000
+
+    asyncio.run(fail())
+    ran = command("show", "talk", *here)
+    assert max(map(len, ran.out.splitlines())) <= 80
+    assert "queue: overdue\n  failing for 10 min: 3 failed attempts, the last: ValueError\n" in ran.out
+    assert "overdue, failing for 10 min, order_id" in command("sessions", *here).out
+    assert command("worker", "--once", *here).code == 0
+    assert "fail" not in command("show", "talk", *here).out + command("sessions", *here).out
 
 
 def test_redacted_nothing_of_the_conversation_is_shown(
