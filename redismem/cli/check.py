@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter, validators
 
 from redismem.cli.place import looking
-from redismem.cli.terminal import AsJson, Namespace, Url, console, fitted, plural, print_json, printable
+from redismem.cli.terminal import AsJson, Namespace, Stop, Url, console, fitted, plural, print_json, printable
 from redismem.inspection.check import check as check_all
 from redismem.inspection.depths import sessions_count
 from redismem.inspection.invariants import Violation
-from redismem.inspection.projects import check_projects
+from redismem.inspection.projects import check_projects, is_known
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -31,7 +31,7 @@ async def check(
     may go on meanwhile. Nothing is written, and no text is printed. The settings must be those that the sessions are
     used with: thresholds, strategy and limits count.
 
-    Exit code: 0 all of it agrees, 1 something does not.
+    Exit code: 0 all of it agrees, 1 something does not, 2 nothing on that Redis has ever used such a namespace.
     """
     async with looking(url, namespace) as (memory, place):
         checked = 0
@@ -45,6 +45,8 @@ async def check(
 
             found = [violation async for violation in check_all(memory.store, on_checked=advance)]
             found += [violation async for violation in check_projects(memory.store)]
+        if not (checked or found or place.embedded or await is_known(memory.store)):
+            raise Stop(f"{place.name} has no namespace {namespace}: `redismem namespaces` lists those that it has", 2)
     if as_json:
         rows = [violation._asdict() for violation in found[:limit]]
         numbers = {"sessions_count": checked, "violations_count": len(found)}

@@ -180,7 +180,11 @@ def _clock(finding: Finding) -> tuple[str, str]:
 def _shards(finding: Finding) -> tuple[str, str]:
     recorded, set_to = finding.seen["recorded"], finding.seen["set_to"]
     if finding.case == "not_recorded":
-        return f"not recorded yet: the first session fixes {set_to}", ""
+        advice = (
+            "Is its name right? `redismem namespaces` lists those that there are. A new one is recorded by the first "
+            f"process that uses it, with {set_to} shards."
+        )
+        return "nothing has used this namespace yet", advice if finding.verdict == WARN else ""
     if finding.case == "same":
         return f"{recorded}, as in the settings", ""
     advice = f"A session would be looked for where it is not; every call is refused. Set REDISMEM_SHARDS={recorded}."

@@ -59,6 +59,7 @@ async def examine(store: Store, *, embedded: bool) -> list[Finding]:
     found.append(rules.latency([await _ping_ms(store) for _ in range(PINGS_COUNT)]))
     if not embedded:
         found.append(await _looked_at(store, "commands", _commands(store)))
+    found.append(await _looked_at(store, "shards", _shards(store, embedded)))
     for name, looking in _LOOKS.items():
         found.append(await _looked_at(store, name, looking(store)))
     return found
@@ -135,8 +136,9 @@ async def _scripts(store: Store) -> Finding:
     return Finding("scripts", OK, case, {"scripts_count": len(names)})
 
 
-async def _shards(store: Store) -> Finding:
-    return rules.shards(await store.run(namespace_calls.recorded_shards(store.keys)), store.settings.shards)
+async def _shards(store: Store, embedded: bool) -> Finding:
+    recorded = await store.run(namespace_calls.recorded_shards(store.keys))
+    return rules.shards(recorded, store.settings.shards, embedded=embedded)
 
 
 async def _room(store: Store) -> Finding:
@@ -219,7 +221,6 @@ def _sampled(store: Store, session_id: str) -> Call[Sampled]:
 
 _LOOKS: dict[str, Callable[[Store], Awaitable[Finding]]] = {
     "scripts": _scripts,
-    "shards": _shards,
     "room": _room,
     "expiry": _expiry,
     "ticks": _ticks,

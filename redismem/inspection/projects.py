@@ -43,6 +43,11 @@ async def project_names(store: Store) -> list[str]:
     return await store.run(project_calls.projects(store.keys))
 
 
+async def is_known(store: Store) -> bool:
+    """Whether the namespace is recorded in Redis, or has projects. Raises StoreUnavailable, UnsupportedFormat."""
+    return await store.look() or bool(await project_names(store))
+
+
 async def _violations(items: Items) -> list[tuple[str, str]]:
     wrong: list[tuple[str, str]] = []
     found: dict[str, Stored] = {}

@@ -161,11 +161,11 @@ def clock(difference_ms: float, trip_ms: float) -> Finding:
     return Finding("clock", WARN, "apart", seen)
 
 
-def shards(recorded: int | None, set_to: int) -> Finding:
-    """Whether the namespace has as many shards as the settings say."""
+def shards(recorded: int | None, set_to: int, *, embedded: bool) -> Finding:
+    """Whether the namespace has as many shards as the settings say. An embedded store always begins without any."""
     seen = {"recorded": recorded, "set_to": set_to}
     if recorded is None:
-        return Finding("shards", OK, "not_recorded", seen)
+        return Finding("shards", OK if embedded else WARN, "not_recorded", seen)
     return Finding("shards", OK, "same", seen) if recorded == set_to else Finding("shards", FAIL, "other", seen)
 
 

@@ -50,6 +50,20 @@ def test_sound_sessions(command: Any, filled: Any, here: Any) -> None:
     assert (document["sessions_count"], document["violations_count"], document["good"]) == (40, 0, True)
 
 
+def test_a_namespace_that_nothing_has_used_is_not_called_well(
+    command: Any, here: Any, redis_server: Any, raw: Any, namespace: str
+) -> None:
+    for options in ([], ["--json"]):
+        ran = command("check", *options, *here)
+        assert (ran.code, ran.out) == (2, "")
+        assert f"has no namespace {namespace}: `redismem namespaces` lists" in ran.complaint
+    assert list(raw.scan_iter(match=f"rm:{{{namespace}*", count=1000)) == []
+    assert command("check").code == 0, "an embedded store is empty, and says so"
+    with blocking.Memory.connect(redis_server.url, namespace=namespace, settings=Settings(shards=4)):
+        pass
+    assert command("check", *here).code == 0, "it is new"
+
+
 def one_token_more(raw: Any, state: Any) -> None:
     version, first_seq, message_count, tokens, *others = raw.hget(state, "counters").split()
     raw.hset(state, "counters", b" ".join((version, first_seq, message_count, b"%d" % (int(tokens) + 1), *others)))

@@ -48,7 +48,12 @@ def examined(command: Any, server: Any, namespace: str) -> Any:
     return examine
 
 
-def test_a_good_server(examined: Any, raw: Any) -> None:
+def test_a_good_server(examined: Any, server: Any, raw: Any, namespace: str) -> None:
+    found, code = examined()
+    assert (code, found["shards"]["verdict"]) == (0, "warn")
+    assert "redismem namespaces" in found["shards"]["advice"], "the name may be wrong"
+    with redismem.blocking.Memory.connect(server.url, namespace=namespace):
+        pass
     found, code = examined()
     assert code == 0
     good = ("connection", "persistence", "memory", "replication", "clock", "scripts", "shards", "room", "expiry")
@@ -69,7 +74,8 @@ def test_the_embedded_store(command: Any) -> None:
         "replication",
     ]
     assert "warn" not in verdicts.values()
-    assert "all is well" in command("doctor").out
+    assert "all is well" in (shown := command("doctor").out)
+    assert "Is its name right?" not in shown, "an embedded store is always new"
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_a_lease_that_ran_out_and_a_session_that_is_tried_later(command: Any, me
 def test_looking_at_a_new_namespace_writes_nothing(
     command: Any, redis_server: Any, raw: Any, here: Any, namespace: str
 ) -> None:
-    for words in (["queues"], ["watch", "--count", "1"], ["dead", "list"], ["check"], ["sessions"]):
+    for words in (["queues"], ["watch", "--count", "1"], ["dead", "list"], ["sessions"]):
         assert command(*words, *here).code == 0
     for words in (["show", "x"], ["recall", "x", "anything"]):
         ran = command(*words, *here)
