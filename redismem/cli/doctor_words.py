@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from redismem.cli.terminal import duration, plural, printable, size
 from redismem.environment import PREFIX, Complaint
 from redismem.inspection.rules import Finding
@@ -39,9 +41,24 @@ def ticks(finding: Finding) -> tuple[str, str]:
         return (f"{seen}, and {plural(waiting, 'session')} overdue", advice) if waiting else (seen, "")
     holders: dict[str, list[str]] = {}
     for work, holder in finding.seen["holders"].items():
-        holders.setdefault(holder, []).append(work)
-    told = "; ".join(f"{printable(holder)}: {printable(', '.join(works))}" for holder, works in holders.items())
+        holders.setdefault(holder, []).append(_work(work))
+    told = "; ".join(f"{_process(holder)}: {printable(', '.join(works))}" for holder, works in holders.items())
     return f"{told}{' (all pods help)' if finding.seen['crowded'] else ''}", ""
+
+
+def _process(holder: str) -> str:
+    """The process that holds a work, by its machine, which in Kubernetes is the pod, and its pid."""
+    machine, _, rest = holder.partition("/")
+    pid, _, _ = rest.partition("/")
+    return printable(f"process {pid} on {machine}" if pid.isdigit() else holder)
+
+
+def _work(work: str) -> str:
+    """A work, and what tells it from those of pods that are set up differently: limits, or who writes."""
+    kind, _, what = work.partition("/")
+    if kind == "evictions" and (limits := re.fullmatch(r"(\d{1,18})/(\d{1,18})", what, re.ASCII)):
+        return f"{kind} ({plural(int(limits[1]), 'session')}, idle {duration(int(limits[2]))})"
+    return f"{kind} ({what})" if what else kind
 
 
 def providers(finding: Finding) -> tuple[str, str]:

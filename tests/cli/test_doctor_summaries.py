@@ -208,11 +208,13 @@ def test_who_ticks_for_all(examined: Any, redis_server: Any, namespace: str) -> 
         while not memory.health().holds and time.monotonic() < until_s:
             memory.ping()
         seen = examined()["ticks"]["seen"]
-        assert f"/{os.getpid()}/" in seen
-        assert seen.endswith(": evictions/1000/86400000, summaries/Summarize")
+        assert seen.startswith(f"process {os.getpid()} on ")
+        assert seen.endswith(": evictions (1,000 sessions, idle 24 h), summaries (Summarize)")
     assert examined()["ticks"]["verdict"] == "ok"
     held = rules.ticks({"summaries/x": Hold("pod/1/a", 9, True)}, 5, 1)
-    assert words_of(held) == ("pod/1/a: summaries/x (all pods help)", "")
+    assert words_of(held) == ("process 1 on pod: summaries (x) (all pods help)", "")
+    foreign = rules.ticks({"evictions/x/y": Hold("a-pod", 9, False), "z": Hold("b/c", 9, False)}, 5, 1)
+    assert words_of(foreign)[0] == "a-pod: evictions (x/y); b/c: z", "what another release calls it is shown"
     over = {"summaries/x": Hold("pod/1/a", 9, True)}
     assert [(found.case, found.verdict) for found in (rules.ticks(over, 9, 0), rules.ticks(over, 9, 1))] == [
         ("nobody", "ok"),
