@@ -23,6 +23,14 @@ PREFIX = "REDISMEM_"
 _NOT_SETTINGS = frozenset(["bench_url", "server_keys", "server_keys_file", "server_rate", "server_burst"])
 MOST_SESSIONS = 1_000_000_000
 LONGEST_S = 10 * 365 * 86_400
+_DAY_S = 86_400
+# Hardly any session is kept for longer; a day in milliseconds, taken for seconds, is.
+_LONG_IDLE_S = 400 * _DAY_S
+# Hardly any ends so soon; a day in hours, taken for seconds, does.
+_SHORT_IDLE_S = 60
+# A week in hours, a day and a week in minutes.
+_OTHER_UNITS = (168, 1_440, 10_080)
+_LONG_TICK_S = 60
 # What an unreadable value must not do is remove what it may have been meant to keep.
 _KEEPING: dict[str, Any] = {
     "max_sessions": MOST_SESSIONS,
@@ -68,6 +76,26 @@ def look(settings_cls: type[BaseSettings]) -> Look:
     return Look(frozenset(name for name in fields if PREFIX.lower() + name in source.env_vars), source.complaints)
 
 
+def unit(name: str) -> str:
+    """What is added to a refusal of a value that has a unit."""
+    return ", in seconds" if name.endswith("_s") else ""
+
+
+def doubts(idle_timeout_s: float, tick_s: float, extractive_after_s: float) -> dict[str, str]:
+    """What seconds mean that can be used, but are rather a time in another unit: by the name of the setting."""
+    found = {}
+    if _LONG_IDLE_S < idle_timeout_s < LONGEST_S:
+        found["idle_timeout_s"] = f"sessions stay for {idle_timeout_s / _DAY_S:.0f} days after their last activity"
+    elif idle_timeout_s < _SHORT_IDLE_S or idle_timeout_s in _OTHER_UNITS:
+        found["idle_timeout_s"] = f"sessions stay for {idle_timeout_s:g} s after their last activity"
+    if tick_s > _LONG_TICK_S:
+        found["tick_s"] = f"workers look at the queues every {tick_s:g} s, and a summary may be as late"
+    if _DAY_S < extractive_after_s < LONGEST_S:
+        waited = f"{extractive_after_s / _DAY_S:.1f} days"
+        found["extractive_after_s"] = f"a session that no model summarises waits {waited} for a summary"
+    return found
+
+
 class Environment(EnvSettingsSource):
     """The environment without the values that cannot be used."""
 
@@ -87,7 +115,7 @@ class Environment(EnvSettingsSource):
             try:
                 usable[name] = adapter.validate_python(value)
             except ValidationError as refused:
-                usable |= self._fall_back(name, refused.errors()[0]["msg"])
+                usable |= self._fall_back(name, refused.errors()[0]["msg"] + unit(name))
                 unusable.add(name)
         self._warn_of_unknown()
         unusable |= self._fit_recent_limit(usable, unusable)

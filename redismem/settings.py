@@ -14,16 +14,11 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from redismem.environment import LONGEST_S, MOST_SESSIONS, PREFIX, Environment
+from redismem.environment import LONGEST_S, MOST_SESSIONS, PREFIX, Environment, doubts, unit
 from redismem.errors import InvalidSettings
 from redismem.events import facts
 
 log = logging.getLogger("redismem")
-# Hardly any session is kept for longer; a day in milliseconds, taken for seconds, is.
-_LONG_IDLE_S = 400 * 86_400
-_IDLE_VARIABLE = "REDISMEM_IDLE_TIMEOUT_S"
-# Hardly any ends so soon; a day in hours, taken for seconds, does.
-_SHORT_IDLE_S = 60
 # What says nothing without a provider.
 _OF_A_MODEL = ("model", "model_api_key", "model_base_url")
 
@@ -214,11 +209,10 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _seconds_and_no_other_unit(self) -> Self:
-        stay, known = "idle_timeout_s is in seconds: sessions stay for", facts(op="settings", setting=_IDLE_VARIABLE)
-        if _LONG_IDLE_S < self.idle_timeout_s < LONGEST_S:
-            log.warning("%s %.0f days after their last activity", stay, self.idle_timeout_s / 86_400, extra=known)
-        elif self.idle_timeout_s < _SHORT_IDLE_S:
-            log.warning("%s %g s after their last activity", stay, self.idle_timeout_s, extra=known)
+        for name, meant in doubts(self.idle_timeout_s, self.tick_s, self.extractive_after_s).items():
+            variable = PREFIX + name.upper()
+            known = facts(op="settings", setting=variable)
+            log.warning("%s (%s) is in seconds: %s", name, variable, meant, extra=known)
         return self
 
     @classmethod
@@ -296,5 +290,4 @@ def _line(error: Any) -> str:
     if error["type"] == "extra_forbidden":
         near = difflib.get_close_matches(name, Settings.model_fields, 1)
         return f"{name} is no setting" + (f"; did you mean {near[0]}?" if near else "")
-    seconds = ", in seconds" if name.endswith("_s") and name in Settings.model_fields else ""
-    return f"{name}: {error['msg']}{seconds}"
+    return f"{name}: {error['msg']}{unit(name)}"

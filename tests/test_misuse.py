@@ -131,15 +131,47 @@ def test_settings_say_what_was_meant(given: dict[str, Any], said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "time"), [(86_400_000, "1000 days"), (400 * 86_400, ""), (86_400, ""), (60, ""), (24, "24 s")]
+    ("given", "meant"),
+    [
+        ({"idle_timeout_s": 86_400_000}, "sessions stay for 1000 days after their last activity"),
+        ({"idle_timeout_s": 24}, "sessions stay for 24 s after their last activity"),
+        ({"idle_timeout_s": 168}, "sessions stay for 168 s after their last activity"),
+        ({"idle_timeout_s": 1_440}, "sessions stay for 1440 s after their last activity"),
+        ({"idle_timeout_s": 10_080}, "sessions stay for 10080 s after their last activity"),
+        ({"tick_s": 1_000}, "workers look at the queues every 1000 s, and a summary may be as late"),
+        ({"extractive_after_s": 900_000}, "a session that no model summarises waits 10.4 days for a summary"),
+    ],
 )
-def test_a_day_in_milliseconds_or_in_hours_is_warned_of(
-    caplog: pytest.LogCaptureFixture, seconds: float, time: str
+def test_a_time_in_another_unit_is_warned_of(
+    caplog: pytest.LogCaptureFixture, given: dict[str, float], meant: str
 ) -> None:
-    assert Settings(idle_timeout_s=seconds).idle_timeout_s == seconds
+    ((name, seconds),) = given.items()
+    assert getattr(Settings(**given), name) == seconds
     warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    said = f"idle_timeout_s is in seconds: sessions stay for {time} after their last activity"
-    assert warned == ([said] if time else [])
+    assert warned == [f"{name} (REDISMEM_{name.upper()}) is in seconds: {meant}"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *({"idle_timeout_s": seconds} for seconds in (60, 300, 1_800, 3_600, 86_400, 7 * 86_400, 400 * 86_400)),
+        *({"tick_s": seconds} for seconds in (0.05, 5, 60)),
+        *({"extractive_after_s": seconds} for seconds in (0, 60, 3_600, 86_400)),
+    ],
+)
+def test_an_honest_time_is_not(caplog: pytest.LogCaptureFixture, given: dict[str, float]) -> None:
+    Settings(**given)
+    assert caplog.records == []
+
+
+def test_a_variable_that_is_out_of_range_is_refused_with_its_unit(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("REDISMEM_DEADLINE_S", "5000")
+    assert Settings().deadline_s == 5
+    (record,) = caplog.records
+    assert "REDISMEM_DEADLINE_S is not usable (" in record.getMessage()
+    assert "120, in seconds)" in record.getMessage()
 
 
 def test_a_model_without_tls_names_the_setting_that_permits_it() -> None:
