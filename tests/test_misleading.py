@@ -115,6 +115,31 @@ def test_a_place_that_is_none(url: str, said: str) -> None:
         assert "CAN" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("url", "meant"),
+    [
+        ("reddis://:CANARY@h", "did you mean redis://?"),
+        ("redis:/CANARY", "did you mean redis://?"),
+        ("Redis+Clusters://h:1,h:2", "did you mean redis+cluster://?"),
+        ("127.0.0.1:7391", "did you mean redis://127.0.0.1:7391?"),
+        ("localhost", "did you mean redis://localhost?"),
+        ("[::1]:7391/2", "did you mean redis://[::1]:7391/2?"),
+        ("http://u:CANARY@127.0.0.1", "it is one such as redis://localhost:6379/0"),
+        ("CANARY:6379", "it is one such as redis://localhost:6379/0"),
+        ("CANARY@127.0.0.1:6379", "it is one such as redis://localhost:6379/0"),
+    ],
+)
+def test_a_scheme_that_is_none(url: str, meant: str) -> None:
+    """What may be a password is never repeated."""
+    for kind in (Memory, blocking.Memory):
+        with pytest.raises(InvalidSettings) as refused:
+            kind.connect(url)
+        said = str(refused.value)
+        assert said.startswith("the Redis URL begins with none of redis://, rediss://, ")
+        assert said.endswith(f": {meant}")
+        assert "CANARY" not in said
+
+
 def test_a_host_that_nobody_knows() -> None:
     # A busy machine may take long to say so.
     told = told_to("redis://no-such-host.invalid:7000/0", Settings(deadline_s=3))

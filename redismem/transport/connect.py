@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -84,6 +86,12 @@ _MAKES: dict[str, tuple[_Make, _Make]] = {
     **{f"{scheme}+sentinel": (_sentinel, _blocking_sentinel) for scheme in _OF_NODES},
     "memory": (_embedded, _blocking_embedded),
 }
+# The others are these with valkey for redis, or with an s for TLS.
+_FIRST_SCHEMES = "redis://, rediss://, unix://, redis+cluster://, redis+sentinel://, memory://"
+# Written without a scheme, this alone is surely no password.
+_BARE_ADDRESS = re.compile(
+    r"(localhost|[0-9]{1,3}(\.[0-9]{1,3}){3}|\[[0-9a-f:]*:[0-9a-f:]*\])(:[0-9]{1,5})?(/[0-9]{1,3})?"
+)
 
 
 def connect(url: str | None, client: Any, settings: Settings) -> Transport:
@@ -147,6 +155,13 @@ def _makes(url: str | None) -> tuple[_Make, _Make]:
     if scheme == "memory" and rest:
         raise InvalidSettings(f"the embedded store has no address: say {EMBEDDED} and nothing behind it")
     if not separator or scheme not in _MAKES:
-        # Neither the URL nor the scheme is repeated: what stands there may be a password.
-        raise InvalidSettings(f"the Redis URL begins with none of {', '.join(f'{known}://' for known in _MAKES)}")
+        raise InvalidSettings(f"the Redis URL begins with none of {_FIRST_SCHEMES}: {_meant(url)}")
     return _MAKES[scheme]
+
+
+def _meant(url: str) -> str:
+    """What the URL should have been. Of what it says nothing is repeated that may be a password."""
+    if _BARE_ADDRESS.fullmatch(url):
+        return f"did you mean redis://{url}?"
+    near = difflib.get_close_matches(url.partition(":")[0].lower(), _MAKES, 1)
+    return f"did you mean {near[0]}://?" if near else "it is one such as redis://localhost:6379/0"
