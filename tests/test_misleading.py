@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +90,23 @@ def test_a_server_that_speaks_no_tls(redis_server: RedisServer) -> None:
     told = told_to(f"rediss://127.0.0.1:{redis_server.port}/0", SHORT)
     assert (
         "HandshakeTimeout, it did not begin TLS in time: if it speaks none, its URL begins with redis://" in told.text
+    )
+    assert not told.may_be_done
+
+
+@pytest.mark.parametrize("login", ["", ":CANARY@"])
+def test_an_http_port_that_is_taken_for_redis(login: str) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            told = told_to(f"redis://{login}127.0.0.1:{server.server_port}/0", SHORT)
+        finally:
+            server.shutdown()
+            thread.join()
+    assert told.text == (
+        f"Redis at 127.0.0.1:{server.server_port} cannot be called: ProtocolError, "
+        "what answers there does not speak Redis: is it the port of something else, such as HTTP?"
     )
     assert not told.may_be_done
 

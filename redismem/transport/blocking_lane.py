@@ -32,6 +32,7 @@ class Socket:
         self.pid = os.getpid()
         self.place = address.place
         self._reader = wire.reader()
+        self._is_new = True
         try:
             self._socket = _dial(address, until)
             self._held = forks.hold(self._socket.fileno())
@@ -51,7 +52,7 @@ class Socket:
             raise
 
     def exchange(self, content: bytes, reply_count: int, until: float) -> list[Any]:
-        """The replies. Raises OSError, TimeoutError, EOFError, HiredisError."""
+        """The replies. Raises ConnectionLost, OSError, TimeoutError, EOFError, HiredisError."""
         self._socket.settimeout(_left_s(until))
         self._socket.sendall(content)
         replies: list[Any] = []
@@ -65,6 +66,9 @@ class Socket:
             received = self._socket.recv(_READ_BYTES)
             if not received:
                 raise EOFError
+            if self._is_new and wire.is_foreign(received):
+                raise wire.foreign()
+            self._is_new = False
             self._reader.feed(received)
         if len(replies) > reply_count or self._reader.has_data():
             raise wire.OutOfStep("a reply that nobody asked for")

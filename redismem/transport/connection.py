@@ -157,6 +157,9 @@ class Connection(asyncio.Protocol):
                 self._reader.feed(data, at, min(_FEED_BYTES, len(data) - at))
                 self._take()
         except (wire.OutOfStep, hiredis.HiredisError) as broken:
+            if self.answered_at == -math.inf and wire.is_foreign(data):
+                while self.sent:
+                    self.sent.popleft().end(wire.foreign())
             self.lose(type(broken).__name__)
             return
         self._on_room()

@@ -29,6 +29,8 @@ _REMEMBERED_COUNT = 4_096
 _KEYS_AT = 3  # behind EVALSHA, the script's hash and the number of keys
 # Said to a new connection, whatever it asks, before it is closed: nothing has been run.
 _CROWDED = "ERR max number of clients reached"
+# How replies begin, in RESP2 and RESP3.
+_REPLY_TYPES = frozenset(b"+-:$*_,#!=(%~>|")
 # EXEC's own refusal names what really stood in the way behind these words.
 _BECAUSE = "Transaction discarded because of: "
 
@@ -45,6 +47,17 @@ def server_error(text: str) -> ServerError:
 def reader() -> hiredis.Reader:
     """Error replies come out as ServerError, replies as bytes, int, list, dict, None …, or NOTHING."""
     return hiredis.Reader(replyError=server_error, notEnoughData=NOTHING)
+
+
+def is_foreign(beginning: bytes) -> bool:
+    """Whether what comes first on a connection cannot be of Redis."""
+    return beginning[0] not in _REPLY_TYPES
+
+
+def foreign() -> ConnectionLost:
+    """What a call is answered with then. Nobody there can have carried it out."""
+    text = "what answers there does not speak Redis: is it the port of something else, such as HTTP?"
+    return ConnectionLost(hiredis.ProtocolError.__name__, sent=False, text=text, lasts=True)
 
 
 def transaction(commands: Sequence[Command]) -> bytes:
