@@ -137,6 +137,8 @@ class Chat:
         try:
             step = await self._step(session, text)
             context = await keeping.appended(turn, session, step, project)
+            if context.degraded:
+                keeping.tell(turn, "degraded")
             await self._look_at_summaries(turn, session, context)
         except TooLarge:
             turn.notice("memory_full", _SAID["memory_full"])

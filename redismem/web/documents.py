@@ -77,6 +77,7 @@ def state_document(state: State, hidden: Collection[str] = ()) -> dict[str, Any]
         "last_intent": state.last_intent,
         "last_result": state.last_result,
         "plan": state.plan,
+        "degraded": state.degraded,
     }
 
 
@@ -96,6 +97,7 @@ def context_document(context: Context, form: Format = "openai", hidden: Collecti
         "format": form,
         "request": _request(context, form),
         "receipt": None if receipt is None else receipt_document(context.session_id, receipt),
+        "degraded": context.degraded,
     }
 
 
@@ -116,6 +118,7 @@ def receipt_document(session_id: str, receipt: Any) -> dict[str, Any]:
         "total": receipt.total,
         "created": receipt.created,
         "duplicate": receipt.duplicate,
+        "degraded": receipt.degraded,
     }
 
 

@@ -23,6 +23,7 @@ _SAID = {
     "not_stored": "The memory cannot be reached, so this answer is not kept.",
     "too_large": "This answer, or the whole conversation, is longer than the memory takes: the answer is not kept.",
     "unconfirmed": "This is kept, but too few copies of the memory have it yet: a failure just now may lose it.",
+    "degraded": "The memory cannot be reached just now: this is kept here until it can.",
     "cleared": "This conversation was cleared meanwhile, so this answer is not kept.",
 }
 
@@ -38,7 +39,7 @@ async def appended(turn: Turn, session: Session, step: Step, project: Background
     try:
         return await session.append_and_read(message, **options)
     except Unconfirmed:
-        _tell(turn, "unconfirmed")
+        tell(turn, "unconfirmed")
         context = await session.read()
         if project is not None:
             context.background = await project.background([message], PROJECT_TOKENS)
@@ -47,7 +48,7 @@ async def appended(turn: Turn, session: Session, step: Step, project: Background
         if not (await session.state()).degraded:
             raise
     context = await session.append_and_read(message, confirm=0, **options)
-    _tell(turn, "unconfirmed")
+    tell(turn, "unconfirmed")
     return context
 
 
@@ -85,11 +86,13 @@ async def _stored(turn: Turn, session: Session, context: Context, message: Messa
                 raise
         else:
             if "confirm" in options:
-                _tell(turn, "unconfirmed")
+                tell(turn, "unconfirmed")
+            if receipt.degraded:
+                tell(turn, "degraded")
             return receipt.last_seq
         now = await session.read(limit=1)
         if not (now.degraded or context.degraded) and now.epoch != context.epoch:
-            _tell(turn, "cleared")
+            tell(turn, "cleared")
             return None
         _adapt(options, now)
     raise why
@@ -107,5 +110,6 @@ def _adapt(options: dict[str, Any], now: Context) -> None:
         options["confirm"] = 0
 
 
-def _tell(turn: Turn, code: str) -> None:
+def tell(turn: Turn, code: str) -> None:
+    """Tells the turn what became of it."""
     turn.notice(code, _SAID[code])

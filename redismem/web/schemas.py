@@ -83,15 +83,19 @@ class SessionNumbers(BaseModel):
     failure: str | None
     failing_since_ms: int | None
     failed_ms: int | None
+    degraded: bool
 
 
 class ReceiptDocument(BaseModel):
+    """`degraded`: Redis was away and this server has accepted it; the seqs are provisional, and there is no ETag."""
+
     session_id: str
     first_seq: int
     last_seq: int
     total: int
     created: bool
     duplicate: bool
+    degraded: bool
 
 
 class SummaryDocument(BaseModel):
@@ -108,7 +112,7 @@ class SummaryDocument(BaseModel):
 
 
 class StateDocument(BaseModel):
-    """`hidden_params`: their values are sensitive and shown as null."""
+    """`hidden_params`: their values are sensitive and shown as null. `degraded`: Redis was away, as in a context."""
 
     params: dict[str, Any]
     hidden_params: list[str]
@@ -116,10 +120,14 @@ class StateDocument(BaseModel):
     last_intent: Any
     last_result: Any
     plan: Any
+    degraded: bool
 
 
 class ContextDocument(BaseModel):
-    """`request` is for the model, in the format that was asked for; the rest says what it was made from."""
+    """`request` is for the model, in the format that was asked for; the rest says what it was made from.
+
+    `degraded`: Redis was away, and this is what this server has seen last and accepted since; seqs are provisional.
+    """
 
     session_id: str
     epoch: str
@@ -133,6 +141,7 @@ class ContextDocument(BaseModel):
     format: str
     request: dict[str, Any]
     receipt: ReceiptDocument | None
+    degraded: bool
 
 
 class MessageDocument(BaseModel):

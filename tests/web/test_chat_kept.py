@@ -63,7 +63,7 @@ async def test_what_this_process_takes_while_redis_is_away_is_kept_with_its_answ
         proxy.break_next("swallow", count=float("inf"))
         for _ in range(2):
             events = await heard(http.client, "/api/chat", json=AGAIN)
-            assert (text_of(events), notices_of(events)) == (TEXT, [])
+            assert (text_of(events), notices_of(events)) == (TEXT, ["degraded"])
         proxy.heal()
 
         async def replayed() -> bool:

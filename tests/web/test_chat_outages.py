@@ -82,7 +82,7 @@ async def test_an_answer_that_redis_did_not_live_to_take_is_kept_once(
         if not is_new:
             await heard(http.client, "/api/chat", json=ASKED)
         events = await broken_off(http, provider, server, ending)
-        assert (text_of(events), notices_of(events)) == (TEXT, [])
+        assert (text_of(events), notices_of(events)) == (TEXT, ["degraded"])
         end = {"complete": True, "reason": "done", "seq": len(before) + 2, "waiting_for": None}
         assert events[-1].document == end
         mend(server)
@@ -124,10 +124,10 @@ async def test_what_replicas_were_to_confirm_is_kept_in_an_outage_and_said(provi
         await servers.ready()
         async with connected(servers.primary, provider, confirm=2, confirm_timeout_s=1) as (memory, http):
             events = await broken_off(http, provider, servers.primary, RedisServer.stop_process)
-            assert (text_of(events), notices_of(events)) == (TEXT, ["unconfirmed"])
+            assert (text_of(events), notices_of(events)) == (TEXT, ["unconfirmed", "degraded"])
             assert events[-1].document["seq"] == 2
             again = await heard(http.client, "/api/chat", json=ASKED)
-            assert (text_of(again), notices_of(again)) == (TEXT, ["unconfirmed"])
+            assert (text_of(again), notices_of(again)) == (TEXT, ["unconfirmed", "degraded"])
             asked = [each["content"] for each in provider.asked[-1]["messages"]]
             assert asked[1:] == [ASKED["message"], TEXT, ASKED["message"]]
             mend(servers.primary)

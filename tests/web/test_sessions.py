@@ -52,6 +52,7 @@ async def test_a_new_session_has_an_id_and_begins_with_its_first_message(http: S
         "total": 1,
         "created": True,
         "duplicate": False,
+        "degraded": False,
     }
     info = (await http.ask("GET", path(session_id))).json()
     assert (info["session_id"], info["total_messages"], info["window_count"]) == (session_id, 1, 1)
@@ -192,6 +193,7 @@ async def test_the_state_is_changed_and_read(http: Served) -> None:
         "last_intent": ["buy"],
         "last_result": None,
         "plan": {},
+        "degraded": False,
     }
     taken = {"remove_params": ["order"], "waiting_for_param": None}
     assert (await http.ask("PATCH", path("s", "/state"), json=taken)).status_code == 204
