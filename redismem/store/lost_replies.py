@@ -8,6 +8,8 @@ cannot be decided counts as not there: a message that is there twice is better t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from itertools import chain
 from time import monotonic
 from typing import NamedTuple
 
@@ -18,6 +20,7 @@ from redismem.protocol.page_calls import Page
 from redismem.protocol.session_calls import SessionCalls
 from redismem.store.backlog import Entry, Held
 from redismem.store.store import Store
+from redismem.transport.base import LARGE_BYTES, apart
 from redismem.values import Undecodable
 
 _PAGE_COUNT = 500
@@ -70,19 +73,20 @@ async def _messages(
 
     It ends: each page but the last is whole, and begins at a lower seq than the one before it.
     """
-    found: list[_Found | None] = []
+    pages: list[list[_Found | None]] = []
     start_seq = known.forgotten_seq + 1
     while start_seq > first_seq:
         page = await store.once(calls.page(_PAGE_COUNT, start_seq, include_originals=True))
         if page is None or page.epoch.encode() != known.epoch or page.start_seq + page.count != start_seq:
             break
         page.dictionaries = await store.dictionaries_of(block.stored for block in page.blocks)
-        messages = _of_page(page)
-        found = messages + found
+        messages = await apart(store.transport, partial(_of_page, page), is_much=page.unpacked_bytes > LARGE_BYTES)
+        pages.append(messages)
         oldest = next((message for message in messages if message is not None), None)
         if page.count < _PAGE_COUNT or (oldest is not None and oldest.stored_ms < times.start):
             break
         start_seq = page.start_seq
+    found = list(chain.from_iterable(reversed(pages)))
     return found[max(0, len(found) - (known.forgotten_seq - first_seq + 1)) :]
 
 

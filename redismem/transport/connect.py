@@ -90,7 +90,7 @@ _MAKES: dict[str, tuple[_Make, _Make]] = {
 _FIRST_SCHEMES = "redis://, rediss://, unix://, redis+cluster://, redis+sentinel://, memory://"
 # Written without a scheme, this alone is surely no password.
 _BARE_ADDRESS = re.compile(
-    r"(localhost|[0-9]{1,3}(\.[0-9]{1,3}){3}|\[[0-9a-f:]*:[0-9a-f:]*\])(:[0-9]{1,5})?(/[0-9]{1,3})?"
+    r"(localhost|[0-9]{1,3}(\.[0-9]{1,3}){3}|\[[0-9a-f]{0,4}:[0-9a-f:]{1,40}\])(:[0-9]{1,5})?(/[0-9]{1,3})?"
 )
 
 
