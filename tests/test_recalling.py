@@ -31,7 +31,7 @@ def test_calls_and_results_belong_together() -> None:
 def test_what_belongs_together_takes_no_longer_than_there_are_messages(history: str) -> None:
     check_growth(
         f"groups, {history}",
-        lambda messages: groups(calling(messages)),
-        lambda count: placed(HISTORIES[history](count)),
+        groups,
+        lambda count: calling(placed(HISTORIES[history](count))),
         300,
     )

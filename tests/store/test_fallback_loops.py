@@ -36,7 +36,7 @@ def is_taken(memory: Memory, name: str, text: str) -> bool:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RedisServer]:
-    server = RedisServer(tmp_path / "redis", aof=True).start()
+    server = RedisServer(tmp_path / "redis", aof=True, options=("--appendfsync", "always")).start()
     yield server
     server.stop()
 

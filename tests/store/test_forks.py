@@ -52,7 +52,7 @@ class HeldProbe:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RedisServer]:
-    server = RedisServer(tmp_path / "redis", aof=True).start()
+    server = RedisServer(tmp_path / "redis", aof=True, options=("--appendfsync", "always")).start()
     yield server
     server.stop()
 
