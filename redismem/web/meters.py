@@ -5,11 +5,12 @@ They are words of closed sets, but for the nodes of a cluster, which are named o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client.metrics_core import Metric
 
 from redismem.errors import StoreUnavailable
 from redismem.events import Event, OnEvent
@@ -56,6 +57,26 @@ _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 
 _MESSAGES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 5_000, 10_000)
 _TOKENS = (50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 100_000)
 
+# What each of them counts, and in what unit.
+_TEXTS = {
+    "redismem_operation_seconds": "Seconds that a call to Redis or a piece of work took, with all that was sent again",
+    "redismem_resent": "Times that a call to Redis was sent again, for want of a reply",
+    "redismem_window_messages": "Messages in the window of a session, after each append or read of it",
+    "redismem_summary_covered_tokens": "Tokens of the messages that a summary came to cover",
+    "redismem_append_tokens": "Tokens of the messages of an append, all together",
+    "redismem_evictions": "Evictions that this server has tried, by outcome; ok: a session was evicted",
+    "redismem_degraded": "1 while Redis does not answer, else 0",
+    "redismem_away_seconds": "Seconds since Redis, or a node of a cluster, went away; 0: it is there",
+    "redismem_backlog_messages": "Messages that this server accepted while Redis was away, still to be replayed",
+    "redismem_queue_sessions": "Sessions in a queue of the namespace of the key",
+    "redismem_queue_lag_seconds": "Seconds since the first session of a queue was due; 0: none is",
+    "redismem_sessions": "Live sessions of the namespace of the key",
+    "redismem_sessions_limit": "Sessions that the namespace of the key may have; more are evicted",
+    "redismem_calls_in_flight": "Calls to Redis of this server without an answer yet",
+    "redismem_streams": "Streams of this server that are open: events, and answers of the chat",
+    "redismem_http_request_seconds": "Seconds from a request to the beginning of its answer",
+}
+
 
 def listener(meters: Meters) -> OnEvent:
     """The `on_event` of a memory: what is measured, and spans if somebody has set up a provider of them."""
@@ -97,44 +118,47 @@ class Worked(NamedTuple):
         return Worked(self.bounds_s, turns, failed_count, self.evictions_count - before.evictions_count)
 
 
+class _Registry(CollectorRegistry):
+    """Without the moment that each counter began: a series a counter, which prometheus_client drops for all or none."""
+
+    def collect(self) -> Iterator[Metric]:
+        for metric in super().collect():
+            metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
+            yield metric
+
+
 class Meters:
     """The numbers of one server."""
 
     def __init__(self) -> None:
-        self.registry = registry = CollectorRegistry()
-        self._operations = Histogram(
-            "redismem_operation_seconds",
-            "Calls to Redis, and pieces of work",
-            ["op", "outcome"],
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self._resent = Counter("redismem_resent", "Times a call was sent again", registry=registry)
-        self._window = Histogram(
-            "redismem_window_messages", "A window after a call", buckets=_MESSAGES, registry=registry
-        )
-        self._covered = Histogram(
-            "redismem_summary_covered_tokens", "What a summary covers", buckets=_TOKENS, registry=registry
-        )
-        self._appended = Histogram("redismem_append_tokens", "What an append adds", buckets=_TOKENS, registry=registry)
-        self._evictions = Counter("redismem_evictions", "Sessions evicted", ["outcome"], registry=registry)
-        self._degraded = Gauge("redismem_degraded", "1 while the store does not answer", registry=registry)
+        self.registry = registry = _Registry()
+
+        def histogram(name: str, buckets: Sequence[float], *labels: str) -> Histogram:
+            return Histogram(name, _TEXTS[name], labels, buckets=buckets, registry=registry)
+
+        def counter(name: str, *labels: str) -> Counter:
+            return Counter(name, _TEXTS[name], labels, registry=registry)
+
+        def gauge(name: str, *labels: str) -> Gauge:
+            return Gauge(name, _TEXTS[name], labels, registry=registry)
+
+        self._operations = histogram("redismem_operation_seconds", _SECONDS, "op", "outcome")
+        self._resent = counter("redismem_resent")
+        self._window = histogram("redismem_window_messages", _MESSAGES)
+        self._covered = histogram("redismem_summary_covered_tokens", _TOKENS)
+        self._appended = histogram("redismem_append_tokens", _TOKENS)
+        self._evictions = counter("redismem_evictions", "outcome")
+        self._degraded = gauge("redismem_degraded")
         self._is_degraded = False  # setting a gauge takes a lock
-        self._away = Gauge("redismem_away_seconds", "Since when Redis is away, or a node", ["node"], registry=registry)
-        self._backlog = Gauge("redismem_backlog_messages", "What is still to be replayed", registry=registry)
-        self._queues = Gauge("redismem_queue_sessions", "Sessions of a queue", ["queue"], registry=registry)
-        self._lag = Gauge("redismem_queue_lag_seconds", "Since when its first one is due", ["queue"], registry=registry)
-        self._sessions = Gauge("redismem_sessions", "Sessions that are listed", registry=registry)
-        self._limit = Gauge("redismem_sessions_limit", "Sessions that there may be", registry=registry)
-        self._calls = Gauge("redismem_calls_in_flight", "Calls to Redis without an answer yet", registry=registry)
-        self._streams = Gauge("redismem_streams", "Streams that are open", registry=registry)
-        self._requests = Histogram(
-            "redismem_http_request_seconds",
-            "Requests, until their answer has begun",
-            ["route", "method", "status"],
-            buckets=_SECONDS,
-            registry=registry,
-        )
+        self._away = gauge("redismem_away_seconds", "node")
+        self._backlog = gauge("redismem_backlog_messages")
+        self._queues = gauge("redismem_queue_sessions", "queue")
+        self._lag = gauge("redismem_queue_lag_seconds", "queue")
+        self._sessions = gauge("redismem_sessions")
+        self._limit = gauge("redismem_sessions_limit")
+        self._calls = gauge("redismem_calls_in_flight")
+        self._streams = gauge("redismem_streams")
+        self._requests = histogram("redismem_http_request_seconds", _SECONDS, "route", "method", "status")
         # Finding a child by its labels takes longer than counting.
         self._operation = lru_cache(maxsize=1_024)(self._operation_of)
         self._request = lru_cache(maxsize=1_024)(self._request_of)

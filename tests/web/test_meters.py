@@ -129,6 +129,18 @@ def test_a_node_is_named_while_it_does_not_answer() -> None:
     assert away({}) == [({"node": ""}, 0)]
 
 
+def test_a_counter_is_one_series_and_every_text_names_the_unit_of_its_name() -> None:
+    meters = Meters()
+    meters.event(Event("eviction", "ok", 1.0, "shop", "hash", sent_count=2))
+    text = meters.looked(None, 0, 0, {}, 0).decode()
+    assert "redismem_resent_total 1.0" in text
+    assert "_created" not in text
+    for unit in ("seconds", "messages", "tokens", "sessions"):
+        said = [line for line in text.splitlines() if re.match(rf"# HELP redismem_\w*{unit} ", line)]
+        assert said
+        assert [line for line in said if unit not in line.split(" ", 3)[3].lower()] == []
+
+
 def test_the_labels_are_those_of_the_events() -> None:
     told = re.sub(r"\s+", " ", str(Event.__doc__) + Path(events.__file__).read_text())
     listed = re.search(r"By a session: (.*?)\. By a memory: (.*?)\. By workers", told)
