@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from redismem.errors import InvalidMessage
+from redismem.context import Context, Receipt
+from redismem.errors import InvalidMessage, RedismemError
+from redismem.session import Session
 from redismem.web import schemas
 from redismem.web.access import Caller
 from redismem.web.documented import check_names
@@ -16,6 +19,8 @@ from redismem.web.service import Service
 PATH = "/v1/sessions/{session_id}/messages"
 _BEFORE, _BEHIND = PATH.split("{session_id}")
 KEY = b"idempotency-key"
+_MADE_ANEW = frozenset(["id", "metadata", "timestamp"])
+"""Members that a sender may make anew for each attempt."""
 _JSON = (b"content-type", b"application/json")
 
 
@@ -36,6 +41,7 @@ async def append_messages(
     """Appends, and answers with the receipt, or with the context after it. Raises Problem, RedismemError."""
     session = service.session(caller, session_id_of(path[len(_BEFORE) : -len(_BEHIND)]))
     wants_context = _wants_context(query)
+    context: Context | None = None
     messages = decoded(body)
     if not isinstance(messages, list):
         messages = [messages]
@@ -52,6 +58,8 @@ async def append_messages(
         _check_body(messages)
         raise
     assert receipt is not None
+    if receipt.duplicate:
+        await _check_same(session, messages, receipt, context)
     text = encoded(document)
     found = [_JSON, (b"content-length", b"%d" % len(text))]
     if not receipt.degraded:  # another message may get that seq in Redis
@@ -65,6 +73,32 @@ def _check_body(messages: list[Any]) -> None:
         raise Problem("invalid", "the array in the body holds no message; a PATCH of …/state changes the state alone")
     if any(isinstance(each, dict) and "messages" in each and not {"role", "type"} & each.keys() for each in messages):
         raise Problem("invalid", "the body is a message, or the array of messages itself, without `messages`")
+
+
+async def _check_same(session: Session, sent: list[Any], receipt: Receipt, context: Context | None) -> None:
+    """Raises Problem: invalid, if what the append of this id has stored is known to be other than what was sent now.
+
+    `context`: as of the append, if it was read. Whatever was edited since, or cannot be read any more, may be the same.
+    """
+    if receipt.degraded:
+        return
+    is_other = receipt.last_seq - receipt.first_seq + 1 != len(sent)
+    if not is_other:
+        with contextlib.suppress(RedismemError):  # the append was made, whatever becomes of this look
+            context = context or await session.read()
+        if context is None or context.degraded or context.window_version:
+            return
+        stored = {each.seq: each.to_openai() for each in (*context.pinned, *context.messages)}
+        pairs = ((stored.get(seq, each), each) for seq, each in enumerate(sent, receipt.first_seq))
+        is_other = any(_lasting(known) != _lasting(each) for known, each in pairs)
+    if is_other:
+        raise Problem(
+            "invalid", "this Idempotency-Key was given to another message of this session; nothing was stored"
+        )
+
+
+def _lasting(message: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in message.items() if name not in _MADE_ANEW}
 
 
 def session_id_of(segment: str) -> str:

@@ -1,16 +1,67 @@
-"""Appends over HTTP: what is told while Redis is away."""
+"""Appends over HTTP: keys that are given to another message, and what is told while Redis is away."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from support.http_service import said, served
+import pytest
+from support.http_service import Served, said, served
 from support.proxy import Proxy
 
 from redismem import Memory, Settings
 
 URL = "/v1/sessions/s"
 HASTY = Settings(deadline_s=2, reply_timeout_s=0.5, fallback_after_s=0.5)
+
+
+TOOLS = [
+    {
+        "role": "assistant",
+        "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+    },
+    {"role": "tool", "tool_call_id": "c", "content": "sunny"},
+]
+KEY = {"Idempotency-Key": "turn-1"}
+OTHERS: list[Any] = [
+    [said(2), *TOOLS],
+    [said(1, "assistant"), *TOOLS],
+    [said(1), TOOLS[0]],
+    [said(1), *TOOLS, said(2)],
+    [said(1), {"role": "assistant", "content": "sunny"}, TOOLS[1]],
+    said(1),
+]
+
+
+@pytest.mark.parametrize("query", ["", "?read=true"])
+async def test_a_key_that_is_given_to_another_message_is_refused(http: Served, query: str) -> None:
+    messages = f"{URL}/messages{query}"
+    system = {"role": "system", "content": "Be brief."}
+    await http.ask("POST", messages, json=system, headers={"Idempotency-Key": "system"})
+    await http.ask("POST", messages, json=[said(1), *TOOLS], headers=KEY)
+    await http.ask("POST", messages, json=said(9))
+    for other in OTHERS:
+        refused = await http.ask("POST", messages, json=other, headers=KEY)
+        assert (refused.status_code, refused.json()["code"]) == (422, "invalid"), other
+        assert "another message" in refused.json()["detail"]
+    refused = await http.ask("POST", messages, json=said(2), headers={"Idempotency-Key": "system"})
+    assert refused.status_code == 422
+    again = await http.ask("POST", messages, json=[said(1) | {"timestamp": "later"}, *TOOLS], headers=KEY)
+    assert again.status_code == 200
+    assert (await http.ask("GET", URL)).json()["total_messages"] == 5
+
+
+@pytest.mark.parametrize("change", ["replaced", "pruned"])
+async def test_what_was_changed_since_may_be_what_was_sent(http: Served, memory: Memory, change: str) -> None:
+    await http.ask("POST", f"{URL}/messages", json=said(1), headers=KEY)
+    session = memory.session("s")
+    if change == "replaced":
+        await session.replace(1, said("without a secret"))
+    else:
+        await session.append(said(2))
+        await session.prune(1)
+    for query in ("", "?read=true"):
+        again = await http.ask("POST", f"{URL}/messages{query}", json=said(1), headers=KEY)
+        assert again.status_code == 200
 
 
 async def test_what_is_served_while_redis_is_away_is_marked(proxy: Proxy, namespace: str) -> None:
