@@ -42,4 +42,10 @@ def failures(info: SessionInfo, now_ms: int) -> str:
     if not (since := failing(info, now_ms)):
         return ""
     count = info.attempts - (info.queued == "leased")  # the one under way has not failed
-    return f"{since}: {plural(count, 'failed attempt')}, the last: {info.failure}"
+    return f"{since}: {attempts_of(count, info.failure)}"
+
+
+def attempts_of(count: int, reason: str | None) -> str:
+    """So many attempts that have failed, and why the last did. A session that was put in line again has none yet."""
+    why = reason or "the reason is not noted"
+    return f"{plural(count, 'failed attempt')}, the last: {why}" if count > 0 else why

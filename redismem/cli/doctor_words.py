@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from redismem.cli.depths import attempts_of
 from redismem.cli.terminal import duration, plural, printable, size
 from redismem.environment import PREFIX, Complaint
 from redismem.inspection.rules import Finding
@@ -133,14 +134,23 @@ def model(finding: Finding) -> tuple[str, str]:
 
 def summaries(finding: Finding) -> tuple[str, str]:
     seen = finding.seen
+    failing = ""
+    if seen["failing_count"]:
+        told = attempts_of(seen["attempts"], seen["reason"])
+        failing = f"; at least {seen['failing_count']:,} failing, the first for {duration(seen['failing_ms'])}: {told}"
     if finding.case == "in_time":
-        return f"{plural(seen['overdue_count'], 'session')} overdue, none for long", ""
+        return f"{plural(seen['overdue_count'], 'session')} overdue, none for long{failing}", ""
+    if finding.case == "failing":
+        advice = (
+            "Their messages stay. `redismem sessions` says which they are, `redismem show` and the workers' logs why."
+        )
+        return f"{plural(seen['overdue_count'], 'session')} overdue{failing}", advice
     advice = (
         "Nobody has taken it up: start `redismem worker` on this Redis and namespace, or connect with `workers=True`. "
         "Where one runs, it cannot keep up: start more."
     )
     count = plural(seen["overdue_count"], "session")
-    return f"{count} overdue, the oldest for {duration(seen['late_ms'])}: is a worker running?", advice
+    return f"{count} overdue, the oldest for {duration(seen['late_ms'])}: is a worker running?{failing}", advice
 
 
 def settings(finding: Finding) -> tuple[str, str]:

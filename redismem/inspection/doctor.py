@@ -12,8 +12,10 @@ from redismem.inspection import nodes, rules, servers
 from redismem.inspection.dead import list_dead
 from redismem.inspection.depths import depths_of, sessions_count
 from redismem.inspection.quarantine import list_quarantined
-from redismem.inspection.rules import FAIL, NOT_HERE, OK, WARN, DeadFacts, Facts, Finding, Sampled
+from redismem.inspection.rules import FAIL, NOT_HERE, OK, WARN, Facts, FailureFacts, Finding, Sampled
+from redismem.inspection.sessions import infos_of
 from redismem.protocol import (
+    depth_calls,
     dictionary_calls,
     ids,
     layout,
@@ -169,15 +171,29 @@ async def is_looked_after(store: Store) -> bool:
 async def _summaries(store: Store) -> Finding:
     depths = await depths_of(store)
     paused = await store.run(provider_calls.paused(store.keys))
-    return rules.summaries(depths.total("overdue"), depths.now_ms, store.settings, is_paused=bool(paused))
+    overdue = depths.total("overdue")
+    failing = await _failing(store) if overdue.count else []
+    return rules.summaries(overdue, depths.now_ms, store.settings, is_paused=bool(paused), failing=failing)
+
+
+async def _failing(store: Store) -> list[FailureFacts]:
+    """What fails among the sessions that are overdue: of those due first, about as many as are looked at for expiry."""
+    limit = max(1, SAMPLE_COUNT // store.keys.shard_count)
+    found = await store.run(depth_calls.members(store.keys, "overdue", limit))
+    infos = await infos_of(store, found)
+    return [
+        FailureFacts(info.failing_since_ms, info.attempts, info.failure)
+        for info in infos
+        if isinstance(info, SessionInfo) and info.failing_since_ms is not None
+    ]
 
 
 async def _dead(store: Store) -> Finding:
     found = await list_dead(store, 1)
     facts = [
-        DeadFacts(each.died_ms, each.info.attempts, each.info.failure)
+        FailureFacts(each.died_ms, each.info.attempts, each.info.failure)
         if isinstance(each.info, SessionInfo)
-        else DeadFacts(each.died_ms, 0, None)
+        else FailureFacts(each.died_ms, 0, None)
         for each in found.sessions
     ]
     return rules.dead(found.count, next(iter(facts), None), found.now_ms)

@@ -210,16 +210,22 @@ def providers(paused: Mapping[str, Pause], waiting_count: int, now_ms: int) -> F
     return Finding("providers", FAIL if is_tried else WARN, "paused", seen)
 
 
-def summaries(overdue: Depth, now_ms: int, settings: Settings, *, is_paused: bool) -> Finding:
+def summaries(
+    overdue: Depth, now_ms: int, settings: Settings, *, is_paused: bool, failing: Sequence[FailureFacts] = ()
+) -> Finding:
     """Whether sessions wait for longer than the looks at the queues explain. Their pauses are over: they are due.
 
-    While a provider is paused they wait for that one, which is another question.
+    Or their attempts have failed for so long. While a provider is paused they wait for that one, which is another
+    question.
     """
     late_ms = 0 if overdue.first_ms is None else max(0, now_ms - overdue.first_ms)
-    seen = {"overdue_count": overdue.count, "late_ms": late_ms}
-    if is_paused or late_ms <= max(LATE_MS, _LATE_TICKS * 1_000 * settings.tick_s):
+    first = min(failing, key=lambda each: each.since_ms, default=FailureFacts(now_ms, 0, None))
+    seen: dict[str, Any] = {"overdue_count": overdue.count, "late_ms": late_ms, "failing_count": len(failing)}
+    seen |= {"failing_ms": now_ms - first.since_ms, "attempts": first.attempts, "reason": first.reason}
+    long_ms = max(LATE_MS, _LATE_TICKS * 1_000 * settings.tick_s)
+    if is_paused or max(late_ms, now_ms - first.since_ms) <= long_ms:
         return Finding("summaries", OK, "in_time", seen)
-    return Finding("summaries", WARN, "late", seen)
+    return Finding("summaries", WARN, "late" if late_ms > long_ms else "failing", seen)
 
 
 def environment(complaints: Sequence[Complaint]) -> Finding:
@@ -243,19 +249,19 @@ def model(settings: Settings, refused: str) -> Finding:
     return Finding("model", OK, "named", seen)
 
 
-def dead(dead_count: int, first: DeadFacts | None, now_ms: int) -> Finding:
+def dead(dead_count: int, first: FailureFacts | None, now_ms: int) -> Finding:
     """Whether there are sessions whose summary nobody could write, and why the one longest dead has none."""
     if first is None:
         return Finding("dead", OK, "none")
-    seen = {"dead_count": dead_count, "died_ms": now_ms - first.died_ms, "reason": first.reason}
+    seen = {"dead_count": dead_count, "died_ms": now_ms - first.since_ms, "reason": first.reason}
     return Finding("dead", WARN, "some", seen | {"attempts": first.attempts})
 
 
 @dataclass(frozen=True, slots=True)
-class DeadFacts:
-    """When a session died, after how many attempts, and why; None if no reason is noted."""
+class FailureFacts:
+    """Since when a session fails or is dead, after how many attempts, and why; None if no reason is noted."""
 
-    died_ms: int
+    since_ms: int
     attempts: int
     reason: str | None
 

@@ -1,20 +1,24 @@
 """The doctor on who writes summaries: a provider that is paused, sessions that are dead, each with its reason."""
 
+import asyncio
 import os
 import time
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from support.clock import Clock
 from support.provider_server import ProviderServer
+from support.writers import Echo
 
 import redismem.blocking
-from redismem import Settings
+from redismem import Memory, Settings
 from redismem.cli.doctor import words_of
 from redismem.inspection import rules
 from redismem.protocol.depth_calls import Depth
 from redismem.protocol.provider_calls import Pause
 from redismem.protocol.tick_calls import Hold
+from redismem.workers.summaries import Worker
 
 
 @pytest.fixture
@@ -123,6 +127,43 @@ def test_what_ticks_and_pauses_explain_is_not_late(late_ms: int, tick_s: float, 
     assert rules.summaries(Depth(0, None), 1_000_000, Settings(), is_paused=False).verdict == "ok"
 
 
+def test_sessions_whose_summaries_fail(examined: Any, redis_server: Any, namespace: str) -> None:
+    async def fail() -> None:
+        settings = Settings(extractive_after_s=0)
+        async with Memory.connect(redis_server.url, namespace=namespace, settings=settings) as memory:
+            memory.store.clock = clock = Clock(await memory.server_time_ms() - 600_000)
+            strategy = Echo()
+            strategy.failures += [ValueError("canary")] * 2
+            await memory.session("ill").append(*({"role": "user", "content": "canary"} for _ in range(12)))
+            while strategy.failures:
+                clock.now_ms += 1_000
+                await Worker(memory.store, strategy).attend("ill")
+            memory.store.clock = None
+            await memory.session("well").append(*({"role": "user", "content": "canary"} for _ in range(12)))
+
+    asyncio.run(fail())
+    found = examined()["summaries"]
+    assert (found["verdict"], "2 sessions overdue" in found["seen"]) == ("warn", True)
+    assert found["seen"].endswith("; at least 1 failing, the first for 10 min: 2 failed attempts, the last: ValueError")
+
+
+def test_attempts_that_fail_for_long_are_told_between_them_too() -> None:
+    rested, failing = Depth(3, 1_005_000), [rules.FailureFacts(900_000, 4, None)]  # the next attempt is in 5 s
+    found = rules.summaries(rested, 1_000_000, Settings(), is_paused=False, failing=failing)
+    assert (found.verdict, found.case) == ("warn", "failing")
+    seen, advice = words_of(found)
+    assert seen.startswith(
+        "3 sessions overdue; at least 1 failing, the first for 100.0 s: 4 failed attempts, the last: the"
+    )
+    assert "redismem show" in advice
+    assert rules.summaries(rested, 1_000_000, Settings(), is_paused=True, failing=failing).verdict == "ok"
+    again = [rules.FailureFacts(900_000, 0, "x")]  # it was dead, and put in line again
+    found = rules.summaries(rested, 1_000_000, Settings(), is_paused=False, failing=again)
+    assert words_of(found)[0].endswith("the first for 100.0 s: x")
+    lately = [rules.FailureFacts(990_000, 1, "x")]
+    assert rules.summaries(rested, 1_000_000, Settings(), is_paused=False, failing=lately).verdict == "ok"
+
+
 @pytest.mark.parametrize(
     ("variables", "verdict", "said"),
     [
@@ -195,7 +236,7 @@ def test_what_is_said_of_paused_providers() -> None:
     assert seen == (
         "b is paused since 10 min: x answered 503; 2 failures, a try is due since 10 min; 1 session overdue; 1 more"
     )
-    unknown = rules.dead(4, rules.DeadFacts(1_000, 0, None), 2_000)
+    unknown = rules.dead(4, rules.FailureFacts(1_000, 0, None), 2_000)
     assert words_of(unknown)[0] == "4 sessions; the longest dead since 1.0 s, after 0 attempts: the reason is not noted"
 
 
