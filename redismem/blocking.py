@@ -89,6 +89,9 @@ class Memory:
 
         return cls(memory.Memory(store, count_tokens, WorkerThread(make)))
 
+    def __repr__(self) -> str:
+        return f"<blocking {repr(self._twin)[1:]}"
+
     def __enter__(self) -> Self:
         _finished(self._twin.__aenter__())
         return self
@@ -158,6 +161,9 @@ class Session:
 
     def __init__(self, twin: session.Session) -> None:
         self._twin = twin
+
+    def __repr__(self) -> str:
+        return f"<blocking {repr(self._twin)[1:]}"
 
     @property
     def id(self) -> str:

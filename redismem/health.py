@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Health:
     """What a memory knows of its Redis, without asking it; and what it has accepted that is not in Redis yet."""
 
@@ -28,6 +28,14 @@ class Health:
     """Sessions whose replay Redis refuses for now, such as a window that may not grow; tried again and again."""
     holds: tuple[str, ...] = ()
     """What the workers of this process look after for all pods, such as "summaries/openai"."""
+
+    def __repr__(self) -> str:
+        """Whether it is away and the state, then what there is of the rest."""
+        named = [(each.name, getattr(self, each.name)) for each in fields(self)]
+        shown = [
+            f"{name}={value!r}" for name, value in [("is_away", self.is_away), *named] if value or name == "is_away"
+        ]
+        return f"Health({', '.join(shown)})"
 
     @property
     def is_away(self) -> bool:

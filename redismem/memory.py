@@ -27,6 +27,7 @@ from redismem.settings import Settings
 from redismem.store.background import LoopBackground
 from redismem.store.observed import open_store
 from redismem.store.store import Store
+from redismem.transport.base import place_of
 from redismem.transport.connect import connect
 
 if TYPE_CHECKING:
@@ -108,6 +109,10 @@ class Memory:
         store = open_store(transport, namespace, settings, on_event, clock, background)
         store.embedder = make_embedder(embed, settings)
         return cls(store, count_tokens, make_workers(store, workers))
+
+    def __repr__(self) -> str:
+        place = place_of(self.store.transport)
+        return f"<Memory of namespace {self.store.keys.namespace!r}{' at ' * bool(place)}{place}>"
 
     async def __aenter__(self) -> Self:
         try:

@@ -13,6 +13,7 @@ from redismem.messages import Message
 from redismem.originals import Originals
 from redismem.protocol import edit_calls
 from redismem.protocol.append_command import AppendOptions
+from redismem.protocol.ids import session_hash
 from redismem.protocol.replies import telemetry
 from redismem.protocol.session_calls import SessionCalls
 from redismem.quoting import PROJECT_TOKENS, Background, check_background
@@ -44,6 +45,9 @@ class Session(SessionState):
         """`Memory.session` makes one."""
         super().__init__(store, session_calls)
         self._on_append = on_append
+
+    def __repr__(self) -> str:
+        return f"<Session {session_hash(self.id)} of namespace {self._store.keys.namespace!r}>"
 
     @property
     def id(self) -> str:

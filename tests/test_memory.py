@@ -21,8 +21,11 @@ from redismem import (
     SessionNotFound,
     Settings,
     WrongShards,
+    blocking,
 )
 from redismem.context import State
+from redismem.health import Health
+from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import Keys
 
 
@@ -234,3 +237,22 @@ async def test_without_a_url_each_memory_is_a_store_of_its_own() -> None:
         await one.session("s").append(said("a"))
         assert await one.session("s").exists()
         assert not await two.session("s").exists()
+
+
+async def test_what_is_shown_of_a_memory_is_where_it_is_and_no_password_or_session_id() -> None:
+    url = "redis://CANARY:CANARY@127.0.0.1:7391/0"
+    place, session = "of namespace 'shop' at 127.0.0.1:7391>", f"Session {session_hash('CANARY')} of namespace 'shop'>"
+    memory = Memory.connect(url, namespace="shop")
+    assert (repr(memory), repr(memory.session("CANARY"))) == (f"<Memory {place}", f"<{session}")
+    await memory.aclose()
+    with blocking.Memory.connect("memory://", namespace="shop") as embedded:
+        assert repr(embedded) == "<blocking Memory of namespace 'shop'>"
+        assert repr(embedded.session("CANARY")) == f"<blocking {session}"
+
+
+def test_what_is_shown_of_health_is_whether_redis_is_away_and_what_there_is_of_the_rest() -> None:
+    assert repr(Health("closed", None, "", fallback=True)) == "Health(is_away=False, state='closed', fallback=True)"
+    away = Health("open", 7, "TimeoutError", backlog_message_count=2)
+    assert repr(away) == (
+        "Health(is_away=True, state='open', since_ms=7, reason='TimeoutError', backlog_message_count=2)"
+    )
