@@ -16,7 +16,7 @@ import redis.asyncio
 from hypothesis import HealthCheck, settings
 from support.certificates import make_authority
 from support.clock import Clock
-from support.cluster_servers import ClusterServers
+from support.cluster_servers import ON_DEMAND, ClusterServers
 from support.proxy import Proxy
 from support.redis_server import RedisServer
 from support.sentinel_servers import SentinelServers
@@ -91,7 +91,7 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServ
 @pytest.fixture(scope="session")
 def cluster_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterServers]:
     """One Redis Cluster for all tests that only need one and leave it as it was."""
-    servers = ClusterServers(tmp_path_factory.mktemp("cluster"))
+    servers = ClusterServers(tmp_path_factory.mktemp("cluster"), more=ON_DEMAND)
     try:
         yield servers.start()
     finally:

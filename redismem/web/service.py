@@ -29,6 +29,8 @@ class Limits:
 
     body_bytes: int = 4 * 1024 * 1024
     request_s: float = 15
+    idle_s: int = 5
+    """How long a connection may stay open without a whole head of a request."""
     streams_count: int = 1_000
     """Streams that are open at once."""
     stream_write_s: float = 10

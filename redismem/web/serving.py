@@ -53,6 +53,7 @@ async def serve(service: Service, listening: socket.socket, told: asyncio.Event,
         access_log=False,
         server_header=False,
         date_header=False,
+        timeout_keep_alive=service.limits.idle_s,
         timeout_graceful_shutdown=max(1, round(stop_s)),
     )
     # Its lines hold paths, and paths hold session ids.

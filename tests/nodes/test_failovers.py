@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 from support.callers import Caller, calling, on_each
 from support.checks import unavailable, until
-from support.cluster_servers import ClusterNode, ClusterServers
+from support.cluster_servers import ON_DEMAND, ClusterNode, ClusterServers
 from support.failing_over import Writers, check_texts
 
 from redismem import Settings, StoreUnavailable, WrongShards
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(300)
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterServers]:
     """A cluster that fails over when it is told to, and not because this machine is busy."""
-    servers = ClusterServers(tmp_path_factory.mktemp("failovers"), node_timeout_ms=60_000)
+    servers = ClusterServers(tmp_path_factory.mktemp("failovers"), node_timeout_ms=60_000, more=ON_DEMAND)
     try:
         yield servers.start()
     finally:

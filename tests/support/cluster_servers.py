@@ -17,6 +17,9 @@ SLOTS_COUNT = 16_384
 _STEP_S = 0.01
 _MEETING_TIMEOUT_MS = 1_000
 _HANDING_OVER_S = 6  # a planned failover that is not done after 5 s is given up by the nodes themselves
+_VOTING_TIMEOUT_MS = 5_000  # nodes vote again for a replica after twice the node timeout, it asks after four times that
+ON_DEMAND = ("--cluster-replica-no-failover", "yes")
+"""No replica takes over because this machine is busy; one that is told to does."""
 
 
 def until(condition: Callable[[], object], what: str, deadline_s: float = 60) -> None:
@@ -243,20 +246,25 @@ class ClusterServers:
         self.until_failed_over(lost)
 
     def hand_over(self, primary: ClusterNode) -> ClusterNode:
-        """Has its replica take its place, as before an upgrade: the replica. Asked again if it took too long."""
+        """Has its replica take its place, as before an upgrade, until all know: the replica.
+
+        Asked again if it took too long, so nobody else may take over meanwhile: see ON_DEMAND.
+        """
+        self.set_timeout(_VOTING_TIMEOUT_MS)
         replica = self.at(self._replica_of(primary))
         asked_s = 0.0
 
         def is_over() -> bool:
             nonlocal asked_s
             if replica.is_primary:
-                return not primary.is_primary
+                return not primary.is_primary and self._all_agree()
             if time.monotonic() > asked_s + _HANDING_OVER_S:
                 asked_s = time.monotonic()
                 replica.say("CLUSTER", "FAILOVER")
             return False
 
         until(is_over, "the planned failover", 180)
+        self.set_timeout(self._node_timeout_ms)
         return replica
 
     def _replica_of(self, lost: ClusterNode) -> str:

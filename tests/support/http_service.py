@@ -32,7 +32,7 @@ asks_limit = 2
 """
 """An intent with one slot, whose value nobody is shown."""
 # A busy machine is no reason to give up.
-PATIENT = Limits(request_s=60)
+PATIENT = Limits(request_s=60, idle_s=60, stream_write_s=60)
 
 
 class Served:
