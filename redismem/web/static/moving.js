@@ -106,6 +106,7 @@ function end() {
 // What was dragged is not clicked as well.
 function swallowClick() {
   const swallow = (event) => {
+    if (event.detail === 0) return; // a key has made it
     event.preventDefault();
     event.stopPropagation();
   };

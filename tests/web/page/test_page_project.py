@@ -83,6 +83,13 @@ async def three_weeks(apollo: Project) -> None:
     await apollo.tasks.complete(done.id, at=day(8))
 
 
+SWALLOWING = """() => {
+  const later = window.setTimeout;
+  window.setTimeout = (done, ms, ...more) => (ms === 0 ? 0 : later(done, ms, ...more));
+}"""
+"""What is to be done at once is never done."""
+
+
 def card(page: Page, title: str) -> Locator:
     return page.locator(".task", has_text=title)
 
@@ -145,6 +152,19 @@ async def test_a_task_is_dragged_over_the_board(somebody: BrowserContext, url: s
     blocked = await apollo.tasks.get(planned.id)
     assert (blocked.status, blocked.blocked_by, blocked.version) == ("blocked", ("the owner",), 3)
     assert faults_of(page) == []
+
+
+async def test_the_key_that_answers_a_question_is_not_taken_for_the_end_of_a_drag(
+    somebody: BrowserContext, url: str, apollo: Project
+) -> None:
+    """A page that is busy hears of the key before it has done with the drag. The board stays as it is, for others."""
+    page = await view_of(somebody, url)
+    await expect(page.locator(".task")).to_have_count(7)
+    await page.evaluate(SWALLOWING)
+    await drag(page, "Name an owner for backups", "blocked")
+    await page.get_by_role("button", name="Put it back").press("Enter")
+    await expect(page.locator("#ask")).to_be_hidden()
+    await expect(column(page, "backlog").locator(".task", has_text="Name an owner for backups")).to_be_visible()
 
 
 async def test_arrow_keys_move_a_task_and_say_so(somebody: BrowserContext, url: str, apollo: Project) -> None:
