@@ -33,5 +33,5 @@ def test_what_belongs_together_takes_no_longer_than_there_are_messages(history: 
         f"groups, {history}",
         groups,
         lambda count: calling(placed(HISTORIES[history](count))),
-        300,
+        75,
     )
