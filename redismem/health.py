@@ -31,11 +31,9 @@ class Health:
 
     def __repr__(self) -> str:
         """Whether it is away and the state, then what there is of the rest."""
-        named = [(each.name, getattr(self, each.name)) for each in fields(self)]
-        shown = [
-            f"{name}={value!r}" for name, value in [("is_away", self.is_away), *named] if value or name == "is_away"
-        ]
-        return f"Health({', '.join(shown)})"
+        shown = {"is_away": self.is_away}
+        shown |= {each.name: value for each in fields(self) if (value := getattr(self, each.name))}
+        return f"Health({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     @property
     def is_away(self) -> bool:

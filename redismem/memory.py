@@ -112,7 +112,7 @@ class Memory:
 
     def __repr__(self) -> str:
         place = place_of(self.store.transport)
-        return f"<Memory of namespace {self.store.keys.namespace!r}{' at ' * bool(place)}{place}>"
+        return f"<Memory of namespace {self.store.keys.namespace!r}{f' at {place}' if place else ''}>"
 
     async def __aenter__(self) -> Self:
         try:

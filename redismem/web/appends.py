@@ -58,8 +58,10 @@ async def append_messages(
         _check_body(messages)
         raise
     assert receipt is not None
-    if receipt.duplicate:
-        await _check_same(session, messages, receipt, context)
+    if receipt.duplicate and not await _may_be_same(session, messages, receipt, context):
+        raise Problem(
+            "invalid", "this Idempotency-Key was given to another message of this session; nothing was stored"
+        )
     text = encoded(document)
     found = [_JSON, (b"content-length", b"%d" % len(text))]
     if not receipt.degraded:  # another message may get that seq in Redis
@@ -75,26 +77,22 @@ def _check_body(messages: list[Any]) -> None:
         raise Problem("invalid", "the body is a message, or the array of messages itself, without `messages`")
 
 
-async def _check_same(session: Session, sent: list[Any], receipt: Receipt, context: Context | None) -> None:
-    """Raises Problem: invalid, if what the append of this id has stored is known to be other than what was sent now.
+async def _may_be_same(session: Session, sent: list[Any], receipt: Receipt, context: Context | None) -> bool:
+    """Whether what the append of this id has stored may be what was sent now.
 
     `context`: as of the append, if it was read. Whatever was edited since, or cannot be read any more, may be the same.
     """
     if receipt.degraded:
-        return
-    is_other = receipt.last_seq - receipt.first_seq + 1 != len(sent)
-    if not is_other:
-        with contextlib.suppress(RedismemError):  # the append was made, whatever becomes of this look
-            context = context or await session.read()
-        if context is None or context.degraded or context.window_version:
-            return
-        stored = {each.seq: each.to_openai() for each in (*context.pinned, *context.messages)}
-        pairs = ((stored.get(seq, each), each) for seq, each in enumerate(sent, receipt.first_seq))
-        is_other = any(_lasting(known) != _lasting(each) for known, each in pairs)
-    if is_other:
-        raise Problem(
-            "invalid", "this Idempotency-Key was given to another message of this session; nothing was stored"
-        )
+        return True
+    if receipt.last_seq - receipt.first_seq + 1 != len(sent):
+        return False
+    with contextlib.suppress(RedismemError):  # the append was made, whatever becomes of this look
+        context = context or await session.read()
+    if context is None or context.degraded or context.window_version:
+        return True
+    stored = {each.seq: each.to_openai() for each in (*context.pinned, *context.messages)}
+    pairs = ((stored.get(seq, each), each) for seq, each in enumerate(sent, receipt.first_seq))
+    return all(_lasting(known) == _lasting(each) for known, each in pairs)
 
 
 def _lasting(message: dict[str, Any]) -> dict[str, Any]:
