@@ -48,6 +48,7 @@ lint: $(READY) ## ruff: rules and format
 	@echo '==> ruff'
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@find redismem tests benchmarks -name '*.py' -exec wc -l {} + | awk '$$2 != "total" && $$1 > 300 {print "note: " $$2 " has " $$1 " lines; is it one thing?"}'
 
 format: $(READY) ## put the format right, and what ruff can mend by itself
 	@$(BIN)/ruff check --fix-only --quiet .

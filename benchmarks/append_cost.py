@@ -23,7 +23,7 @@ import hiredis
 
 from benchmarks.measuring import Server
 from redismem import Memory, Settings
-from redismem.messages import encode_message
+from redismem.messages.encoding import encode_message
 from redismem.protocol.session_calls import SessionCalls
 
 SESSIONS_COUNT = 256

@@ -52,7 +52,7 @@ async def measured(url: str, name: str, count: int, dimensions: int, rounds: int
         hot = [await _took_ms(session, query) for query in ("to begin with", *asked)][1:]
         cold = []
         for query in asked[: max(1, rounds // 10)]:
-            memory.store.hot.forget(session.id)
+            memory.recall_cache.forget(session.id)
             cold.append(await _took_ms(session, query))
         size_bytes = await stored_bytes(memory.store, [session.id]) or 0
     return {

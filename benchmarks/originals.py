@@ -26,8 +26,8 @@ from benchmarks.memory import raw_bytes
 from benchmarks.remembered.friends import friends
 from benchmarks.running import options, run, show_results, verdict
 from redismem import Memory, Session, Settings
-from redismem.kept import texts_of
-from redismem.messages import Message
+from redismem.messages.message import Message
+from redismem.originals.fields import texts_of
 from redismem.workers.strategies import from_settings
 from redismem.workers.summaries import Worker
 from redismem.workers.training import AGAIN_MS, SETTLED_MS

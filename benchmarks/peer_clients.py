@@ -18,6 +18,7 @@ class _ClientTransport(ABC):
     """What both have in common. The time a call may take is set at the client."""
 
     repeats = False
+    blocks = False
 
     async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:
         del timeout_s

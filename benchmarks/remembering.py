@@ -26,7 +26,7 @@ from benchmarks.remembered.customer import customer
 from benchmarks.remembered.friends import LANGUAGES, friends
 from benchmarks.running import load, options, over_lane, run, show_results
 from redismem import Message, Session, Settings
-from redismem.models.sentences import sentences
+from redismem.text.sentences import sentences
 from redismem.workers.strategies import from_settings
 from redismem.workers.summaries import Worker
 

@@ -32,12 +32,11 @@ from redismem.errors import (
     UnsupportedFormat,
     WrongShards,
 )
-from redismem.health import Health
+from redismem.info import Health, SessionEntry, SessionInfo, SessionPage
 from redismem.memory import Memory
-from redismem.messages import UNSET, Message
-from redismem.session import Session
-from redismem.session_info import SessionEntry, SessionInfo, SessionPage
-from redismem.settings import Settings
+from redismem.messages.message import UNSET, Message
+from redismem.session.session import Session
+from redismem.settings.settings import Settings
 
 __all__ = [
     "UNSET",

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from redismem.elements import StoredMessages, is_gap
-from redismem.messages import Message, moment
-from redismem.provider_view import provider_view
-from redismem.quoting import quoted_as_data
-from redismem.recalled import Recalled, recalled_payload
-from redismem.speech.anthropic import AnthropicContext, anthropic_context
-from redismem.speech.gemini import GeminiContext, gemini_context
-from redismem.values import decode_value, encode_value
+from redismem.formats.anthropic import AnthropicContext, anthropic_context
+from redismem.formats.gemini import GeminiContext, gemini_context
+from redismem.formats.quoting import quoted_as_data
+from redismem.formats.recalled import Recalled, recalled_payload
+from redismem.formats.tool_pairing import provider_view
+from redismem.messages.decoding import StoredMessages, is_gap
+from redismem.messages.message import Message, moment
+from redismem.messages.values import decode_value, encode_value
 
 
 @dataclass(slots=True, repr=False)

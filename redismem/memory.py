@@ -10,28 +10,28 @@ from functools import lru_cache, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Protocol, Self
 
+from redismem.concurrency.background import LoopBackground
 from redismem.context import Receipt
 from redismem.errors import InvalidSettings
 from redismem.events import OnEvent
-from redismem.health import Health
-from redismem.messages import TokenCounter
+from redismem.info import Health, SessionPage
+from redismem.messages.message import TokenCounter
 from redismem.project.project import Project
 from redismem.protocol import ids, namespace_calls
 from redismem.protocol.append_command import append_limits
 from redismem.protocol.clock import Clock
 from redismem.protocol.keys import plain
 from redismem.protocol.session_calls import SessionCalls
-from redismem.session import Session
-from redismem.session_info import SessionPage
-from redismem.settings import Settings
-from redismem.store.background import LoopBackground
+from redismem.recall.cache import RecallCache
+from redismem.session.session import Session
+from redismem.settings.settings import Settings
 from redismem.store.observed import open_store
 from redismem.store.store import Store
 from redismem.transport.base import place_of
 from redismem.transport.connect import connect
 
 if TYPE_CHECKING:
-    from redismem.embedding import Embed, Embedder
+    from redismem.recall.embedder import Embed, Embedder
 
 _REMEMBERED_COUNT = 4_096
 
@@ -58,6 +58,8 @@ class Memory:
         self._count_tokens = count_tokens
         self._append_limits = append_limits(store.settings)
         self.settings = store.settings
+        self.recall_cache = RecallCache(store.settings.max_recalled_sessions, store.settings.max_recalled_bytes)
+        """What this process caches of the sessions that it recalled from."""
         # A handle is made for every turn: what the calls of the sessions used last have in common is kept.
         self._calls = lru_cache(maxsize=_REMEMBERED_COUNT)(self._session_calls)
         self._projects = lru_cache(maxsize=_REMEMBERED_COUNT)(partial(Project, store, sessions=self.session))
@@ -154,7 +156,7 @@ class Memory:
         """The handle of a session, without I/O. Raises InvalidSessionId."""
         if type(session_id) is not str:
             session_id = plain(session_id) if isinstance(session_id, str) else ""
-        return Session(self.store, self._calls(session_id), self._on_append)
+        return Session(self.store, self._calls(session_id), self.recall_cache, self._on_append)
 
     def project(self, name: str) -> Project:
         """The handle of a project, without I/O. Raises InvalidItem for a name that is none."""
@@ -224,7 +226,7 @@ def make_embedder(embed: Embed | str | None, settings: Settings) -> Embedder | N
     """Who makes vectors, as `connect` was asked for, or as the settings say. Raises InvalidSettings."""
     if not (wanted := embed or settings.embed):
         return None
-    from redismem.embedding import open_embedder  # numpy is imported only for those who want vectors
+    from redismem.recall.embedder import open_embedder  # numpy is imported only for those who want vectors
 
     return open_embedder(wanted, settings)
 

@@ -43,8 +43,8 @@ LONGEST_FIRST = (
     "workers/test_outages.py",
     "nodes/test_outages.py",
     "nodes/test_parted.py",
-    "test_typed.py",
-    "test_benchmarks.py",
+    "repository/test_typed.py",
+    "repository/test_benchmarks.py",
     "project_model/test_models.py",
     "workers/test_outage_processes.py",
     "nodes/test_sentinel.py",
@@ -53,7 +53,7 @@ LONGEST_FIRST = (
     "project_model/test_mutants.py",
     "web/page/test_page_faults.py",
     "web/page/test_page_chat.py",
-    "test_model.py",
+    "session/test_model.py",
 )
 """Files that several processes begin with: begun last, one of them would be waited for alone."""
 

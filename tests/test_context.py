@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from support.json_values import texts
 
 from redismem.context import Context, Receipt, State, Summary
-from redismem.messages import Message
-from redismem.values import Undecodable, encode_value
+from redismem.messages.message import Message
+from redismem.messages.values import Undecodable, encode_value
 
 
 def context(count: int, recent_limit: int = 6, summaries: list[Summary] | None = None, **state: Any) -> Context:

@@ -12,19 +12,10 @@ from support.conversations import contents, said
 from support.stored import keys_of, keys_with
 from support.stores import Store
 
-from redismem import (
-    Conflict,
-    InvalidSettings,
-    Memory,
-    Message,
-    Session,
-    SessionNotFound,
-    Settings,
-    WrongShards,
-    blocking,
-)
+from redismem import Conflict, InvalidSettings, Memory, Message, Session, SessionNotFound, Settings, WrongShards
+from redismem.blocking import memory as blocking
 from redismem.context import State
-from redismem.health import Health
+from redismem.info import Health
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import Keys
 

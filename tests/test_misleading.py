@@ -20,15 +20,8 @@ from support.redis_server import RedisServer, free_port
 from support.stored import everything
 from support.stores import Store
 
-from redismem import (
-    InvalidSettings,
-    InvalidState,
-    Memory,
-    Session,
-    Settings,
-    StoreUnavailable,
-    blocking,
-)
+from redismem import InvalidSettings, InvalidState, Memory, Session, Settings, StoreUnavailable
+from redismem.blocking import memory as blocking
 
 SHORT = Settings(deadline_s=2, reply_timeout_s=1)
 

@@ -12,7 +12,8 @@ import redis
 from support.stores import Store
 
 import redismem.blocking
-from redismem import InvalidMessage, InvalidSettings, Memory, Message, Settings, blocking
+from redismem import InvalidMessage, InvalidSettings, Memory, Message, Settings
+from redismem.blocking import memory as blocking
 from redismem.workers.scheduler import Scheduler
 
 SCHEDULER: Any = Scheduler  # what its types refuse, it must refuse as well

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redismem.words import stems
+from redismem.text.stems import stems
 
 # Function words that an answer may hold beside what was asked for, in the languages of the conversations.
 STOP = {

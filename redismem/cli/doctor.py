@@ -7,13 +7,13 @@ from collections.abc import Callable
 from redismem.cli import doctor_words
 from redismem.cli.place import HOW_TO_NAME_REDIS, Place, connect
 from redismem.cli.terminal import AsJson, Namespace, Url, console, duration, plural, print_json, printable, size
-from redismem.environment import look
 from redismem.errors import InvalidSettings
 from redismem.inspection import rules
 from redismem.inspection.doctor import examine
 from redismem.inspection.rules import FAIL, NOT_HERE, OK, WARN, Finding
 from redismem.memory import make_embedder
-from redismem.settings import Settings
+from redismem.settings.environment import look
+from redismem.settings.settings import Settings
 
 _NOT_ALLOWED = "Let the user of the URL do what pods and workers need: the line at the end, with its name for USER."
 _NTP = (

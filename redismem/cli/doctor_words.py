@@ -6,8 +6,8 @@ import re
 
 from redismem.cli.depths import attempts_of
 from redismem.cli.terminal import duration, plural, printable, size
-from redismem.environment import PREFIX, Complaint
 from redismem.inspection.rules import Finding
+from redismem.settings.environment import PREFIX, Complaint
 
 _CONFIG = {
     "client-output-buffer-limit": (

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from redismem.cli.terminal import Stop, complain
 from redismem.errors import InvalidSettings, NotAllowed, RedismemError, StoreUnavailable
 from redismem.memory import Memory
-from redismem.settings import Settings
+from redismem.settings.settings import Settings
 from redismem.store.reach import UNTIL_IT_DOES
 from redismem.store.store import Store
 from redismem.transport.connect import EMBEDDED

@@ -27,8 +27,8 @@ from redismem.cli.terminal import (
 from redismem.errors import CorruptSession, RedismemError, SessionExists
 from redismem.inspection import quarantine
 from redismem.inspection.quarantine import QuarantinedSession, Search
+from redismem.messages.values import readable
 from redismem.store.store import Store
-from redismem.values import readable
 
 Session = Annotated[str, Parameter(help="The session's id.")]
 At = Annotated[

@@ -12,13 +12,13 @@ from cyclopts import Parameter, validators
 from redismem.cli.place import looking
 from redismem.cli.terminal import AsJson, Namespace, Stop, Url, console, print_json, printable
 from redismem.errors import SessionNotFound
-from redismem.recall import within
-from redismem.values import readable
+from redismem.messages.values import readable
+from redismem.recall.recall import within
 from redismem.workers.archive import read_archive
 
 if TYPE_CHECKING:
     from redismem.context import Context
-    from redismem.messages import Message
+    from redismem.messages.message import Message
 
 Found = list[tuple[str, "list[Message]"]]
 Limit = Annotated[int, Parameter(validator=validators.Number(gte=1, lte=64))]

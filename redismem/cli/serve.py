@@ -21,7 +21,7 @@ from redismem.cli.terminal import Namespace, Stop, Url, complain
 from redismem.errors import RedismemError, StoreUnavailable
 from redismem.inspection.doctor import is_looked_after
 from redismem.memory import Memory
-from redismem.settings import Settings
+from redismem.settings.settings import Settings
 from redismem.transport.connect import EMBEDDED
 
 if TYPE_CHECKING:
@@ -131,11 +131,11 @@ async def serve(
 async def _serve(
     options: Options, access: Access, meters: Meters, connect: Callable[[str], Memory], place: str, told: asyncio.Event
 ) -> None:
+    from redismem.slots import Slots
     from redismem.web.chat import Chat
     from redismem.web.service import Limits, Service, opened
     from redismem.web.serving import listen
     from redismem.web.serving import serve as serve_until
-    from redismem.web.slots import Slots
 
     settings = Settings()
     # What is loaded by now stays: looking through it again and again for garbage is work that every turn would pay for.

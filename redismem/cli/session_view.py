@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 from redismem.cli.depths import failures
 from redismem.cli.terminal import duration, one_line, plural, printable, spoken
 from redismem.context import Context, Summary
+from redismem.info import SessionInfo
 from redismem.inspection.sessions import hash_of
-from redismem.messages import moment
-from redismem.session_info import SessionInfo
-from redismem.values import readable
+from redismem.messages.message import moment
+from redismem.messages.values import readable
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from redismem.messages import Message
+    from redismem.messages.message import Message
 
 _STYLES = {"user": "cyan", "assistant": "green", "tool": "magenta", "system": "yellow", "developer": "yellow"}
 SHORT_CHARS = 240

@@ -6,8 +6,8 @@ from typing import Any
 
 from redismem.cli.place import safe_url
 from redismem.cli.terminal import AsJson, console, print_json, printable
-from redismem.environment import PREFIX, Look, look
-from redismem.settings import Settings
+from redismem.settings.environment import PREFIX, Look, look
+from redismem.settings.settings import Settings
 
 _SECRETS = ("model_api_key", "embed_api_key")
 _ADDRESSES = ("url", "model_base_url", "embed_base_url")

@@ -17,11 +17,11 @@ from redismem.cli.logs import logs_on_stderr
 from redismem.cli.place import HOW_TO_NAME_REDIS, Place, opened
 from redismem.cli.stopping import stop_signals
 from redismem.cli.terminal import Namespace, Stop, Url, plural, print_json
-from redismem.environment import PREFIX, look
 from redismem.events import facts
 from redismem.inspection.depths import Depths, depths_of
 from redismem.memory import Memory, make_embedder
-from redismem.settings import Settings
+from redismem.settings.environment import PREFIX, look
+from redismem.settings.settings import Settings
 from redismem.workers.outcomes import SummaryOutcome
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from redismem.protocol import namespace_calls, replies
 from redismem.protocol.call import Call, Command
 from redismem.protocol.keys import SessionKeys, ShardKeys, is_session_id
 from redismem.protocol.layout import INDEXES
+from redismem.store.dictionaries import load_dictionaries
 from redismem.store.store import Store
 
 _PAGE_COUNT = 200
@@ -91,7 +92,7 @@ async def check_session(store: Store, session_id: str) -> list[Violation]:
         seen = await store.run(stored(store.keys.session(session_id)))
     except CorruptSession as unreadable:
         return [Violation(session_id, "I1", str(unreadable))]
-    seen.dictionaries = await store.dictionaries_of(seen.originals.values())
+    seen.dictionaries = await load_dictionaries(store, seen.originals.values())
     return _wrong(store, session_id, seen)
 
 
@@ -106,7 +107,7 @@ async def _suspects(store: Store, session_ids: list[str]) -> list[str]:
         found = await store.run(together(calls))
     except CorruptSession:
         return session_ids
-    known = await store.dictionaries_of(value for seen in found for value in seen.originals.values())
+    known = await load_dictionaries(store, (value for seen in found for value in seen.originals.values()))
     for seen in found:
         seen.dictionaries = known
     return [session_id for session_id, seen in zip(session_ids, found, strict=True) if _wrong(store, session_id, seen)]

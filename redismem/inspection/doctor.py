@@ -8,12 +8,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
 from redismem.errors import NotAllowed, RedismemError, StoreUnavailable, WrongShards
+from redismem.info import SessionInfo
 from redismem.inspection import nodes, rules, servers
 from redismem.inspection.dead import list_dead
 from redismem.inspection.depths import depths_of, sessions_count
 from redismem.inspection.quarantine import list_quarantined
 from redismem.inspection.rules import FAIL, NOT_HERE, OK, WARN, Facts, FailureFacts, Finding, Sampled
 from redismem.inspection.sessions import infos_of
+from redismem.messages.values import Undecodable
 from redismem.protocol import (
     depth_calls,
     dictionary_calls,
@@ -26,9 +28,7 @@ from redismem.protocol import (
     tick_calls,
 )
 from redismem.protocol.call import Call
-from redismem.session_info import SessionInfo
 from redismem.store.store import Store
-from redismem.values import Undecodable
 
 SAMPLE_COUNT = 200
 PINGS_COUNT = 50

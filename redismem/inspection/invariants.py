@@ -19,18 +19,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from redismem.blocks import decode_block
 from redismem.context import Context, Summary
-from redismem.dictionaries import Dictionaries, DictionaryMissing
-from redismem.elements import decode_messages
 from redismem.errors import RedismemError
-from redismem.messages import Message
+from redismem.messages.decoding import decode_messages
+from redismem.messages.message import Message
+from redismem.messages.values import Undecodable
+from redismem.originals.blocks import decode_block
+from redismem.originals.dictionaries import Dictionaries, DictionaryMissing
+from redismem.originals.signatures import decode_signature
+from redismem.originals.vectors import decode_vectors
 from redismem.protocol import append_ids, layout, replies
 from redismem.protocol.layout import Counters, QueueState
-from redismem.settings import Settings
-from redismem.signatures import decode_signature
-from redismem.values import Undecodable
-from redismem.vectors import decode_vectors
+from redismem.settings.settings import Settings
 
 _OPTIONAL_NUMBERS = (layout.ATTEMPTS, layout.DEATHS, layout.SUMMARIES_COUNT, layout.DROPPED_SEQ)
 _NONE_MS = -2

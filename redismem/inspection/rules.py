@@ -8,11 +8,11 @@ from enum import StrEnum
 from statistics import median
 from typing import Any
 
-from redismem.environment import Complaint
 from redismem.protocol.depth_calls import Depth
 from redismem.protocol.provider_calls import Pause
 from redismem.protocol.tick_calls import Hold
-from redismem.settings import Settings
+from redismem.settings.environment import Complaint
+from redismem.settings.settings import Settings
 
 
 class Verdict(StrEnum):

@@ -7,14 +7,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from redismem.context import Context
-from redismem.elements import is_gap
 from redismem.errors import CorruptSession, SessionNotFound, UnsupportedFormat
-from redismem.messages import Message
+from redismem.info import SessionEntry, SessionInfo
+from redismem.messages.decoding import is_gap
+from redismem.messages.message import Message
 from redismem.protocol import namespace_calls, replies
 from redismem.protocol.call import Call, independent
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import Keys
-from redismem.session_info import SessionEntry, SessionInfo
 from redismem.store.store import Store
 
 Info = SessionInfo | str

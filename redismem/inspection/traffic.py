@@ -19,6 +19,7 @@ class CountingTransport:
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
         self.repeats = inner.repeats
+        self.blocks = inner.blocks
         self.trips = 0
 
     async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:

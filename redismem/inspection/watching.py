@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from redismem.info import SessionInfo
 from redismem.inspection.sessions import info_of
 from redismem.protocol import layout, replies
 from redismem.protocol.call import Call, independent
 from redismem.protocol.keys import Keys
-from redismem.session_info import SessionInfo
 from redismem.store.store import Store
 
 

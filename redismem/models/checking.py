@@ -6,9 +6,9 @@ import asyncio
 import re
 from collections.abc import Iterable, Sequence
 
-from redismem.messages import Message
-from redismem.models.sentences import MENTIONED, names_in, numbers_in
-from redismem.models.transcript import pieces
+from redismem.messages.message import Message
+from redismem.text.plain import pieces
+from redismem.text.sentences import MENTIONED, names_in, numbers_in
 
 _READ_BYTES = 400_000
 _MESSAGE_BYTES = 16_000

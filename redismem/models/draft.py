@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from redismem.messages import Message
+from redismem.messages.message import Message
 
 
 @dataclass(frozen=True, slots=True, repr=False)

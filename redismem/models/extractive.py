@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from redismem.messages import Message
+from redismem.messages.message import Message
 from redismem.models.draft import Draft
-from redismem.models.sentences import MENTIONED, PIECE_LINES, Line, Work, lines_of, lines_of_summary
-from redismem.models.sketch import Sketch
-from redismem.models.transcript import cleaned
 from redismem.models.weighing import Weigher, outdated
+from redismem.text.plain import cleaned
+from redismem.text.sentences import MENTIONED, PIECE_LINES, Line, Work, lines_of, lines_of_summary
+from redismem.text.word_counts import Sketch
 
 _PIECE_NUMBERS = 256
 _SHORTEST_ID_CHARS = 4

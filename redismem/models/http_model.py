@@ -10,12 +10,12 @@ from typing import Any, NamedTuple, Protocol
 import httpx
 
 from redismem.errors import InvalidSettings
-from redismem.messages import Message
+from redismem.messages.message import Message
 from redismem.models.address import checked_url
 from redismem.models.asking import Address, Asking, checked_key, failed, not_json
 from redismem.models.checking import with_lost
 from redismem.models.draft import Draft
-from redismem.models.transcript import cleaned, pieces, quoted, shortened, steps
+from redismem.text.plain import cleaned, pieces, quoted, shortened, steps
 
 INSTRUCTION = """\
 You write the memory of a conversation: a summary that will stand in place of its messages.

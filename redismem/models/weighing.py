@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence, Set
 from typing import Protocol
 
-from redismem.models.sentences import PIECE_LINES, Line, Work
-from redismem.models.sketch import Sketch
+from redismem.text.sentences import PIECE_LINES, Line, Work
+from redismem.text.word_counts import Sketch
 
 RARITY_POWER = 2.0
 STRONG = 2.0

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from redismem.errors import ModelFailed
-from redismem.messages import Message
-from redismem.models.transcript import cleaned, quoted, rendered, shortened
+from redismem.messages.message import Message
 from redismem.project.folding import State
 from redismem.project.schema import DECISION, ENTITY, TASK, Kind, kind_of
+from redismem.text.plain import cleaned, quoted, rendered, shortened
 
 TRANSCRIPT_BYTES = 60_000
 SUMMARIES_BYTES = 20_000

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 
 from redismem.errors import CorruptSession
+from redismem.messages.values import Undecodable
 from redismem.protocol import import_calls
 from redismem.protocol.project_keys import ProjectKeys
 from redismem.store.store import Store
-from redismem.values import Undecodable
 
 _random = random.SystemRandom()
 # Pieces that are fetched together: each is carried out by a call of its own.

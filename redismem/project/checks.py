@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from redismem.errors import InvalidItem, TooLarge
-from redismem.values import pack
+from redismem.messages.values import pack
 
 LINE_CHARS = 300
 TEXT_BYTES = 16 * 1024

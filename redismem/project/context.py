@@ -10,8 +10,8 @@ from typing import Any
 
 from redismem.errors import InvalidItem, InvalidMessage, RedismemError
 from redismem.events import facts
-from redismem.messages import Message
-from redismem.models.transcript import pieces
+from redismem.messages.coercion import Shape
+from redismem.messages.message import Message
 from redismem.project import checks, searching
 from redismem.project.folding import State
 from redismem.project.indexes import OPEN, words
@@ -20,7 +20,7 @@ from redismem.project.querying import WORDS_MATCHED_LIMIT, Query
 from redismem.project.records import Decision, Entity, Item, Task
 from redismem.project.schema import DECISION, ENTITY, KINDS, TASK, Kind
 from redismem.protocol.project_calls import Group, together
-from redismem.shapes import Shape
+from redismem.text.plain import pieces
 
 log = logging.getLogger("redismem")
 

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 
 from redismem.context import Receipt
 from redismem.errors import Conflict, InvalidItem
-from redismem.messages import Message
+from redismem.messages.message import Message
 from redismem.project import checks
 from redismem.project.collection import Collection
 from redismem.project.erasing import erase
@@ -20,7 +20,7 @@ from redismem.project.querying import Criteria
 from redismem.project.records import Conversation, Page
 from redismem.project.schema import CONVERSATION, kind_of
 from redismem.protocol.project_calls import EARLIEST, LATEST
-from redismem.session import Session
+from redismem.session.session import Session
 
 KEPT_LIMIT = 100
 

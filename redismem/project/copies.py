@@ -10,15 +10,16 @@ from dataclasses import fields, replace
 from functools import partial
 from typing import Any, NamedTuple
 
+from redismem.concurrency.offload import apart
 from redismem.context import Context, Summary
-from redismem.elements import GAP, decode_messages
 from redismem.errors import InvalidItem
-from redismem.kept import kept_fields
-from redismem.messages import Message, encode_message
+from redismem.messages.decoding import GAP, decode_messages
+from redismem.messages.encoding import encode_message
+from redismem.messages.message import Message
+from redismem.originals.fields import kept_fields
 from redismem.protocol import layout, quarantine_calls
 from redismem.protocol.restoring import Restoration
 from redismem.store.store import Store
-from redismem.transport.base import apart
 
 PLACES_LIMIT = 100_000
 """Seqs that a copy may go over: more are no conversation."""

@@ -17,7 +17,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-from redismem.caller_code import awaited_within
+from redismem.concurrency.callbacks import awaited_within
 from redismem.errors import (
     Conflict,
     InvalidItem,
@@ -35,8 +35,8 @@ from redismem.project.folding import State
 from redismem.project.items import Items, Stored
 from redismem.project.querying import Query
 from redismem.project.schema import CONVERSATION, DECISION, ENTITY, TASK
-from redismem.session import Session
-from redismem.settings import Settings
+from redismem.session.session import Session
+from redismem.settings.settings import Settings
 
 ATTEMPTS_LIMIT = 5
 _BACKOFF_MS = 2_000

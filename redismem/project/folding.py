@@ -14,8 +14,8 @@ from itertools import pairwise, takewhile
 from typing import Any
 
 from redismem.errors import InvalidItem, InvalidTransition
+from redismem.messages.values import Undecodable, decode_value, pack
 from redismem.project.schema import TASK, Kind
-from redismem.values import Undecodable, decode_value, pack
 
 State = dict[str, Any]
 """An item's fields, and `version`, `created_ms`, `updated_ms`, `valid_from_ms`, `latest_ms`."""

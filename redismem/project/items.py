@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from redismem.errors import Conflict, CorruptSession, InvalidItem, ItemNotFound, TooLarge
+from redismem.messages.values import Undecodable
 from redismem.project import checks
 from redismem.project.carrying import carry_out
 from redismem.project.folding import Delta, State, advanced, check_path, decode_body, decode_delta, encode_body, fold
@@ -18,7 +19,6 @@ from redismem.protocol.call import Call
 from redismem.protocol.project_calls import Batch, ProjectCalls, Removal, Unfinished, Write
 from redismem.protocol.project_keys import ProjectKeys
 from redismem.store.store import Store
-from redismem.values import Undecodable
 
 T = TypeVar("T")
 

@@ -10,7 +10,9 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
+from redismem.concurrency.offload import apart
 from redismem.errors import Conflict, InvalidItem, InvalidTransition, TooLarge
+from redismem.messages.values import decode_value, pack
 from redismem.project import checks, importing, replacing, searching, transcripts
 from redismem.project.conversations import Conversations
 from redismem.project.files import FILES, entries_of, project_of, text_of, text_of_entry
@@ -20,8 +22,6 @@ from redismem.project.links import broken_links_of, circle_from
 from redismem.project.schema import CONVERSATION, KINDS, Kind
 from redismem.project.transcripts import Transcript
 from redismem.protocol import import_calls
-from redismem.transport.base import apart
-from redismem.values import decode_value, pack
 
 ITEMS_LIMIT = 200_000
 _TRIES_LIMIT = 10

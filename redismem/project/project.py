@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import ClassVar
 
-from redismem.messages import Message
+from redismem.messages.coercion import Shape
+from redismem.messages.message import Message
 from redismem.models.draft import ChatModel
 from redismem.project.consolidation import Consolidation, consolidate
 from redismem.project.context import (
@@ -27,10 +28,9 @@ from redismem.project.querying import page_limit
 from redismem.project.statistics import Life, Statistics, life_of, statistics_of
 from redismem.project.tasks import Tasks
 from redismem.protocol.project_keys import ProjectKeys
-from redismem.quoting import PROJECT_TOKENS
-from redismem.session import Session
-from redismem.settings import Settings
-from redismem.shapes import Shape
+from redismem.session.background import PROJECT_TOKENS
+from redismem.session.session import Session
+from redismem.settings.settings import Settings
 from redismem.store.store import Store
 
 

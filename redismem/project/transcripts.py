@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 from redismem.context import Context
 from redismem.errors import Conflict, InvalidItem, InvalidMessage, SessionExists, SessionNotFound, TooLarge
-from redismem.messages import Message, encode_message
+from redismem.messages.encoding import encode_message
+from redismem.messages.message import Message
 from redismem.project import copies
 from redismem.project.conversations import Conversations
 from redismem.project.copies import Copy
 from redismem.project.items import Items
-from redismem.session import Session
+from redismem.session.session import Session
 
 _BATCH_COUNT = 200
 _TRIES_LIMIT = 10

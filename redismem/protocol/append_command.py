@@ -5,16 +5,17 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from redismem.compressed import compressed
 from redismem.context import Receipt
 from redismem.errors import InvalidMessage, TooLarge
-from redismem.messages import Message, TokenCounter, encode_message
+from redismem.messages.coercion import Shape, check_is_said
+from redismem.messages.compression import compressed
+from redismem.messages.encoding import encode_message
+from redismem.messages.message import Message, TokenCounter
 from redismem.protocol import append_ids, layout, replies
 from redismem.protocol.call import Call, Command
 from redismem.protocol.ids import append_token
 from redismem.protocol.state_changes import StateChanges
-from redismem.settings import Settings
-from redismem.shapes import Shape, check_is_said
+from redismem.settings.settings import Settings
 
 T = TypeVar("T")
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from typing import NamedTuple
 
 from redismem.errors import UnsupportedFormat
+from redismem.messages.values import Undecodable
 from redismem.protocol import replies
 from redismem.protocol.call import Call
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.layout import COUNTERS, EPOCH, NEWEST_IDS, OLDER_IDS, bounds
-from redismem.values import Undecodable
 
 ID_BYTES = 12
 """An append id: seven bytes that name it, three of the call that made it, then the message count, the top bit set when

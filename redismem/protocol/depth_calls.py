@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from redismem.info import SessionEntry
 from redismem.protocol import layout
 from redismem.protocol.call import Call, independent
 from redismem.protocol.keys import Keys
 from redismem.protocol.namespace_calls import entries
-from redismem.session_info import SessionEntry
 
 
 @dataclass(frozen=True, slots=True)

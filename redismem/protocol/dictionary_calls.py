@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from redismem.dictionaries import Dictionary
+from redismem.messages.values import Undecodable
+from redismem.originals.dictionaries import Dictionary
 from redismem.protocol.call import Call
 from redismem.protocol.keys import Keys
-from redismem.values import Undecodable
 
 _TIME_BYTES = 8
 

@@ -10,12 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from redismem.blocks import decode_block, dictionary_of
 from redismem.context import Context
-from redismem.dictionaries import Dictionaries
-from redismem.elements import GAP, parted
-from redismem.kept import kept_fields
-from redismem.messages import STAMP_BYTES, Message, encode_message
+from redismem.formats.tool_groups import cut_before
+from redismem.messages.decoding import GAP, parted
+from redismem.messages.encoding import encode_message
+from redismem.messages.message import STAMP_BYTES, Message
+from redismem.messages.values import Undecodable
+from redismem.originals.blocks import decode_block, dictionary_of
+from redismem.originals.dictionaries import Dictionaries
+from redismem.originals.fields import kept_fields
 from redismem.protocol import layout, replies, scripts
 from redismem.protocol.append_command import append_limits, check_size, encode_as, more_pins, stored_as
 from redismem.protocol.call import Call, evalsha
@@ -24,8 +27,6 @@ from redismem.protocol.ids import append_token, nonce
 from redismem.protocol.layout import PINNED
 from redismem.protocol.page_calls import Block
 from redismem.protocol.session_calls import SessionCalls
-from redismem.values import Undecodable
-from redismem.window import cut_before
 
 
 class Changed(NamedTuple):

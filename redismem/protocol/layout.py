@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from redismem.errors import UnsupportedFormat
-from redismem.values import Undecodable
+from redismem.messages.values import Undecodable
 
 LAYOUT_VERSION = 1
 NONE = "-"

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from redismem.errors import UnsupportedFormat, WrongShards
+from redismem.info import SessionEntry, SessionPage
 from redismem.protocol import layout, scripts
 from redismem.protocol.call import Call, evalsha, independent
 from redismem.protocol.ids import nonce
 from redismem.protocol.keys import Keys, ShardKeys
-from redismem.session_info import SessionEntry, SessionPage
 
 _LIMIT = 10_000
 _FOREIGN_CURSOR = "this cursor was not given by sessions()"

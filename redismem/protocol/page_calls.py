@@ -6,18 +6,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from redismem.blocks import decode_block, number_of, unpacked_bytes
-from redismem.compressed import expanded_bytes
-from redismem.dictionaries import Dictionaries
-from redismem.elements import decode_messages
 from redismem.errors import UnsupportedFormat
-from redismem.messages import Message
+from redismem.messages.compression import expanded_bytes
+from redismem.messages.decoding import decode_messages
+from redismem.messages.message import Message
+from redismem.messages.values import Undecodable
+from redismem.originals.blocks import decode_block, number_of, unpacked_bytes
+from redismem.originals.dictionaries import Dictionaries
 from redismem.protocol import scripts
 from redismem.protocol.call import Call, Command, evalsha
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.layout import COUNTERS, EDITED, EPOCH, WITH_ORIGINALS, bounds
 from redismem.protocol.replies import corrupt
-from redismem.values import Undecodable
 
 
 class Block(NamedTuple):

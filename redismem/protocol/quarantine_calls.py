@@ -15,7 +15,7 @@ from redismem.protocol.clock import Clock, time_argument
 from redismem.protocol.ids import nonce
 from redismem.protocol.keys import Keys, SessionKeys
 from redismem.protocol.restoring import Restoration
-from redismem.settings import Settings
+from redismem.settings.settings import Settings
 
 NAMES = (b"messages", b"state", b"originals")
 _TYPES = {"messages": "list", "state": "hash", "originals": "hash"}

@@ -12,7 +12,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from redismem.context import Context, Summary
-from redismem.messages import Message
+from redismem.info import SessionEntry
+from redismem.messages.message import Message
 from redismem.protocol import layout, replies, scripts
 from redismem.protocol.call import Call, context_reads, evalsha, independent
 from redismem.protocol.clock import Clock, time_argument
@@ -21,8 +22,7 @@ from redismem.protocol.ids import nonce
 from redismem.protocol.keys import Keys, SessionKeys, ShardKeys
 from redismem.protocol.layout import ClaimOutcome, CommitOutcome, EvictionReason, Failure, ReleaseOutcome
 from redismem.protocol.namespace_calls import entries, name_of
-from redismem.session_info import SessionEntry
-from redismem.settings import Settings
+from redismem.settings.settings import Settings
 
 QUEUES = layout.INDEXES[1:]
 _COVERED = 15  # the place in the command of a commit where its numbers stand

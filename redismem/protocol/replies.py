@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from redismem.context import Context, Receipt, State, Summary
-from redismem.elements import StoredMessages
 from redismem.errors import (
     LASTING_WORDS,
     TRANSIENT_WORDS,
@@ -21,11 +20,12 @@ from redismem.errors import (
     TooLarge,
     UnsupportedFormat,
 )
+from redismem.info import SessionInfo
+from redismem.messages.decoding import StoredMessages
+from redismem.messages.values import Undecodable, decode_value
 from redismem.protocol import layout
 from redismem.protocol.layout import PARAM, PINNED, SUMMARY, bounds, counters, uncounted
 from redismem.protocol.permissions import not_allowed
-from redismem.session_info import SessionInfo
-from redismem.values import Undecodable, decode_value
 
 _Meaning = Callable[[str, str | None], RedismemError]
 

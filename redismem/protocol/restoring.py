@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from redismem.context import Summary
-from redismem.elements import decode_messages, is_gap, parted
 from redismem.errors import UnsupportedFormat
-from redismem.messages import Message
+from redismem.messages.decoding import decode_messages, is_gap, parted
+from redismem.messages.message import Message
+from redismem.messages.values import Undecodable, decode_value
 from redismem.protocol import layout
 from redismem.protocol.layout import PARAM, PINNED, SUMMARY
-from redismem.values import Undecodable, decode_value
 
 _EPOCH = re.compile(rb"[1-9][0-9]{0,18}-[0-9a-f]+")
 _VALUES = (layout.WAITING, layout.LAST_INTENT, layout.LAST_RESULT, layout.PLAN)

@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Unpack
 
-from redismem.blocks import BLOCK_COUNT
 from redismem.context import Context, Receipt, State
 from redismem.errors import InvalidMessage, InvalidState, TooLarge, UnsupportedFormat
-from redismem.messages import PINNED_ROLES, STAMP_BYTES, Message, TokenCounter, encode_message
+from redismem.info import SessionInfo
+from redismem.messages.coercion import Shape, check_is_said
+from redismem.messages.encoding import encode_message
+from redismem.messages.message import PINNED_ROLES, STAMP_BYTES, Message, TokenCounter
+from redismem.messages.values import Undecodable
+from redismem.originals.blocks import BLOCK_COUNT
 from redismem.protocol import layout, replies, scripts
 from redismem.protocol.append_command import (
     NO_OPTIONS,
@@ -29,10 +33,7 @@ from redismem.protocol.ids import append_token
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.page_calls import Page, page
 from redismem.protocol.state_changes import NO_CHANGE, Change, StateChanges, change, check_options
-from redismem.session_info import SessionInfo
-from redismem.settings import Settings
-from redismem.shapes import Shape, check_is_said
-from redismem.values import Undecodable
+from redismem.settings.settings import Settings
 
 _MOST = 1 << 53
 

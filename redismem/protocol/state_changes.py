@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from redismem.errors import InvalidState, TooLarge
-from redismem.messages import UNSET, Unset
+from redismem.messages.message import UNSET, Unset
+from redismem.messages.values import encode_value
 from redismem.protocol.layout import PARAM
-from redismem.settings import Settings
-from redismem.values import encode_value
+from redismem.settings.settings import Settings
 
 _NAME_BYTES = 256
 # Lua takes at most 7,999 values at once.

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from redismem.originals.vectors import MARK_BYTES
 from redismem.protocol import scripts
 from redismem.protocol.call import Call, Command, evalsha
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.page_calls import Block
-from redismem.vectors import MARK_BYTES
 
 
 class Beside(NamedTuple):

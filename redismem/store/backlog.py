@@ -12,7 +12,7 @@ from redismem.errors import FallbackFull
 from redismem.protocol.append_command import Append
 from redismem.protocol.call import Call
 from redismem.protocol.ids import now_ms
-from redismem.settings import Settings
+from redismem.settings.settings import Settings
 from redismem.store.view import View
 
 # Beside what an entry would store.

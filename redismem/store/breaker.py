@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from enum import StrEnum
 
-from redismem.store import forks
+from redismem.concurrency import forks
 
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 2.0

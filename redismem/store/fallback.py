@@ -14,19 +14,18 @@ from functools import partial
 from time import monotonic
 from typing import Any, TypeVar
 
+from redismem.concurrency import forks
+from redismem.concurrency.background import Background
 from redismem.context import Context, Receipt, State
 from redismem.errors import StoreUnavailable
 from redismem.events import facts
-from redismem.health import Health
+from redismem.info import Health, SessionInfo
 from redismem.protocol import layout, namespace_calls
 from redismem.protocol.append_command import taken_apart
 from redismem.protocol.call import Call
 from redismem.protocol.clock import Clock
 from redismem.protocol.ids import now_ms
-from redismem.session_info import SessionInfo
-from redismem.settings import Settings
-from redismem.store import forks
-from redismem.store.background import Background
+from redismem.settings.settings import Settings
 from redismem.store.backlog import Backlog, Entry, Held
 from redismem.store.breaker import Breaker, BreakerState
 from redismem.store.clearing import clearing

@@ -7,8 +7,8 @@ The timeout needs no record: each session has its own, in the expiry of its keys
 
 from __future__ import annotations
 
-from redismem.environment import MOST_SESSIONS
-from redismem.settings import Settings
+from redismem.settings.environment import MOST_SESSIONS
+from redismem.settings.settings import Settings
 
 
 def is_given(settings: Settings, name: str) -> bool:

@@ -13,15 +13,16 @@ from itertools import chain
 from time import monotonic
 from typing import NamedTuple
 
-from redismem.columns import STAMP
-from redismem.compressed import expanded
+from redismem.concurrency.offload import LARGE_BYTES, apart
+from redismem.messages.compression import expanded
+from redismem.messages.values import Undecodable
+from redismem.originals.columns import STAMP
 from redismem.protocol.append_ids import LastAppends, last_appends
 from redismem.protocol.page_calls import Page
 from redismem.protocol.session_calls import SessionCalls
 from redismem.store.backlog import Entry, Held
+from redismem.store.dictionaries import load_dictionaries
 from redismem.store.store import Store
-from redismem.transport.base import LARGE_BYTES, apart
-from redismem.values import Undecodable
 
 _PAGE_COUNT = 500
 # Two clocks may part by so much of the time that has gone by; 1 ms, as each is read in whole ones.
@@ -79,7 +80,7 @@ async def _messages(
         page = await store.once(calls.page(_PAGE_COUNT, start_seq, include_originals=True))
         if page is None or page.epoch.encode() != known.epoch or page.start_seq + page.count != start_seq:
             break
-        page.dictionaries = await store.dictionaries_of(block.stored for block in page.blocks)
+        page.dictionaries = await load_dictionaries(store, (block.stored for block in page.blocks))
         messages = await apart(store.transport, partial(_of_page, page), is_much=page.unpacked_bytes > LARGE_BYTES)
         pages.append(messages)
         oldest = next((message for message in messages if message is not None), None)

@@ -12,19 +12,19 @@ from enum import StrEnum
 from time import monotonic
 from typing import Any, TypeVar
 
-from redismem.caller_code import ENDING
+from redismem.concurrency.background import Background
+from redismem.concurrency.callbacks import ENDING
 from redismem.context import Context, Receipt, State
 from redismem.errors import Conflict
 from redismem.events import Event, OnEvent, facts, unquoted
+from redismem.info import SessionInfo
 from redismem.protocol.append_command import appended_sizes
 from redismem.protocol.call import Call
 from redismem.protocol.clock import Clock
 from redismem.protocol.ids import session_hash
 from redismem.protocol.page_calls import Page
 from redismem.protocol.queue_calls import Job, covered_sizes
-from redismem.session_info import SessionInfo
-from redismem.settings import Settings
-from redismem.store.background import Background
+from redismem.settings.settings import Settings
 from redismem.store.breaker import Breaker, BreakerState
 from redismem.store.fallback import FallbackStore
 from redismem.store.store import Store

@@ -8,12 +8,12 @@ from typing import Any
 
 from redismem.errors import NOT_READY_WORDS, ConnectionLost, ServerError, StoreUnavailable
 from redismem.events import facts
-from redismem.health import Health
+from redismem.info import Health
 from redismem.protocol import namespace_calls
 from redismem.protocol.call import Call
 from redismem.protocol.ids import now_ms
 from redismem.protocol.keys import Keys
-from redismem.settings import Settings
+from redismem.settings.settings import Settings
 from redismem.store.breaker import Breaker, BreakerState
 from redismem.store.breakers import Breakers
 from redismem.store.retries import explained, perhaps, redis_at

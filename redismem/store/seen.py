@@ -17,7 +17,7 @@ from redismem.protocol import layout, replies
 from redismem.protocol.append_command import REQUEST_PLACE, taken_apart
 from redismem.protocol.call import Command
 from redismem.protocol.ids import now_ms
-from redismem.settings import Settings
+from redismem.settings.settings import Settings
 from redismem.store.view import View
 
 # What a list or dict takes for each of its members, about.

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from redismem.blocks import dictionary_of, needs_another
-from redismem.dictionaries import Dictionaries, Dictionary
 from redismem.errors import (
     ConnectionLost,
     CorruptSession,
@@ -19,14 +17,14 @@ from redismem.errors import (
     StoreUnavailable,
 )
 from redismem.events import facts
-from redismem.hot import HotSessions
-from redismem.protocol import dictionary_calls, namespace_calls
+from redismem.originals.dictionaries import Dictionary
+from redismem.protocol import namespace_calls
 from redismem.protocol.call import Call
 from redismem.protocol.clock import Clock, clock_ms
 from redismem.protocol.ids import now_ms, session_hash
 from redismem.protocol.queue_calls import QueueCalls
 from redismem.protocol.session_calls import SessionCalls
-from redismem.settings import Settings
+from redismem.settings.settings import Settings
 from redismem.store.breaker import Breaker
 from redismem.store.limits import session_limit, to_record
 from redismem.store.reach import Reach
@@ -35,15 +33,13 @@ from redismem.transport.base import CLOSED, Transport, place_of
 from redismem.transport.confirming import Wanted
 
 if TYPE_CHECKING:
-    from redismem.embedding import Embedder
+    from redismem.originals.vectors import Embeds
 
 log = logging.getLogger("redismem")
 
 T = TypeVar("T")
 # A transport gives up a moment before the time is over.
 _PATIENCE = 0.95
-_AGAIN_S = 60.0
-"""Dictionaries that are others than blocks need are read again so much later at the earliest."""
 
 
 class Store(Reach):
@@ -55,19 +51,17 @@ class Store(Reach):
         self.clock = clock
         self.on_agreed: Callable[[], Awaitable[None]] | None = None
         """Awaited once the namespace was found to be as the settings say: before the first call about a session."""
-        self.hot = HotSessions(settings.max_recalled_sessions, settings.max_recalled_bytes)
-        """What this process keeps of the sessions that it recalled from."""
         self.session_limit = settings.max_sessions
         """How many sessions the namespace may hold, as far as this process knows."""
         self._recorded_limit = 0
-        self.embedder: Embedder | None = None
+        self.embedder: Embeds | None = None
         """Who makes vectors of messages, for recall; None: nobody does."""
         self.dictionaries: dict[int, Dictionary] = {}
         """The dictionaries of the namespace that this process has read, by version."""
         self.passed_over: set[str] = set()
         """Why blocks were left out of what was read: of each dictionary that is missing, once."""
-        self._again_s = -math.inf
-        """Dictionaries are not read again before this moment of the monotonic clock."""
+        self.reload_after_s = -math.inf
+        """Dictionaries are not reloaded before this moment of the monotonic clock."""
         self._patience_s = settings.deadline_s
 
     async def open(self) -> None:
@@ -156,38 +150,6 @@ class Store(Reach):
                 raise
             await self.quarantine(corrupt, begun_s)
         return await Store.run(self, call.again(), begun_s=begun_s)  # what a subclass adds, it has added
-
-    async def dictionaries_of(self, blocks: Iterable[bytes]) -> Dictionaries:
-        """The dictionaries of these blocks, as far as they are there; others may be among them.
-
-        One that this process has not read takes a round trip, and so does one that is another by now. Raises
-        StoreUnavailable.
-        """
-        given = list(blocks)
-        await self.know({version for block in given if (version := dictionary_of(block)) is not None})
-        others = {version for block in given if (version := needs_another(block, self.dictionaries)) is not None}
-        if others and monotonic() >= self._again_s:
-            self._again_s = monotonic() + _AGAIN_S
-            await self.know_again(others)
-        return self.dictionaries
-
-    async def know(self, versions: Collection[int]) -> None:
-        """Reads the dictionaries of these versions, unless this process has. Raises StoreUnavailable."""
-        if missing := sorted(set(versions) - self.dictionaries.keys()):
-            found = await self.run(dictionary_calls.read(self.keys, missing))
-            self.dictionaries.update(found)
-
-    async def know_again(self, versions: Collection[int]) -> Dictionaries:
-        """Reads these anew: Redis may have gone back to a time before them, and got others of their versions since.
-
-        Gives those that can be read. Raises StoreUnavailable.
-        """
-        found = await self.run(dictionary_calls.read(self.keys, sorted(versions)))
-        for version, each in found.items():
-            before = self.dictionaries.get(version)
-            if before is None or before.content != each.content:
-                self.dictionaries[version] = each
-        return found
 
     async def once(self, call: Call[T], begun_s: float | None = None) -> T:
         """The value of a call that is sent once. Raises ServerError, ConnectionLost, and what the replies mean."""

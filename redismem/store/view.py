@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from redismem.errors import RedismemError, ServerError
+from redismem.messages.values import Undecodable
 from redismem.protocol import append_ids, layout, replies
 from redismem.protocol.append_command import Append
-from redismem.settings import Settings
-from redismem.values import Undecodable
+from redismem.settings.settings import Settings
 
 _STAMP = b"\xcf"
 

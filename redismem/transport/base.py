@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import socket
 import struct
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Awaitable, Sequence
+from typing import Any, Protocol
 
 from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
-
-T = TypeVar("T")
-U = TypeVar("U")
 
 _AT_ONCE = struct.pack("ii", 1, 0)
 """The value of SO_LINGER, socket(7), that says: on, for 0 s."""
@@ -30,6 +26,10 @@ class Transport(Protocol):
     @property
     def repeats(self) -> bool:
         """Whether the transport may send a command more than once by itself."""
+
+    @property
+    def blocks(self) -> bool:
+        """True if calls block the thread and never suspend."""
 
     def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> Awaitable[list[Any]]:
         """One reply a command, of commands about one slot: one write, and one MULTI/EXEC if there are several.
@@ -64,6 +64,7 @@ class _Closed:
     """What a closed memory has instead of a transport."""
 
     repeats = False
+    blocks = False
 
     def run(self, *_: Any, **__: Any) -> Awaitable[list[Any]]:
         raise RuntimeError("this memory is closed")
@@ -90,26 +91,3 @@ def place_of(transport: Transport, commands: Sequence[Command] = ()) -> str:
     node_of = getattr(transport, "node_of", None)
     place: str = (node_of(commands) if node_of and commands else "") or getattr(transport, "place", "")
     return place
-
-
-LARGE_BYTES = 65_536
-"""What has more bytes unpacked is decoded in a thread. Lists in lists take much less, compressed."""
-
-
-async def apart(transport: Transport, work: Callable[[], T], *, is_much: bool = True) -> T:
-    """What the work gives. Much runs in a thread, so that others get their turn; here, if the transport blocks."""
-    return await asyncio.to_thread(work) if is_much and not getattr(transport, "blocks", False) else work()
-
-
-async def together(transport: Transport, one: Coroutine[Any, Any, T], other: Coroutine[Any, Any, U]) -> tuple[T, U]:
-    """What both give: at the same time, or one after the other if the transport blocks. A failed one ends both."""
-    if getattr(transport, "blocks", False):
-        try:
-            return await one, await other
-        finally:
-            other.close()
-    task = asyncio.create_task(other)
-    try:
-        return await one, await task
-    finally:
-        task.cancel()

@@ -12,10 +12,11 @@ from typing import Any
 
 import hiredis
 
+from redismem.concurrency import forks
 from redismem.errors import ConnectionLost
 from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
-from redismem.transport import forks, tls, wire
+from redismem.transport import tls, wire
 from redismem.transport.address import Address
 from redismem.transport.base import discard_unsent
 from redismem.transport.confirming import Content, Wanted, confirmed, waiting

@@ -11,7 +11,7 @@ from typing import Any
 
 from redismem.errors import InvalidSettings
 from redismem.events import facts
-from redismem.settings import Settings
+from redismem.settings.settings import Settings
 from redismem.transport.base import Transport
 
 log = logging.getLogger("redismem")

@@ -11,9 +11,10 @@ from typing import Any, cast
 
 import hiredis
 
+from redismem.concurrency import forks
 from redismem.errors import ConnectionLost, ServerError
 from redismem.protocol.scripts import Script
-from redismem.transport import forks, tls, wire
+from redismem.transport import tls, wire
 from redismem.transport.address import Address
 from redismem.transport.base import discard_unsent
 from redismem.transport.wire import Outcome

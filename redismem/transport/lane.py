@@ -46,6 +46,7 @@ class Lane:
     """
 
     repeats = False
+    blocks = False
 
     def __init__(
         self, address: Address, *, stall_s: float = 1, max_calls_count: int = 4096, max_bytes: int = 32 * 1024 * 1024

@@ -53,6 +53,8 @@ def _options(max_connections: int, reply_timeout_s: float, retry: Any) -> dict[s
 class RedisPy:
     """A transport over `redis.asyncio`: standalone, Sentinel, Cluster, or fakeredis' FakeAsyncRedis."""
 
+    blocks = False
+
     def __init__(self, client: Any, *, owned: bool) -> None:
         given_client.refuse_other(client, (redis.Redis, redis.RedisCluster), "one of redis.asyncio")
         given_client.refuse_decoding(client)

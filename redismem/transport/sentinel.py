@@ -14,6 +14,7 @@ from typing import Any
 
 from redis._parsers.helpers import parse_sentinel_master
 
+from redismem.concurrency.finished import finished
 from redismem.errors import ConnectionLost, ServerError
 from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
@@ -25,7 +26,6 @@ from redismem.transport.lane import Lane
 from redismem.transport.places import Places
 from redismem.transport.sides import LoopSide, Side, ThreadSide
 from redismem.transport.wire import Outcome
-from redismem.unawaited import finished
 
 # Sentinels that have not heard of a failover yet answer as soon as those that have.
 _GRACE_S = 0.05

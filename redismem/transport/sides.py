@@ -15,12 +15,12 @@ from collections.abc import Callable, Coroutine, Sequence
 from time import monotonic
 from typing import Any, Protocol, TypeVar
 
+from redismem.concurrency.finished import finished
 from redismem.errors import ConnectionLost, ServerError
 from redismem.transport.address import Address
 from redismem.transport.base import Transport
 from redismem.transport.blocking_lane import BlockingLane
 from redismem.transport.lane import Lane
-from redismem.unawaited import finished
 
 T = TypeVar("T")
 Work = Callable[[], Coroutine[Any, Any, T]]

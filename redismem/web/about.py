@@ -6,10 +6,10 @@ from importlib.metadata import version
 
 from fastapi import APIRouter, Response
 
+from redismem.slots import ASKED
 from redismem.web import schemas
 from redismem.web.documents import Json
 from redismem.web.sessions import TheCaller, TheMemory, TheService
-from redismem.web.slots import ASKED
 
 router = APIRouter(prefix="/v1", tags=["operations"])
 

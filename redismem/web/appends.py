@@ -8,7 +8,7 @@ from urllib.parse import unquote_to_bytes
 
 from redismem.context import Context, Receipt
 from redismem.errors import InvalidMessage, RedismemError
-from redismem.session import Session
+from redismem.session.session import Session
 from redismem.web import schemas
 from redismem.web.access import Caller
 from redismem.web.documented import check_names

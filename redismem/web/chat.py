@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
-from redismem.caller_code import awaited
+from redismem.concurrency.callbacks import awaited
 from redismem.context import Context
 from redismem.errors import ModelFailed, NotAllowed, RedismemError, StoreUnavailable, TooLarge
 from redismem.events import facts, unquoted
-from redismem.quoting import Background
-from redismem.session import Session
+from redismem.session.background import Background
+from redismem.session.session import Session
+from redismem.slots import ASKED, Kind, Slots, Step
 from redismem.web import keeping, offline
-from redismem.web.slots import ASKED, Kind, Slots, Step
 from redismem.web.spans import chat_span
 from redismem.web.turns import Turn
 

@@ -12,8 +12,8 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Request, Response
 
 from redismem.errors import RedismemError, SessionNotFound
-from redismem.messages import Message
-from redismem.session import Session
+from redismem.messages.message import Message
+from redismem.session.session import Session
 from redismem.web import schemas
 from redismem.web.documents import Json
 from redismem.web.problems import Problem

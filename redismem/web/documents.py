@@ -12,7 +12,7 @@ import msgspec
 from starlette.responses import Response
 
 from redismem.context import Context, State
-from redismem.messages import Message
+from redismem.messages.message import Message
 from redismem.web.problems import Problem
 
 Format = Literal["openai", "anthropic", "gemini"]

@@ -8,10 +8,10 @@ from typing import Any
 from redismem.context import Context
 from redismem.errors import Conflict, RedismemError, StoreUnavailable, TooLarge, Unconfirmed
 from redismem.events import facts
-from redismem.messages import Message
-from redismem.quoting import PROJECT_TOKENS, Background
-from redismem.session import Session
-from redismem.web.slots import Step
+from redismem.messages.message import Message
+from redismem.session.background import PROJECT_TOKENS, Background
+from redismem.session.session import Session
+from redismem.slots import Step
 from redismem.web.turns import Turn
 
 log = logging.getLogger("redismem")

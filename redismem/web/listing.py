@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from redismem.errors import CorruptSession, SessionNotFound, UnsupportedFormat
+from redismem.info import SessionEntry
 from redismem.memory import Memory
-from redismem.session_info import SessionEntry
 
 _LOOKED_AT_COUNT = 1_000
 _LOOKS_COUNT = 5

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
 from redismem.memory import Memory
-from redismem.messages import UNSET
-from redismem.session import Session
+from redismem.messages.message import UNSET
+from redismem.session.session import Session
 from redismem.web import listing, schemas
 from redismem.web.access import Caller
 from redismem.web.appends import append_id, session_id_of

@@ -16,8 +16,8 @@ from typing import Any
 
 from redismem.context import Context, State, Summary
 from redismem.errors import InvalidSettings
-from redismem.messages import Message
-from redismem.values import Undecodable, decode_value, packed_unchecked, readable
+from redismem.messages.message import Message
+from redismem.messages.values import Undecodable, decode_value, packed_unchecked, readable
 
 log = logging.getLogger("redismem.worker")
 

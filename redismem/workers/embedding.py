@@ -10,22 +10,30 @@ import asyncio
 import math
 from time import monotonic
 
-from redismem.blocks import BLOCK_COUNT, decode_block, first_seq_of, number_of
-from redismem.dictionaries import Dictionaries
-from redismem.elements import decode_messages
-from redismem.embedding import Embedder
 from redismem.errors import ProviderUnavailable
 from redismem.events import facts
-from redismem.kept import texts_of
-from redismem.nearest import floats
+from redismem.messages.decoding import decode_messages
+from redismem.messages.values import Undecodable
+from redismem.originals.blocks import BLOCK_COUNT, decode_block, first_seq_of, number_of
+from redismem.originals.dictionaries import Dictionaries
+from redismem.originals.fields import texts_of
+from redismem.originals.vectors import (
+    SCALE_BYTES,
+    Embeds,
+    Vectors,
+    decode_vectors,
+    encode_vectors,
+    field_bytes,
+    model_of,
+)
 from redismem.protocol import page_calls, vector_calls
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.page_calls import Block
 from redismem.protocol.vector_calls import Beside
+from redismem.recall.nearest import floats
+from redismem.store.dictionaries import load_dictionaries
 from redismem.store.store import Store
-from redismem.values import Undecodable
-from redismem.vectors import SCALE_BYTES, Vectors, decode_vectors, encode_vectors, field_bytes, model_of
 from redismem.workers.failures import log_failure
 
 _SESSIONS_LIMIT = 10_000
@@ -74,7 +82,7 @@ class Embedding:
         finally:
             self._is_at_it = False
 
-    async def _attend(self, embedder: Embedder, session_id: str) -> None:
+    async def _attend(self, embedder: Embeds, session_id: str) -> None:
         self._waiting.pop(session_id, None)
         try:
             await self._store.told("embedding", self._made(embedder, session_id), session_id)
@@ -84,7 +92,7 @@ class Embedding:
             session = session_hash(session_id)
             log_failure(f"session {session}: found by its words alone", error, facts(op="embedding", session=session))
 
-    async def _made(self, embedder: Embedder, session_id: str) -> int:
+    async def _made(self, embedder: Embeds, session_id: str) -> int:
         """How many blocks have vectors now that had not all of theirs before."""
         store, keys = self._store, self._store.keys.session(session_id)
         signed = await store.run(page_calls.signed(keys, [0]))
@@ -109,7 +117,7 @@ class Embedding:
             await self._put_into_set(embedder, keys, last)
         return count
 
-    async def _put_into_set(self, embedder: Embedder, keys: SessionKeys, last: int) -> None:
+    async def _put_into_set(self, embedder: Embeds, keys: SessionKeys, last: int) -> None:
         """Moves vectors of full blocks into the vector set, if the server has such: the newest that are not there."""
         numbers = range(max(0, last - _MOVABLE), last)
         lengths = await self._store.run(vector_calls.lengths(keys, numbers))
@@ -117,7 +125,7 @@ class Embedding:
             if monotonic() >= self._sets_again_s:
                 await self._move(embedder, keys, number)
 
-    async def _move(self, embedder: Embedder, keys: SessionKeys, number: int) -> None:
+    async def _move(self, embedder: Embeds, keys: SessionKeys, number: int) -> None:
         beside = await self._store.run(vector_calls.beside(keys, number))
         encoded = None if beside is None else beside.vectors
         made = _decoded(encoded, embedder.mark)
@@ -131,10 +139,10 @@ class Embedding:
         if await self._store.run(vector_calls.move_vectors(keys, number, encoded, model, rows)) < 0:
             self._sets_again_s = monotonic() + _REFUSED_S
 
-    async def _completed(self, embedder: Embedder, keys: SessionKeys, beside: Beside, epoch: str) -> bool:
+    async def _completed(self, embedder: Embeds, keys: SessionKeys, beside: Beside, epoch: str) -> bool:
         """Whether vectors were made for messages of this block that had none."""
         block = beside.block
-        known = await self._store.dictionaries_of([block.stored])
+        known = await load_dictionaries(self._store, [block.stored])
         try:
             place, texts = await asyncio.to_thread(_texts_of, block, known, epoch)
         except Undecodable:

@@ -6,15 +6,15 @@ import asyncio
 import logging
 from functools import partial
 
-from redismem.caller_code import awaited_within
+from redismem.concurrency.callbacks import awaited_within
 from redismem.errors import RedismemError
 from redismem.events import facts
+from redismem.info import SessionEntry
 from redismem.protocol import depth_calls, edit_calls, namespace_calls, queue_calls
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys, is_session_id
 from redismem.protocol.layout import EvictionReason
-from redismem.session import Session
-from redismem.session_info import SessionEntry
+from redismem.session.session import Session
 from redismem.store.limits import is_given
 from redismem.store.store import Store
 from redismem.workers.archive import OnEvict

@@ -6,17 +6,18 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from redismem.blocks import BLOCK_COUNT, NONE_KNOWN, decode_block
-from redismem.dictionaries import Dictionaries, Dictionary
-from redismem.kept import kept_fields
-from redismem.messages import Message
-from redismem.originals import Originals
+from redismem.messages.message import Message
+from redismem.messages.values import Undecodable
+from redismem.originals.blocks import BLOCK_COUNT, NONE_KNOWN, decode_block
+from redismem.originals.dictionaries import Dictionaries, Dictionary
+from redismem.originals.fields import kept_fields
 from redismem.protocol.edit_calls import leaving
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.page_calls import Block
 from redismem.protocol.queue_calls import Job
+from redismem.recall.originals import Originals
+from redismem.store.dictionaries import load_dictionaries
 from redismem.store.store import Store
-from redismem.values import Undecodable
 from redismem.workers.training import Trainer
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ async def kept(trainer: Trainer, keys: SessionKeys, job: Job, covered: Sequence[
     trainer.note(keys.session_id, job.elements[: len(covered)])
     originals = Originals(store, keys)
     begun = await originals.block(job.context.first_seq - 1) if is_begun(job) else None
-    known = await store.dictionaries_of([] if begun is None else [begun.stored])
+    known = await load_dictionaries(store, [] if begun is None else [begun.stored])
     try:
         return await asyncio.to_thread(fields_of, job, covered, begun, known, dictionary)
     except Undecodable:

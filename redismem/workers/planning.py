@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from redismem.context import Context, Summary
-from redismem.messages import Message
-from redismem.settings import Settings
-from redismem.window import cut_before, open_calls
+from redismem.formats.tool_groups import cut_before, open_calls
+from redismem.messages.message import Message
+from redismem.settings.settings import Settings
 
 # Messages that one summary may cover: it bounds what a commit moves in one script.
 COVER_COUNT = 500

@@ -16,7 +16,7 @@ from typing import Any
 from apscheduler.job import Job
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
-from redismem.caller_code import awaited
+from redismem.concurrency.callbacks import awaited
 from redismem.context import Receipt
 from redismem.errors import RedismemError
 from redismem.events import facts

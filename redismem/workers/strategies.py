@@ -18,12 +18,12 @@ from typing import Protocol
 from redismem.context import Summary
 from redismem.errors import InvalidSettings
 from redismem.events import facts
-from redismem.messages import Message
+from redismem.messages.message import Message
 from redismem.models import ChatModel, Draft, Summarizer, open_extractive, open_model
 from redismem.models.extractive import Extractive
-from redismem.models.sketch import Sketch, learned
 from redismem.protocol.queue_calls import Job
-from redismem.settings import Settings
+from redismem.settings.settings import Settings
+from redismem.text.word_counts import Sketch, learned
 
 log = logging.getLogger("redismem.worker")
 

@@ -10,11 +10,12 @@ import logging
 from collections import Counter, deque
 from collections.abc import Sequence
 
-from redismem.blocks import BLOCK_COUNT, encode_block
-from redismem.dictionaries import Dictionary, common, trained
 from redismem.errors import RedismemError
 from redismem.events import facts
+from redismem.originals.blocks import BLOCK_COUNT, encode_block
+from redismem.originals.dictionaries import Dictionary, common, trained
 from redismem.protocol import dictionary_calls
+from redismem.store.dictionaries import load_versions, reload_versions
 from redismem.store.store import Store
 from redismem.workers.failures import log_failure
 
@@ -73,7 +74,7 @@ class Trainer:
         """
         known = self.store.dictionaries.values()
         version = max((each.version for each in known if _is_settled(each, time_ms)), default=0)
-        return version if version and version in await self.store.know_again([version]) else 0
+        return version if version and version in await reload_versions(self.store, [version]) else 0
 
     async def _look(self) -> int:
         """Reads what is new, and puts back what is there no more. Gives the newest version there is."""
@@ -83,7 +84,7 @@ class Trainer:
             await store.run(dictionary_calls.add(store.keys, store.dictionaries[lost]))
             known = facts(op="dictionaries", namespace=store.keys.namespace)
             log.warning("dictionary %d was gone from Redis, and was put back", lost, extra=known)
-        await store.know(there)
+        await load_versions(store, there)
         return max([0, *there, *store.dictionaries])
 
     def note(self, session_id: str, elements: Sequence[bytes]) -> None:

@@ -12,16 +12,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Protocol
 
-from redismem.caller_code import awaited_within
+from redismem.concurrency.callbacks import awaited_within
 from redismem.context import Summary
 from redismem.errors import ModelFailed, ProviderUnavailable, RedismemError
 from redismem.events import facts, unquoted
-from redismem.messages import Message
+from redismem.messages.message import Message
 from redismem.models import Draft
-from redismem.models.sketch import Sketch
 from redismem.protocol.ids import session_hash
 from redismem.protocol.queue_calls import Job, QueueCalls
 from redismem.store.store import Store
+from redismem.text.word_counts import Sketch
 from redismem.workers.failures import log_failure, reason_of
 from redismem.workers.provider import Provider
 from redismem.workers.strategies import DROPPED, Dropped, Strategy, Summarize, checked, instead_of

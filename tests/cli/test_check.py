@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import redis
 
-from redismem import Settings, blocking
+from redismem import Settings
+from redismem.blocking import memory as blocking
 
 SECRET = "the text of a message"
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from inspection.test_projects import worked
 
-from redismem import Memory, blocking
+from redismem import Memory
+from redismem.blocking import memory as blocking
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from support.commands import finished, started, wait_for_line
 from support.provider_server import ProviderServer
 
 import redismem.blocking
-from redismem.vectors import decode_vectors
+from redismem.originals.vectors import decode_vectors
 
 DOG = "My hound came from the shelter."
 

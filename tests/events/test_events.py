@@ -16,7 +16,9 @@ from support.redis_server import RedisServer
 from support.watched import CANARY, NAME, Awaiting, Events, Place, user
 
 import redismem
-from redismem import Conflict, SessionNotFound, Settings, TooLarge, blocking, unawaited
+from redismem import Conflict, SessionNotFound, Settings, TooLarge
+from redismem.blocking import memory as blocking
+from redismem.concurrency import finished
 from redismem.events import Event
 from redismem.protocol.ids import session_hash
 from redismem.store.observed import ObservedStore
@@ -119,7 +121,7 @@ def redismem_store(memory: Any) -> Any:
         session_calls = staticmethod(store.session_calls)
 
         async def run(self, call: Any) -> Any:
-            return unawaited.finished(store.run(call))
+            return finished.finished(store.run(call))
 
     return Stepped()
 

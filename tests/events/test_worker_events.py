@@ -18,7 +18,8 @@ from support.worked import drained
 from support.writers import Echo, called, fill
 
 import redismem
-from redismem import Message, Settings, StoreUnavailable, blocking
+from redismem import Message, Settings, StoreUnavailable
+from redismem.blocking import memory as blocking
 from redismem.context import Context
 from redismem.errors import ModelFailed
 from redismem.events import Event

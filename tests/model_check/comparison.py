@@ -8,15 +8,15 @@ from typing import Any
 
 from model_check.kept import KNOWN
 from model_check.model import INDEXES, Model, SessionModel
-from redismem.blocks import decode_block
-from redismem.elements import decode_messages, parted
 from redismem.inspection import check
 from redismem.inspection.invariants import Stored, violations
+from redismem.messages.decoding import decode_messages, parted
+from redismem.messages.values import Undecodable
+from redismem.originals.blocks import decode_block
 from redismem.protocol import replies
 from redismem.protocol.call import Call, Command
 from redismem.protocol.keys import Keys
 from redismem.protocol.layout import PINNED, pinned_seqs
-from redismem.values import Undecodable
 
 NAMES = ("a", "b", "c")
 COMPARED = {

@@ -12,12 +12,13 @@ from model_check.kept import changed_in
 from model_check.machine import Machine, entry_at, names, newest, places
 from model_check.model import Entry
 from model_check.steps import SETTINGS, Seen, entry_of
-from redismem import TooLarge, editing
+from redismem import TooLarge
 from redismem.errors import NotInWindow
-from redismem.messages import Message
+from redismem.messages.message import Message
 from redismem.protocol import edit_calls
 from redismem.protocol.call import Call
 from redismem.protocol.edit_calls import Changed
+from redismem.session import edits
 
 
 class EditMachine(Machine):
@@ -32,7 +33,7 @@ class EditMachine(Machine):
     def pop_as_seen(self, place: int, count: int, again: bool) -> None:
         seen = newest(self.views, place)
         try:
-            self._pop(seen, editing.newest(seen.view.context, count, 1000), again)
+            self._pop(seen, edits.newest(seen.view.context, count, 1000), again)
         except NotInWindow:
             assert count > len(seen.view.context.messages)
 
@@ -41,7 +42,7 @@ class EditMachine(Machine):
     def undo_as_seen(self, place: int, again: bool) -> None:
         seen = newest(self.views, place)
         try:
-            self._pop(seen, editing.last_turn(seen.view.context, 1000), again)
+            self._pop(seen, edits.last_turn(seen.view.context, 1000), again)
         except NotInWindow:
             assert all(message.role != "user" for message in seen.view.context.messages)
 

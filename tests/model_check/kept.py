@@ -7,15 +7,15 @@ from typing import Any
 
 from support.dictionaries import made
 
-from redismem.blocks import number_of
-from redismem.dictionaries import Dictionaries
-from redismem.messages import Message
+from redismem.messages.message import Message
+from redismem.messages.values import Undecodable
+from redismem.originals.blocks import number_of
+from redismem.originals.dictionaries import Dictionaries
 from redismem.protocol import layout, page_calls
 from redismem.protocol.call import Call
 from redismem.protocol.edit_calls import NOT_KEPT, Changed, KeptChange, View, kept_change
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.queue_calls import Job
-from redismem.values import Undecodable
 from redismem.workers.keeping import fields_of, is_begun
 
 KNOWN: Dictionaries = {1: made(1)}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from redismem.context import Receipt, Summary
-from redismem.settings import Settings
+from redismem.settings.settings import Settings
 
 QUEUES = ("overdue", "leased", "dead")
 INDEXES = ("active", *QUEUES, "evictions")

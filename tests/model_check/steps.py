@@ -21,7 +21,8 @@ from redismem import Settings, TooLarge
 from redismem.context import Context, Summary
 from redismem.inspection import check
 from redismem.inspection.invariants import Violation
-from redismem.messages import STAMP_BYTES, Message, encode_message
+from redismem.messages.encoding import encode_message
+from redismem.messages.message import STAMP_BYTES, Message
 from redismem.protocol import queue_calls
 from redismem.protocol.call import Call, Command
 from redismem.protocol.edit_calls import View, leaving

@@ -13,7 +13,7 @@ from hypothesis.stateful import precondition, rule
 from model_check.edit_machine import EditMachine
 from model_check.machine import names, newest, places
 from model_check.steps import LEASE_MS, SETTINGS, Seen, volume
-from redismem.blocks import number_of
+from redismem.originals.blocks import number_of
 from redismem.protocol import edit_calls, page_calls, provider_calls, queue_calls
 from redismem.protocol.call import Call
 from redismem.protocol.layout import EvictionReason

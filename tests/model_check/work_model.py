@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from model_check.model import HANDOVER_MS, INDEXES, QUEUES, Entry, Model, SessionModel
-from redismem.blocks import number_of
 from redismem.context import Summary
+from redismem.originals.blocks import number_of
 from redismem.protocol.queue_calls import Job
 
 

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redismem.messages import Message
+from redismem.messages.message import Message
 from redismem.models.checking import with_lost
-from redismem.models.sentences import MENTIONED
+from redismem.text.sentences import MENTIONED
 
 TOLD = [
     Message("user", "My order is #W2378156, and my neighbour Kovacs will take it on 2024-05-12."),

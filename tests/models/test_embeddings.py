@@ -11,10 +11,10 @@ from support.embedders import vector
 from support.provider_server import ProviderServer
 
 from redismem import InvalidSettings, Settings
-from redismem.embedding import TEXT_CHARS, TEXTS_LIMIT, Embedder, open_embedder
 from redismem.errors import ModelFailed, ProviderUnavailable
 from redismem.models import open_embeddings
-from redismem.nearest import checked_rows
+from redismem.recall.embedder import TEXT_CHARS, TEXTS_LIMIT, Embedder, open_embedder
+from redismem.recall.nearest import checked_rows
 
 MODELS = {"openai": "text-embedding-3-small", "gemini": "gemini-embedding-001"}
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redismem.messages import Message
+from redismem.messages.message import Message
 from redismem.models import Draft, open_extractive
 
 EXAMPLES = settings(max_examples=150)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redismem.messages import Message
+from redismem.messages.message import Message
 from redismem.models.extractive import Extractive
-from redismem.models.sketch import Sketch, learned
+from redismem.text.word_counts import Sketch, learned
 
 PHRASES = (
     "That sounds so good, I am happy for you!",

@@ -19,7 +19,7 @@ from support.provider_server import HUGE_BYTES, ProviderServer
 from support.refused import MESSAGES, failure
 
 from redismem.errors import ModelFailed, ProviderUnavailable
-from redismem.messages import Message
+from redismem.messages.message import Message
 from redismem.protocol.layout import REASON
 
 KEY = "canary-key"

@@ -9,9 +9,9 @@ import pytest
 from support.provider_server import system_of, told
 
 from redismem.errors import ModelFailed
-from redismem.messages import Message
+from redismem.messages.message import Message
 from redismem.models.http_model import INSTRUCTION
-from redismem.models.transcript import LEFT_OUT
+from redismem.text.plain import LEFT_OUT
 
 MESSAGES = [Message("user", "Where is order W123?"), Message("assistant", "On its way: canary-text.")]
 TRANSCRIPT = (

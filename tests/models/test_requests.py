@@ -10,7 +10,7 @@ from support.provider_answers import gemini_answer
 from support.provider_server import told
 
 from redismem.errors import InvalidSettings, ModelFailed
-from redismem.messages import Message
+from redismem.messages.message import Message
 from redismem.models import open_model
 from redismem.models.http_model import INSTRUCTION
 

@@ -13,9 +13,9 @@ from support.cluster_servers import ON_DEMAND, ClusterNode, ClusterServers
 from support.failing_over import Writers, check_texts
 
 from redismem import Settings, StoreUnavailable, WrongShards
+from redismem.concurrency.finished import finished
 from redismem.inspection.check import check
 from redismem.protocol import queue_calls
-from redismem.unawaited import finished
 
 KINDS = ("asyncio", "blocking")
 HASTY = Settings(shards=16, deadline_s=2, reply_timeout_s=1, fallback_after_s=1)

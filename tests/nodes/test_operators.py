@@ -8,11 +8,11 @@ import pytest
 from support.callers import calling, on_each
 from support.cluster_servers import ClusterServers
 
+from redismem.concurrency.finished import finished
 from redismem.inspection.doctor import examine
 from redismem.inspection.loading import load_scripts, scripts_count
 from redismem.inspection.servers import drop_keys
 from redismem.protocol import scripts
-from redismem.unawaited import finished
 
 pytestmark = pytest.mark.timeout(300)
 

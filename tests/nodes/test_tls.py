@@ -20,7 +20,8 @@ from support.cluster_servers import ClusterServers
 from support.redis_server import RedisServer
 from support.sentinel_servers import SentinelServers
 
-from redismem import Memory, Settings, blocking
+from redismem import Memory, Settings
+from redismem.blocking import memory as blocking
 from redismem.cli import main
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()

@@ -11,10 +11,11 @@ from support.project_clock import ProjectClock
 from support.redis_server import RedisServer
 from support.stores import Store
 
-from redismem import InvalidItem, InvalidMessage, Memory, Message, TooLarge, blocking
+from redismem import InvalidItem, InvalidMessage, Memory, Message, TooLarge
+from redismem.blocking import memory as blocking
 from redismem.context import Summary
-from redismem.models.transcript import pieces
 from redismem.project.project import Project
+from redismem.text.plain import pieces
 
 SAID = {"role": "user", "content": "What did we decide about REDIS, and who is on it?"}
 

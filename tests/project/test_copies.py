@@ -17,10 +17,10 @@ from support.writers import Echo, said
 
 from redismem import InvalidItem, Memory, NotInWindow, Settings
 from redismem.inspection.check import check_session
-from redismem.kept import kept_fields
+from redismem.originals.fields import kept_fields
 from redismem.project import copies
 from redismem.project.project import Project
-from redismem.session import Session
+from redismem.session.session import Session
 from redismem.workers.summaries import Worker
 
 SMALL = {"threshold": 10, "recent_limit": 4}

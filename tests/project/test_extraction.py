@@ -15,9 +15,10 @@ from support.provider_server import ProviderServer, system_of, told
 from support.redis_server import RedisServer
 from support.stores import Store
 
-from redismem import Memory, Settings, blocking
+from redismem import Memory, Settings
+from redismem.blocking import memory as blocking
+from redismem.blocking.project import close_model
 from redismem.models import ChatModel, open_extractive, open_model
-from redismem.project.blocking import close_model
 from redismem.project.extraction import ATTEMPTS_LIMIT, Outcome, lease_ms
 from redismem.project.project import Project
 from redismem.workers.strategies import Summarize

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.json_values import texts, values
 
+from redismem.concurrency.finished import finished
 from redismem.errors import InvalidItem
 from redismem.project.files import entries_of, text_of, text_of_entry
-from redismem.unawaited import finished
 
 entries = st.lists(st.dictionaries(texts, values, max_size=3), max_size=4)
 

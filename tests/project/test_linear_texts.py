@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from test_linear import LONG, SHAPES, check_growth
+from text.test_linear import LONG, SHAPES, check_growth
 
 from redismem import RedismemError
+from redismem.concurrency.finished import finished
 from redismem.project import checks, indexes
 from redismem.project.answers import parsed, question
 from redismem.project.context import ProjectContext, Summary
@@ -18,7 +19,6 @@ from redismem.project.portability import _parsed
 from redismem.project.querying import Query, decode_cursor
 from redismem.project.records import Decision, Entity, Task
 from redismem.project.schema import DECISION, ENTITY, TASK
-from redismem.unawaited import finished
 
 
 async def _at_once(at: int) -> None:

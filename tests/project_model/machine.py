@@ -13,9 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from support.project_clock import BEGIN, ProjectClock
 
 from project_model.model import Fields, Modelled, alive
-from redismem import InvalidItem, ItemNotFound, blocking
+from redismem import InvalidItem, ItemNotFound
+from redismem.blocking import memory
+from redismem.concurrency.finished import finished
 from redismem.inspection.projects import check_projects
-from redismem.unawaited import finished
 
 _numbers = itertools.count(1)
 
@@ -39,7 +40,7 @@ class ProjectMachine(RuleBasedStateMachine):
         self.client = type(self).connect()
         self.clock = ProjectClock()
         namespace = f"project-model-{next(_numbers)}"
-        self.memory = blocking.Memory.connect(client=self.client, namespace=namespace, clock=self.clock)
+        self.memory = memory.Memory.connect(client=self.client, namespace=namespace, clock=self.clock)
         self.apollo = self.memory.project("apollo")
         self.items: dict[str, Modelled] = {}
 

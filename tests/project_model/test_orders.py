@@ -17,7 +17,8 @@ from support.project_clock import BEGIN, ProjectClock
 from project_model import decisions_machine, tasks_machine
 from project_model.machine import ProjectMachine
 from project_model.model import Fields, Modelled, adds, both, legal, sets
-from redismem import InvalidTransition, blocking
+from redismem import InvalidTransition
+from redismem.blocking import memory as blocking
 
 MANY = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 _numbers = itertools.count(1)

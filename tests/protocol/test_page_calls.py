@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from redismem.blocks import encode_block
 from redismem.errors import CorruptSession, UnsupportedFormat
-from redismem.messages import encode_message
+from redismem.messages.encoding import encode_message
+from redismem.originals.blocks import encode_block
 from redismem.protocol.page_calls import Block, page
 
 STAMP = b"\xcf" + (1_700_000_000_123).to_bytes(8, "big")

@@ -18,10 +18,10 @@ from redismem.errors import (
     TooLarge,
     UnsupportedFormat,
 )
-from redismem.messages import encode_message
+from redismem.messages.encoding import encode_message
+from redismem.messages.values import Undecodable, encode_value
 from redismem.protocol import layout, replies
 from redismem.protocol.layout import Counters
-from redismem.values import Undecodable, encode_value
 
 STAMP = b"\xcf" + bytes(8)
 ELEMENTS = [encode_message({"role": "user", "content": str(number)})[0] + STAMP for number in range(1, 6)]

@@ -11,8 +11,9 @@ import pytest
 from support.edited import VIEW
 from support.script_header import header
 
-from redismem.elements import GAP
-from redismem.messages import STAMP_BYTES, Message, encode_message
+from redismem.messages.decoding import GAP
+from redismem.messages.encoding import encode_message
+from redismem.messages.message import STAMP_BYTES, Message
 from redismem.protocol import edit_calls, scripts
 from redismem.protocol.append_command import AppendOptions, append_limits
 from redismem.protocol.call import Call
@@ -24,7 +25,7 @@ from redismem.protocol.restoring import Restoration
 from redismem.protocol.session_calls import SessionCalls
 from redismem.protocol.state_changes import StateChanges
 from redismem.protocol.vector_calls import move_vectors, set_vectors
-from redismem.settings import Settings
+from redismem.settings.settings import Settings
 
 LUA = Path(__file__).parents[2] / "lua"
 NAMES = scripts.names()

@@ -19,14 +19,15 @@ from redismem.errors import (
     UnsupportedFormat,
     WrongShards,
 )
-from redismem.messages import Message, encode_message
+from redismem.messages.encoding import encode_message
+from redismem.messages.message import Message
 from redismem.protocol import edit_calls, namespace_calls, scripts, state_changes
 from redismem.protocol.append_command import append_limits
 from redismem.protocol.call import Call
 from redismem.protocol.ids import append_token
 from redismem.protocol.keys import Keys
 from redismem.protocol.session_calls import SessionCalls
-from redismem.settings import Settings
+from redismem.settings.settings import Settings
 
 KEYS = Keys("shop", 8)
 USER = {"role": "user", "content": "hello"}

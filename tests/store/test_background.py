@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from redismem.store.background import LoopBackground, Ongoing
+from redismem.concurrency.background import LoopBackground, Ongoing
 
 
 class Begun:

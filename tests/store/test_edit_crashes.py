@@ -13,10 +13,10 @@ from support.cut_logs import SETTINGS, check_cut_anywhere, commit, viewed
 from support.redis_server import RedisServer
 
 from redismem import Memory
-from redismem.originals import Originals
 from redismem.protocol import edit_calls
 from redismem.protocol.call import Call
 from redismem.protocol.edit_calls import NOT_KEPT, View
+from redismem.recall.originals import Originals
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 

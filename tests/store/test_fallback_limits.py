@@ -15,7 +15,8 @@ from support.checks import check_silent, contents, silent_logs, unavailable, unt
 from support.faulty import LIMITS, Faulty, caught_up, over
 from support.proxy import Proxy
 
-from redismem import FallbackFull, Memory, Settings, StoreUnavailable, TooLarge, blocking
+from redismem import FallbackFull, Memory, Settings, StoreUnavailable, TooLarge
+from redismem.blocking import memory as blocking
 from redismem.store.fallback import FallbackStore
 
 

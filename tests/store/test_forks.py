@@ -16,7 +16,7 @@ from support.checks import silent_logs, user  # noqa: F401 (an autouse fixture)
 from support.redis_server import RedisServer
 
 from redismem import Settings, StoreUnavailable
-from redismem.blocking import Memory
+from redismem.blocking.memory import Memory
 from redismem.store.breaker import Breaker, BreakerState
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")

@@ -16,8 +16,8 @@ from support.writers import said
 
 from redismem import Memory, Settings
 from redismem.context import Context
-from redismem.environment import MOST_SESSIONS
 from redismem.protocol.keys import Keys
+from redismem.settings.environment import MOST_SESSIONS
 from redismem.store.limits import session_limit, to_record
 from redismem.workers.eviction import Eviction
 

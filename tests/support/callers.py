@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from redismem import Context, Memory, Receipt, Settings, StoreUnavailable, Unconfirmed
-from redismem import blocking as blocking_memory
+from redismem.blocking import memory as blocking_memory
 from redismem.events import Event
 from redismem.store.store import Store
 from redismem.transport.topology import slot_of

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from redismem.messages import Message
+from redismem.messages.message import Message
 
 
 def said(content: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from redismem.context import Summary
-from redismem.elements import GAP
+from redismem.messages.decoding import GAP
 from support.checks import CANARY
 from support.stored import set_counters
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from functools import cache
 
-from redismem.blocks import BLOCK_COUNT
-from redismem.dictionaries import Dictionary, common, trained
-from redismem.messages import encode_message
+from redismem.messages.encoding import encode_message
+from redismem.originals.blocks import BLOCK_COUNT
+from redismem.originals.dictionaries import Dictionary, common, trained
 
 STAMP = b"\xcf" + (1_700_000_000_123).to_bytes(8, "big")
 ENDINGS = ("ment", "ing", "ed", "s")

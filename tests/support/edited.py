@@ -7,7 +7,7 @@ from typing import Any
 from redismem import Memory
 from redismem.context import Context, State
 from redismem.inspection.check import check
-from redismem.messages import Message
+from redismem.messages.message import Message
 from redismem.models import open_extractive
 from redismem.protocol.edit_calls import View
 from redismem.workers.strategies import Summarize

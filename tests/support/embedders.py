@@ -6,7 +6,7 @@ import asyncio
 import math
 from zlib import crc32
 
-from redismem.words import stems
+from redismem.text.stems import stems
 
 SYNONYMS = {"puppy": "dog", "hound": "dog", "physician": "doctor", "automobile": "car", "resides": "lives"}
 _KNOWN = {stem: next(iter(stems(word))) for said, word in SYNONYMS.items() for stem in stems(said)}

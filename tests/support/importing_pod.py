@@ -14,7 +14,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from redismem import Settings, blocking
+from redismem import Settings
+from redismem.blocking import memory as blocking
 from redismem.project.project import Project
 from redismem.protocol import import_calls
 

@@ -16,7 +16,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from redismem import RedismemError, Settings, blocking
+from redismem import RedismemError, Settings
+from redismem.blocking import memory as blocking
 
 
 def say(what: Any) -> None:

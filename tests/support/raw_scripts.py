@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from redismem.messages import encode_message
+from redismem.messages.encoding import encode_message
 from redismem.protocol import scripts
 from redismem.protocol.keys import Keys, SessionKeys
 from support.script_header import header

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from redismem import Memory, Session, Settings
-from redismem.blocks import dictionary_of
 from redismem.inspection.doctor import examine
 from redismem.inspection.rules import Finding
+from redismem.originals.blocks import dictionary_of
 from redismem.workers.summaries import Worker
 from redismem.workers.training import SETTLED_MS
 from support.clock import Clock

@@ -6,7 +6,7 @@ import base64
 from typing import Any
 
 from redismem.context import Context, State, Summary
-from redismem.messages import Message
+from redismem.messages.message import Message
 from support.provider_rules import check_anthropic, check_gemini
 
 Payload = dict[str, Any]

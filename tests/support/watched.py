@@ -12,7 +12,8 @@ import redis
 import redis.asyncio
 
 import redismem
-from redismem import Settings, blocking
+from redismem import Settings
+from redismem.blocking import memory as blocking
 from redismem.events import Event, OnEvent
 from redismem.protocol.keys import Keys, SessionKeys
 from support.redis_server import RedisServer

@@ -20,7 +20,7 @@ from support.proxy import How, Proxy
 from support.redis_server import RedisServer
 
 from redismem import Memory, Settings, StoreUnavailable
-from redismem.blocking import Memory as BlockingMemory
+from redismem.blocking.memory import Memory as BlockingMemory
 from redismem.errors import ConnectionLost
 from redismem.store.store import Store
 from redismem.transport.address import Address

@@ -17,7 +17,7 @@ from support.redis_server import free_port
 from support.transports import ALL, EMBEDDED, NODE, OURS, OVER_A_SOCKET, SENTINEL, alone, to, url_of
 
 from redismem import Memory, Settings
-from redismem.blocking import Memory as BlockingMemory
+from redismem.blocking.memory import Memory as BlockingMemory
 from redismem.errors import ConnectionLost, ServerError, StoreUnavailable
 from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script

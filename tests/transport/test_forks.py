@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 
-from redismem.transport import forks
+from redismem.concurrency import forks
 
 
 def test_a_child_has_other_files_and_no_held_socket() -> None:

@@ -16,7 +16,8 @@ from support.lanes import SilentServer
 from support.redis_server import RedisServer
 
 import redismem
-from redismem import Settings, blocking
+from redismem import Settings
+from redismem.blocking import memory as blocking
 from redismem.store.store import Store
 from redismem.transport.address import Address
 from redismem.transport.blocking_lane import BlockingLane

@@ -7,7 +7,7 @@ import ssl
 import pytest
 
 from redismem import Settings
-from redismem.blocking import Memory as BlockingMemory
+from redismem.blocking.memory import Memory as BlockingMemory
 from redismem.errors import InvalidSettings
 from redismem.memory import Memory
 from redismem.transport.places import cluster, sentinel

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from support.servers import TlsServer
 
-from redismem import Memory, Settings, StoreUnavailable, blocking
+from redismem import Memory, Settings, StoreUnavailable
+from redismem.blocking import memory as blocking
 
 # Tried again until then, a test would never end.
 PATIENT = Settings(deadline_s=120, reply_timeout_s=60)

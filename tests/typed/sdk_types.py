@@ -15,7 +15,8 @@ from google.genai import types
 from openai import AsyncOpenAI, OpenAI
 from openai.types.chat import ChatCompletion, ChatCompletionMessageParam, ChatCompletionUserMessageParam
 
-from redismem import Memory, Message, blocking
+from redismem import Memory, Message
+from redismem.blocking import memory as blocking
 
 
 class OwnMessage(TypedDict):

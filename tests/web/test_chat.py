@@ -13,7 +13,7 @@ from support.streaming_provider import PIECES, TEXT
 from support.streaming_provider import StreamingProvider as Provider
 
 from redismem import Memory
-from redismem.web.slots import Slots
+from redismem.slots import Slots
 
 
 @pytest.fixture

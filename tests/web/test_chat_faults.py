@@ -19,8 +19,8 @@ from support.streaming_provider import StreamingProvider as Provider
 
 from redismem import Memory, Settings
 from redismem.errors import ModelFailed
+from redismem.slots import Slots
 from redismem.web.chat import Chat
-from redismem.web.slots import Slots
 from redismem.web.turns import place
 from redismem.workers.scheduler import Scheduler
 

@@ -9,7 +9,7 @@ from support.sse import heard
 from support.streaming_provider import StreamingProvider
 
 from redismem import Memory
-from redismem.web.slots import Slots
+from redismem.slots import Slots
 
 
 @pytest.mark.parametrize(("server", "named", "expected"), [(None, "apollo", "apollo"), ("apollo", None, "apollo")])

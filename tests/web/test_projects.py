@@ -11,9 +11,9 @@ from support.project_clock import ProjectClock
 
 from redismem import Memory
 from redismem.project.project import Project
+from redismem.slots import Slots
 from redismem.web.access import Access, new_key
 from redismem.web.chat import Chat
-from redismem.web.slots import Slots
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from redismem import Memory, Message
 from redismem.cli.session_view import document
 from redismem.context import Context, State, Summary
 from redismem.errors import InvalidSettings
-from redismem.session_info import SessionInfo
+from redismem.info import SessionInfo
 from redismem.workers.archive import JsonlArchive, checked, read_archive
 
 counts = st.integers(0, 2**53)

@@ -21,7 +21,9 @@ from support.stores import Store
 from support.writers import Echo, said
 
 import redismem
-from redismem import InvalidSettings, Memory, Settings, StoreUnavailable, WrongShards, blocking, worker_thread
+from redismem import InvalidSettings, Memory, Settings, StoreUnavailable, WrongShards
+from redismem.blocking import memory as blocking
+from redismem.blocking import workers
 from redismem.workers.scheduler import Scheduler
 
 NEVER = Settings(shards=2, tick_s=3_600, deadline_s=60, reply_timeout_s=20)
@@ -197,13 +199,13 @@ def test_closing_while_the_thread_still_opens_ends_it(
     closing = threading.Thread(target=memory.close)
     first.start()
     assert is_opening.wait(60)
-    ended = worker_thread._Inside.end
+    ended = workers._Inside.end
 
     def end(self: Any) -> None:
         ended(self)
         may_open.set()
 
-    monkeypatch.setattr(worker_thread._Inside, "end", end)
+    monkeypatch.setattr(workers._Inside, "end", end)
     closing.start()
     for thread in (closing, first):
         thread.join(60)

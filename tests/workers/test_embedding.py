@@ -14,13 +14,13 @@ from support.stores import Store
 from support.writers import Echo, fill, said
 
 from redismem import Memory, Settings
-from redismem.blocks import decode_block
-from redismem.embedding import TEXT_CHARS, TEXTS_LIMIT
 from redismem.errors import ModelFailed
 from redismem.inspection import quarantine
 from redismem.inspection.check import check_session
+from redismem.originals.blocks import decode_block
+from redismem.originals.vectors import Vectors, decode_vectors
 from redismem.protocol.keys import SessionKeys
-from redismem.vectors import Vectors, decode_vectors
+from redismem.recall.embedder import TEXT_CHARS, TEXTS_LIMIT
 from redismem.workers.scheduler import Scheduler
 from redismem.workers.strategies import Trim
 from redismem.workers.summaries import Worker
@@ -38,8 +38,8 @@ async def vectors_of(raw: Any, keys: SessionKeys) -> dict[int, Vectors]:
 
 def resume(memory: Memory) -> None:
     """Ends the embedder's pause."""
-    assert memory.store.embedder is not None
-    memory.store.embedder._work.ended("words")
+    embedder: Any = memory.store.embedder
+    embedder._work.ended("words")
 
 
 async def test_each_message_is_given_once_and_has_a_vector(store: Store, namespace: str, raw: Any) -> None:

@@ -19,7 +19,8 @@ from support.provider_server import ProviderServer
 from support.redis_server import RedisServer
 from support.stores import Store
 
-from redismem import Memory, Settings, blocking
+from redismem import Memory, Settings
+from redismem.blocking import memory as blocking
 from redismem.models import ChatModel, open_model
 from redismem.project.extraction import ATTEMPTS_LIMIT, Outcome, lease_ms
 from redismem.project.project import Project

@@ -9,10 +9,10 @@ from support.writers import Echo, fill
 
 from redismem import Settings
 from redismem.models import Draft, open_extractive
-from redismem.models.sketch import Sketch, hash_of
 from redismem.protocol import layout
 from redismem.protocol.queue_calls import Job
-from redismem.session import Session
+from redismem.session.session import Session
+from redismem.text.word_counts import Sketch, hash_of
 from redismem.workers.strategies import Summarize, from_settings, instead_of
 from redismem.workers.summaries import Worker
 

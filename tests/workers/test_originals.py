@@ -11,9 +11,11 @@ from support.stores import Store
 from support.worked import open_with, seqs
 from support.writers import Echo, fill, said
 
-from redismem import Settings, blocking, compressed
-from redismem.dictionaries import Known
+from redismem import Settings
+from redismem.blocking import memory as blocking
 from redismem.inspection.check import check_session
+from redismem.messages import compression
+from redismem.originals.dictionaries import Known
 from redismem.workers.summaries import Worker
 
 
@@ -130,7 +132,7 @@ async def test_originals_of_an_earlier_session_do_not_come_back(store: Store, na
 @pytest.fixture
 def unpacked_in(monkeypatch: pytest.MonkeyPatch) -> set[int]:
     """The threads in which blocks of originals, or compressed messages of a window, were unpacked."""
-    threads, decompressed, payload_and_beside = set[int](), Known.decompressed, compressed.payload_and_beside
+    threads, decompressed, payload_and_beside = set[int](), Known.decompressed, compression.payload_and_beside
 
     def of_block(known: Known, frame: bytes) -> bytes:
         threads.add(threading.get_ident())
@@ -141,7 +143,7 @@ def unpacked_in(monkeypatch: pytest.MonkeyPatch) -> set[int]:
         return payload_and_beside(frame)
 
     monkeypatch.setattr(Known, "decompressed", of_block)
-    monkeypatch.setattr("redismem.elements.payload_and_beside", of_window)
+    monkeypatch.setattr("redismem.messages.decoding.payload_and_beside", of_window)
     return threads
 
 

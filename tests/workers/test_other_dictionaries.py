@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from recall.test_recall import trips_of
 from support.clock import Clock
 from support.stores import Store
 from support.trained import content, named, open_with, tell, telling, texts, trained_on
 from support.writers import Echo
-from test_recall import trips_of
 
 from redismem.workers import training
 from redismem.workers.summaries import Worker

@@ -23,12 +23,12 @@ from support.trained import telling
 from support.writers import Echo, said
 
 from redismem import Memory, RedismemError, Session, Settings
-from redismem.blocks import dictionary_of
-from redismem.dictionaries import Dictionary
-from redismem.hot import Found, HotSession, HotSessions
 from redismem.inspection.check import check
-from redismem.postings import Postings
+from redismem.originals.blocks import dictionary_of
+from redismem.originals.dictionaries import Dictionary
 from redismem.protocol import dictionary_calls
+from redismem.recall.cache import CachedSession, Found, RecallCache
+from redismem.recall.postings import Postings
 from redismem.store.store import Store
 from redismem.workers import keeping, training
 from redismem.workers.summaries import Worker
@@ -72,7 +72,7 @@ async def check_recall(there: Namespace, process: Memory, session: Session) -> N
         assert wanted or not any(word in str(each.content) for each in found)
         anew = await fresh.session("a").recall(query, limit=24)
         assert [each.seq for each in anew] == [each.seq for each in found]
-    known, read = process.store.hot.get("a"), fresh.store.hot.get("a")
+    known, read = process.recall_cache.get("a"), fresh.recall_cache.get("a")
     assert known is not None
     assert read is not None
     assert known.postings.count == read.postings.count
@@ -131,7 +131,7 @@ async def keeps(there: Namespace) -> None:
         await process.session(name).append(*map(said, range(30)))
         await worker.drain()
         await process.session(name).recall("message")
-        hot = process.store.hot
+        hot = process.recall_cache
         kept = [each for other in "abc" if (each := hot.get(other)) is not None]
         assert len(kept) == len(hot) <= 2
         assert hot.size_bytes == sum(each.size_bytes for each in kept)
@@ -229,20 +229,20 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = [
-    Mutant(HotSession, "holds", "blocks that are gone", "is_there = ", "is_there = True or ", forgets),
-    Mutant(HotSession, "holds", "messages that were replaced", " and self._version == version", "", recalls),
-    Mutant(HotSession, "take", "taken up again and again", "self.stop = max(self.stop, stop)", "pass", recalls),
-    Mutant(HotSession, "take", "nothing to know it by", "self._last = number, encoded", "pass", forgets),
-    Mutant(HotSession, "grow", "never grows", "(number, encoded) == self._growing", "self._growing", recalls),
-    Mutant(HotSession, "missing", "a block as it was", "found.is_whole", "True", recalls),
+    Mutant(CachedSession, "holds", "blocks that are gone", "is_there = ", "is_there = True or ", forgets),
+    Mutant(CachedSession, "holds", "messages that were replaced", " and self._version == version", "", recalls),
+    Mutant(CachedSession, "take", "taken up again and again", "self.stop = max(self.stop, stop)", "pass", recalls),
+    Mutant(CachedSession, "take", "nothing to know it by", "self._last = number, encoded", "pass", forgets),
+    Mutant(CachedSession, "grow", "never grows", "(number, encoded) == self._growing", "self._growing", recalls),
+    Mutant(CachedSession, "missing", "a block as it was", "found.is_whole", "True", recalls),
     Mutant(Found, "_made", "its neighbour", "block.elements[seq -", "block.elements[-1 + seq -", recalls),
-    Mutant(HotSession, "missing", "one short", ">= window_seq", ">= window_seq - 1", recalls),
+    Mutant(CachedSession, "missing", "one short", ">= window_seq", ">= window_seq - 1", recalls),
     Mutant(Postings, "of", "not the block that grows", "if growing is not None and", "if False and", recalls),
     Mutant(Postings, "add", "the last of its blocks alone", "_encoded(before) + _encoded(entry)", "entry", recalls),
     Mutant(Postings, "add", "in another block", "number << BLOCK_COUNT", "number + 1 << BLOCK_COUNT", recalls),
-    Mutant(HotSessions, "note", "without end", "len(self._sessions) > self._max_count", "False", keeps),
-    Mutant(HotSessions, "note", "the newest goes", "last=False", "last=True", keeps),
-    Mutant(HotSessions, "note", "what has gone counts", "self.size_bytes -= oldest.noted_bytes", "pass", keeps),
+    Mutant(RecallCache, "note", "without end", "len(self._sessions) > self._max_count", "False", keeps),
+    Mutant(RecallCache, "note", "the newest goes", "last=False", "last=True", keeps),
+    Mutant(RecallCache, "note", "what has gone counts", "self.size_bytes -= oldest.noted_bytes", "pass", keeps),
     Mutant(training, "common", "words of one", ">= SESSIONS_COUNT", ">= 1", compresses),
     Mutant(training, "_is_settled", "used at once", ">= SETTLED_MS", ">= 0", compresses),
     Mutant(Trainer, "_settled", "the oldest for ever", "max((", "min((", compresses),

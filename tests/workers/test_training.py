@@ -19,8 +19,8 @@ from support.stores import Store
 from support.trained import content, doctor, named, open_with, tell, telling, texts, told, trained_on
 from support.writers import Echo
 
-from redismem.dictionaries import Dictionary
 from redismem.inspection.check import check, check_session
+from redismem.originals.dictionaries import Dictionary
 from redismem.protocol import dictionary_calls
 from redismem.workers import training
 from redismem.workers.archive import JsonlArchive, read_archive
@@ -202,7 +202,7 @@ async def test_two_that_train_at_once_agree_on_one(store: Store, namespace: str,
 
 
 def _element(text: str) -> tuple[bytes, bytes]:
-    from redismem.messages import encode_message
+    from redismem.messages.encoding import encode_message
 
     return encode_message({"role": "user", "content": text})[0], b"\xcf" + T0.to_bytes(8, "big")
 

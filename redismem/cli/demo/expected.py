@@ -9,8 +9,8 @@ from importlib.resources import files
 from typing import Any
 
 from redismem.context import Context, Receipt, State
-from redismem.messages import Message, is_pinned
-from redismem.session_info import SessionInfo
+from redismem.info import SessionInfo
+from redismem.messages.message import Message, is_pinned
 
 _STATE = ("merge", "waiting", "last_intent", "last_result", "plan")
 

@@ -12,8 +12,8 @@ from redismem.cli.place import HOW_TO_NAME_REDIS, Place
 from redismem.cli.session_view import role_style
 from redismem.cli.terminal import one_line, plural, printable, spoken
 from redismem.context import Context, State
+from redismem.info import SessionInfo
 from redismem.memory import Memory
-from redismem.session_info import SessionInfo
 
 if TYPE_CHECKING:
     from rich.console import Console

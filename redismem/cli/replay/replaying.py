@@ -23,8 +23,8 @@ from redismem.inspection.check import check_session
 from redismem.inspection.traffic import counted, warm_up
 from redismem.inspection.weight import stored_bytes
 from redismem.memory import Memory
-from redismem.messages import Message
-from redismem.session import Session
+from redismem.messages.message import Message
+from redismem.session.session import Session
 from redismem.workers.outcomes import SummaryOutcome
 from redismem.workers.strategies import Strategy
 from redismem.workers.summaries import Worker

@@ -1,0 +1,174 @@
+"""The same project for callers without an event loop: each method runs the coroutine of its namesake."""
+
+from __future__ import annotations
+
+from redismem.blocking.model import asked_in_thread, close_model
+from redismem.concurrency.finished import blocking
+from redismem.project import conversations, decisions, entities, project, tasks
+
+__all__ = ["Conversations", "Decisions", "Entities", "Project", "Tasks", "close_model"]
+
+
+class Decisions:
+    """The same as the decisions of a project, without await."""
+
+    __slots__ = ("_twin",)
+
+    def __init__(self, twin: decisions.Decisions) -> None:
+        self._twin = twin
+
+    get = blocking(decisions.Decisions.get)
+    exists = blocking(decisions.Decisions.exists)
+    versions = blocking(decisions.Decisions.versions)
+    delete = blocking(decisions.Decisions.delete)
+    valid_at = blocking(decisions.Decisions.valid_at)
+    clear = blocking(decisions.Decisions.clear)
+    create = blocking(decisions.Decisions.create)
+    update = blocking(decisions.Decisions.update)
+    accept = blocking(decisions.Decisions.accept)
+    reject = blocking(decisions.Decisions.reject)
+    deprecate = blocking(decisions.Decisions.deprecate)
+    supersede = blocking(decisions.Decisions.supersede)
+    history = blocking(decisions.Decisions.history)
+    active = blocking(decisions.Decisions.active)
+    list = blocking(decisions.Decisions.list)
+    count = blocking(decisions.Decisions.count)
+    link_task = blocking(decisions.Decisions.link_task)
+    unlink_task = blocking(decisions.Decisions.unlink_task)
+    link_decision = blocking(decisions.Decisions.link_decision)
+    unlink_decision = blocking(decisions.Decisions.unlink_decision)
+
+
+class Tasks:
+    """The same as the tasks of a project, without await."""
+
+    __slots__ = ("_twin",)
+
+    def __init__(self, twin: tasks.Tasks) -> None:
+        self._twin = twin
+
+    get = blocking(tasks.Tasks.get)
+    exists = blocking(tasks.Tasks.exists)
+    versions = blocking(tasks.Tasks.versions)
+    delete = blocking(tasks.Tasks.delete)
+    valid_at = blocking(tasks.Tasks.valid_at)
+    clear = blocking(tasks.Tasks.clear)
+    create = blocking(tasks.Tasks.create)
+    update = blocking(tasks.Tasks.update)
+    plan = blocking(tasks.Tasks.plan)
+    start = blocking(tasks.Tasks.start)
+    complete = blocking(tasks.Tasks.complete)
+    cancel = blocking(tasks.Tasks.cancel)
+    reopen = blocking(tasks.Tasks.reopen)
+    block = blocking(tasks.Tasks.block)
+    unblock = blocking(tasks.Tasks.unblock)
+    can_start = blocking(tasks.Tasks.can_start)
+    add_dependency = blocking(tasks.Tasks.add_dependency)
+    remove_dependency = blocking(tasks.Tasks.remove_dependency)
+    dependency_graph = blocking(tasks.Tasks.dependency_graph)
+    link_decision = blocking(tasks.Tasks.link_decision)
+    unlink_decision = blocking(tasks.Tasks.unlink_decision)
+    active = blocking(tasks.Tasks.active)
+    blocked = blocking(tasks.Tasks.blocked)
+    in_progress = blocking(tasks.Tasks.in_progress)
+    overdue = blocking(tasks.Tasks.overdue)
+    list = blocking(tasks.Tasks.list)
+    count = blocking(tasks.Tasks.count)
+
+
+class Entities:
+    """The same as the entities of a project, without await."""
+
+    __slots__ = ("_twin",)
+
+    def __init__(self, twin: entities.Entities) -> None:
+        self._twin = twin
+
+    get = blocking(entities.Entities.get)
+    exists = blocking(entities.Entities.exists)
+    versions = blocking(entities.Entities.versions)
+    delete = blocking(entities.Entities.delete)
+    valid_at = blocking(entities.Entities.valid_at)
+    clear = blocking(entities.Entities.clear)
+    create = blocking(entities.Entities.create)
+    update = blocking(entities.Entities.update)
+    find_by_name = blocking(entities.Entities.find_by_name)
+    find_or_create = blocking(entities.Entities.find_or_create)
+    add_mention = blocking(entities.Entities.add_mention)
+    set_property = blocking(entities.Entities.set_property)
+    remove_property = blocking(entities.Entities.remove_property)
+    link = blocking(entities.Entities.link)
+    unlink = blocking(entities.Entities.unlink)
+    merge = blocking(entities.Entities.merge)
+    people = blocking(entities.Entities.people)
+    technologies = blocking(entities.Entities.technologies)
+    components = blocking(entities.Entities.components)
+    most_mentioned = blocking(entities.Entities.most_mentioned)
+    list = blocking(entities.Entities.list)
+    count = blocking(entities.Entities.count)
+
+
+class Conversations:
+    """The same as the conversations of a project, without await: a session of one is of the room above."""
+
+    __slots__ = ("_twin",)
+
+    def __init__(self, twin: conversations.Conversations) -> None:
+        self._twin = twin
+
+    def session_id(self, id: str) -> str:
+        """The id of the session that holds its messages. Raises InvalidItem."""
+        return self._twin.session_id(id)
+
+    get = blocking(conversations.Conversations.get)
+    exists = blocking(conversations.Conversations.exists)
+    versions = blocking(conversations.Conversations.versions)
+    delete = blocking(conversations.Conversations.delete)
+    valid_at = blocking(conversations.Conversations.valid_at)
+    clear = blocking(conversations.Conversations.clear)
+    start = blocking(conversations.Conversations.start)
+    add = blocking(conversations.Conversations.add)
+    end = blocking(conversations.Conversations.end)
+    recent = blocking(conversations.Conversations.recent)
+    list = blocking(conversations.Conversations.list)
+    count = blocking(conversations.Conversations.count)
+
+
+class Project:
+    """The same as a project of `redismem.Memory`, without await."""
+
+    __slots__ = ("_twin", "conversations", "decisions", "entities", "tasks")
+
+    def __init__(self, twin: project.Project) -> None:
+        self._twin = twin
+        twin.asking = asked_in_thread
+        self.decisions = Decisions(twin.decisions)
+        self.tasks = Tasks(twin.tasks)
+        self.entities = Entities(twin.entities)
+        self.conversations = Conversations(twin.conversations)
+
+    def check_tokens(self, max_tokens: int) -> None:
+        """Raises InvalidItem for fewer tokens than the text of a context needs: 50."""
+        self._twin.check_tokens(max_tokens)
+
+    context = blocking(project.Project.context)
+    background = blocking(project.Project.background)
+    search = blocking(project.Project.search)
+    by_tag = blocking(project.Project.by_tag)
+    extract = blocking(project.Project.extract)
+    extract_due = blocking(project.Project.extract_due)
+    statistics = blocking(project.Project.statistics)
+    life = blocking(project.Project.life)
+    consolidate = blocking(project.Project.consolidate)
+    export_files = blocking(project.Project.export_files)
+    import_files = blocking(project.Project.import_files)
+
+    @property
+    def twin(self) -> project.Project:
+        """The project that it stands for."""
+        return self._twin
+
+    @property
+    def name(self) -> str:
+        """Its name, as it was given."""
+        return self._twin.name

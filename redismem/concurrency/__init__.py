@@ -1,0 +1,1 @@
+"""Threads, forks, and code of the caller's own."""

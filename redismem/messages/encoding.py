@@ -1,0 +1,45 @@
+"""Encode a message as the bytes that Redis stores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redismem.errors import InvalidMessage
+from redismem.messages.coercion import Shape, is_plain, message_of, plain
+from redismem.messages.message import FORMAT_VERSION, Message, TokenCounter
+from redismem.messages.values import encode_plain, pack
+
+_HEAD = b"\x95" + FORMAT_VERSION.to_bytes(1, "big")
+
+
+_NIL = encode_plain(None)
+
+
+def default_tokens(packed: bytes) -> int:
+    """The tokens of a payload, if nobody else counts them."""
+    return len(packed) // 4 + 4
+
+
+def encode_message(message: Message | Shape, count_tokens: TokenCounter | None = None) -> tuple[bytes, int]:
+    """An element without its stamp, and its tokens. Raises InvalidMessage for what would not come back equal."""
+    payload: Any = message
+    beside: dict[str, Any] | None = None
+    if isinstance(message, Message):
+        payload, beside = message._payload, message._beside
+    elif not isinstance(message, dict):
+        payload, beside = message_of(message)
+    try:
+        packed = pack(payload, InvalidMessage)
+    except InvalidMessage:
+        if is_plain(payload) is not False:  # no object of an SDK is the reason
+            raise
+        payload = plain(payload)
+        packed = pack(payload, InvalidMessage)
+    if count_tokens is None:
+        tokens = default_tokens(packed)
+    else:
+        tokens = count_tokens(payload)
+        if type(tokens) is not int or not 0 <= tokens < 1 << 32:
+            raise InvalidMessage("the token counter must return a count: an integer, 0 or more and below 2^32")
+    packed_beside = _NIL if beside is None else pack(beside, InvalidMessage)
+    return b"".join((_HEAD, encode_plain(tokens), packed, packed_beside)), tokens

@@ -1,0 +1,1 @@
+"""The stored form of summarised messages: blocks, signatures, vectors."""

@@ -1,0 +1,179 @@
+"""What a block of messages is about, in a few hundred bytes: enough to find what a question is about. No I/O.
+
+A signature has each stem of the block as a hash of 16 bits, and in which of its 16 messages it stands. Two stems may
+share a hash: then a message is found that has the other, no message is missed for it. Words that only ask have no place
+in it. Its parts, one behind the other:
+
+    crc (2), stems (2), bytes of the marks (2), bytes of the block (4), lengths (8), low bytes of the steps, marks,
+    which stems stand in one message (a bit each), which of the others in two, their places (4 bits each), masks (2)
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
+from zlib import crc32
+
+from redismem.messages.values import Undecodable
+from redismem.originals.blocks import BLOCK_COUNT
+from redismem.text.stems import stems
+
+STEMS_LIMIT = 512
+"""Stems of one message that are taken up, each counted once: what a block's signature costs has a bound."""
+TEXT_CHARS = 32_768
+"""What of a message's text is looked at."""
+
+# As in BM25; a message of the usual length counts as much in every conversation, so that its weight is found once.
+_K1, _B, _USUAL_COUNT = 1.2, 0.5, 24
+# The length of a message is one of these, or a little more: its weight needs to be known no better.
+_LENGTHS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192)
+_WEIGHTS = (0.0, *((_K1 + 1) / (1 + _K1 * (1 - _B + _B * length / _USUAL_COUNT)) for length in _LENGTHS[1:]))
+_LENGTHS_BYTES = BLOCK_COUNT // 2
+_CRC_BYTES = 2
+_HEAD_BYTES = 18
+_DIGITS = "0123456789abcdef"
+_PLACE_OF = {digit: 1 << place for place, digit in enumerate(_DIGITS)}
+# Words of questions, as stems: rare in what is told, so they would weigh most, and say nothing of what is asked. In
+# English texts they are a sixth of the stems. None is a word that tells something in another of these languages.
+ASKING = frozenset(
+    stem
+    for stem in stems(
+        "what when where which who whom whose why how did do does is are was were has have had would could should can "
+        "will the a an of to in on at for and or it its this that these those i me my you your he his him she her they "
+        "their them we our us with from by about as be been not any some tell remember said say mention mentioned "
+        "was wann wo wer wie warum welche welcher welches hat haben ist sind der das ein eine ich du er sie es "
+        "wir und oder von zu mit que quand où qui comment pourquoi quel quelle est sont le la les un une des du de et "
+        "ou je tu il elle nous vous qué cuándo dónde quién cómo cuál por el los las una es y o yo me mi tu su"
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What one block is about: the stems in it, and which of its messages they stand in."""
+
+    weights: tuple[float, ...]
+    """What a stem counts at each place: more in a short message. 0: there is no message, or it has no words."""
+    count: int
+    """Messages that have words."""
+    block_bytes: int
+    """How many bytes the block has unpacked."""
+    hashes: array[int]
+    """The hashes of the block's stems, in ascending order."""
+    masks: array[int]
+    """The places at which each of these stems stands: a bit for each place."""
+
+    def places(self) -> dict[int, int]:
+        """The masks by the stems' hashes."""
+        return dict(zip(self.hashes, self.masks, strict=True))
+
+
+@lru_cache(maxsize=16_384)
+def stem_hash(stem: str) -> int:
+    """16 bits of a stem."""
+    return crc32(stem.encode("utf-8", "surrogatepass")) & 0xFFFF
+
+
+def distinct_stems(texts: Iterable[str]) -> tuple[set[str], int]:
+    """The stems of one message, STEMS_LIMIT at most, and how many words it has, as far as they were looked at."""
+    found: set[str] = set()
+    count, left = 0, TEXT_CHARS
+    for text in texts:
+        for stem in stems(text[:left]):
+            count += 1
+            if stem not in ASKING:
+                found.add(stem)
+            if len(found) >= STEMS_LIMIT:
+                return found, count
+        left -= len(text)
+        if left <= 0:
+            break
+    return found, count
+
+
+def encode_signature(place: int, messages: Sequence[Iterable[str]], block_bytes: int) -> bytes:
+    """The signature of a block whose messages, from this place on, have these texts."""
+    masks: dict[int, int] = {}
+    lengths = [0] * BLOCK_COUNT
+    for at, texts in enumerate(messages, place):
+        found, count = distinct_stems(texts)
+        lengths[at] = bisect_right(_LENGTHS, count) - 1
+        for stem in found:
+            hashed = stem_hash(stem)
+            masks[hashed] = masks.get(hashed, 0) | 1 << at
+    hashes = sorted(masks)
+    steps = [after - before for before, after in zip([0, *hashes], hashes, strict=False)]
+    # The low bytes of the steps are as good as random. The high ones are small: so many zeros, and a one behind each.
+    marks = _of_bits("".join("0" * (step >> 8) + "1" for step in steps))
+    head = len(hashes).to_bytes(2, "big") + len(marks).to_bytes(2, "big") + block_bytes.to_bytes(4, "big")
+    lows = bytes(step & 0xFF for step in steps)
+    content = head + _of_digits(lengths) + lows + marks + _encode_masks([masks[hashed] for hashed in hashes])
+    return _crc(content) + content
+
+
+def _encode_masks(masks: Sequence[int]) -> bytes:
+    sizes = [mask.bit_count() for mask in masks]
+    ones = _of_bits("".join("1" if size == 1 else "0" for size in sizes))
+    twos = _of_bits("".join("1" if size == 2 else "0" for size in sizes if size != 1))
+    few = [place for mask in masks if mask.bit_count() <= 2 for place in range(BLOCK_COUNT) if mask >> place & 1]
+    return ones + twos + _of_digits(few) + b"".join(mask.to_bytes(2, "big") for mask in masks if mask.bit_count() > 2)
+
+
+def _of_bits(bits: str) -> bytes:
+    """The bits in bytes, with a one before them: so it is known how many there are."""
+    return int("1" + bits, 2).to_bytes(len(bits) // 8 + 1, "big")
+
+
+def _of_digits(numbers: Sequence[int]) -> bytes:
+    digits = "".join([_DIGITS[number] for number in numbers])
+    return bytes.fromhex(digits + "0" * (len(digits) % 2))
+
+
+def _crc(content: bytes) -> bytes:
+    return (crc32(content) & 0xFFFF).to_bytes(_CRC_BYTES, "big")
+
+
+def decode_signature(encoded: bytes) -> Signature:
+    """Raises Undecodable."""
+    if len(encoded) < _HEAD_BYTES or _crc(encoded[_CRC_BYTES:]) != encoded[:_CRC_BYTES]:
+        raise Undecodable("a signature is none")
+    count, marks_bytes, block_bytes = (int.from_bytes(encoded[at:to], "big") for at, to in ((2, 4), (4, 6), (6, 10)))
+    lengths = [int(digit, 16) for digit in encoded[_HEAD_BYTES - _LENGTHS_BYTES : _HEAD_BYTES].hex()]
+    lows = encoded[_HEAD_BYTES : _HEAD_BYTES + count]
+    end = _HEAD_BYTES + count + marks_bytes
+    steps = "{:b}".format(int.from_bytes(encoded[_HEAD_BYTES + count : end], "big"))[1:].split("1")
+    try:
+        hashes = array("H", accumulate([len(step) << 8 | low for step, low in zip(steps, lows, strict=False)]))
+        masks = array("H", _decode_masks(encoded[end:], count))
+    except (OverflowError, IndexError, StopIteration):
+        raise Undecodable("a signature is none") from None
+    if len(hashes) != count or len(masks) != count:
+        raise Undecodable("a signature is none")
+    weights = tuple([_WEIGHTS[length] for length in lengths])
+    return Signature(weights, BLOCK_COUNT - lengths.count(0), block_bytes, hashes, masks)
+
+
+def _decode_masks(encoded: bytes, count: int) -> list[int]:
+    ones, at = _bits(encoded, 0, count)
+    others_count = ones.count("0")
+    twos, at = _bits(encoded, at, others_count)
+    few_count = count - others_count + 2 * twos.count("1")
+    few_bytes = (few_count + 1) // 2
+    few = map(_PLACE_OF.__getitem__, encoded[at : at + few_bytes].hex())
+    many = encoded[at + few_bytes :]
+    rest = iter([many[at] << 8 | many[at + 1] for at in range(0, len(many), 2)])
+    kinds = iter(twos)
+    return [next(few) if one == "1" else next(few) | next(few) if next(kinds) == "1" else next(rest) for one in ones]
+
+
+def _bits(encoded: bytes, at: int, count: int) -> tuple[str, int]:
+    """`count` bits, from the byte `at` on, and the place of the byte behind them."""
+    end = at + count // 8 + 1
+    bits = "{:b}".format(int.from_bytes(encoded[at:end], "big"))[1:]
+    if len(bits) != count:
+        raise IndexError
+    return bits, end

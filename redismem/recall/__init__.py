@@ -1,0 +1,1 @@
+"""Find old messages of a conversation by words and by meaning."""

@@ -1,1 +1,0 @@
-"""What messages say, and how Anthropic and Gemini want it written."""

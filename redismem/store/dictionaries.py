@@ -1,0 +1,49 @@
+"""Load the compression dictionaries of a namespace into the memory of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from time import monotonic
+
+from redismem.originals.blocks import dictionary_of, needs_another
+from redismem.originals.dictionaries import Dictionaries
+from redismem.protocol import dictionary_calls
+from redismem.store.store import Store
+
+_RELOAD_AFTER_S = 60.0
+"""The shortest time between two reloads of dictionaries that do not fit their blocks."""
+
+
+async def load_dictionaries(store: Store, blocks: Iterable[bytes]) -> Dictionaries:
+    """Return the dictionaries that these blocks need, as far as they exist; others may be among them.
+
+    A dictionary that this process has not read costs one round trip, and so does one that has been replaced since.
+    Raises StoreUnavailable.
+    """
+    stored = list(blocks)
+    await load_versions(store, {version for block in stored if (version := dictionary_of(block)) is not None})
+    stale = {version for block in stored if (version := needs_another(block, store.dictionaries)) is not None}
+    if stale and monotonic() >= store.reload_after_s:
+        store.reload_after_s = monotonic() + _RELOAD_AFTER_S
+        await reload_versions(store, stale)
+    return store.dictionaries
+
+
+async def load_versions(store: Store, versions: Collection[int]) -> None:
+    """Read the dictionaries of these versions that this process does not have yet. Raises StoreUnavailable."""
+    if missing := sorted(set(versions) - store.dictionaries.keys()):
+        loaded = await store.run(dictionary_calls.read(store.keys, missing))
+        store.dictionaries.update(loaded)
+
+
+async def reload_versions(store: Store, versions: Collection[int]) -> Dictionaries:
+    """Read the dictionaries of these versions again, and return those that can be read. Raises StoreUnavailable.
+
+    Redis may have gone back to a time before them, and may hold other dictionaries under their versions since.
+    """
+    current = await store.run(dictionary_calls.read(store.keys, sorted(versions)))
+    for version, dictionary in current.items():
+        known = store.dictionaries.get(version)
+        if known is None or known.content != dictionary.content:
+            store.dictionaries[version] = dictionary
+    return current

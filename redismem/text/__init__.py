@@ -1,0 +1,1 @@
+"""Words out of messages: plain text, sentences, stems, counts."""

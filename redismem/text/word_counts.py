@@ -1,0 +1,114 @@
+"""How often each word of a session is said: a bounded sketch, so that rare means rare in the whole session. No I/O."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import zlib
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+from redismem.messages.message import Message
+from redismem.text.plain import pieces, shortened
+from redismem.text.stems import stems
+
+MOST_WORDS = 768
+"""Words that a sketch knows. Those it does not know are rare."""
+# A count is one byte, and no word can be in more messages than there are.
+_MOST_MESSAGES = 255
+_HEAD = b"\x01"
+# A gap from here on takes two bytes more.
+_WIDE = 255
+_MESSAGE_WORDS = 256
+_MESSAGE_BYTES = 16_000
+# Bytes that are read before others get a turn: a fraction of a millisecond.
+_PIECE_BYTES = 4_000
+
+
+def hash_of(stem: str) -> int:
+    """What a sketch knows a word by: 16 bits, the same in every process."""
+    return zlib.crc32(stem.encode("utf-8", "surrogatepass")) & 0xFFFF
+
+
+class Sketch:
+    """In how many messages a word was said, of those that were summarised; what is long ago counts less and less.
+
+    When it has seen too many messages, or too many words, all its counts are halved: words said once are forgotten.
+    """
+
+    __slots__ = ("_counts", "_messages_count", "_rarity")
+
+    def __init__(self, messages_count: int = 0, counts: dict[int, int] | None = None) -> None:
+        self._messages_count = messages_count
+        self._counts = counts or {}
+        self._rarity: dict[int, float] = {}
+
+    def add(self, hashes: Iterable[int]) -> None:
+        """Counts the words of one message."""
+        self._messages_count += 1
+        for word in dict.fromkeys(hashes):
+            self._counts[word] = self._counts.get(word, 0) + 1
+        if self._messages_count >= _MOST_MESSAGES or len(self._counts) > MOST_WORDS:
+            self._messages_count //= 2
+            self._counts = {word: count // 2 for word, count in self._counts.items() if count > 1}
+        self._rarity.clear()
+
+    def rarity(self, word: int) -> float:
+        """From 0, in every message, to 1, in none that the sketch remembers."""
+        count = self._counts.get(word, 0)
+        known = self._rarity.get(count)
+        if known is None:
+            whole = 2 * (self._messages_count + 1)
+            known = self._rarity[count] = max(0.0, math.log(whole / (2 * count + 1)) / math.log(whole))
+        return known
+
+    def copy(self) -> Sketch:
+        return Sketch(self._messages_count, dict(self._counts))
+
+    def pack(self) -> bytes:
+        """The sketch as it is stored: the counts, then how far each word is from the one before, compressed."""
+        words = sorted(self._counts)
+        gaps = bytearray()
+        for word, before in zip(words, [-1, *words], strict=False):
+            gap = word - before - 1
+            gaps += bytes((gap,)) if gap < _WIDE else bytes((_WIDE, gap >> 8, gap & 0xFF))
+        counts = bytes(self._counts[word] for word in words)
+        return _HEAD + bytes((self._messages_count,)) + zlib.compress(counts + bytes(1) + gaps, 9)
+
+    @classmethod
+    def unpack(cls, packed: bytes | None) -> Sketch:
+        """What `pack` gave; an empty sketch for anything else: no session is unusable for what only weighs words."""
+        if not packed or len(packed) < 2 or packed[:1] != _HEAD:
+            return cls()
+        try:
+            counts, _, gaps = zlib.decompressobj().decompress(packed[2:], 4 * MOST_WORDS + 1).partition(b"\0")
+            places = iter(gaps)
+            found: dict[int, int] = {}
+            word = -1
+            for count in counts:
+                gap = next(places)
+                word += 1 + (gap if gap < _WIDE else next(places) * 256 + next(places))
+                found[word] = count
+        except (zlib.error, StopIteration):
+            return cls()
+        return cls(packed[1], found) if word <= 0xFFFF and next(places, None) is None else cls()
+
+
+def words_of(text: str) -> list[int]:
+    """The words of a message, as a sketch counts them: of very many the first."""
+    return list(dict.fromkeys(map(hash_of, islice(stems(text), 4 * _MESSAGE_WORDS))))[:_MESSAGE_WORDS]
+
+
+async def learned(sketch: Sketch, messages: Sequence[Message], read_bytes: int = 400_000) -> Sketch:
+    """A sketch that knows these messages as well. It stops after each small piece, so that others get a turn."""
+    known = sketch.copy()
+    share = min(max(read_bytes // max(len(messages), 1), 200), _MESSAGE_BYTES)
+    read = 0
+    for message in messages:
+        text = " ".join(shortened(text, share) for kind, text in pieces(message, share) if kind != "part")
+        known.add(words_of(text[:share]))
+        read += len(text) + 100
+        if read > _PIECE_BYTES:
+            read = 0
+            await asyncio.sleep(0)
+    return known

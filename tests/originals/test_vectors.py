@@ -1,0 +1,125 @@
+"""Vectors in bytes: given back, near to what they were, and foreign bytes are none."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redismem.errors import ModelFailed
+from redismem.messages.values import Undecodable
+from redismem.originals.vectors import Vectors, decode_vectors, encode_vectors, field_bytes, mark_of
+from redismem.recall.bm25 import fused
+from redismem.recall.nearest import checked_rows, nearest
+
+MARK = mark_of("a model")
+numbers = st.floats(-1e300, 1e300, allow_subnormal=False)
+lists = st.integers(1, 40).flatmap(
+    lambda size: st.lists(st.lists(numbers, min_size=size, max_size=size), min_size=1, max_size=16)
+)
+
+
+def decoded(encoded: bytes) -> Vectors:
+    found = decode_vectors(encoded, MARK)
+    assert found is not None
+    return found
+
+
+@given(lists, st.data())
+def test_what_is_stored_points_where_it_pointed(vectors: list[list[float]], data: Any) -> None:
+    dimensions, rows = checked_rows(vectors, len(vectors))
+    place = data.draw(st.integers(0, 16 - len(rows)))
+    without = data.draw(st.sets(st.integers(place, place + len(rows) - 1)))
+    kept = {at: row for at, row in enumerate(rows, place) if at not in without}
+    found = decoded(encode_vectors(MARK, dimensions, kept, place, place + len(rows)))
+    assert (found.dimensions, found.place, found.stop) == (dimensions, place, place + len(rows))
+    for at, row in enumerate(rows, place):
+        assert found.row(at) == (bytes(len(row)) if at in without else row)
+    assert found.row(place - 1) is found.row(found.stop) is None
+    assert decode_vectors(encode_vectors(MARK, dimensions, kept, place, found.stop), mark_of("another")) is None
+    for at, vector in enumerate(vectors, place):
+        largest = max(map(abs, vector))
+        if at in kept and largest:
+            (seq,) = nearest(rows[at - place], {3: Vectors(dimensions, 0, kept[at][:4], kept[at][4:])}, 10**9, 1)
+            assert seq == 49
+            back = [each - 256 * (each > 127) for each in kept[at][4:]]
+            norm = math.sqrt(sum((each / largest) ** 2 for each in vector))
+            stored = math.sqrt(sum(each**2 for each in back))
+            cosine = sum(a / largest * b for a, b in zip(vector, back, strict=True)) / norm / stored
+            assert cosine > 0.99
+
+
+@given(st.binary(max_size=200))
+def test_foreign_bytes_are_none(encoded: bytes) -> None:
+    with pytest.raises(Undecodable):
+        decode_vectors(encoded)
+
+
+@given(st.data())
+def test_a_changed_byte_is_noticed(data: Any) -> None:
+    dimensions, rows = checked_rows([[1.0, 2.0, -3.0]] * 16, 16)
+    whole = encode_vectors(MARK, dimensions, dict(enumerate(rows)), 0, 16)
+    assert len(whole) == field_bytes(dimensions)
+    at = data.draw(st.integers(0, len(whole) - 1))
+    changed = whole[:at] + bytes([whole[at] ^ data.draw(st.integers(1, 255))]) + whole[at + 1 :]
+    for broken in (changed, whole[:at], whole + b"x"):
+        with pytest.raises(Undecodable):
+            decode_vectors(broken)
+
+
+class Elsewhere:
+    """A tensor that is not at hand."""
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        raise RuntimeError("call detach() first")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *(
+            Elsewhere(),
+            None,
+            7,
+            [],
+            [[]],
+            [[], []],
+            [[1.0], [1.0, 2.0]],
+            ["x", "y"],
+            [[1.0]],
+            [[math.nan], [1.0]],
+            [[math.inf], [1.0]],
+        ),
+        *([[0.1] * 4_097] * 2, [[[1.0]], [[1.0]]], {"a": 1}),
+    ],
+)
+def test_what_is_not_a_vector_for_each_text_is_refused(given: Any) -> None:
+    with pytest.raises(ModelFailed) as refused:
+        checked_rows(given, 2)
+    assert refused.value.permanent
+
+
+def test_the_nearest_come_first_and_those_that_point_away_not_at_all() -> None:
+    _, rows = checked_rows([[1, 0, 0], [0.9, 0.1, 0], [0.5, 0.5, 0], [-1, 0, 0], [0, 0, 0], [0, 1, 0]], 6)
+    block = decoded(encode_vectors(MARK, 3, dict(enumerate(rows, 2)), 2, 8))
+    other = decoded(encode_vectors(MARK, 1, {0: checked_rows([[1]], 1)[1][0]}, 0, 1))
+    blocks = {2: block, 7: other}
+    assert nearest(rows[0], blocks, 10**9, 64) == [35, 36, 37]
+    assert nearest(rows[0], blocks, 36, 64) == [35]
+    assert nearest(rows[0], blocks, 10**9, 1) == [35]
+    assert nearest(checked_rows([[0, 0, 0]], 1)[1][0], blocks, 10**9, 64) == []
+
+
+@given(st.lists(st.lists(st.integers(1, 30), unique=True), min_size=1, max_size=3))
+def test_rankings_are_fused_by_the_reciprocals_of_ranks(rankings: list[list[int]]) -> None:
+    found = fused(*rankings)
+    assert sorted(found) == sorted(set().union(*rankings))
+    worth = {seq: sum(1 / (60 + each.index(seq) + 1) for each in rankings if seq in each) for seq in found}
+    for one, other in pairwise(found):
+        assert worth[one] > worth[other] - 1e-12
+        assert one > other or worth[one] != worth[other]
+    assert fused(rankings[0]) == rankings[0]

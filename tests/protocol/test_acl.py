@@ -1,0 +1,185 @@
+"""The ACL of docs/operations.md: enough for pods, workers and operators of a namespace, and for nothing else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from support.provider_server import ProviderServer
+
+from redismem import NotAllowed, Settings
+from redismem.blocking import memory as blocking
+from redismem.cli import main
+from redismem.protocol import permissions, scripts
+
+PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
+LINE, *_ = re.findall(r"^ACL SETUSER shop-app .*", PAGE.read_text(), re.MULTILINE)
+SETTINGS = {"threshold": "3", "recent_limit": "1", "keep_originals": "1", "max_attempts": "1"}
+MODEL = {
+    "model_provider": "openai",
+    "model": "none",
+    "model_allow_http": "1",
+    "extractive_after_s": "0",
+}
+
+
+@pytest.fixture
+def admin(redis_server: Any) -> Iterator[Any]:
+    with redis.Redis(port=redis_server.port) as admin:
+        admin.execute_command(*LINE.split())
+        yield admin
+        admin.execute_command("ACL", "DELUSER", "shop-app")
+        for key in admin.scan_iter("rm:{shop*"):
+            admin.delete(key)
+
+
+@pytest.fixture
+def url(redis_server: Any, admin: Any, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The server's URL for the user of the page; the environment holds it, and small limits."""
+    url = str(redis_server.url).replace("redis://", "redis://shop-app:PASSWORD@")
+    for name, value in {"url": url, **SETTINGS}.items():
+        monkeypatch.setenv(f"REDISMEM_{name.upper()}", value)
+    return url
+
+
+def code(*words: str) -> int:
+    return main([*words, "--namespace", "shop"])
+
+
+def user(number: int) -> dict[str, Any]:
+    return {"role": "user", "content": str(number)}
+
+
+def test_it_is_what_the_doctor_says_and_has_every_command_of_the_scripts() -> None:
+    found = [re.findall(rb"call\(\s*'([A-Z]+)'", scripts.load(name).source) for name in scripts.names()]
+    called = {word.decode().lower() for words in found for word in words}
+    assert called <= {*permissions.COMMANDS, *permissions.OPTIONAL}
+    assert len(called) > 20
+    assert f"ACL SETUSER shop-app on >PASSWORD resetchannels resetkeys -@all {permissions.acl('shop')}" == LINE
+    assert f"\nACL SETUSER shop-app {' '.join(f'+{word}' for word in permissions.OPTIONAL)}\n" in PAGE.read_text()
+
+
+TURNS: list[tuple[Callable[[blocking.Session], Any], Callable[[Any], bool]]] = [
+    (lambda session: session.read(), lambda context: len(context.summaries) == 1),
+    (lambda session: session.messages(include_originals=True), lambda messages: len(messages) == 5),
+    (lambda session: session.recall("message 1"), lambda messages: len(messages) <= 3),
+    (lambda session: session.touch(), lambda touched: touched is True),
+    (lambda session: session.append(user(5), expect=5), lambda receipt: receipt.last_seq == 6),
+    (lambda session: session.append_and_read(user(6), expect=6), lambda context: context.last_seq == 7),
+    (lambda session: session.update(plan=["a"]), lambda nothing: nothing is None),
+    (lambda session: session.state(), lambda state: state.plan == ["a"]),
+    (lambda session: session.append(user(7), pin=True), lambda receipt: receipt.last_seq == 8),
+    (lambda session: session.replace(8, user(8)), lambda message: message.pinned),
+    (lambda session: session.unpin(8), lambda message: not message.pinned),
+    (lambda session: session.pop(1), lambda popped: popped[0].seq == 8),
+    (lambda session: session.undo(), lambda popped: popped[0].seq == 7),
+    (lambda session: session.append(user(9)), lambda receipt: receipt.last_seq == 11),
+    (lambda session: session.prune(1), lambda dropped: dropped > 0),
+    (lambda session: session.info(), lambda info: info.window_count == 1),
+    (lambda session: session.telemetry(), lambda numbers: numbers["waiting_for_param"] == "size"),
+    (lambda session: session.exists(), lambda exists: exists is True),
+    (lambda session: session.clear(missing_ok=False), lambda cleared: cleared is True),
+]
+"""In this order, after five messages and a summary: each operation, and whether it gave what it should."""
+
+
+def test_turns_and_summaries_pass(url: str) -> None:
+    with blocking.Memory.connect(namespace="shop") as memory:
+        session = memory.session("a")
+        for number in range(5):
+            session.append_and_read(user(number), merge={"n": number}, waiting="size", id=str(number), expect=number)
+        assert session.append(user(4), id="4").duplicate
+        assert code("worker", "--once") == 0
+        for number, (turn, expected) in enumerate(TURNS):
+            given = turn(session)
+            assert expected(given), f"turn {number}: {given}"
+        session.append(user(7))
+        assert (memory.count(), memory.sessions().sessions[0].session_id) == (1, "a")
+
+
+def test_failures_evictions_and_looking_pass(url: str, admin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with blocking.Memory.connect(namespace="shop") as memory:
+        for number in range(3):
+            memory.session(f"s-{number}").append(*map(user, range(5)))
+        with monkeypatch.context() as patch, ProviderServer() as provider:
+            provider.mode = "400"
+            for name, value in MODEL.items():
+                patch.setenv(f"REDISMEM_{name.upper()}", value)
+            with patch.context() as other:
+                other.setenv("REDISMEM_MODEL_BASE_URL", "http://127.0.0.1:1")
+                assert code("worker", "--once") == 1, "the model is not there"
+                assert code("doctor") == 1, "and so its provider is paused"
+            admin.delete(memory.store.keys.providers)
+            patch.setenv("REDISMEM_MODEL_BASE_URL", provider.base_url)
+            assert code("worker", "--once") == 1, "the model refuses, and nobody may write instead"
+        for words in ("dead list", "dead retry --all", "queues", "sessions", "watch --count 1", "check", "doctor"):
+            assert code(*words.split()) == 0, words
+        monkeypatch.setenv("REDISMEM_MAX_SESSIONS", "1")
+        assert code("worker", "--once") == 0
+        assert memory.count() == 1
+
+
+def test_vectors_pass(url: str, admin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ProviderServer() as provider:
+        words = {"embed": "openai:words", "embed_base_url": provider.base_url, "model_allow_http": "1"}
+        for name, value in words.items():
+            monkeypatch.setenv(f"REDISMEM_{name.upper()}", value)
+        with blocking.Memory.connect(namespace="shop") as memory:
+            memory.session("a").append(*map(user, range(5)))
+            admin.execute_command("ACL", "LOG", "RESET")
+            assert code("worker", "--once") == 0
+            assert {field[:1] for field in admin.hkeys(memory.store.keys.session("a").originals)} >= {b"v"}
+            assert memory.session("a").recall("1")
+        refused = [str(entry) for entry in admin.execute_command("ACL", "LOG")]
+    assert [entry for entry in refused if "shop-app" in entry and "client|setinfo" not in entry] == []
+
+
+def test_projects_pass(url: str, tmp_path: Path) -> None:
+    with blocking.Memory.connect(namespace="shop") as memory:
+        apollo = memory.project("apollo")
+        old, new = (apollo.decisions.create(title, tags=["db"]) for title in ("Use Postgres", "Use Redis"))
+        apollo.decisions.accept(old.id)
+        apollo.decisions.supersede(old.id, by=new.id)
+        for number in range(3):
+            apollo.tasks.create(f"task {number}", assignee="Ada")
+        page = apollo.tasks.list(limit=2, assignee="Ada")
+        assert len(apollo.tasks.list(limit=2, assignee="Ada", cursor=page.cursor)) == 1
+        ada, double = apollo.entities.create("Ada", "person"), apollo.entities.create("A. L.", "person")
+        apollo.entities.merge(ada.id, double.id)
+        talk = apollo.conversations.start()
+        apollo.conversations.add(talk.id, user(1))
+        apollo.conversations.end(talk.id)
+        assert len(apollo.context(["ada"]).entities) == 1
+    folder = str(tmp_path)
+    for words in ("list", "show apollo", "board apollo", f"chain apollo {new.id}", f"export apollo {folder}"):
+        assert code("project", *words.split()) == 0, words
+    assert code("project", "consolidate", "apollo", "--days", "0", "--do") == 0
+    assert code("project", "import", "other", folder) == 0
+    assert code("check") == 0
+
+
+def test_a_broken_session_is_put_into_quarantine(url: str, admin: Any) -> None:
+    with blocking.Memory.connect(namespace="shop") as memory:
+        memory.session("a").append(user(1))
+        admin.hdel(memory.store.keys.session("a").state, "counters")
+        assert memory.session("a").append(user(2)).created
+    assert len(list(admin.scan_iter("rm:{shop:*}:quarantine:a:*"))) == 2
+    assert code("quarantine", "list") == 1, "SCAN is for operators"
+    admin.execute_command("ACL", "SETUSER", "shop-app", "+scan")
+    for words in (["list"], ["show", "a"], ["restore", "a", "--salvage", "--swap"]):
+        assert code("quarantine", *words) == 0, words
+    put_ms = max(int(key.split(b":")[-2]) for key in admin.scan_iter("rm:{shop:*}:quarantine:a:*:state"))
+    assert code("quarantine", "drop", "a", "--at", str(put_ms)) == 0
+    assert main(["namespaces"]) == 0
+
+
+def test_another_namespace_is_refused(url: str) -> None:
+    for namespace in ("shop2", "sho", "SHOP"):
+        memory = blocking.Memory.connect(namespace=namespace, settings=Settings())
+        with pytest.raises(NotAllowed, match="keys"):
+            memory.session("a").exists()
+        memory.close()

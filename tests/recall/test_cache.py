@@ -1,0 +1,288 @@
+"""What a process keeps of the sessions it recalls from: bounded, and never older than the session is."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import redis.asyncio
+from hypothesis import given
+from hypothesis import strategies as st
+from recall.test_recall import remembered, seqs, trips_of
+from support.redis_server import RedisServer
+from support.stores import Store
+from support.trained import tell
+from support.worked import open_with
+from support.writers import Echo, fill
+
+from redismem.blocking import memory as blocking
+from redismem.originals.signatures import decode_signature, encode_signature, stem_hash
+from redismem.recall import recall
+from redismem.recall.cache import CachedSession, RecallCache
+from redismem.recall.postings import SEGMENT_COUNT, Postings
+from redismem.workers.summaries import Worker
+
+
+async def test_what_came_since_is_found_without_reading_the_rest_again(store: Store, namespace: str) -> None:
+    async with open_with(store, namespace) as memory:
+        session, worker = await remembered(memory), Worker(memory.store, Echo())
+        assert 3 in seqs(await session.recall("dog Biscuit"))
+        for step in range(6):
+            seq = (await session.append({"role": "user", "content": f"The parrot Zora{step} ate a fig."})).last_seq
+            await fill(session, 9)
+            await worker.drain()
+            with trips_of(memory) as sent:
+                assert seq in seqs(await session.recall(f"Zora{step}", limit=1))
+            assert len(sent) == 2
+            assert len(sent[0][1]) <= 2 + 4, "a few signatures at most"
+            assert len(sent[1][0]) <= 2 + 2, "the block, and that of a neighbour"
+            assert 3 in seqs(await session.recall("dog Biscuit"))
+
+
+async def test_of_a_session_that_grew_by_much_the_rest_is_read(store: Store, namespace: str) -> None:
+    async with open_with(store, namespace) as memory:
+        session, worker = await remembered(memory), Worker(memory.store, Echo())
+        assert 3 in seqs(await session.recall("dog Biscuit"))
+        await fill(session, 200)
+        await session.append({"role": "user", "content": "The parrot Zora ate a fig."})
+        await fill(session, 20)
+        await worker.drain()
+        assert 321 in seqs(await session.recall("parrot"))
+        assert 3 in seqs(await session.recall("dog Biscuit"))
+
+
+async def test_a_clear_leaves_nothing_in_its_process(store: Store, namespace: str) -> None:
+    async with open_with(store, namespace) as memory:
+        session = await remembered(memory)
+        await session.recall("dog Biscuit")
+        assert len(memory.recall_cache) == 1
+        await session.clear()
+        assert len(memory.recall_cache) == memory.recall_cache.size_bytes == 0
+
+
+async def test_what_another_process_did_is_known(store: Store, namespace: str) -> None:
+    async with open_with(store, namespace) as memory, open_with(store, namespace) as other:
+        session, there = await remembered(memory), other.session("a")
+        assert 3 in seqs(await session.recall("dog Biscuit"))
+        await there.prune(3)
+        assert await session.recall("dog Biscuit") == []
+        await there.clear()
+        assert await session.recall("dog Biscuit") == []
+        await remembered(other, {5: "My dog Biscuit came home."})
+        (found,) = [each for each in await session.recall("dog Biscuit", limit=1) if each.seq == 5]
+        assert found.content == "My dog Biscuit came home."
+
+
+async def test_after_a_prune_and_new_messages_the_old_ones_are_not_recalled(store: Store, namespace: str) -> None:
+    async with open_with(store, namespace) as memory, open_with(store, namespace) as other:
+        session, there = await remembered(memory), other.session("a")
+        assert 3 in seqs(await session.recall("dog Biscuit"))
+        await there.prune(3)
+        await fill(there, 40)
+        await Worker(other.store, Echo()).drain()
+        assert 3 not in seqs(await session.recall("dog Biscuit"))
+
+
+async def test_originals_that_were_not_kept_for_a_while_are_gone(store: Store, namespace: str) -> None:
+    async with open_with(store, namespace) as memory, open_with(store, namespace, keep_originals=False) as other:
+        session = await remembered(memory)
+        assert 3 in seqs(await session.recall("dog Biscuit"))
+        for kept_by in (other, memory):
+            await fill(session, 20)
+            await Worker(kept_by.store, Echo()).drain()
+        assert 3 not in seqs(await session.recall("dog Biscuit"))
+
+
+async def test_a_message_that_was_replaced_is_recalled_as_it_is_now(store: Store, namespace: str) -> None:
+    async with open_with(store, namespace) as memory, open_with(store, namespace) as other:
+        session, worker = memory.session("a"), Worker(memory.store, Echo())
+        await session.append({"role": "user", "content": "The dog is Biscuit."}, pin=True)
+        await fill(session, 40)
+        await worker.drain()
+        await session.recall("dog number")
+        there = other.session("a")
+        await there.replace(1, {"role": "user", "content": "The dog is Rex."})
+        await there.unpin(1)
+        (found,) = await session.recall("Rex", limit=1, max_tokens=20)
+        assert found.content == "The dog is Rex."
+
+
+async def test_what_a_failover_has_lost_is_not_recalled(store: Store, namespace: str, raw: Any) -> None:
+    """Though what came in its place is as long, and its block ends at the same seq."""
+    async with open_with(store, namespace) as memory, open_with(store, namespace) as other:
+        session, theirs, keys = memory.session("a"), other.session("a"), memory.store.keys.session("a")
+        worker = Worker(other.store, Echo())
+        await tell(theirs, 11)
+        await worker.drain()
+        replicated = {key: await raw.dump(key) for key in (keys.state, keys.messages, keys.originals)}
+        for pin in ("1111", "2222"):
+            await theirs.append({"role": "user", "content": f"My PIN is {pin} today"})
+            await tell(theirs, 6, begin=100)
+            await worker.drain()
+            assert [message.content for message in await session.recall("PIN", limit=1)][-1] == f"My PIN is {pin} today"
+            for key, found in replicated.items():
+                await raw.delete(key)
+                await raw.restore(key, 0, found)
+
+
+async def test_a_block_that_is_large_unpacked_is_read_in_a_thread(
+    store: Store, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contents_of, read_in = recall.contents_of, dict[int, int]()
+
+    def seen(block: Any, *rest: Any) -> Any:
+        read_in[block.number] = threading.get_ident()
+        return contents_of(block, *rest)
+
+    monkeypatch.setattr(recall, "contents_of", seen)
+    async with open_with(store, namespace, max_summary_bytes=1 << 20) as memory:
+        session = await remembered(memory, {3: "Biscuit " * 10_000, 40: "I moved to Lisbon."})
+        assert 3 in seqs(await session.recall("Biscuit"))
+        assert 40 in seqs(await session.recall("Lisbon"))
+    assert read_in[0] != threading.get_ident() == read_in[2]
+
+
+def test_of_very_many_messages_only_the_first_are_a_question() -> None:
+    given = iter([{"role": "user", "content": "where is Biscuit? " * 100}] * 1_000)
+    assert recall.said(given).startswith("where is Biscuit? ")
+    assert len(list(given)) > 900
+
+
+async def test_a_line_that_was_quoted_counts_once(store: Store, namespace: str) -> None:
+    async with open_with(store, namespace) as memory:
+        session = await remembered(memory)
+        for is_first in (True, False):
+            context = await session.append_and_read({"role": "user", "content": "the dog Biscuit"}, recall=700)
+            kept = memory.recall_cache.get("a")
+            assert kept is not None
+            before = kept.size_bytes
+            assert "Biscuit came from the shelter" in str(context.to_openai())
+            assert (kept.size_bytes > before) is is_first
+        await session.recall("the dog")
+        assert memory.recall_cache.size_bytes == kept.size_bytes
+
+
+async def test_messages_that_were_given_are_the_callers_own(store: Store, namespace: str) -> None:
+    async with open_with(store, namespace) as memory:
+        session = await remembered(memory)
+        for _ in range(2):
+            (found,) = [each for each in await session.recall("dog Biscuit", limit=1) if each.seq == 3]
+            assert found.content == "My dog Biscuit came from the shelter in Leeds."
+            found.to_openai()["content"] = "changed"
+
+
+async def test_many_questions_at_once(store: Store, namespace: str) -> None:
+    async with open_with(store, namespace) as memory:
+        session = await remembered(memory, count=600)
+        for _ in range(2):
+            found = await asyncio.gather(*(session.recall("dog Biscuit", limit=1) for _ in range(8)))
+            assert [seqs(each) for each in found] == [[2, 3, 4]] * 8
+        kept = memory.recall_cache.get("a")
+        assert kept is not None
+        assert kept.postings.count == 594
+        assert memory.recall_cache.size_bytes == kept.size_bytes
+
+
+async def test_threads_that_ask_for_the_same_session(redis_server: RedisServer, namespace: str) -> None:
+    store = Store(lambda: redis.asyncio.Redis(port=redis_server.port), None)
+    async with open_with(store, namespace) as memory:
+        await remembered(memory, count=300)
+        with blocking.Memory.connect(redis_server.url, namespace=namespace, settings=memory.settings) as other:
+            session = other.session("a")
+            with ThreadPoolExecutor(4) as threads:
+                asked = threads.map(lambda _: seqs(session.recall("dog Biscuit", limit=1)), range(40))
+                assert list(await asyncio.to_thread(list, asked)) == [[2, 3, 4]] * 40
+            kept = other._twin.recall_cache.get("a")
+            assert kept is not None
+            assert kept.postings.count == 294
+
+
+@pytest.mark.parametrize("limits", [{"max_recalled_sessions": 0}, {"max_recalled_bytes": 0}, {"max_recalled_bytes": 1}])
+async def test_nothing_is_kept_where_nothing_may_be(limits: dict[str, int], store: Store, namespace: str) -> None:
+    async with open_with(store, namespace, **limits) as memory:
+        session = await remembered(memory)
+        for _ in range(2):
+            assert 3 in seqs(await session.recall("dog Biscuit"))
+            assert len(memory.recall_cache) == memory.recall_cache.size_bytes == 0
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 9)), max_size=40),
+    st.integers(0, 4),
+    st.integers(0, 12_000),
+)
+def test_what_is_kept_is_bounded(asked: list[tuple[str, int]], max_count: int, max_bytes: int) -> None:
+    hot = RecallCache(max_count, max_bytes)
+    for session_id, number in asked:
+        kept = hot.get(session_id) or CachedSession("e", "", 0)
+        kept.take({at: encode_signature(0, [["word " * at]], 0) for at in range(number)}, number)
+        hot.note(session_id, kept)
+        known = [each for name in "abcdef" if (each := hot.get(name)) is not None]
+        assert hot.size_bytes == sum(each.size_bytes for each in known) <= max_bytes
+        assert len(known) == len(hot) <= max_count
+        assert not known or hot.get(session_id) is kept, "the last one stays longest"
+        if number % 3 == 0:
+            hot.forget(session_id)
+            assert hot.get(session_id) is None
+
+
+def test_a_block_that_begins_as_the_one_before_it_did_is_taken_up() -> None:
+    begun, full = (encode_signature(0, [["the parrot sings"]] * count, 100 * count) for count in (4, 16))
+    kept = CachedSession("e", "", 0)
+    kept.grow(0, begun)
+    kept.take({0: full}, 1)
+    kept.grow(1, begun)
+    assert kept.postings.of(stem_hash("parrot")) == [0xFFFF, 1 << 16 | 0xF]
+
+
+def test_what_is_known_holds_while_a_block_grows_and_not_once_another_begins_there() -> None:
+    def signed(place: int, *texts: str) -> bytes:
+        return encode_signature(place, [[text] for text in texts], 100)
+
+    kept, begun = CachedSession("e", "", 0), signed(0, "the dog", "the cat sleeps")
+    kept.grow(0, begun)
+    assert kept.holds("e", "", {0: begun})
+    assert kept.holds("e", "", {0: signed(0, "the dog", "the cat sleeps", "the parrot")})
+    assert not kept.holds("e", "", {0: None}), "pruned"
+    assert not kept.holds("e", "", {0: signed(2, "the parrot")}), "pruned, and begun anew"
+
+
+WORDS = st.lists(st.sampled_from(["red", "green", "blue", "iron", "gold", "silver"]), max_size=4).map(" ".join)
+
+
+@given(
+    st.lists(st.lists(WORDS, min_size=1, max_size=16), min_size=1, max_size=40),
+    st.integers(0, 30) | st.integers(SEGMENT_COUNT - 40, SEGMENT_COUNT),
+    st.booleans(),
+)
+def test_postings_say_what_the_signatures_say(blocks: list[list[str]], first: int, grows: bool) -> None:
+    found = [
+        (number, decode_signature(encode_signature(0, [[text] for text in texts], len(texts))))
+        for number, texts in enumerate(blocks, first)
+    ]
+    postings, whole = Postings(), found[:-1] if grows else found
+    for at in range(0, len(whole), 3):
+        postings.add(whole[at : at + 3])
+    if grows:
+        postings.grow(found[-1][0], found[0][1])  # as it was before
+        postings.grow(*found[-1])
+    assert postings.count == sum(signature.count for _, signature in found)
+    for number, signature in found:
+        assert postings.blocks[number].block_bytes == signature.block_bytes
+    for word in ("red", "silver", "tin"):
+        hashed = stem_hash(word)
+        wanted = [number << 16 | one.places()[hashed] for number, one in found if hashed in one.places()]
+        assert sorted(postings.of(hashed)) == wanted
+    postings.drop_before(last := first + len(blocks))
+    stay = {number: one for number, one in found if number // SEGMENT_COUNT == last // SEGMENT_COUNT}
+    assert stay.keys() <= postings.blocks.keys() <= stay.keys() | {last - 1}
+    assert postings.count == sum(known.message_count for known in postings.blocks.values())
+    for word in ("red", "silver", "tin"):
+        hashed = stem_hash(word)
+        still = {number << 16 | one.places()[hashed] for number, one in stay.items() if hashed in one.places()}
+        assert still <= set(postings.of(hashed))
+    postings.drop_before(last + 2 * SEGMENT_COUNT)
+    assert postings.blocks.keys() <= {last - 1}, "but for the one that grows"

@@ -1,0 +1,153 @@
+"""An embedder of the caller's own that does what no embedder should: the turn goes on, and no log has its words.
+
+What it costs a worker stands in tests/workers/test_embedding.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from recall.test_recall import remembered, seqs
+from support.checks import CANARY, Panic, until
+from support.embedders import Words
+from support.redis_server import RedisServer
+from support.stores import Store
+
+from redismem import Memory, Settings
+from redismem.blocking import memory as blocking
+from redismem.blocking.embedder import BlockingEmbedder
+from redismem.recall.embedder import Embedder
+
+FACTS = {3: f"My dog Biscuit {CANARY} sleeps in the kitchen."}
+QUESTION = {"role": "user", "content": "Where does Biscuit sleep?"}
+LONG_S = 30
+"""Who waits so long for an embedder waits for ever."""
+
+
+class Deaf(Words):
+    """Until its gate is open it goes on, however often it is cancelled. Then it raises what quotes the texts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended = asyncio.Event()
+
+    async def __call__(self, texts: list[str]) -> list[list[float]]:
+        if self.gate is None:
+            return await super().__call__(texts)
+        asyncio.get_running_loop().call_later(LONG_S, self.gate.set)
+        self.asked.append(texts)
+        while not self.gate.is_set():
+            try:
+                await self.gate.wait()
+            except asyncio.CancelledError:
+                continue
+        self.ended.set()
+        raise Panic(CANARY)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_quoted(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Nor does asyncio log an error that nobody has looked at."""
+    yield
+    gc.collect()
+    assert CANARY not in caplog.text
+    assert "never retrieved" not in caplog.text
+
+
+async def made_deaf(memory: Memory, words: Deaf, timeout_s: float) -> asyncio.Event:
+    embedder: Any = memory.store.embedder
+    assert embedder is not None
+    embedder._question_timeout_s = timeout_s
+    words.gate = asyncio.Event()
+    return words.gate
+
+
+async def test_nobody_waits_for_one_that_ignores_that_it_is_cancelled(store: Store, namespace: str) -> None:
+    words = Deaf()
+    async with store.memory(namespace, Settings(shards=2), embed=words) as memory:
+        session = await remembered(memory, FACTS)
+        gate = await made_deaf(memory, words, 0.01)
+        context = await session.append_and_read(QUESTION, recall=200)
+        assert 3 in seqs(context.recalled), "by the words"
+        assert not gate.is_set(), "the turn has not waited for it"
+        gate.set()
+        await words.ended.wait()
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_a_turn_is_cancelled_whatever_its_embedder_does(store: Store, namespace: str, is_known: bool) -> None:
+    words = Deaf()
+    async with (
+        store.memory(namespace, Settings(shards=2), embed=words) as memory,
+        store.memory(namespace, Settings(shards=2), embed=words) as other,
+    ):
+        session = await remembered(memory, FACTS)
+        await session.recall("Biscuit")
+        place = memory if is_known else other
+        gate = await made_deaf(place, words, 2 * LONG_S)
+        asked_count = len(words.asked)
+        turn = asyncio.create_task(place.session("a").append_and_read(QUESTION, recall=200))
+
+        async def is_asked() -> bool:
+            return len(words.asked) > asked_count
+
+        await until(is_asked)
+        turn.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+        assert not gate.is_set(), "at once"
+        gate.set()
+        await words.ended.wait()
+
+
+@pytest.mark.parametrize("kind", [asyncio.CancelledError, Panic])
+def test_without_an_event_loop_it_fails_no_recall_either(
+    redis_server: RedisServer, namespace: str, kind: type[BaseException]
+) -> None:
+    words, settings = Words(), Settings(shards=2, tick_s=0.05)
+    with blocking.Memory.connect(
+        redis_server.url, namespace=namespace, settings=settings, embed=words, workers=True
+    ) as memory:
+        session = memory.session("a")
+        for text in [FACTS[3]] + ["something else"] * 39:
+            session.append({"role": "user", "content": text})
+
+        async def has_vectors() -> bool:
+            session.recall("the hound", limit=1)
+            return ["the hound"] in words.asked
+
+        asyncio.run(until(has_vectors))
+        words.is_down, words.fault = True, kind(CANARY)
+        assert 1 in seqs(session.recall("Biscuit", limit=1))
+        session.clear()
+
+
+def test_closing_ends_a_question_that_another_thread_waits_for() -> None:
+    """Else it would wait for an event loop that runs no more."""
+    words = Words()
+    words.gate = asyncio.Event()
+    embedder = BlockingEmbedder(lambda: Embedder(words, "words", LONG_S))
+    failures: list[BaseException] = []
+
+    def ask() -> None:
+        try:
+            asyncio.run(BlockingEmbedder.question(embedder, "the hound"))
+        except RuntimeError as error:
+            failures.append(error)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+
+    async def is_asked() -> bool:
+        return words.asked == [["the hound"]]
+
+    asyncio.run(until(is_asked))
+    asyncio.run(embedder.aclose())
+    asking.join(60)
+    assert not asking.is_alive()
+    assert [str(error) for error in failures] == ["this memory is closed"]

@@ -1,0 +1,37 @@
+"""What is chosen of earlier messages: with whole tool calls, however many results one of them has."""
+
+from __future__ import annotations
+
+import pytest
+from text.test_linear import HISTORIES, call, check_growth, no_collections, room  # noqa: F401 (autouse fixtures)
+
+from redismem.messages.message import Message
+from redismem.recall.selection import calling, groups
+
+
+def placed(messages: list[Message]) -> list[Message]:
+    for seq, message in enumerate(messages, 1):
+        message.seq = seq
+    return messages
+
+
+def test_calls_and_results_belong_together() -> None:
+    assert groups(calling(placed(HISTORIES["one message with all calls"](4)))) == {
+        at: {1, 2, 3, 4, 5} for at in range(1, 6)
+    }
+    pairs = groups(calling(placed(HISTORIES["results late by one"](3))))
+    assert pairs == {1: {1, 3}, 3: {1, 3}, 4: {4, 6}, 6: {4, 6}, 7: {7, 9}, 9: {7, 9}}
+    assert groups(calling(placed(HISTORIES["results without calls"](3)))) == {}
+    both = Message("user", [{"type": "tool_result", "tool_use_id": id, "content": "x"} for id in ("a", "b")])
+    alone = Message("user", "x")
+    assert groups(calling(placed([call("a"), call("b"), alone, both]))) == {at: {1, 2, 4} for at in (1, 2, 4)}
+
+
+@pytest.mark.parametrize("history", HISTORIES)
+def test_what_belongs_together_takes_no_longer_than_there_are_messages(history: str) -> None:
+    check_growth(
+        f"groups, {history}",
+        groups,
+        lambda count: calling(placed(HISTORIES[history](count))),
+        75,
+    )

@@ -1,0 +1,231 @@
+"""Each benchmark runs, and prints the ratios it is there for. How large they are, no test decides."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.compare import verdict
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.timeout(300)
+
+
+def run(*words: str) -> str:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("REDISMEM_")}
+    done = subprocess.run(
+        [sys.executable, "-m", *words],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def test_turns_gives_the_ratios_to_both_idioms_and_the_servers_cost() -> None:
+    printed = run("benchmarks.turns", "--quick")
+    for what in ("machine", "server", "python", "versions", "command"):
+        assert re.search(rf"^{what} +\S", printed, re.MULTILINE)
+    for concurrency in (1, 64):
+        assert f"{concurrency} concurrent sessions" in printed
+    # turns/s, client CPU, server CPU, round trips, bytes a message
+    for other in ("careful", "bare"):
+        assert len(re.findall(rf"redismem / redis-py, {other}(?: +x \d+\.\d\d){{5}}$", printed, re.MULTILINE)) == 2
+    assert re.search(
+        r"append_and_read to bare RPUSH \+ LRANGE: x \d+\.\d\d one write a call, x \d+\.\d\d blast", printed
+    )
+
+
+def test_pins_gives_the_ratios_to_sessions_without_them() -> None:
+    printed = run("benchmarks.pins", "--quick")
+    for pair in ("append, pinned / plain", "read, pinned / longer"):
+        assert re.search(rf"^{pair}(?: +x \d+\.\d\d){{2}}$", printed, re.MULTILINE)
+
+
+def test_meaning_gives_the_bytes_and_the_time_by_dimensions() -> None:
+    printed = run("benchmarks.meaning", "--quick")
+    for dimensions in (0, 256, 1536):
+        assert re.search(rf"^200 +{dimensions} +\d+ +\d+\.\d\d +\d+\.\d\d$", printed, re.MULTILINE)
+
+
+def test_originals_gives_the_bytes_of_a_conversation_by_its_text() -> None:
+    printed = run("benchmarks.originals", "--quick")
+    assert re.search(r"^made up +320 +\d+(?: +x \d+\.\d\d){5}$", printed, re.MULTILINE)
+    assert re.search(r"^made up, dictionary +320 +\d+(?: +x \d+\.\d\d){5}$", printed, re.MULTILINE)
+    for which in ("without", "with"):
+        assert f"bytes in Redis to the raw text, {which} a dictionary: x 0." in printed
+
+
+def test_recalling_gives_the_ratio_to_turns_without_and_the_longest_step() -> None:
+    printed = run("benchmarks.recalling", "--quick")
+    for what in ("turns", "append_and_read"):
+        for which in ("with recall", "without"):
+            assert re.search(rf"^{what} {which} +[\d,]+ +[\d,]+ +\d+\.\d +\d+\.\d$", printed, re.MULTILINE)
+    assert re.search(r"turns a second with recall to those without: x \d\.\d\d", printed)
+    assert re.search(r"longest step on the event loop: \d+\.\d ms", printed)
+
+
+def test_migration_gives_the_longest_time_without_an_answer_of_each_shard() -> None:
+    printed = run("benchmarks.migration", "--quick")
+    for batch in (10, 100):
+        assert re.search(rf"^100 +{batch} +20\d(?: +\d+\.\d\d){{5}}$", printed, re.MULTILINE)
+    assert re.search(
+        r"^of 100: [\d,]+ sessions a second with 10 keys a batch, [\d,]+ .* 100 keys a batch$", printed, re.M
+    )
+
+
+def test_nodes_gives_the_ratios_of_a_cluster_and_of_replicas_that_confirm() -> None:
+    printed = run("benchmarks.nodes", "--quick")
+    for label in ("cluster of one", "three nodes, no cluster", "cluster of three", "the same, 64 a node"):
+        assert re.search(rf"^{label} / one node(?: +x \d+\.\d\d){{4}}$", printed, re.MULTILINE)
+    assert re.search(r"^cluster of three / three nodes, no cluster(?: +x \d+\.\d\d){4}$", printed, re.MULTILINE)
+    assert re.search(r"^confirm=1 / not confirmed(?: +x \d+\.\d\d){4}$", printed, re.MULTILINE)
+    assert re.search(r"^server CPU of a turn in a cluster of three: x \d+\.\d\d; wanted", printed, re.MULTILINE)
+
+
+def test_project_gives_the_growth_of_each_question_and_the_ratio_to_a_file() -> None:
+    printed = run("benchmarks.project", "--quick")
+    assert len(re.findall(r" x \d+\.\d\d$", printed, re.MULTILINE)) >= 12
+    assert len(re.findall(r"^(?:tasks of one person|one task changed) .* x \d+\.\d$", printed, re.MULTILINE)) == 4
+    assert re.search(r"^bytes an item: [\d,]+ at a hundredth, [\d,]+ at full size$", printed, re.MULTILINE)
+    assert re.search(r"^full size: of 100 scripts 95 take at most \d", printed, re.MULTILINE)
+
+
+# Long enough that what the server's own buffers grow or shrink by meanwhile is little beside it.
+SAID = "Wo ist mein Päckchen? " * 20_000
+
+
+@pytest.fixture
+def transcripts(tmp_path: Path) -> Path:
+    messages: list[dict[str, Any]] = [
+        {"role": "user", "content": SAID},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "a"}]},
+    ]
+    file = tmp_path / "two.jsonl"
+    file.write_text("".join(json.dumps({"session_id": f"s{n}", "messages": messages}) + "\n" for n in range(2)))
+    return file
+
+
+def test_memory_weighs_a_file(transcripts: Path) -> None:
+    found = json.loads(run("benchmarks.memory", "--json", "--file", str(transcripts)))
+    user, assistant = f'{{"role":"user","content":"{SAID}"}}', '{"role":"assistant","content":null,'
+    raw = 2 * len((user + assistant + '"tool_calls":[{"id":"a"}]}').encode())
+    assert (found["sessions"], found["messages"], found["raw_bytes"]) == (2, 4, raw)
+    assert found["contents_bytes"] == 2 * len(SAID.encode())
+    assert all(found["keys_bytes"][kind] > 0 for kind in ("messages", "state", "indexes"))
+    assert 0.8 * sum(found["keys_bytes"].values()) <= found["used_memory_bytes"]
+    assert found["ratio"] == found["used_memory_bytes"] / raw
+
+
+def test_memory_prints_its_ratio() -> None:
+    """The ratio is that of the transcripts, or of synthetic conversations if there are none; it says which."""
+    printed = run("benchmarks.memory", "--quick")
+    assert re.search(r"used_memory to raw text: x \d+\.\d{3}; wanted: at most x 1\.5", printed)
+    assert re.search(r"^texts +(airline\.jsonl|synthetic conversations)", printed, re.MULTILINE)
+
+
+FIGURES = ("turns_per_s", "client_us", "server_us")
+
+
+def test_compare_measures_the_checkout_against_itself(tmp_path: Path) -> None:
+    file = tmp_path / "results.json"
+    printed = run("benchmarks.compare", str(ROOT), "--quick", "--json", str(file))
+    for side in ("this", "other"):
+        assert re.search(rf"^{side} +{re.escape(str(ROOT))} \(", printed, re.MULTILINE)
+    for row in ("other", "this", "this / other, of medians(?: +x)", "this / other, of pairs(?: +x)"):
+        assert re.search(rf"^{row} +[\d,.]+", printed, re.MULTILINE)
+    assert printed.endswith("too few rounds to tell a difference: at least 8\n")
+    found = json.loads(file.read_text())
+    for figure in FIGURES:
+        this, other = ([row[figure] for row in found["rounds"][side]] for side in ("this", "other"))
+        assert len(this) == len(other) == 3
+        pairs = sorted(ours / theirs for ours, theirs in zip(this, other, strict=True))
+        assert found["ratios"][figure]["of_pairs"] == pairs[1]
+        assert found["ratios"][figure]["of_medians"] == sorted(this)[1] / sorted(other)[1]
+
+
+@pytest.fixture
+def slow_checkout(tmp_path: Path) -> Path:
+    """A checkout without an environment, each of whose calls burns far more of the processor than a turn needs."""
+    checkout = tmp_path / "slow"
+    for folder in ("redismem", "lua"):
+        shutil.copytree(ROOT / folder, checkout / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    with (checkout / "redismem" / "__init__.py").open("a") as package:
+        package.write(
+            "\n_quick = Session.append_and_read\n"
+            "async def _slow(self, *messages, **options):\n"
+            "    sum(range(30_000))\n"
+            "    return await _quick(self, *messages, **options)\n"
+            "Session.append_and_read = _slow\n"
+        )
+    return checkout
+
+
+def test_compare_measures_the_other_checkouts_code(slow_checkout: Path, tmp_path: Path) -> None:
+    file = tmp_path / "results.json"
+    run("benchmarks.compare", str(slow_checkout), "--rounds", "2", "--turns", "512", "--json", str(file))
+    found = json.loads(file.read_text())
+    assert all(pair < 0.9 for pair in found["ratios"]["client_us"]["quartiles_of_pairs"])
+    assert not list(slow_checkout.rglob("__pycache__"))
+
+
+@pytest.mark.parametrize(
+    ("figure", "higher_count", "rounds", "said"),
+    [
+        ("client_us", 13, 15, "SLOWER in 13 of 15 rounds, x 1.100"),
+        ("client_us", 2, 15, "faster in 13 of 15 rounds, x 0.900"),
+        ("client_us", 12, 15, "no difference that chance would not make; slower in 12 of 15 rounds"),
+        ("turns_per_s", 8, 8, "faster in 8 of 8 rounds, x 1.100"),
+        ("turns_per_s", 0, 8, "SLOWER in 8 of 8 rounds, x 0.900"),
+        ("turns_per_s", 7, 8, "no difference that chance would not make; slower in 1 of 8 rounds"),
+    ],
+)
+def test_compare_says_slower_when_chance_would_hardly_say_it(
+    figure: str, higher_count: int, rounds: int, said: str
+) -> None:
+    assert verdict(figure, [1.1] * higher_count + [0.9] * (rounds - higher_count)) == said
+
+
+def test_compare_refuses_what_is_no_checkout(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.compare", str(tmp_path)]
+    refused = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    assert refused.returncode == 2
+    assert f"there is no redismem in {tmp_path}" in refused.stderr
+
+
+def test_http_gives_the_ratio_to_plain_fastapi_and_the_memory() -> None:
+    printed = run("benchmarks.http", "--quick", "--requests", "200", "--streams", "20")
+    assert re.search(r"^redismem / plain +x \d+\.\d\d; server CPU x \d+\.\d\d; wanted: ", printed, re.MULTILINE)
+    assert re.search(r"^p99 beside 20 streams: [\d.]+ -> [\d.]+ ms, x \d+\.\d\d; wanted: ", printed, re.MULTILINE)
+    assert re.search(r"^memory after 200 requests: [\d.]+ MiB -> [\d.]+ MiB$", printed, re.MULTILINE)
+
+
+def test_remembering_gives_share_and_tokens_of_each_way(transcripts: Path, tmp_path: Path) -> None:
+    """No figure is wanted of a short one but that everything holds the answers, and that all ways are there."""
+    booked = {"name": "book_reservation", "arguments": '{"origin": "OSL", "destination": "KRK"}'}
+    call = {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "function": booked}]}
+    said = [{"role": ("user", "assistant")[at % 2], "content": f"Turn {at} is about gate {at}."} for at in range(30)]
+    transcripts.write_text(json.dumps({"session_id": "s", "messages": [*said, call, *said]}) + "\n")
+    file = tmp_path / "results.json"
+    printed = run("benchmarks.remembering", "--quick", "--file", str(transcripts), "--json", str(file))
+    found = json.loads(file.read_text())["conversations"]
+    assert [each["conversation"] for each in found] == ["customer", "friends, en", "friends, zh"]
+    for each in found:
+        rows = {row["label"]: row for row in each["rows"]}
+        assert len(rows) == 7
+        assert rows["everything"]["share"] >= 0.95
+        assert rows["default context"]["share"] > rows["random sentences"]["share"] or each["questions"] == 1
+    for label in ("default context", "context with recall", "recall alone"):
+        assert re.search(rf"^{label}: share \d\.\d{{3}} at [\d,]+ tokens, the mean; wanted: ", printed, re.MULTILINE)

@@ -1,0 +1,76 @@
+"""The manifests of docs/kubernetes.md, as far as they can be looked at without a cluster that runs them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from redismem import Settings
+from redismem.cli.app import app
+from redismem.web import operations
+
+PAGE = (Path(__file__).parents[2] / "docs" / "kubernetes.md").read_text()
+BLOCKS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+MANIFESTS: list[Any] = [found for block in BLOCKS for found in yaml.safe_load_all(block)]
+
+
+def of(kind: str) -> dict[str, Any]:
+    return {each["metadata"]["name"]: each for each in MANIFESTS if each["kind"] == kind}
+
+
+DEPLOYMENTS = of("Deployment")
+
+
+def pod(name: str) -> tuple[Any, Any]:
+    spec = DEPLOYMENTS[name]["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    return spec, container
+
+
+@pytest.mark.parametrize("name", ["redismem", "redismem-worker"])
+def test_it_starts_what_there_is_and_ends_it_in_time(name: str) -> None:
+    spec, container = pod(name)
+    args = container["args"]
+    app.parse_args(args, exit_on_error=False, print_error=False)
+    stop_s = float(args[args.index("--stop-s") + 1])
+    waits_s = float(container.get("lifecycle", {}).get("preStop", {"exec": {"command": [0]}})["exec"]["command"][-1])
+    # A server waits for its chats, and then as long for its other requests; what is in hand is stored or given back.
+    waits_s += (2 if args[0] == "serve" else 1) * stop_s + 2 * Settings.model_fields["deadline_s"].default
+    assert spec["terminationGracePeriodSeconds"] > waits_s
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+
+
+def test_the_probes_ask_what_there_is() -> None:
+    _, container = pod("redismem")
+    routes = {route.path for route in operations.router.routes if hasattr(route, "path")}
+    asked = {container[probe]["httpGet"]["path"] for probe in ("readinessProbe", "livenessProbe")}
+    assert asked == {"/readyz", "/livez"} <= routes
+    assert container["livenessProbe"]["httpGet"]["path"] == "/livez", "an outage of Redis restarts nobody"
+    ports = {port["name"] for port in container["ports"]}
+    assert container["readinessProbe"]["httpGet"]["port"] in ports
+
+
+def test_each_deployment_is_selected_and_kept_from_going_all_at_once() -> None:
+    budgets = of("PodDisruptionBudget")
+    assert budgets.keys() == DEPLOYMENTS.keys()
+    for name, deployment in DEPLOYMENTS.items():
+        labels = deployment["spec"]["template"]["metadata"]["labels"]
+        assert deployment["spec"]["selector"]["matchLabels"] == labels
+        assert budgets[name]["spec"]["selector"]["matchLabels"] == labels
+        assert budgets[name]["spec"]["maxUnavailable"] < deployment["spec"]["replicas"]
+    service = of("Service")["redismem"]["spec"]
+    assert service["selector"] == DEPLOYMENTS["redismem"]["spec"]["template"]["metadata"]["labels"]
+
+
+def test_what_is_secret_is_a_setting_and_stands_in_the_secret() -> None:
+    (secret,) = of("Secret").values()
+    known = {f"REDISMEM_{name.upper()}" for name in Settings.model_fields} | {"REDISMEM_SERVER_KEYS"}
+    assert set(secret["stringData"]) <= known
+    for name in DEPLOYMENTS:
+        _, container = pod(name)
+        assert container["envFrom"] == [{"secretRef": {"name": secret["metadata"]["name"]}}]

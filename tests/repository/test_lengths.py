@@ -1,0 +1,102 @@
+"""How long a file, a script and a function may be: in the package, in its tests and in its benchmarks."""
+
+import ast
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from textwrap import indent
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PYTHON_LINES = 400
+FUNCTION_LINES = 40
+LUA_LINES = 60
+Check = Callable[[Path], list[str]]
+
+
+def lines_after_header(script: Path) -> int:
+    lines = script.read_text().splitlines()
+    while lines and (not lines[0].strip() or lines[0].startswith(("--", "#!"))):
+        lines.pop(0)
+    return len(lines)
+
+
+def sources(root: Path) -> Iterator[Path]:
+    """All Python there is: the package, its tests and its benchmarks."""
+    for folder in (root / name for name in ("redismem", "tests", "benchmarks")):
+        yield from sorted(folder.rglob("*.py"))
+
+
+def check_length(root: Path) -> list[str]:
+    """A file that is too long usually means that something stands in the wrong room."""
+    found = [(path, len(path.read_text().splitlines()), PYTHON_LINES) for path in sources(root)]
+    for path in (root / "lua").rglob("*.lua"):
+        found += [(path, lines_after_header(path), LUA_LINES)]
+    return [
+        f"{path.relative_to(root)}: {lines} lines, {most} are allowed" for path, lines, most in found if lines > most
+    ]
+
+
+def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """The lines from `def` to the last one, without the docstring."""
+    assert function.end_lineno is not None
+    lines = function.end_lineno - function.lineno + 1
+    match function.body[0]:
+        case ast.Expr(value=ast.Constant(value=str()), end_lineno=int(last)) as docstring:
+            lines -= last - docstring.lineno + 1
+    return lines
+
+
+def check_functions(root: Path) -> list[str]:
+    return [
+        f"{path.relative_to(root)}: {node.name} has {lines_of(node)} lines, {FUNCTION_LINES} are allowed"
+        for path in sources(root)
+        for node in ast.walk(ast.parse(path.read_text(), str(path)))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and lines_of(node) > FUNCTION_LINES
+    ]
+
+
+@pytest.mark.parametrize("check", [check_length, check_functions])
+def test_nothing_is_too_long(check: Check) -> None:
+    found = check(ROOT)
+    assert not found, "\n".join(found)
+
+
+LONG = "def f():\n" + "    x = 1\n" * 40
+
+
+@pytest.mark.parametrize(
+    ("check", "file", "source", "complaint"),
+    [
+        (
+            check_length,
+            "redismem/session/session.py",
+            "\n" * 401,
+            "redismem/session/session.py: 401 lines, 400 are allowed",
+        ),
+        (check_length, "tests/cli/test_app.py", "\n" * 401, "tests/cli/test_app.py: 401 lines, 400 are allowed"),
+        (check_length, "benchmarks/flat.py", "\n" * 401, "benchmarks/flat.py: 401 lines, 400 are allowed"),
+        (check_length, "lua/session/read.lua", "-- header\n" + "local x = 1\n" * 61, "61 lines, 60 are allowed"),
+        (
+            check_functions,
+            "redismem/session/session.py",
+            LONG,
+            "redismem/session/session.py: f has 41 lines, 40 are allowed",
+        ),
+        (check_functions, "tests/cli/test_app.py", LONG.replace("def", "async def"), "f has 41 lines"),
+        (check_functions, "benchmarks/flat.py", f"class A:\n{indent(LONG, '    ')}", "f has 41 lines"),
+    ],
+)
+def test_each_check_can_fail(tmp_path: Path, check: Check, file: str, source: str, complaint: str) -> None:
+    def write(file: str, source: str) -> None:
+        path = tmp_path / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source)
+
+    docstring = '    """Two lines\n    of docstring."""\n'
+    write("redismem/memory.py", "\n" * 358 + LONG.replace("    x = 1\n", docstring, 1))
+    write("lua/session/read.lua", "-- header\n" * 99 + "local x = 1\n" * 60)
+    assert check(tmp_path) == []
+    write(file, source)
+    (found,) = check(tmp_path)
+    assert complaint in found

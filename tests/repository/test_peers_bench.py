@@ -1,0 +1,76 @@
+"""The benchmarks of the lane run, and print the ratios they are there for. How large they are, no test decides."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.timeout(300)
+AROUND = ("machine", "server", "python", "versions", "command", "cores", "load")
+
+
+def run(*words: str) -> str:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("REDISMEM_")}
+    done = subprocess.run(
+        [sys.executable, "-m", *words],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    for what in AROUND:
+        assert re.search(rf"^{what} +\S", done.stdout, re.MULTILINE)
+    return done.stdout
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "results.json"
+
+
+def test_lane_gives_its_ratios_to_a_blast_and_to_one_get(file: Path) -> None:
+    printed = run("benchmarks.lane", "--quick", "--json", str(file))
+    assert re.search(r"^lane / blast: x \d\.\d\d; wanted: at least x 0\.85", printed, re.MULTILINE)
+    assert re.search(r"^client CPU: \d+\.\d µs; wanted: at most 30 µs", printed, re.MULTILINE)
+    assert re.search(r"^append_and_read / redis-py GET: x \d+\.\d\d; wanted: at most x 1\.1", printed, re.MULTILINE)
+    found = json.loads(file.read_text())
+    assert all(found["concurrent_64"][side]["server_share"] > 0 for side in ("lane", "blast"))
+    lone = found["concurrent_1"]
+    assert lone["latency_ratio"] == lone["append_and_read_us"] / lone["get_us"]
+
+
+def test_flat_gives_ratios_for_sessions_and_for_messages(file: Path) -> None:
+    printed = run("benchmarks.flat", "--quick", "--json", str(file))
+    for figure in ("wall", "client", "server"):
+        assert re.search(rf"^10,000 sessions to 1,000 sessions, {figure}: x \d+\.\d\d; wanted", printed, re.MULTILINE)
+        assert re.search(rf"^2,000 messages ever to 20 messages ever, {figure}: x \d", printed, re.MULTILINE)
+    few, many = json.loads(file.read_text())["sessions"]
+    assert many["used_bytes"] > 2 * few["used_bytes"]
+
+
+def test_peers_measures_what_is_installed_and_names_what_is_not(file: Path, tmp_path: Path) -> None:
+    drawing = tmp_path / "peers.svg"
+    printed = run("benchmarks.peers", "--quick", "--json", str(file), "--chart", str(drawing))
+    found: dict[str, Any] = json.loads(file.read_text())
+    measured = {row["label"]: row for row in found["rows"]}
+    assert {"redismem, lane", "redismem, redis-py", "redis-py, careful"} <= set(measured)
+    assert measured["redismem, lane"]["ratio"] == 1
+    assert re.search(r"^lane to redis-py, careful: x \d+\.\d\d; wanted: at least x 12", printed, re.MULTILINE)
+    for label, package in found["missing"].items():
+        assert f"{label}: not measured, {package} is not installed" in printed
+        assert importlib.util.find_spec(package.partition(".")[0]) is None
+    texts = [text.text for text in ET.fromstring(drawing.read_text()).iter("{http://www.w3.org/2000/svg}text")]
+    assert set(measured) <= set(texts)

@@ -1,0 +1,69 @@
+"""The README's first turn runs as it stands, and the table of settings in docs/ is the settings'."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from support.redis_server import RedisServer
+
+from redismem import Settings
+from redismem.blocking.memory import Memory
+
+ROOT = Path(__file__).parents[2]
+
+
+def table() -> str:
+    lines = ["| variable | default | meaning |", "|---|---|---|"]
+    for name, field in Settings.model_fields.items():
+        default = "" if field.default is None else f"`{field.default}`"
+        lines.append(f"| `REDISMEM_{name.upper()}` | {default} | {field.description} |")
+    return "\n".join(lines)
+
+
+def test_the_table_of_settings_is_complete() -> None:
+    page = (ROOT / "docs" / "settings.md").read_text()
+    shown = page.partition("<!-- settings -->\n")[2].partition("\n<!-- /settings -->")[0]
+    assert shown == table(), f"put this into docs/settings.md:\n{table()}"
+
+
+def test_the_first_turn_works_as_it_stands(redis_server: RedisServer, tmp_path: Path) -> None:
+    page = (ROOT / "README.md").read_text()
+    script = tmp_path / "first_turn.py"
+    script.write_text(re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0])
+    here = os.environ | {"REDISMEM_URL": redis_server.url}
+    ran = subprocess.run([sys.executable, script], env=here, capture_output=True, text=True, check=True)
+    assert (ran.stdout, ran.stderr) == ("You asked: Where is my order?\n", "")
+    with Memory.connect(redis_server.url, namespace="shop") as memory:
+        session = memory.session("user-42")
+        assert [message.content for message in session.messages()] == ["Where is my order?", ran.stdout.strip()]
+        assert session.params() == {"order_id": "O-1"}
+        session.clear()
+
+
+def test_a_turn_may_be_taken_again_as_the_readme_says(redis_server: RedisServer, tmp_path: Path) -> None:
+    first, again = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[:2]
+    begin = first.partition("async def main")[0]
+    script = tmp_path / "again.py"
+    script.write_text(
+        f"""{begin}{again}
+async def main() -> None:
+    async with Memory.connect(namespace="again") as memory:
+        print(await turn(memory, "t1", "hello"), await turn(memory, "t1", "hello"), sep="; ")
+        print(*[message.content for message in await memory.session("user-42").messages()], sep="; ")
+
+asyncio.run(main())
+"""
+    )
+    here = os.environ | {"REDISMEM_URL": redis_server.url}
+    ran = subprocess.run([sys.executable, script], env=here, capture_output=True, text=True, check=True)
+    assert ran.stdout == "You asked: hello; You asked: hello\nhello; You asked: hello\n"
+
+
+def test_the_address_that_the_readme_names_is_the_one_that_compose_opens() -> None:
+    first = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[1]
+    (port,) = re.findall(r"export REDISMEM_URL=redis://127\.0\.0\.1:(\d+)/0", first)
+    assert f'"127.0.0.1:{port}:{port}"' in (ROOT / "docker-compose.yml").read_text()

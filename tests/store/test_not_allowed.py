@@ -1,0 +1,228 @@
+"""What the ACL of a Redis user refuses: its own error, which names the command, and what the doctor says of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+from protocol.test_acl import TURNS, user
+from support.redis_server import ON_THE_PATH, REDIS_8, RedisServer, binary_of
+
+from redismem import NotAllowed, RedismemError, Settings, StoreUnavailable, Unconfirmed
+from redismem.blocking import memory as blocking
+from redismem.cli import main
+from redismem.errors import ServerError
+from redismem.protocol import permissions, replies, scripts
+
+SETTINGS = Settings(threshold=3, recent_limit=1, keep_originals=True, confirm_timeout_s=0.001)
+DATA = permissions.COMMANDS[permissions.COMMANDS.index("client|setname") + 1 :]
+"""The commands that take a key."""
+
+
+@pytest.fixture(scope="module", params=[ON_THE_PATH, REDIS_8])
+def redis_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """A server of each kind, as they refuse in other words."""
+    server = RedisServer(tmp_path_factory.mktemp("redis"))
+    server.binary = binary_of(request.param)
+    yield server.start()
+    server.stop()
+
+
+@pytest.fixture
+def admin(redis_server: Any, namespace: str) -> Iterator[Any]:
+    """A user `app` that may do what the doctor says, and whoever may change that."""
+    with redis.Redis(port=redis_server.port) as admin:
+        line = f"ACL SETUSER app reset on >pw {permissions.acl(namespace)}"
+        admin.execute_command(*line.split())
+        yield admin
+        admin.execute_command("ACL", "DELUSER", "app")
+
+
+Open = Callable[[], blocking.Memory]
+
+
+@pytest.fixture(params=["lane", "redis-py"])
+def open_memory(request: pytest.FixtureRequest, redis_server: Any, namespace: str) -> Iterator[Open]:
+    clients: list[redis.Redis] = []
+
+    def open_one() -> blocking.Memory:
+        if request.param == "lane":
+            url = str(redis_server.url).replace("redis://", "redis://app:pw@")
+            return blocking.Memory.connect(url, namespace=namespace, settings=SETTINGS)
+        clients.append(redis.Redis(port=redis_server.port, username="app", password="pw"))
+        return blocking.Memory.connect(client=clients[-1], namespace=namespace, settings=SETTINGS)
+
+    yield open_one
+    for client in clients:
+        client.close()
+
+
+def confirmed(session: blocking.Session) -> None:
+    with contextlib.suppress(Unconfirmed):  # there are no replicas; but they were asked for
+        session.append(user(4), confirm=1)
+
+
+def refusals(memory: blocking.Memory) -> list[NotAllowed]:
+    """What a user meets who does everything once; anything else than being let do it, or NotAllowed, is raised."""
+    session = memory.session("a")
+    everything: list[Callable[[], Any]] = [
+        memory.ping,
+        memory.count,
+        memory.sessions,
+        lambda: memory.take("caller", 1),
+        lambda: session.append(*map(user, range(4)), merge={"a": 1}, id="first"),
+        lambda: session.append_and_read(user(3), merge={"b": 2}, waiting="size", id="second"),
+        lambda: session.append(user(3), waiting=None, id="second"),
+        lambda: confirmed(memory.session("confirmed")),
+        *(lambda turn=turn: turn(session) for turn, _ in TURNS),
+    ]
+    found = []
+    for each in everything:
+        try:
+            each()
+        except NotAllowed as refused:
+            found.append(refused)
+        except RedismemError:
+            # What a refused call has left half done is found out by the next.
+            if not found:
+                raise
+    return found
+
+
+def test_with_the_line_nothing_is_refused(open_memory: Open, admin: Any) -> None:
+    admin.execute_command("ACL", "LOG", "RESET")
+    memory = open_memory()
+    assert refusals(memory) == []
+    memory.close()
+    # redis-py tells newer servers its name, and goes on without being let do it.
+    log = map(str, admin.execute_command("ACL", "LOG"))
+    assert [entry for entry in log if "app" in entry and "client|setinfo" not in entry] == []
+
+
+REFUSED_ON_THE_WAY = [*DATA, "evalsha", "multi", "ping", "time"]
+# Only workers, projects, `check`, the doctor and a session that cannot be read need them, or a server answers before
+# it looks.
+ELSEWHERE = {"hlen", "hkeys", "zscore", "zcard", "zrange", "zscan", "get", "type", "rename", "pexpire", "pttl"}
+ELSEWHERE |= {"zrangebyscore", "pexpiretime", "hsetnx", "incr", "del", "exists", "zrem", "hdel", "ltrim"}
+ELSEWHERE |= {"hscan", "hstrlen", "zrevrank", "persist"}
+
+
+@pytest.mark.parametrize("command", REFUSED_ON_THE_WAY)
+def test_every_command_that_is_not_allowed_is_named(open_memory: Open, admin: Any, command: str) -> None:
+    admin.execute_command("ACL", "SETUSER", "app", f"-{command}")
+    memory = open_memory()
+    found = refusals(memory)
+    memory.close()
+    assert found or command in ELSEWHERE
+    for refused in found:
+        assert command.upper() in str(refused)
+        assert refused.command in (command, ""), "empty where a line of a script has two"
+        assert "NOPERM" in str(refused)
+        assert not isinstance(refused, StoreUnavailable)
+
+
+def test_an_append_stands_where_no_replica_may_be_asked(open_memory: Open, admin: Any) -> None:
+    """It is written before WAIT is refused: no refusal, which would have it made again."""
+    admin.execute_command("ACL", "SETUSER", "app", "-wait")
+    memory = open_memory()
+    session = memory.session("a")
+    for id, again in ((None, "no id: sent again, it would be made once more"), ("one", "again with the same id")):
+        with pytest.raises(Unconfirmed, match=rf"it stands, .* WAIT was refused \(NOPERM\).*{again}$") as refused:
+            session.append_and_read(user(1), confirm=1, id=id)
+        assert (refused.value.replicas, refused.value.wanted) == (0, 1)
+    assert session.append(user(1), id="one").duplicate
+    assert session.info().total_messages == 2
+    memory.close()
+
+
+def test_another_namespace_is_refused_as_its_keys(open_memory: Open, admin: Any) -> None:
+    admin.execute_command("ACL", "SETUSER", "app", "resetkeys", "~other")
+    memory = open_memory()
+    for call in (memory.session("a").exists, lambda: memory.session("a").append(user(1)), memory.count):
+        with pytest.raises(NotAllowed, match="use one of the keys") as refused:
+            call()
+        assert refused.value.command == ""
+    memory.close()
+
+
+SHA = scripts.load("append").sha.decode()
+LINE_OF = {
+    name: next(
+        number
+        for number, line in enumerate(scripts.load("append").source.decode().splitlines(), 1)
+        if f"redis.call('{name}'" in line
+    )
+    for name in ("RPUSH", "HSET")
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "command", "said"),
+    [
+        ("NOPERM this user has no permissions to run the 'ping' command", "ping", "run PING (NOPERM)"),
+        ("NOPERM User app has no permissions to run the 'config|get' command", "config|get", "run CONFIG|GET"),
+        (
+            f"NOPERM User app has no permissions to run the 'rpush' command script: {SHA}, on @user_script:3.",
+            "rpush",
+            "run RPUSH within a script",
+        ),
+        (
+            "ERR The user executing the script can't run this command or subcommand script: "
+            f"{SHA}, on @user_script:{LINE_OF['RPUSH']}.",
+            "rpush",
+            "run RPUSH within a script",
+        ),
+        (
+            f"ERR The user executing the script can't run this command or subcommand script: {'0' * 40}, "
+            f"on @user_script:{LINE_OF['HSET']}.",
+            "",
+            "run a command within a script",
+        ),
+        (
+            "ERR The user executing the script can't access at least one of the keys mentioned in the command "
+            f"arguments script: {SHA}, on @user_script:{LINE_OF['HSET']}.",
+            "",
+            "use one of the keys of this call within a script",
+        ),
+        (
+            "ERR ACL failure in script: User app has no permissions to run the 'rpush' command script: "
+            f"{SHA}, on @user_script:3.",
+            "rpush",
+            "run RPUSH within a script",
+        ),
+        ("NOPERM this user has no permissions to access one of the keys used as arguments", "", "use one of the keys"),
+        ("NOPERM No permissions to access a key", "", "use one of the keys"),
+    ],
+)
+def test_what_servers_say_of_it(text: str, command: str, said: str) -> None:
+    refused = replies.refusal(ServerError(text.partition(" ")[0], text), "user-42")
+    assert isinstance(refused, NotAllowed)
+    assert (refused.command, refused.session_id) == (command, "user-42")
+    assert said in str(refused)
+
+
+@pytest.mark.parametrize("command", ["ping", "rpush", "evalsha", "zcard", "wait"])
+def test_the_doctor_says_what_to_allow_and_that_mends_it(
+    admin: Any, redis_server: Any, namespace: str, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = str(redis_server.url).replace("redis://", "redis://app:pw@")
+    arguments = ["doctor", "--json", "--url", url, "--namespace", namespace]
+    assert main(arguments) == 0
+    assert "acl" not in json.loads(capsys.readouterr().out)
+    admin.execute_command("ACL", "SETUSER", "app", f"-{command}")
+    assert main(arguments) == 1
+    told = json.loads(capsys.readouterr().out)
+    failed = [each for each in told["findings"] if each["verdict"] == "fail"]
+    assert any(command.upper() in each["seen"] for each in failed)
+    if command != "ping":  # without which nothing else is looked at
+        assert command.upper() in next(each["seen"] for each in failed if each["name"] == "commands")
+    assert not any("redismem doctor" in each["seen"] for each in failed), "this is the doctor"
+    assert main([word for word in arguments if word != "--json"]) == 1
+    assert told["acl"] in capsys.readouterr().out.splitlines(), "on one line, to be copied"
+    assert list(admin.scan_iter(f"*{namespace}*")) == [], "it has written nothing"
+    admin.execute_command(*told["acl"].replace("USER app", "").replace(" USER ", " app ").split())
+    assert main(arguments) == 0

@@ -1,0 +1,296 @@
+"""Whatever a user writes: what it costs to read grows no faster than its length."""
+
+from __future__ import annotations
+
+import gc
+import io
+import math
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from redismem.cli import session_view
+from redismem.context import Context, State, Summary
+from redismem.formats.tool_groups import cut_after, cut_before, links, open_calls
+from redismem.info import SessionInfo
+from redismem.messages.decoding import decode_messages
+from redismem.messages.encoding import encode_message
+from redismem.messages.message import Message
+from redismem.messages.values import decode_value, encode_value
+from redismem.models.checking import with_lost
+from redismem.models.extractive import Extractive
+from redismem.models.http_model import turns
+from redismem.session.paging import narrowed
+from redismem.text.plain import cleaned, one_line, pieces, quoted, rendered, shortened, speaker, steps
+from redismem.text.stems import stems
+from redismem.text.word_counts import Sketch, learned
+
+STAMP = b"\xcf" + (1_700_000_000_123).to_bytes(8, "big")
+LONG = 1_000
+# Sixteen times as long: sixteen times the time when it is linear, 256 times when it is quadratic. What no longer fits
+# the processor's cache takes twice or three times as long as its length says.
+TIMES = 16
+MOST_GROWTH = 60.0
+
+
+def many(text: str) -> Callable[[int], str]:
+    return lambda chars: (text * (chars // len(text) + 1))[:chars]
+
+
+def between(head: str, text: str, tail: str) -> Callable[[int], str]:
+    return lambda chars: head + many(text)(chars) + tail
+
+
+SHAPES: dict[str, Callable[[int], str]] = {
+    "an open tag and spaces": between("<", " ", "x"),
+    "a closing tag and spaces": between("</", " ", "x"),
+    "spaces on both sides of a slash": between("<" + " " * 500 + "/", " ", "x"),
+    "tags that begin": many("<"),
+    "tags and spaces": many("< / "),
+    "tags and line feeds": between("<", "\n", "summary"),
+    "closed summaries": many("</summary>"),
+    "half words of a tag": many("<summar"),
+    "question marks": between("", "?", "a"),
+    "question marks of three scripts": between("", "?？؟", "a"),
+    "question marks and spaces": between("", "? ", "a"),
+    "full stops": between("", ".", "a"),
+    "ideographic stops": many("。"),
+    "exclamations": many("! "),
+    "points of a list": many("5. "),
+    "line feeds": between("a", "\n", "b"),
+    "carriage returns": many("\r"),
+    "both line ends": many("\r\n"),
+    "spaces": between("a", " ", "b"),
+    "spaces after stops": between("a.", " ", "b"),
+    "one long word": many("a"),
+    "one long word and a number": between("", "a", "1"),
+    "one long number": many("1"),
+    "numbers": many("12 13 "),
+    "decimals": many("1.2.3."),
+    "signs within numbers": many("1-,1"),
+    "signs that join": between("a", "_.,:/+@-", "1"),
+    "currency signs": many("$€£¥"),
+    "names": many("Ab, Cd "),
+    "capital letters": many("A "),
+    "words of decisions": many("agreeapprov "),
+    "control characters": many("\x00\x1b"),
+    "characters that turn the text": many("\u202e\u2066"),
+    "half characters": many("\ud800"),
+    "four bytes": many("\U0001f600"),
+    "accents": between("e", "\u0301", "x"),
+    "brackets": many('[{"'),
+    "backslashes": many("\\"),
+    "commas and letters": many("a,"),
+    "letters without case": many("\u4e2d"),
+}
+
+
+def summary(text: str) -> Summary:
+    return Summary("i", text, 1, 4, 0, 60_000, "m", 9, 70_000, ("1-a:1",))
+
+
+def context(*messages: Message, summaries: list[Summary] | None = None) -> Context:
+    for seq, message in enumerate(messages, 1):
+        message.seq = seq
+    return Context("s", summaries or [], list(messages), State(), len(messages), 1, len(messages), "1-a", 6)
+
+
+def extracted(text: str, previous: str | None = None) -> None:
+    messages = [] if previous else [Message("user", text), Message("tool", text, tool_call_id="c")]
+    finished(Extractive().summarize(messages, previous, 300))
+
+
+def late(text: str) -> Context:
+    call = {"id": text, "function": {"name": text, "arguments": text}}
+    return context(
+        Message("tool", text, tool_call_id=text),
+        Message("assistant", text, tool_calls=[call]),
+        Message("user", [{"type": "tool_result", "tool_use_id": text, "content": [{"type": "text", "text": text}]}]),
+    )
+
+
+def shown(text: str) -> None:
+    info = SessionInfo("s", "1-a", 1, 1, 1, 1, 0, (), None, 0, 1, None)
+    made = context(Message("user", text), summaries=[summary(text)])
+    session_view.document(made, info, "n", "k", redact=False)
+    # How long a terminal's text takes is up to rich.
+    made.summaries = [summary(text[:500])]
+    session_view.show(Console(file=io.StringIO(), width=80), made, info, 5, "here", "k", False, False)
+
+
+def everything(text: str) -> Context:
+    """The text wherever a view for a provider reads one."""
+    called = {"id": text, "function": {"name": text, "arguments": text}}
+    urls = (text, f"data:image/png;base64,{text}", f"data:{text},{text}", f"https://{text[:200]}/{text}")
+    images = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
+    return context(
+        Message("system", text),
+        Message("assistant", text, tool_calls=[called]),
+        Message("tool", text, tool_call_id=text),
+        Message("user", [*images, {"type": text, "text": text}]),
+        summaries=[summary(text)],
+    )
+
+
+def finished(coroutine: Coroutine[Any, Any, object]) -> None:
+    while True:
+        try:
+            coroutine.send(None)
+        except StopIteration:
+            return
+
+
+READERS: dict[str, Callable[[str], object]] = {
+    "cleaned": cleaned,
+    "quoted": quoted,
+    "shortened": lambda text: shortened(text, 300),
+    "one_line": one_line,
+    "speaker": lambda text: speaker(Message(text, name=text)),
+    "pieces": lambda text: list(pieces(Message("assistant", text, tool_calls=[{"function": {"arguments": text}}]))),
+    "rendered": lambda text: rendered(Message("user", text), 1 << 30),
+    "rendered result": lambda text: rendered(Message("tool", {"a": [text]}, tool_call_id="c"), 1 << 30),  # type: ignore[arg-type]
+    "steps": lambda text: list(steps([Message("user", text)] * 4, 60_000)),
+    "turns": lambda text: turns([{"role": "user", "content": text}] * 4),
+    "extractive": extracted,
+    "learned": lambda text: finished(learned(Sketch(), [Message("user", text)] * 4)),
+    "with_lost": lambda text: finished(with_lost(text, [Message("user", text)] * 2, text, 300)),
+    "extractive, previous": lambda text: extracted("", "x" + text),
+    "Summary.to_openai": lambda text: summary(text).to_openai(),
+    "Context.to_openai": lambda text: context(Message("user", text), summaries=[summary(text)]).to_openai(),
+    "Context.to_anthropic": lambda text: everything(text).to_anthropic(),
+    "Context.to_gemini": lambda text: everything(text).to_gemini(),
+    "Context.to_openai, late": lambda text: late(text).to_openai(),
+    "messages": lambda text: decode_messages([encode_message({"content": text, text: 1})[0] + STAMP], 1, "e"),
+    "values": lambda text: decode_value(encode_value({text: [text]})),
+    "session_view": shown,
+    "stems": lambda text: list(stems(text)),
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def room() -> Iterator[None]:
+    """Memory of some megabytes that is free and stays with the process.
+
+    If there is none left, a call may take a megabyte from the system and give it back each time, which takes longer
+    than the call.
+    """
+    taken = [bytes(31) for _ in range(300_000)]
+    kept = taken[::4_000]
+    del taken
+    yield
+    del kept
+
+
+@pytest.fixture(autouse=True)
+def no_collections() -> Iterator[None]:
+    """What the collector looks through is all that the other tests have left, too."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def cost_s(read: Callable[[Any], object], given: Any) -> float:
+    """CPU time of this thread, of so many calls that the clock can tell; the lesser of two."""
+
+    def once(count: int) -> float:
+        started_s = time.thread_time()
+        for _ in range(count):
+            read(given)
+        return time.thread_time() - started_s
+
+    count = 1
+    while (took_s := once(count)) < 0.0005 and count < 64:
+        count *= 4
+    return min(took_s, once(count)) / count
+
+
+def check_growth(name: str, read: Callable[[Any], object], make: Callable[[int], Any], size: int) -> None:
+    """Tries again when it seems too steep, and takes the least of all: other processes may have been in the way."""
+    long_s = short_s = math.inf
+    for _ in range(12):
+        long_s = min(long_s, cost_s(read, make(size * TIMES)))
+        short_s = min(short_s, max(cost_s(read, make(size)), 1e-9))
+        growth = long_s / short_s
+        if growth <= MOST_GROWTH:
+            return
+    raise AssertionError(f"{name}: {TIMES} times as much takes {growth:.1f} times as long")
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_no_text_takes_more_than_its_length(reader: str) -> None:
+    assert len(SHAPES) >= 30
+    for name, shape in SHAPES.items():
+        check_growth(f"{reader}, {name}", READERS[reader], shape, LONG)
+
+
+def call(*ids: str) -> Message:
+    return Message(
+        "assistant", None, tool_calls=[{"id": id, "function": {"name": "f", "arguments": "{}"}} for id in ids]
+    )
+
+
+def result(id: str) -> Message:
+    return Message("tool", "x", tool_call_id=id)
+
+
+# Each makes about so many messages, calls or results.
+HISTORIES: dict[str, Callable[[int], list[Message]]] = {
+    "each result after the next call": lambda count: [
+        message for at in range(count) for message in (call(f"c{at}"), result(f"c{at - 1}"))
+    ],
+    "all calls, then all results": lambda count: (
+        [call(f"c{at}") for at in range(count)] + [result(f"c{at}") for at in range(count)]
+    ),
+    "all results in the wrong order": lambda count: (
+        [call(f"c{at}") for at in range(count)] + [result(f"c{count - at}") for at in range(count)]
+    ),
+    "one call, the same result again and again": lambda count: [call("c"), *(result("c") for _ in range(count))],
+    "one message with all calls": lambda count: [
+        call(*map(str, range(count))),
+        *(result(str(at)) for at in range(count)),
+    ],
+    "one message with one call many times": lambda count: [call(*["c"] * count), result("c"), Message("user", "x")],
+    "results without calls": lambda count: [result(f"c{at}") for at in range(count)],
+    "calls without results": lambda count: [call(f"c{at}") for at in range(count)],
+    "results late by one": lambda count: [
+        message for at in range(count) for message in (call(f"c{at}"), Message("user", "x"), result(f"c{at}"))
+    ],
+    "one message with all parts": lambda count: [
+        call("c"),
+        Message("user", [{"type": "tool_result", "tool_use_id": f"c{at}", "content": "x"} for at in range(count)]),
+    ],
+    "items": lambda count: [
+        Message.from_openai({"type": kind, "call_id": f"c{at % 7}", "name": "f", "output": "x"})
+        for at in range(count)
+        for kind in ("function_call", "function_call_output", "function_call_output")
+    ],
+    "the oldest form": lambda count: [
+        Message("assistant", None, function_call={"name": "f", "arguments": "{}"}) for _ in range(count)
+    ],
+    "one speaker": lambda count: [Message("user", "word " * 5) for _ in range(count)],
+}
+
+OVER_MESSAGES: dict[str, Callable[[list[Message]], object]] = {
+    "links": links,
+    "cut_before": lambda messages: cut_before(messages, len(messages) - 1),
+    "cut_after": lambda messages: cut_after(messages, 1),
+    "cut_after, with orphans": lambda messages: cut_after(messages, 1, keeps_orphans=True),
+    "open_calls": lambda messages: open_calls(messages[: len(messages) // 2], messages),
+    "extractive": lambda messages: finished(Extractive().summarize(messages, None, 300)),
+    "learned": lambda messages: finished(learned(Sketch(), messages)),
+    "narrowed": lambda messages: narrowed(context(*messages), len(messages) // 2, len(messages) - 1, 10**9),
+    "Context.to_openai": lambda messages: context(*messages).to_openai(),
+    "Context.to_anthropic": lambda messages: context(*messages).to_anthropic(),
+    "Context.to_gemini": lambda messages: context(*messages).to_gemini(),
+    "turns": lambda messages: turns([message.to_openai() for message in messages]),
+    "steps": lambda messages: list(steps(messages, 10_000)),
+}
+
+
+@pytest.mark.parametrize("reader", OVER_MESSAGES)
+def test_no_history_takes_more_than_its_messages(reader: str) -> None:
+    for name, history in HISTORIES.items():
+        check_growth(f"{reader}, {name}", OVER_MESSAGES[reader], history, 75)

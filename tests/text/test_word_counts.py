@@ -1,0 +1,96 @@
+"""The sketch of a session's words: what it counts, that it is bounded, and that it comes back as it was stored."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from redismem.messages.message import Message
+from redismem.text.word_counts import Sketch, hash_of, learned, words_of
+
+EXAMPLES = settings(max_examples=100)
+hashes = st.integers(0, 0xFFFF)
+MOST_BYTES = 4_096
+
+
+def told(*texts: str, before: Sketch | None = None) -> Sketch:
+    return asyncio.run(learned(before or Sketch(), [Message("user", text) for text in texts]))
+
+
+def test_what_is_said_often_is_less_rare() -> None:
+    sketch = told(*["so good to see you"] * 20, "the ferry to Bornholm", "so good")
+    often, once, never = (sketch.rarity(hash_of(word)) for word in ("so", "ferry", "unheard"))
+    assert 0 <= often < once < never == 1
+
+
+def test_a_word_counts_once_a_message_however_often_it_is_in_it() -> None:
+    once, often = told("ferry", "x"), told("ferry ferry ferry", "x")
+    assert once.pack() == often.pack()
+
+
+def test_tool_calls_and_results_count_and_another_form_is_the_same_word() -> None:
+    call = {"id": "c", "function": {"name": "book", "arguments": '{"place": "Bornholm"}'}}
+    messages = [Message("assistant", None, tool_calls=[call]), Message("tool", "two ferries", tool_call_id="c")]
+    sketch = asyncio.run(learned(Sketch(), messages))
+    assert sketch.rarity(hash_of("bornholm")) == sketch.rarity(hash_of("ferry")) < 1
+
+
+def test_what_was_learned_before_stays_as_it_was() -> None:
+    before = told("ferry")
+    packed = before.pack()
+    told("ferry again", before=before)
+    assert before.pack() == packed
+
+
+def test_what_is_long_ago_counts_less() -> None:
+    sketch = told(*["ferry"] * 40)
+    soon = sketch.rarity(hash_of("ferry"))
+    later = told(*[f"word{number}" for number in range(600)], before=sketch)
+    assert later.rarity(hash_of("ferry")) > soon
+
+
+def test_a_message_of_very_many_words_is_read_in_part() -> None:
+    flood = " ".join(f"w{number}" for number in range(200_000))
+    assert len(words_of(flood)) <= 256
+    assert len(told(flood, flood, flood, flood, "ferry").pack()) <= MOST_BYTES
+
+
+def test_a_bomb_is_not_unpacked() -> None:
+    packed = b"\x01\x09" + zlib.compress(b"\x01" * (1 << 26))
+    assert Sketch.unpack(packed).pack() == Sketch().pack()
+
+
+@EXAMPLES
+@given(st.lists(st.lists(hashes, max_size=300), max_size=12))
+def test_property_it_comes_back_as_it_was_and_is_bounded(messages: list[list[int]]) -> None:
+    sketch = Sketch()
+    for words in messages:
+        sketch.add(words)
+    packed = sketch.pack()
+    again = Sketch.unpack(packed)
+    assert (again.pack(), len(packed) <= MOST_BYTES) == (packed, True)
+    for word in {word for words in messages for word in words}:
+        assert again.rarity(word) == sketch.rarity(word)
+
+
+@EXAMPLES
+@given(
+    st.sampled_from([b"", b"\x01", b"\x01\x01"])
+    | st.binary(max_size=50)
+    | st.binary(max_size=40).map(lambda tail: b"\x01\x09" + zlib.compress(tail))
+)
+def test_property_foreign_bytes_weigh_words_somehow(packed: bytes) -> None:
+    sketch = Sketch.unpack(packed)
+    assert 0 <= sketch.rarity(7) <= 1
+    sketch.add([7, 8])
+    assert Sketch.unpack(sketch.pack()).pack() == sketch.pack()
+
+
+@EXAMPLES
+@given(st.lists(st.text(max_size=60), max_size=8))
+def test_property_any_text_is_counted_the_same_each_time(texts: Any) -> None:
+    assert told(*texts).pack() == told(*texts).pack()
