@@ -24,7 +24,7 @@ import hiredis
 from benchmarks.measuring import Server
 from redismem import Memory, Settings
 from redismem.messages.encoding import encode_message
-from redismem.protocol.session_calls import SessionCalls
+from redismem.protocol.session.calls import SessionCalls
 
 SESSIONS_COUNT = 256
 CALLS_A_BURST = 4

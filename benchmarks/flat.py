@@ -29,7 +29,7 @@ from benchmarks.measuring import Server, own_server, surroundings, table
 from benchmarks.running import collect_garbage, load, options, over_lane, pin_cores, ratio, run, show_results, verdict
 from benchmarks.turns import ASSISTANT, USER
 from redismem import Memory, Settings
-from redismem.protocol.session_calls import SessionCalls
+from redismem.protocol.session.calls import SessionCalls
 
 CONCURRENCY = 64
 WINDOW_COUNT = 6

@@ -32,7 +32,7 @@ from benchmarks.running import (
     verdict,
 )
 from redismem import Memory
-from redismem.protocol.session_calls import SessionCalls
+from redismem.protocol.session.calls import SessionCalls
 
 CONCURRENCY = 64
 CALLS_A_SESSION = 16

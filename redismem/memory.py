@@ -17,11 +17,12 @@ from redismem.events import OnEvent
 from redismem.info import Health, SessionPage
 from redismem.messages.message import TokenCounter
 from redismem.project.project import Project
-from redismem.protocol import ids, namespace_calls
-from redismem.protocol.append_command import append_limits
+from redismem.protocol import ids
 from redismem.protocol.clock import Clock
 from redismem.protocol.keys import plain
-from redismem.protocol.session_calls import SessionCalls
+from redismem.protocol.namespace import calls as namespace_calls
+from redismem.protocol.session.append import append_limits
+from redismem.protocol.session.calls import SessionCalls
 from redismem.recall.cache import RecallCache
 from redismem.session.session import Session
 from redismem.settings.settings import Settings

@@ -24,8 +24,8 @@ from redismem.info import Health
 from redismem.messages.coercion import Shape
 from redismem.messages.message import Message, TokenCounter
 from redismem.project import project as async_project
-from redismem.protocol.append_command import AppendOptions
 from redismem.protocol.clock import Clock
+from redismem.protocol.session.append import AppendOptions
 from redismem.session import session
 from redismem.session.background import PROJECT_TOKENS
 from redismem.settings.settings import Settings

@@ -10,10 +10,11 @@ from typing import Any
 
 from redismem.errors import CorruptSession
 from redismem.inspection.invariants import Stored, Violation, violations
-from redismem.protocol import namespace_calls, replies
+from redismem.protocol import replies
 from redismem.protocol.call import Call, Command
 from redismem.protocol.keys import SessionKeys, ShardKeys, is_session_id
 from redismem.protocol.layout import INDEXES
+from redismem.protocol.namespace import calls as namespace_calls
 from redismem.store.dictionaries import load_dictionaries
 from redismem.store.store import Store
 

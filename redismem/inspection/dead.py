@@ -10,9 +10,9 @@ from typing import Any
 from redismem.errors import UnsupportedFormat
 from redismem.info import SessionEntry
 from redismem.inspection.sessions import Info, infos_of, numbers_of
-from redismem.protocol import depth_calls
 from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash
+from redismem.protocol.queue import depths as depth_calls
 from redismem.store.store import Store
 
 _PAGE_COUNT = 100

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from redismem.protocol import depth_calls
 from redismem.protocol.call import Call, independent
-from redismem.protocol.depth_calls import Depth
 from redismem.protocol.keys import Keys
-from redismem.protocol.queue_calls import QUEUES
+from redismem.protocol.queue import depths as depth_calls
+from redismem.protocol.queue.calls import QUEUES
+from redismem.protocol.queue.depths import Depth
 from redismem.store.store import Store
 
 __all__ = ["QUEUES", "Depth", "Depths", "depths_of", "sessions_count"]

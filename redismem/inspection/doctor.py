@@ -16,18 +16,13 @@ from redismem.inspection.quarantine import list_quarantined
 from redismem.inspection.rules import FAIL, NOT_HERE, OK, WARN, Facts, FailureFacts, Finding, Sampled
 from redismem.inspection.sessions import infos_of
 from redismem.messages.values import Undecodable
-from redismem.protocol import (
-    depth_calls,
-    dictionary_calls,
-    ids,
-    layout,
-    namespace_calls,
-    permissions,
-    provider_calls,
-    scripts,
-    tick_calls,
-)
+from redismem.protocol import ids, layout, permissions, scripts
 from redismem.protocol.call import Call
+from redismem.protocol.namespace import calls as namespace_calls
+from redismem.protocol.namespace import dictionaries
+from redismem.protocol.namespace import holds as tick_calls
+from redismem.protocol.queue import depths as depth_calls
+from redismem.protocol.queue import provider_pauses
 from redismem.store.store import Store
 
 SAMPLE_COUNT = 200
@@ -150,7 +145,7 @@ async def _room(store: Store) -> Finding:
 
 
 async def _providers(store: Store) -> Finding:
-    paused = await store.run(provider_calls.paused(store.keys))
+    paused = await store.run(provider_pauses.paused(store.keys))
     waiting = (await depths_of(store)).total("overdue").count if paused else 0
     return rules.providers(paused, waiting, await store.server_time_ms())
 
@@ -170,7 +165,7 @@ async def is_looked_after(store: Store) -> bool:
 
 async def _summaries(store: Store) -> Finding:
     depths = await depths_of(store)
-    paused = await store.run(provider_calls.paused(store.keys))
+    paused = await store.run(provider_pauses.paused(store.keys))
     overdue = depths.total("overdue")
     failing = await _failing(store) if overdue.count else []
     return rules.summaries(overdue, depths.now_ms, store.settings, is_paused=bool(paused), failing=failing)
@@ -215,8 +210,8 @@ async def _quarantine(store: Store) -> Finding:
 
 async def _dictionaries(store: Store) -> Finding:
     """The finding about the dictionaries as they stand in Redis, whatever this process has read before."""
-    versions = await store.run(dictionary_calls.versions(store.keys))
-    found = await store.run(dictionary_calls.read(store.keys, versions)) if versions else {}
+    versions = await store.run(dictionaries.versions(store.keys))
+    found = await store.run(dictionaries.read(store.keys, versions)) if versions else {}
     return rules.dictionaries(versions, found.keys())
 
 

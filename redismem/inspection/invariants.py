@@ -28,8 +28,9 @@ from redismem.originals.blocks import decode_block
 from redismem.originals.dictionaries import Dictionaries, DictionaryMissing
 from redismem.originals.signatures import decode_signature
 from redismem.originals.vectors import decode_vectors
-from redismem.protocol import append_ids, layout, replies
+from redismem.protocol import layout, replies
 from redismem.protocol.layout import Counters, QueueState
+from redismem.protocol.session import append_ids
 from redismem.settings.settings import Settings
 
 _OPTIONAL_NUMBERS = (layout.ATTEMPTS, layout.DEATHS, layout.SUMMARIES_COUNT, layout.DROPPED_SEQ)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from redismem.inspection.rules import OK, WARN, Facts, Finding
-from redismem.protocol import depth_calls
+from redismem.protocol.queue import depths
 from redismem.store.store import Store
 from redismem.transport.base import place_of
 
@@ -41,7 +41,7 @@ def owners_of(store: Store) -> dict[str, list[int]]:
 
 async def nodes_of(store: Store, infos: Mapping[str, Facts]) -> list[Node]:
     """What each node holds. `infos`: what INFO says there, by its place. Raises StoreUnavailable."""
-    counts = await store.run(depth_calls.counts(store.keys))
+    counts = await store.run(depths.counts(store.keys))
     owners = owners_of(store)
     return [
         Node(

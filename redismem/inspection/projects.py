@@ -19,8 +19,8 @@ from redismem.project import holdings
 from redismem.project.folding import fold
 from redismem.project.items import Items, Stored
 from redismem.project.links import broken_links, entity_names
-from redismem.protocol import project_calls
-from redismem.protocol.project_keys import ProjectKeys
+from redismem.protocol.project import calls as project_calls
+from redismem.protocol.project.keys import ProjectKeys
 from redismem.store.store import Store
 
 

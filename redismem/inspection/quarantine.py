@@ -10,12 +10,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from redismem.errors import CorruptSession, RedismemError, SessionExists, SessionNotFound
-from redismem.protocol import layout, quarantine_calls
+from redismem.protocol import layout
 from redismem.protocol.call import independent
 from redismem.protocol.ids import now_ms, session_hash
 from redismem.protocol.keys import Keys
-from redismem.protocol.quarantine_calls import Kept, Quarantined
-from redismem.protocol.restoring import Restoration, restoration
+from redismem.protocol.session import quarantine
+from redismem.protocol.session.quarantine import Kept, Quarantined
+from redismem.protocol.session.restore import Restoration, restoration
 from redismem.store.store import Store
 
 __all__ = [
@@ -79,11 +80,11 @@ async def list_quarantined(
     are so many. Raises NotAllowed, InvalidSessionId, StoreUnavailable.
     """
     found: set[Quarantined] = set()
-    pattern = quarantine_calls.pattern(store.keys, session_id)
+    pattern = quarantine.pattern(store.keys, session_id)
     looked_at = 0
     while True:
-        page = await store.run(quarantine_calls.scan(pattern, cursor, KEYS_A_STEP))
-        found |= {each for each in quarantine_calls.quarantined(page.keys) if session_id in (None, each.session_id)}
+        page = await store.run(quarantine.scan(pattern, cursor, KEYS_A_STEP))
+        found |= {each for each in quarantine.quarantined(page.keys) if session_id in (None, each.session_id)}
         cursor, looked_at = page.cursor, looked_at + KEYS_A_STEP
         if on_step is not None:
             on_step(looked_at)
@@ -98,8 +99,8 @@ async def _described(store: Store, which: Sequence[Quarantined]) -> list[Quarant
     described = []
     for at in range(0, len(which), _TOGETHER_COUNT):
         some = which[at : at + _TOGETHER_COUNT]
-        kinds = await store.run(quarantine_calls.kinds(store.keys, some))
-        call = quarantine_calls.counts(store.keys, some, kinds)
+        kinds = await store.run(quarantine.kinds(store.keys, some))
+        call = quarantine.counts(store.keys, some, kinds)
         counted = await store.run(call) if call.commands else call.decode()
         described += [
             QuarantinedSession(each.session_id, session_hash(each.session_id), each.put_ms, keys)
@@ -129,8 +130,8 @@ async def find(store: Store, session_id: str, put_ms: int | None) -> Quarantined
 async def read(store: Store, found: QuarantinedSession) -> Restoration:
     """What can be read of it, and what is wrong with it. Raises UnsupportedFormat, StoreUnavailable."""
     keys = store.keys.session(found.session_id)
-    stored, elements = await store.run(quarantine_calls.contents(keys, found.put_ms, found.keys))
-    kinds = {key.name: key.type for key in found.keys if not quarantine_calls.is_sound(key)}
+    stored, elements = await store.run(quarantine.contents(keys, found.put_ms, found.keys))
+    kinds = {key.name: key.type for key in found.keys if not quarantine.is_sound(key)}
     return restoration(stored, elements, kinds)
 
 
@@ -151,7 +152,7 @@ async def restore(store: Store, found: QuarantinedSession, *, salvage: bool = Fa
         raise SessionNotFound(text, found.session_id)
     if wanted.faults and not salvage:
         raise CorruptSession("; ".join(dict.fromkeys(wanted.faults)), found.session_id, wanted.epoch)
-    call = quarantine_calls.restore(keys, found.put_ms, wanted, store.settings, store.clock)
+    call = quarantine.restore(keys, found.put_ms, wanted, store.settings, store.clock)
     for swap_count in range(_SWAPS_LIMIT):
         try:
             if await _is_back(store, found.session_id, wanted.epoch):
@@ -178,7 +179,7 @@ async def _is_back(store: Store, session_id: str, epoch: str) -> bool:
 
 async def drop(store: Store, found: QuarantinedSession) -> int:
     """Removes a session from quarantine for good: how many keys there were. Raises StoreUnavailable."""
-    return await store.run(quarantine_calls.drop(store.keys.session(found.session_id), found.put_ms))
+    return await store.run(quarantine.drop(store.keys.session(found.session_id), found.put_ms))
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,8 +214,8 @@ async def list_namespaces(
     names: set[str] = set()
     looked_at = 0
     while True:
-        page = await store.run(quarantine_calls.scan(quarantine_calls.RECORDS, cursor, KEYS_A_STEP))
-        names |= quarantine_calls.namespaces_of(page.keys)
+        page = await store.run(quarantine.scan(quarantine.RECORDS, cursor, KEYS_A_STEP))
+        names |= quarantine.namespaces_of(page.keys)
         cursor, looked_at = page.cursor, looked_at + KEYS_A_STEP
         if on_step is not None:
             on_step(looked_at)

@@ -8,9 +8,9 @@ from enum import StrEnum
 from statistics import median
 from typing import Any
 
-from redismem.protocol.depth_calls import Depth
-from redismem.protocol.provider_calls import Pause
-from redismem.protocol.tick_calls import Hold
+from redismem.protocol.namespace.holds import Hold
+from redismem.protocol.queue.depths import Depth
+from redismem.protocol.queue.provider_pauses import Pause
 from redismem.settings.environment import Complaint
 from redismem.settings.settings import Settings
 

@@ -11,10 +11,11 @@ from redismem.errors import CorruptSession, SessionNotFound, UnsupportedFormat
 from redismem.info import SessionEntry, SessionInfo
 from redismem.messages.decoding import is_gap
 from redismem.messages.message import Message
-from redismem.protocol import namespace_calls, replies
+from redismem.protocol import replies
 from redismem.protocol.call import Call, independent
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import Keys
+from redismem.protocol.namespace import calls as namespace_calls
 from redismem.store.store import Store
 
 Info = SessionInfo | str

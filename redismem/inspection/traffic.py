@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from redismem.protocol import namespace_calls, scripts
+from redismem.protocol import scripts
 from redismem.protocol.call import Call, Command
+from redismem.protocol.namespace import calls as namespace_calls
 from redismem.protocol.scripts import Script
 from redismem.store.store import Store
 from redismem.transport.base import Transport

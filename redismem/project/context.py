@@ -19,7 +19,7 @@ from redismem.project.items import Items
 from redismem.project.querying import WORDS_MATCHED_LIMIT, Query
 from redismem.project.records import Decision, Entity, Item, Task
 from redismem.project.schema import DECISION, ENTITY, KINDS, TASK, Kind
-from redismem.protocol.project_calls import Group, together
+from redismem.protocol.project.calls import Group, together
 from redismem.text.plain import pieces
 
 log = logging.getLogger("redismem")

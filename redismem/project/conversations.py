@@ -19,7 +19,7 @@ from redismem.project.items import Items
 from redismem.project.querying import Criteria
 from redismem.project.records import Conversation, Page
 from redismem.project.schema import CONVERSATION, kind_of
-from redismem.protocol.project_calls import EARLIEST, LATEST
+from redismem.protocol.project.calls import EARLIEST, LATEST
 from redismem.session.session import Session
 
 KEPT_LIMIT = 100

@@ -17,8 +17,9 @@ from redismem.messages.decoding import GAP, decode_messages
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import Message
 from redismem.originals.fields import kept_fields
-from redismem.protocol import layout, quarantine_calls
-from redismem.protocol.restoring import Restoration
+from redismem.protocol import layout
+from redismem.protocol.session import quarantine
+from redismem.protocol.session.restore import Restoration
 from redismem.store.store import Store
 
 PLACES_LIMIT = 100_000
@@ -108,7 +109,7 @@ def _whole(value: Any) -> int:
 async def put(store: Store, session_id: str, copy: Copy) -> None:
     """Makes the session what the copy says. Raises SessionExists, StoreUnavailable."""
     keys = store.keys.session(session_id)
-    epoch = await store.run(quarantine_calls.new_epoch(keys))
+    epoch = await store.run(quarantine.new_epoch(keys))
     put_ms = await store.server_time_ms()
     elements = {message.seq: _element(message) for message in copy.messages}
     gap = GAP + _stamp(put_ms)
@@ -123,11 +124,11 @@ async def put(store: Store, session_id: str, copy: Copy) -> None:
     state = _state(copy, epoch, elements, earlier, bool(originals))
     messages = decode_messages(window, copy.first_seq, epoch)
     restoration = Restoration((), epoch, copy.first_seq, messages, len(window), (), state, copy.summaries)
-    await store.run(quarantine_calls.put(keys, put_ms, window, originals))
+    await store.run(quarantine.put(keys, put_ms, window, originals))
     try:
-        await store.run(quarantine_calls.restore(keys, put_ms, restoration, store.settings, store.clock))
+        await store.run(quarantine.restore(keys, put_ms, restoration, store.settings, store.clock))
     finally:
-        await store.run(quarantine_calls.drop(keys, put_ms))
+        await store.run(quarantine.drop(keys, put_ms))
 
 
 def _state(

@@ -18,7 +18,7 @@ from redismem.project.merging import merge
 from redismem.project.querying import EntityCriteria, page_limit
 from redismem.project.records import Entity, Page
 from redismem.project.schema import ENTITY, ENTITY_TYPES, EntityType
-from redismem.protocol.project_calls import Group
+from redismem.protocol.project.calls import Group
 
 _TRIES_LIMIT = 30
 

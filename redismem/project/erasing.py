@@ -7,7 +7,7 @@ from redismem.project.indexes import HISTORY, places
 from redismem.project.items import Items, Stored
 from redismem.project.links import entity_names, unlink_all
 from redismem.project.schema import ENTITY, Kind
-from redismem.protocol.project_calls import EARLIEST, LATEST
+from redismem.protocol.project.calls import EARLIEST, LATEST
 
 _BATCH_COUNT = 50
 # So many places in indexes are left at once, or those of one item.

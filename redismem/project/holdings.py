@@ -9,8 +9,8 @@ from redismem.errors import CorruptSession
 from redismem.project.indexes import TAGS, WORDS, places
 from redismem.project.items import Items, Stored
 from redismem.protocol.call import Call
-from redismem.protocol.project_calls import together
-from redismem.protocol.project_keys import KINDS
+from redismem.protocol.project.calls import together
+from redismem.protocol.project.keys import KINDS
 
 Index = tuple[str, str]
 """The letter of a kind, and the name of an index."""

@@ -15,9 +15,9 @@ from redismem.project.folding import encode_body
 from redismem.project.indexes import Place, places
 from redismem.project.items import Items, Stored, check_size
 from redismem.project.links import entity_names
-from redismem.protocol import import_calls
-from redismem.protocol.import_calls import Pieces
-from redismem.protocol.project_calls import Unfinished
+from redismem.protocol.project import imports
+from redismem.protocol.project.calls import Unfinished
+from redismem.protocol.project.imports import Pieces
 
 Write = tuple[Any, ...]
 """The word of a command, its key, its arguments."""
@@ -34,13 +34,13 @@ async def write(items: Items, seen: bytes, pieces: Pieces) -> None:
     nonce = os.urandom(8).hex()
     number = 0
     for number, piece in enumerate(pieces.cut(), 1):
-        await items.store.run(import_calls.stage(items.keys, nonce, number, piece))
+        await items.store.run(imports.stage(items.keys, nonce, number, piece))
     if number == 0:
         return
     await items.listed()
     while True:
         try:
-            await items.store.run(import_calls.count(items.keys, nonce, seen))
+            await items.store.run(imports.count(items.keys, nonce, seen))
             break
         except Unfinished:  # another one's; behind it this one is refused
             await carry_out(items.store, items.keys)

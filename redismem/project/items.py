@@ -14,10 +14,10 @@ from redismem.project.carrying import carry_out
 from redismem.project.folding import Delta, State, advanced, check_path, decode_body, decode_delta, encode_body, fold
 from redismem.project.indexes import Place, places
 from redismem.project.schema import Kind, kind_of
-from redismem.protocol import project_calls
 from redismem.protocol.call import Call
-from redismem.protocol.project_calls import Batch, ProjectCalls, Removal, Unfinished, Write
-from redismem.protocol.project_keys import ProjectKeys
+from redismem.protocol.project import calls as project_calls
+from redismem.protocol.project.calls import Batch, ProjectCalls, Removal, Unfinished, Write
+from redismem.protocol.project.keys import ProjectKeys
 from redismem.store.store import Store
 
 T = TypeVar("T")

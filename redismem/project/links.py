@@ -10,7 +10,7 @@ from redismem.project.checks import folded
 from redismem.project.folding import State
 from redismem.project.items import Change, Items, Stored
 from redismem.project.schema import TASK
-from redismem.protocol.project_calls import LATEST
+from redismem.protocol.project.calls import LATEST
 
 DEPENDENTS_COUNT = 200
 # (kind, field) → the field of the other item that names this one

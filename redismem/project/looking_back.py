@@ -14,7 +14,7 @@ from redismem.project.indexes import CHANGED, NOTED, beginnings
 from redismem.project.items import Items, Stored
 from redismem.project.querying import Query, decode_cursor, encode_cursor, place
 from redismem.project.searching import Found
-from redismem.protocol.project_calls import LATEST
+from redismem.protocol.project.calls import LATEST
 
 _BATCH_COUNT = 200
 

@@ -21,7 +21,7 @@ from redismem.project.items import Items, Stored
 from redismem.project.links import broken_links_of, circle_from
 from redismem.project.schema import CONVERSATION, KINDS, Kind
 from redismem.project.transcripts import Transcript
-from redismem.protocol import import_calls
+from redismem.protocol.project import imports
 
 ITEMS_LIMIT = 200_000
 _TRIES_LIMIT = 10
@@ -43,9 +43,9 @@ class Imported:
 async def export_files(items: Items, conversations: Conversations) -> dict[str, str]:
     """The text of each file, by its name: all as it was at one moment. Raises Conflict if others kept writing."""
     for _ in range(_TRIES_LIMIT):
-        seen = await items.run(import_calls.seen(items.keys))
+        seen = await items.run(imports.seen(items.keys))
         files = {name: await _file(items, conversations, name, KINDS[letter]) for name, letter in FILES.items()}
-        if await items.run(import_calls.seen(items.keys)) == seen:
+        if await items.run(imports.seen(items.keys)) == seen:
             return files
     raise Conflict("others kept writing the project, and there was no moment to export it")
 
@@ -100,7 +100,7 @@ async def import_files(items: Items, conversations: Conversations, files: Mappin
     max_message_bytes = items.store.settings.max_message_bytes
     breathe = partial(importing.breathe, items)
     given, said = await _parsed(files, max_message_bytes, breathe)
-    seen = await items.run(import_calls.seen(items.keys))
+    seen = await items.run(imports.seen(items.keys))
     there, lost = await replacing.readable(items) if replace else (await _everything(items), [])
     if replace and (there or lost) and not given:
         raise InvalidItem("the import has no item in it; `clear` of each store erases a project")

@@ -27,7 +27,7 @@ from redismem.project.portability import Imported, export_files, import_files
 from redismem.project.querying import page_limit
 from redismem.project.statistics import Life, Statistics, life_of, statistics_of
 from redismem.project.tasks import Tasks
-from redismem.protocol.project_keys import ProjectKeys
+from redismem.protocol.project.keys import ProjectKeys
 from redismem.session.background import PROJECT_TOKENS
 from redismem.session.session import Session
 from redismem.settings.settings import Settings

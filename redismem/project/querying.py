@@ -16,8 +16,8 @@ from redismem.project.checks import folded
 from redismem.project.folding import State
 from redismem.project.indexes import ALL, LIVE, OPEN, is_open, order, words, words_of
 from redismem.project.schema import ENTITY_TYPES, PRIORITIES, Kind
-from redismem.protocol.project_calls import EARLIEST, LATEST, Group
-from redismem.protocol.project_keys import ProjectKeys
+from redismem.protocol.project.calls import EARLIEST, LATEST, Group
+from redismem.protocol.project.keys import ProjectKeys
 
 WORDS_MATCHED_LIMIT = 64
 """A beginning of more words than this is no help to find items by; it is looked for in what else is asked for."""

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from redismem.project import holdings, importing
 from redismem.project.items import Items, Stored
 from redismem.protocol.call import Call
-from redismem.protocol.import_calls import Pieces
+from redismem.protocol.project.imports import Pieces
 
 
 async def readable(items: Items) -> tuple[dict[str, Stored], list[str]]:

@@ -10,8 +10,8 @@ from redismem.project.items import Items
 from redismem.project.querying import WORDS_MATCHED_LIMIT, Query, decode_cursor, encode_cursor
 from redismem.project.schema import Kind
 from redismem.protocol.call import Call
-from redismem.protocol.project_calls import EARLIEST, LATEST
-from redismem.protocol.project_calls import Page as RawPage
+from redismem.protocol.project.calls import EARLIEST, LATEST
+from redismem.protocol.project.calls import Page as RawPage
 
 Found = tuple[list[tuple[str, State]], str | None]
 """Items with their states, and the cursor of what follows."""

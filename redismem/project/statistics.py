@@ -12,7 +12,7 @@ from redismem.project.indexes import ALL, CHANGED, HISTORY, OPEN, TAGS
 from redismem.project.items import Items
 from redismem.project.querying import Query
 from redismem.project.schema import DECISION, ENTITY_TYPES, KINDS, PRIORITIES, TASK
-from redismem.protocol.project_calls import EARLIEST, Group
+from redismem.protocol.project.calls import EARLIEST, Group
 
 _MOST_MENTIONED = 10
 

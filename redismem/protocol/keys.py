@@ -9,7 +9,7 @@ from typing import TypeGuard
 
 from redismem.errors import InvalidSessionId
 from redismem.protocol.layout import INDEXES
-from redismem.protocol.placement import shard_tags
+from redismem.protocol.slots import shard_tags
 
 # Controls, separators of lines and paragraphs, and half characters, which UTF-8 has no bytes for.
 _NOT_IN_A_SESSION_ID = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029\\ud800-\\udfff]")

@@ -11,11 +11,12 @@ from redismem.events import facts
 from redismem.messages.message import Message
 from redismem.originals.blocks import number_of
 from redismem.originals.dictionaries import DictionaryMissing
-from redismem.protocol import layout, page_calls
-from redismem.protocol.edit_calls import NOT_KEPT, Changed, KeptChange, View, kept_change
+from redismem.protocol import layout
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys
-from redismem.protocol.page_calls import Block, Page
+from redismem.protocol.session import pages
+from redismem.protocol.session.edits import NOT_KEPT, Changed, KeptChange, View, kept_change
+from redismem.protocol.session.pages import Block, Page
 from redismem.store.dictionaries import load_dictionaries
 from redismem.store.store import Store
 
@@ -46,7 +47,7 @@ class Originals:
 
     async def block(self, seq: int) -> Block | None:
         """The block that a seq belongs to, if it is kept. Raises StoreUnavailable."""
-        return await self._store.run(page_calls.block(self._keys, number_of(seq)), quarantine=True)
+        return await self._store.run(pages.block(self._keys, number_of(seq)), quarantine=True)
 
     async def changed(self, view: View, old: Message, changed: Changed) -> KeptChange:
         """How this change of a message reads among the originals, if it is there. Raises StoreUnavailable."""
@@ -65,13 +66,13 @@ class Originals:
         """
         settings, session = self._store.settings, session_hash(self._keys.session_id)
         for each in unreadable:
-            why = page_calls.why_unreadable(each, self._store.dictionaries)
+            why = pages.why_unreadable(each, self._store.dictionaries)
             error = type(why).__name__
             if isinstance(why, DictionaryMissing) and not in_the_way:
                 self._pass_over(str(why))
                 continue
             time_ms = await self._store.server_time_ms()
-            if await self._store.run(page_calls.quarantine_block(self._keys, each, time_ms, settings.idle_timeout_ms)):
+            if await self._store.run(pages.quarantine_block(self._keys, each, time_ms, settings.idle_timeout_ms)):
                 known = facts(op="quarantine", session=session, namespace=self._store.keys.namespace, error=error)
                 text = "session %s: a block of originals cannot be read (%s), and is in quarantine"
                 log.error(text, session, error, extra=known)

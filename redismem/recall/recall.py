@@ -23,11 +23,12 @@ from redismem.originals.blocks import BLOCK_COUNT, decode_block, number_of
 from redismem.originals.dictionaries import Dictionaries
 from redismem.originals.fields import texts_of
 from redismem.originals.signatures import TEXT_CHARS, decode_signature, encode_signature
-from redismem.protocol import layout, page_calls, replies
+from redismem.protocol import layout, replies
 from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys
-from redismem.protocol.page_calls import Block, Signed
+from redismem.protocol.session import pages
+from redismem.protocol.session.pages import Block, Signed
 from redismem.recall.bm25 import HITS_LIMIT, HITS_MOST, QUERY_CHARS, SIGNATURES_LIMIT, Ranking, blocks_of, fused
 from redismem.recall.cache import CachedSession, Contents, Found, RecallCache
 from redismem.recall.originals import Originals
@@ -71,7 +72,7 @@ class Recall:
         if self._meaning is not None:
             self._meaning.begin(self._hot)
         try:
-            call = page_calls.signed(self._keys, self._asked, self._vectors)
+            call = pages.signed(self._keys, self._asked, self._vectors)
             self._signed = await self._store.run(call, quarantine=True)
             return (await self._found(limit, max_tokens)).messages()
         finally:
@@ -93,7 +94,7 @@ class Recall:
             self._signed = Signed(context.epoch, context.first_seq, kept, signatures, context.window_version)
             return context
 
-        call.commands = (*call.commands, page_calls.signatures(self._keys, self._asked, self._vectors))
+        call.commands = (*call.commands, pages.signatures(self._keys, self._asked, self._vectors))
         call.decode = decode
         if self._meaning is not None:
             self._meaning.begin(self._hot)
@@ -156,7 +157,7 @@ class Recall:
         vectors = dict(zip(self._vectors, behind := signed.signatures[len(self._asked) :], strict=False))
         meant = [] if self._meaning is None else [each for each in wanted[-VECTORS_LIMIT:] if each not in vectors]
         if others or meant:
-            more = await self._store.run(page_calls.signed(self._keys, others, meant), quarantine=True)
+            more = await self._store.run(pages.signed(self._keys, others, meant), quarantine=True)
             stored.update(zip(others, more.signatures, strict=False))
             vectors.update(zip(meant, more.signatures[len(others) :], strict=False))
         for number in range(hot.stop, stop):
@@ -176,7 +177,7 @@ class Recall:
         if not missing:
             return
         unreadable: list[Block] = []
-        blocks = await self._store.run(page_calls.blocks(self._keys, missing), quarantine=True)
+        blocks = await self._store.run(pages.blocks(self._keys, missing), quarantine=True)
         known = await load_dictionaries(self._store, (block.stored for block in blocks))
         for block in blocks:
             try:

@@ -13,8 +13,8 @@ from functools import partial
 from redismem.concurrency.offload import apart
 from redismem.errors import CorruptSession, ModelFailed, NotAllowed, StoreUnavailable
 from redismem.originals.vectors import SCALE_BYTES, Embeds, model_of
-from redismem.protocol import vector_calls
 from redismem.protocol.keys import SessionKeys
+from redismem.protocol.session import vectors
 from redismem.recall.cache import CachedSession
 from redismem.store.store import Store
 
@@ -85,14 +85,14 @@ class Meaning:
         if hot.set_model != model_of(mark, len(row) - SCALE_BYTES):
             return {}
         try:
-            found = await self._store.run(vector_calls.near(self._keys, mark, vector, limit))
+            found = await self._store.run(vectors.near(self._keys, mark, vector, limit))
         except (StoreUnavailable, NotAllowed, CorruptSession):
             found = {}  # no such command, or not for this user; where Redis is away, the next call says so
         if not found:
             newest = range(max(0, self._stop - BLOCKS_LIMIT), self._stop)
             missing = [number for number in newest if number not in hot.vectors]
             if missing:
-                stored = await self._store.run(vector_calls.in_set(self._keys, missing), quarantine=True)
+                stored = await self._store.run(vectors.in_set(self._keys, missing), quarantine=True)
                 hot.take_vectors(stored, mark, newest.start)
         return found
 

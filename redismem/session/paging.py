@@ -10,8 +10,8 @@ from redismem.formats.tool_groups import cut_after, cut_before, links, newest_wi
 from redismem.messages.decoding import is_gap
 from redismem.messages.message import Message
 from redismem.protocol.call import Call
-from redismem.protocol.page_calls import Page
-from redismem.protocol.session_calls import SessionCalls
+from redismem.protocol.session.calls import SessionCalls
+from redismem.protocol.session.pages import Page
 
 PAGE_COUNT = 500
 

@@ -12,11 +12,11 @@ from redismem.errors import SessionNotFound, StoreUnavailable
 from redismem.info import SessionInfo
 from redismem.messages.coercion import Shape
 from redismem.messages.message import Message
-from redismem.protocol import edit_calls
-from redismem.protocol.append_command import AppendOptions
 from redismem.protocol.ids import session_hash
 from redismem.protocol.replies import telemetry
-from redismem.protocol.session_calls import SessionCalls
+from redismem.protocol.session import edits as edit_calls
+from redismem.protocol.session.append import AppendOptions
+from redismem.protocol.session.calls import SessionCalls
 from redismem.recall.bm25 import HITS_LIMIT
 from redismem.recall.cache import NO_CACHE, RecallCache
 from redismem.recall.originals import Originals

@@ -7,8 +7,8 @@ from typing import Any, TypeVar, Unpack
 
 from redismem.context import State
 from redismem.protocol.call import Call
-from redismem.protocol.session_calls import SessionCalls
-from redismem.protocol.state_changes import StateChanges
+from redismem.protocol.session.calls import SessionCalls
+from redismem.protocol.session.state import StateChanges
 from redismem.store.store import Store
 
 T = TypeVar("T")

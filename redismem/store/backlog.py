@@ -9,9 +9,9 @@ from typing import Any
 
 from redismem.context import Receipt
 from redismem.errors import FallbackFull
-from redismem.protocol.append_command import Append
 from redismem.protocol.call import Call
 from redismem.protocol.ids import now_ms
+from redismem.protocol.session.append import Append
 from redismem.settings.settings import Settings
 from redismem.store.view import View
 

@@ -7,7 +7,7 @@ from time import monotonic
 
 from redismem.originals.blocks import dictionary_of, needs_another
 from redismem.originals.dictionaries import Dictionaries
-from redismem.protocol import dictionary_calls
+from redismem.protocol.namespace import dictionaries
 from redismem.store.store import Store
 
 _RELOAD_AFTER_S = 60.0
@@ -32,7 +32,7 @@ async def load_dictionaries(store: Store, blocks: Iterable[bytes]) -> Dictionari
 async def load_versions(store: Store, versions: Collection[int]) -> None:
     """Read the dictionaries of these versions that this process does not have yet. Raises StoreUnavailable."""
     if missing := sorted(set(versions) - store.dictionaries.keys()):
-        loaded = await store.run(dictionary_calls.read(store.keys, missing))
+        loaded = await store.run(dictionaries.read(store.keys, missing))
         store.dictionaries.update(loaded)
 
 
@@ -41,7 +41,7 @@ async def reload_versions(store: Store, versions: Collection[int]) -> Dictionari
 
     Redis may have gone back to a time before them, and may hold other dictionaries under their versions since.
     """
-    current = await store.run(dictionary_calls.read(store.keys, sorted(versions)))
+    current = await store.run(dictionaries.read(store.keys, sorted(versions)))
     for version, dictionary in current.items():
         known = store.dictionaries.get(version)
         if known is None or known.content != dictionary.content:

@@ -20,11 +20,12 @@ from redismem.context import Context, Receipt, State
 from redismem.errors import StoreUnavailable
 from redismem.events import facts
 from redismem.info import Health, SessionInfo
-from redismem.protocol import layout, namespace_calls
-from redismem.protocol.append_command import taken_apart
+from redismem.protocol import layout
 from redismem.protocol.call import Call
 from redismem.protocol.clock import Clock
 from redismem.protocol.ids import now_ms
+from redismem.protocol.namespace import calls as namespace_calls
+from redismem.protocol.session.append import taken_apart
 from redismem.settings.settings import Settings
 from redismem.store.backlog import Backlog, Entry, Held
 from redismem.store.breaker import Breaker, BreakerState

@@ -17,9 +17,9 @@ from redismem.concurrency.offload import LARGE_BYTES, apart
 from redismem.messages.compression import expanded
 from redismem.messages.values import Undecodable
 from redismem.originals.columns import STAMP
-from redismem.protocol.append_ids import LastAppends, last_appends
-from redismem.protocol.page_calls import Page
-from redismem.protocol.session_calls import SessionCalls
+from redismem.protocol.session.append_ids import LastAppends, last_appends
+from redismem.protocol.session.calls import SessionCalls
+from redismem.protocol.session.pages import Page
 from redismem.store.backlog import Entry, Held
 from redismem.store.dictionaries import load_dictionaries
 from redismem.store.store import Store

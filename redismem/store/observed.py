@@ -18,12 +18,12 @@ from redismem.context import Context, Receipt, State
 from redismem.errors import Conflict
 from redismem.events import Event, OnEvent, facts, unquoted
 from redismem.info import SessionInfo
-from redismem.protocol.append_command import appended_sizes
 from redismem.protocol.call import Call
 from redismem.protocol.clock import Clock
 from redismem.protocol.ids import session_hash
-from redismem.protocol.page_calls import Page
-from redismem.protocol.queue_calls import Job, covered_sizes
+from redismem.protocol.queue.calls import Job, covered_sizes
+from redismem.protocol.session.append import appended_sizes
+from redismem.protocol.session.pages import Page
 from redismem.settings.settings import Settings
 from redismem.store.breaker import Breaker, BreakerState
 from redismem.store.fallback import FallbackStore

@@ -9,10 +9,10 @@ from typing import Any
 from redismem.errors import NOT_READY_WORDS, ConnectionLost, ServerError, StoreUnavailable
 from redismem.events import facts
 from redismem.info import Health
-from redismem.protocol import namespace_calls
 from redismem.protocol.call import Call
 from redismem.protocol.ids import now_ms
 from redismem.protocol.keys import Keys
+from redismem.protocol.namespace import calls as namespace_calls
 from redismem.settings.settings import Settings
 from redismem.store.breaker import Breaker, BreakerState
 from redismem.store.breakers import Breakers

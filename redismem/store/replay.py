@@ -16,9 +16,9 @@ from redismem.concurrency.background import Background, Ongoing
 from redismem.errors import ConnectionLost, CorruptSession, RedismemError, ServerError, StoreUnavailable
 from redismem.events import facts, unquoted
 from redismem.protocol import replies
-from redismem.protocol.append_command import replay_call
 from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash
+from redismem.protocol.session.append import replay_call
 from redismem.store.backlog import Backlog, Entry, Held
 from redismem.store.breaker import Breaker
 from redismem.store.lost_replies import place_of_lost

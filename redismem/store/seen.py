@@ -14,9 +14,9 @@ from typing import Any
 
 from redismem.context import Context, Receipt
 from redismem.protocol import layout, replies
-from redismem.protocol.append_command import REQUEST_PLACE, taken_apart
 from redismem.protocol.call import Command
 from redismem.protocol.ids import now_ms
+from redismem.protocol.session.append import REQUEST_PLACE, taken_apart
 from redismem.settings.settings import Settings
 from redismem.store.view import View
 

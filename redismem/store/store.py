@@ -18,12 +18,12 @@ from redismem.errors import (
 )
 from redismem.events import facts
 from redismem.originals.dictionaries import Dictionary
-from redismem.protocol import namespace_calls
 from redismem.protocol.call import Call
 from redismem.protocol.clock import Clock, clock_ms
 from redismem.protocol.ids import now_ms, session_hash
-from redismem.protocol.queue_calls import QueueCalls
-from redismem.protocol.session_calls import SessionCalls
+from redismem.protocol.namespace import calls as namespace_calls
+from redismem.protocol.queue.calls import QueueCalls
+from redismem.protocol.session.calls import SessionCalls
 from redismem.settings.settings import Settings
 from redismem.store.breaker import Breaker
 from redismem.store.limits import session_limit, to_record

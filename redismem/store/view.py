@@ -10,8 +10,9 @@ from typing import Any
 
 from redismem.errors import RedismemError, ServerError
 from redismem.messages.values import Undecodable
-from redismem.protocol import append_ids, layout, replies
-from redismem.protocol.append_command import Append
+from redismem.protocol import layout, replies
+from redismem.protocol.session import append_ids
+from redismem.protocol.session.append import Append
 from redismem.settings.settings import Settings
 
 _STAMP = b"\xcf"

@@ -26,11 +26,12 @@ from redismem.originals.vectors import (
     field_bytes,
     model_of,
 )
-from redismem.protocol import page_calls, vector_calls
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys
-from redismem.protocol.page_calls import Block
-from redismem.protocol.vector_calls import Beside
+from redismem.protocol.session import pages
+from redismem.protocol.session import vectors as vector_calls
+from redismem.protocol.session.pages import Block
+from redismem.protocol.session.vectors import Beside
 from redismem.recall.nearest import floats
 from redismem.store.dictionaries import load_dictionaries
 from redismem.store.store import Store
@@ -95,7 +96,7 @@ class Embedding:
     async def _made(self, embedder: Embeds, session_id: str) -> int:
         """How many blocks have vectors now that had not all of theirs before."""
         store, keys = self._store, self._store.keys.session(session_id)
-        signed = await store.run(page_calls.signed(keys, [0]))
+        signed = await store.run(pages.signed(keys, [0]))
         last = number_of(signed.first_seq - 1)
         if not signed.kept or last < 0:
             return 0

@@ -10,10 +10,13 @@ from redismem.concurrency.callbacks import awaited_within
 from redismem.errors import RedismemError
 from redismem.events import facts
 from redismem.info import SessionEntry
-from redismem.protocol import depth_calls, edit_calls, namespace_calls, queue_calls
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys, is_session_id
 from redismem.protocol.layout import EvictionReason
+from redismem.protocol.namespace import calls as namespace_calls
+from redismem.protocol.queue import calls as queue_calls
+from redismem.protocol.queue import depths
+from redismem.protocol.session import edits
 from redismem.session.session import Session
 from redismem.store.limits import is_given
 from redismem.store.store import Store
@@ -121,7 +124,7 @@ class Eviction:
             log.warning(text, count, *more, extra=facts(op="enforce", session_count=count, setting=setting))
 
     async def _excess(self) -> int:
-        per_shard = await self._store.run(depth_calls.counts(self._store.keys))
+        per_shard = await self._store.run(depths.counts(self._store.keys))
         return sum(per_shard) - self._store.session_limit
 
     async def queue_idle(self) -> int:
@@ -219,7 +222,7 @@ class Eviction:
             return await self._store.run(calls.evict(None), quarantine=True)
         session_calls = self._store.session_calls(session_id)
         session = Session(self._store, session_calls)
-        transcript = await self._store.run(edit_calls.window(session_calls), quarantine=True)
+        transcript = await self._store.run(edits.window(session_calls), quarantine=True)
         if transcript is None:
             return False  # gone meanwhile, or in quarantine: there is nothing to hand over
         context = transcript.context

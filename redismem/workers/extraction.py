@@ -19,9 +19,9 @@ from redismem.models import ChatModel
 from redismem.project.checks import is_item_id
 from redismem.project.extraction import Extraction, Outcome, within
 from redismem.project.project import Project
-from redismem.protocol import project_calls
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import NAMESPACE
+from redismem.protocol.project import calls as project_calls
 from redismem.store.store import Store
 from redismem.workers.archive import OnEvict
 from redismem.workers.failures import log_failure

@@ -11,10 +11,10 @@ from redismem.messages.values import Undecodable
 from redismem.originals.blocks import BLOCK_COUNT, NONE_KNOWN, decode_block
 from redismem.originals.dictionaries import Dictionaries, Dictionary
 from redismem.originals.fields import kept_fields
-from redismem.protocol.edit_calls import leaving
 from redismem.protocol.keys import SessionKeys
-from redismem.protocol.page_calls import Block
-from redismem.protocol.queue_calls import Job
+from redismem.protocol.queue.calls import Job
+from redismem.protocol.session.edits import leaving
+from redismem.protocol.session.pages import Block
 from redismem.recall.originals import Originals
 from redismem.store.dictionaries import load_dictionaries
 from redismem.store.store import Store

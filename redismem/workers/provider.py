@@ -9,9 +9,9 @@ from enum import Enum
 
 from redismem.errors import CorruptSession, ProviderUnavailable, RedismemError
 from redismem.events import facts
-from redismem.protocol import provider_calls
 from redismem.protocol.ids import nonce
-from redismem.protocol.provider_calls import Pause
+from redismem.protocol.queue import provider_pauses
+from redismem.protocol.queue.provider_pauses import Pause
 from redismem.store.store import Store
 from redismem.workers.failures import log_failure, reason_of
 
@@ -68,7 +68,7 @@ class Provider:
             return Answering.YES
         before = Pause.decode(self._noted)
         try:
-            self._noted = await self._store.run(provider_calls.noted(self._store.keys, self._name))
+            self._noted = await self._store.run(provider_pauses.noted(self._store.keys, self._name))
         except CorruptSession:  # a key of a foreign type, which is no session's: nothing can be noted
             self._noted = b""
         pause = Pause.decode(self._noted)
@@ -134,7 +134,7 @@ class Provider:
         """Whether it could be noted, as nobody else has noted anything since this worker looked."""
         assert self._name is not None
         value = b"" if pause is None else pause.encode(nonce())
-        call = provider_calls.note(self._store.keys, self._name, self._noted, value)
+        call = provider_pauses.note(self._store.keys, self._name, self._noted, value)
         try:
             self._noted = await self._store.run(call)
         except RedismemError as error:  # the next tick looks again

@@ -21,7 +21,7 @@ from redismem.events import facts
 from redismem.messages.message import Message
 from redismem.models import ChatModel, Draft, Summarizer, open_extractive, open_model
 from redismem.models.extractive import Extractive
-from redismem.protocol.queue_calls import Job
+from redismem.protocol.queue.calls import Job
 from redismem.settings.settings import Settings
 from redismem.text.word_counts import Sketch, learned
 

@@ -16,10 +16,11 @@ from collections import Counter, deque
 
 from redismem.errors import ModelFailed, ProviderUnavailable, RedismemError, StoreUnavailable
 from redismem.events import facts
-from redismem.protocol import edit_calls, queue_calls
 from redismem.protocol.ids import session_hash
 from redismem.protocol.layout import CommitOutcome, ReleaseOutcome
-from redismem.protocol.queue_calls import Job, QueueCalls
+from redismem.protocol.queue import calls as queue_calls
+from redismem.protocol.queue.calls import Job, QueueCalls
+from redismem.protocol.session import edits
 from redismem.store.store import Store
 from redismem.workers.failures import OtherLayouts, log_failure, reason_of
 from redismem.workers.keeping import embedding_of, kept
@@ -207,7 +208,7 @@ class Worker:
         job = await self._store.run(calls.claim(reads=False), quarantine=True)
         if not isinstance(job, Job):
             return SummaryOutcome(job)
-        read = edit_calls.window(self._store.session_calls(calls.keys.session_id))
+        read = edits.window(self._store.session_calls(calls.keys.session_id))
         view = await self._store.run(read, quarantine=True)
         return SummaryOutcome.GONE if view is None else job.of(view)
 

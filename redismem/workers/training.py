@@ -14,7 +14,7 @@ from redismem.errors import RedismemError
 from redismem.events import facts
 from redismem.originals.blocks import BLOCK_COUNT, encode_block
 from redismem.originals.dictionaries import Dictionary, common, trained
-from redismem.protocol import dictionary_calls
+from redismem.protocol.namespace import dictionaries
 from redismem.store.dictionaries import load_versions, reload_versions
 from redismem.store.store import Store
 from redismem.workers.failures import log_failure
@@ -79,9 +79,9 @@ class Trainer:
     async def _look(self) -> int:
         """Reads what is new, and puts back what is there no more. Gives the newest version there is."""
         store = self.store
-        there = await store.run(dictionary_calls.versions(store.keys))
+        there = await store.run(dictionaries.versions(store.keys))
         for lost in store.dictionaries.keys() - set(there):
-            await store.run(dictionary_calls.add(store.keys, store.dictionaries[lost]))
+            await store.run(dictionaries.add(store.keys, store.dictionaries[lost]))
             known = facts(op="dictionaries", namespace=store.keys.namespace)
             log.warning("dictionary %d was gone from Redis, and was put back", lost, extra=known)
         await load_versions(store, there)
@@ -127,7 +127,7 @@ class Trainer:
             return False
         samples = [(session_id, elements) for session_id, elements, _ in self._samples]
         made = await asyncio.to_thread(better, samples, newest + 1, time_ms, used)
-        if made is None or not await store.run(dictionary_calls.add(store.keys, made)):
+        if made is None or not await store.run(dictionaries.add(store.keys, made)):
             return False
         known = facts(op="dictionaries", namespace=store.keys.namespace, session_count=len(self._bytes_of))
         log.info("dictionary %d was trained on %d sessions", made.version, len(self._bytes_of), extra=known)

@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping
 
 from redismem.errors import RedismemError, StoreUnavailable
 from redismem.events import facts
-from redismem.protocol import tick_calls
 from redismem.protocol.call import Call
 from redismem.protocol.ids import nonce
-from redismem.protocol.tick_calls import Hold
+from redismem.protocol.namespace import holds
+from redismem.protocol.namespace.holds import Hold
 from redismem.store.store import Store
 from redismem.workers.failures import log_failure
 
@@ -77,7 +77,7 @@ class Turns:
             await self._store.run(self._hold(0, dict.fromkeys(held, False)))
 
     def _hold(self, hold_ms: int, works: Mapping[str, bool]) -> Call[dict[str, Hold]]:
-        return tick_calls.hold(self._store.keys, self._store.clock, self._holder, hold_ms, works)
+        return holds.hold(self._store.keys, self._store.clock, self._holder, hold_ms, works)
 
     def _say(self, held: frozenset[str]) -> None:
         for work in sorted(held ^ self.held):

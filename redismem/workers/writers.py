@@ -19,7 +19,7 @@ from redismem.events import facts, unquoted
 from redismem.messages.message import Message
 from redismem.models import Draft
 from redismem.protocol.ids import session_hash
-from redismem.protocol.queue_calls import Job, QueueCalls
+from redismem.protocol.queue.calls import Job, QueueCalls
 from redismem.store.store import Store
 from redismem.text.word_counts import Sketch
 from redismem.workers.failures import log_failure, reason_of

@@ -15,9 +15,9 @@ import redismem.blocking
 from redismem import Memory, Settings
 from redismem.cli.doctor import words_of
 from redismem.inspection import rules
-from redismem.protocol.depth_calls import Depth
-from redismem.protocol.provider_calls import Pause
-from redismem.protocol.tick_calls import Hold
+from redismem.protocol.namespace.holds import Hold
+from redismem.protocol.queue.depths import Depth
+from redismem.protocol.queue.provider_pauses import Pause
 from redismem.workers.summaries import Worker
 
 

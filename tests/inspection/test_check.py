@@ -14,9 +14,9 @@ from support.stored import everything, set_counters
 from redismem import Memory, Settings
 from redismem.inspection import check, invariants
 from redismem.models import Draft
-from redismem.protocol import queue_calls
 from redismem.protocol.layout import EvictionReason
-from redismem.protocol.queue_calls import Job, QueueCalls
+from redismem.protocol.queue import calls as queue_calls
+from redismem.protocol.queue.calls import Job, QueueCalls
 from redismem.store.store import Store
 from redismem.workers.summaries import Worker
 

@@ -16,8 +16,9 @@ from support.script_header import header
 from support.script_text import Text, text
 
 from redismem.errors import ServerError
-from redismem.protocol import append_ids, layout, replies, scripts
+from redismem.protocol import layout, replies, scripts
 from redismem.protocol.keys import Keys, ShardKeys
+from redismem.protocol.session import append_ids
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("protocol", "inspection")

@@ -15,9 +15,9 @@ from model_check.steps import SETTINGS, Seen, entry_of
 from redismem import TooLarge
 from redismem.errors import NotInWindow
 from redismem.messages.message import Message
-from redismem.protocol import edit_calls
 from redismem.protocol.call import Call
-from redismem.protocol.edit_calls import Changed
+from redismem.protocol.session import edits as edit_calls
+from redismem.protocol.session.edits import Changed
 from redismem.session import edits
 
 

@@ -13,8 +13,8 @@ from model_check.model import GAP, Entry
 from model_check.steps import Seen, Steps, entry_of
 from redismem import InvalidMessage, TooLarge
 from redismem.context import Context
-from redismem.protocol import edit_calls
 from redismem.protocol.call import Call
+from redismem.protocol.session import edits
 
 T = TypeVar("T")
 names = st.sampled_from(NAMES)
@@ -131,7 +131,7 @@ class Machine(Steps):
     @precondition(lambda self: self.model.sessions)
     @rule(name=names)
     def look(self, name: str) -> None:
-        view = self.run_call(edit_calls.window(self.calls[name]))
+        view = self.run_call(edits.window(self.calls[name]))
         if view is not None:
             session = self.model.sessions[name]
             self.reads_as_modelled(view.context, session)
@@ -142,11 +142,11 @@ class Machine(Steps):
     def prune_as_seen(self, place: int, keep: int, again: bool) -> None:
         name, life, version, view = newest(self.views, place)
         context = view.context
-        call = edit_calls.prune(self.calls[name], view, keep)
+        call = edits.prune(self.calls[name], view, keep)
         if call is not None:
             dropped = self.run_call(call)
             going = context.messages[: len(context.messages) - keep]
-            count, _ = edit_calls.leaving(context, going)
+            count, _ = edits.leaving(context, going)
             newest_gone = entry_at(context, context.first_seq + count - 1)
             pruned = self.model.prune(name, life, version, context.first_seq, count, newest_gone)
             self.same(f"prune {dropped > 0}", dropped, len(going) if pruned else 0)

@@ -23,10 +23,10 @@ from redismem.inspection import check
 from redismem.inspection.invariants import Violation
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import STAMP_BYTES, Message
-from redismem.protocol import queue_calls
 from redismem.protocol.call import Call, Command
-from redismem.protocol.edit_calls import View, leaving
-from redismem.protocol.queue_calls import Job
+from redismem.protocol.queue import calls as queue_calls
+from redismem.protocol.queue.calls import Job
+from redismem.protocol.session.edits import View, leaving
 from redismem.store.store import Store
 from redismem.transport.blocking_lane import BlockingLane
 

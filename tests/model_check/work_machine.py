@@ -14,9 +14,11 @@ from model_check.edit_machine import EditMachine
 from model_check.machine import names, newest, places
 from model_check.steps import LEASE_MS, SETTINGS, Seen, volume
 from redismem.originals.blocks import number_of
-from redismem.protocol import edit_calls, page_calls, provider_calls, queue_calls
 from redismem.protocol.call import Call
 from redismem.protocol.layout import EvictionReason
+from redismem.protocol.queue import calls as queue_calls
+from redismem.protocol.queue import provider_pauses
+from redismem.protocol.session import edits, pages
 from redismem.workers.planning import plan
 
 
@@ -98,13 +100,13 @@ class WorkMachine(EditMachine):
         """Foreign bytes come into a block, and who reads it puts it into quarantine; `late`: it was mended since."""
         name, seqs = newest([each for each in self.model.originals.items() if each[1]], place)
         keys, number = self.store.keys.session(name), number_of(newest(list(seqs), place))
-        block = self.run_call(page_calls.block(keys, number))
-        foreign = page_calls.Block(number, b"foreign")
+        block = self.run_call(pages.block(keys, number))
+        foreign = pages.Block(number, b"foreign")
         if not late:
             self.run_call(Call(name, (("HSET", keys.originals, number, foreign.stored),), int))
             self.model.quarantine_block(name, number)
         for sent in range(1 + again):
-            given = self.run_call(page_calls.quarantine_block(keys, foreign, 77, 600_000))
+            given = self.run_call(pages.quarantine_block(keys, foreign, 77, 600_000))
             assert given is (not late and sent == 0), block
 
     @precondition(lambda self: self.claims)
@@ -128,12 +130,12 @@ class WorkMachine(EditMachine):
         """A worker notes that a provider is paused or answers, by what it has seen, now or long ago."""
         seen = newest(self.noted[provider], place // 4)
         value = b"%d" % next(self.numbers) if paused else b""
-        call = provider_calls.note(self.store.keys, provider, seen, value)
+        call = provider_pauses.note(self.store.keys, provider, seen, value)
         for _ in range(1 + again):
             given = self.run_call(call)
             self.same(f"note {given == value}", given, self.model.note(provider, seen, value))
         self.noted[provider].append(given)
-        self.same("noted", self.run_call(provider_calls.noted(self.store.keys, provider)), given)
+        self.same("noted", self.run_call(provider_pauses.noted(self.store.keys, provider)), given)
 
     # Eviction.
 
@@ -160,7 +162,7 @@ class WorkMachine(EditMachine):
         self.same("claim_eviction", held, self.model.claim_eviction(name, self.now))
         if held:
             session = self.model.sessions[name]
-            view = self.run_call(edit_calls.window(self.calls[name]))
+            view = self.run_call(edits.window(self.calls[name]))
             self.in_hand.append(Seen(name, session.life, session.written, view))
 
     @precondition(lambda self: self.in_hand)

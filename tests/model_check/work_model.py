@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from model_check.model import HANDOVER_MS, INDEXES, QUEUES, Entry, Model, SessionModel
 from redismem.context import Summary
 from redismem.originals.blocks import number_of
-from redismem.protocol.queue_calls import Job
+from redismem.protocol.queue.calls import Job
 
 
 @dataclass

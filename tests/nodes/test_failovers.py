@@ -15,7 +15,7 @@ from support.failing_over import Writers, check_texts
 from redismem import Settings, StoreUnavailable, WrongShards
 from redismem.concurrency.finished import finished
 from redismem.inspection.check import check
-from redismem.protocol import queue_calls
+from redismem.protocol.queue import calls as queue_calls
 
 KINDS = ("asyncio", "blocking")
 HASTY = Settings(shards=16, deadline_s=2, reply_timeout_s=1, fallback_after_s=1)

@@ -17,9 +17,9 @@ from support.stores import Store
 from redismem import Memory, Message, Settings
 from redismem.inspection.projects import check_projects
 from redismem.project.project import Project
-from redismem.protocol import import_calls
-from redismem.protocol.import_calls import PIECE_COUNT
-from redismem.protocol.project_keys import ProjectKeys
+from redismem.protocol.project import imports
+from redismem.protocol.project.imports import PIECE_COUNT
+from redismem.protocol.project.keys import ProjectKeys
 
 PATIENT = Settings(deadline_s=60, reply_timeout_s=20)
 
@@ -49,7 +49,7 @@ async def test_wherever_it_is_killed_and_redis_with_it_all_or_nothing_is_there(t
             put(tmp_path / "after", after)
             count = import_each_killed_later(server.url, namespace, tmp_path)
             names = [f"p{number}" for number in range(count)]
-            left = [await memory.store.run(import_calls.left(ProjectKeys(memory.store.keys, name))) for name in names]
+            left = [await memory.store.run(imports.left(ProjectKeys(memory.store.keys, name))) for name in names]
             server.kill()
             server.start()
             outcomes = [unnamed(await memory.project(name).export_files()) for name in names]

@@ -16,7 +16,7 @@ from redismem.project import portability
 from redismem.project.files import FILES, text_of_entry
 from redismem.project.portability import Imported
 from redismem.project.project import Project
-from redismem.protocol.import_calls import STAGED_MS
+from redismem.protocol.project.imports import STAGED_MS
 
 
 def plain(stored: dict[bytes, Any], name: bytes) -> dict[bytes, Any]:

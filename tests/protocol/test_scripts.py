@@ -14,17 +14,18 @@ from support.script_header import header
 from redismem.messages.decoding import GAP
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import STAMP_BYTES, Message
-from redismem.protocol import edit_calls, scripts
-from redismem.protocol.append_command import AppendOptions, append_limits
+from redismem.protocol import scripts
 from redismem.protocol.call import Call
 from redismem.protocol.ids import append_token
 from redismem.protocol.keys import Keys
-from redismem.protocol.page_calls import Block, quarantine_block
-from redismem.protocol.quarantine_calls import restore
-from redismem.protocol.restoring import Restoration
-from redismem.protocol.session_calls import SessionCalls
-from redismem.protocol.state_changes import StateChanges
-from redismem.protocol.vector_calls import move_vectors, set_vectors
+from redismem.protocol.session import edits
+from redismem.protocol.session.append import AppendOptions, append_limits
+from redismem.protocol.session.calls import SessionCalls
+from redismem.protocol.session.pages import Block, quarantine_block
+from redismem.protocol.session.quarantine import restore
+from redismem.protocol.session.restore import Restoration
+from redismem.protocol.session.state import StateChanges
+from redismem.protocol.session.vectors import move_vectors, set_vectors
 from redismem.settings.settings import Settings
 
 LUA = Path(__file__).parents[2] / "lua"
@@ -110,7 +111,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
     "page": (lambda: CALLS.page(50, 31, True), {"before_seq": 31, "limit": 50, "with_originals": 1, "block_count": 16}),
     "read": (lambda: CALLS.read(50, by_script=True), {"first": -50, "last": -1}),
     "prune": (
-        lambda: edit_calls.prune(CALLS, VIEW, 0),
+        lambda: edits.prune(CALLS, VIEW, 0),
         {
             "epoch": "9-ab",
             "first_seq": 5,
@@ -123,7 +124,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
         },
     ),
     "pop": (
-        lambda: edit_calls.pop(CALLS, VIEW, CONTEXT.messages[1:]),
+        lambda: edits.pop(CALLS, VIEW, CONTEXT.messages[1:]),
         {
             "session": b"user-42",
             "now_ms": NOW_MS,
@@ -140,7 +141,7 @@ CALLED: dict[str, tuple[Callable[[], Call[Any] | None], dict[str, Any]]] = {
         },
     ),
     "replace": (
-        lambda: edit_calls.replace(CALLS, VIEW, old := CONTEXT.pinned[0], edit_calls.replacement(CALLS, old, ANOTHER)),
+        lambda: edits.replace(CALLS, VIEW, old := CONTEXT.pinned[0], edits.replacement(CALLS, old, ANOTHER)),
         {
             "session": b"user-42",
             "now_ms": NOW_MS,

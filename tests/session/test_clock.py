@@ -14,7 +14,7 @@ from support.writers import Echo, fill
 
 from redismem import InvalidTime, Memory, Session, Settings
 from redismem.blocking import memory as blocking
-from redismem.protocol import namespace_calls
+from redismem.protocol.namespace import calls as namespace_calls
 from redismem.workers.eviction import Eviction
 from redismem.workers.summaries import Worker
 

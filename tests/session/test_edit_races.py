@@ -18,8 +18,8 @@ import redismem.blocking
 from redismem import Memory, Settings
 from redismem.context import Context
 from redismem.models import Draft
-from redismem.protocol import edit_calls
 from redismem.protocol.call import Call
+from redismem.protocol.session import edits as edit_calls
 from redismem.workers.outcomes import SummaryOutcome
 from redismem.workers.summaries import Worker
 

@@ -13,9 +13,9 @@ from support.cut_logs import SETTINGS, check_cut_anywhere, commit, viewed
 from support.redis_server import RedisServer
 
 from redismem import Memory
-from redismem.protocol import edit_calls
 from redismem.protocol.call import Call
-from redismem.protocol.edit_calls import NOT_KEPT, View
+from redismem.protocol.session import edits
+from redismem.protocol.session.edits import NOT_KEPT, View
 from redismem.recall.originals import Originals
 
 SYSTEM = {"role": "system", "content": "Be brief."}
@@ -45,18 +45,18 @@ async def call_of(memory: Memory, write: str) -> Call[Any]:
     if write == "commit":
         return await commit(memory, view)
     made: dict[str, Callable[[], Call[Any] | None]] = {
-        "prune": lambda: edit_calls.prune(calls, view, 2),
-        "pop": lambda: edit_calls.pop(calls, view, context.messages[2:]),
+        "prune": lambda: edits.prune(calls, view, 2),
+        "pop": lambda: edits.pop(calls, view, context.messages[2:]),
     }
     if write in made:
         call = made[write]()
     else:
         old = context.messages[1] if write == "replace" else context.pinned[0]
         is_new = write.startswith("replace")
-        changed = edit_calls.replacement(calls, old, user("new")) if is_new else edit_calls.unpinned(old)
+        changed = edits.replacement(calls, old, user("new")) if is_new else edits.unpinned(old)
         kept = await Originals(memory.store, calls.keys).changed(view, old, changed)
         assert (kept is NOT_KEPT) == (not write.endswith("what left the window"))
-        call = edit_calls.replace(calls, view, old, changed, kept)
+        call = edits.replace(calls, view, old, changed, kept)
     assert call is not None
     return call
 

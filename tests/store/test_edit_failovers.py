@@ -15,8 +15,8 @@ import redismem.blocking
 from redismem import Conflict, Context, Memory, Session, Settings
 from redismem.errors import NotInWindow
 from redismem.events import Event
-from redismem.protocol import queue_calls
 from redismem.protocol.layout import EvictionReason
+from redismem.protocol.queue import calls as queue_calls
 from redismem.workers.eviction import Eviction
 
 SETTINGS = patient(Settings(**SMALL))

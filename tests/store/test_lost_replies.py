@@ -14,7 +14,7 @@ from support.replayed import OTHERS
 
 from redismem import FallbackFull, Memory, Settings, StoreUnavailable
 from redismem.events import Event
-from redismem.protocol.append_ids import IDS_COUNT
+from redismem.protocol.session.append_ids import IDS_COUNT
 
 SETTINGS = Settings(deadline_s=60, fallback_after_s=0.3, strategy="none", max_batch_count=1_000)
 YES = user("yes")

@@ -17,7 +17,7 @@ from redismem import (
     Memory,
     Session,
 )
-from redismem.protocol.session_calls import SessionCalls
+from redismem.protocol.session.calls import SessionCalls
 
 
 async def test_an_append_sent_again_is_known(raw: Any, session: Session, namespace: str) -> None:

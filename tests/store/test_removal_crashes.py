@@ -16,10 +16,11 @@ from support.redis_server import RedisServer
 from redismem import Memory, Session
 from redismem.inspection import quarantine
 from redismem.inspection.check import check
-from redismem.protocol import quarantine_calls, queue_calls
 from redismem.protocol.call import Call
 from redismem.protocol.ids import now_ms
 from redismem.protocol.layout import EvictionReason
+from redismem.protocol.queue import calls as queue_calls
+from redismem.protocol.session import quarantine as quarantine_calls
 from redismem.workers.eviction import Eviction
 
 

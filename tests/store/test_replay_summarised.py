@@ -10,7 +10,7 @@ from support.replayed import Place, lose
 from support.writers import Echo
 
 from redismem import Settings
-from redismem.protocol import dictionary_calls
+from redismem.protocol.namespace import dictionaries
 from redismem.workers.summaries import Worker
 
 MINE = [{"role": "user", "content": f"a message of mine {number} " * 20} for number in range(2)]
@@ -28,7 +28,7 @@ async def test_it_is_made_once_though_it_was_summarised(
     async with Place(namespace, settings) as place:
         store, there = place.near.store, place.near.session("a")
         if has_dictionary:
-            assert await store.run(dictionary_calls.add(store.keys, made(1)))
+            assert await store.run(dictionaries.add(store.keys, made(1)))
         await place.memory.session("a").append_and_read(user("first"))
         await lose(place, fault, *MINE)
         said = await place.others("a")

@@ -11,10 +11,10 @@ from typing import Any
 from redismem import Memory, Session, Settings
 from redismem.context import Summary
 from redismem.inspection.check import check
-from redismem.protocol import edit_calls
 from redismem.protocol.call import Call
-from redismem.protocol.edit_calls import View
-from redismem.protocol.queue_calls import Job
+from redismem.protocol.queue.calls import Job
+from redismem.protocol.session import edits
+from redismem.protocol.session.edits import View
 from redismem.workers.keeping import kept
 from redismem.workers.training import Trainer
 from support.redis_server import RedisServer
@@ -57,7 +57,7 @@ async def everything(session: Session) -> list[Any]:
 
 async def viewed(memory: Memory) -> View:
     """The window of the session "a", as an edit of it wants it."""
-    view = await memory.store.run(edit_calls.window(memory.store.session_calls("a")))
+    view = await memory.store.run(edits.window(memory.store.session_calls("a")))
     assert view is not None
     return view
 

@@ -9,7 +9,7 @@ from redismem.context import Context, State
 from redismem.inspection.check import check
 from redismem.messages.message import Message
 from redismem.models import open_extractive
-from redismem.protocol.edit_calls import View
+from redismem.protocol.session.edits import View
 from redismem.workers.strategies import Summarize
 from redismem.workers.summaries import Worker
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from redismem import Memory, Session
 from redismem.context import Context
 from redismem.errors import ModelFailed, ProviderUnavailable
-from redismem.protocol.depth_calls import members
+from redismem.protocol.queue.depths import members
 from support.clock import T0, Clock
 from support.writers import said
 

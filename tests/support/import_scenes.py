@@ -10,9 +10,9 @@ import pytest
 from redismem import Conflict
 from redismem.project.items import Items
 from redismem.project.project import Project
-from redismem.protocol import import_calls
-from redismem.protocol.import_calls import Pieces
-from redismem.protocol.project_calls import Unfinished
+from redismem.protocol.project import imports
+from redismem.protocol.project.calls import Unfinished
+from redismem.protocol.project.imports import Pieces
 from support.project_clock import ProjectClock
 
 Scene = Callable[[Project, ProjectClock, Any], Awaitable[None]]
@@ -29,14 +29,14 @@ def piece(items: Items, *writes: tuple[Any, ...]) -> bytes:
 
 async def staged(items: Items, nonce: str, *pieces: bytes) -> bytes:
     """Puts an import down. Gives what it has seen of the project."""
-    seen = await items.store.run(import_calls.seen(items.keys))
+    seen = await items.store.run(imports.seen(items.keys))
     for number, each in enumerate(pieces, 1):
-        await items.store.run(import_calls.stage(items.keys, nonce, number, each))
+        await items.store.run(imports.stage(items.keys, nonce, number, each))
     return seen
 
 
 async def counts(items: Items, nonce: str, seen: bytes) -> bool:
-    return await items.store.run(import_calls.count(items.keys, nonce, seen))
+    return await items.store.run(imports.count(items.keys, nonce, seen))
 
 
 async def each_write_is_made(apollo: Project, clock: ProjectClock, raw: Any) -> None:
@@ -86,7 +86,7 @@ class _LookedForPieces(Exception):
 
 def _refusing(items: Items) -> Any:
     """A store that lets nobody carry anything out."""
-    inner, left = items.store.run, import_calls.left(items.keys).commands
+    inner, left = items.store.run, imports.left(items.keys).commands
 
     async def run(call: Any, **options: Any) -> Any:
         if call.commands == left:
@@ -100,9 +100,9 @@ async def who_comes_late_with_a_piece_undoes_nothing(apollo: Project, clock: Pro
     items = apollo._items
     made = piece(items, ("HSET", items.keys.names, "a", "imported"))
     await counts(items, "n", await staged(items, "n", made))
-    assert await items.store.run(import_calls.carry_out(items.keys, b"1", made))
+    assert await items.store.run(imports.carry_out(items.keys, b"1", made))
     await raw.hset(items.keys.names, "a", "changed since")
-    assert not await items.store.run(import_calls.carry_out(items.keys, b"1", made))
+    assert not await items.store.run(imports.carry_out(items.keys, b"1", made))
     assert await raw.hget(items.keys.names, "a") == b"changed since"
 
 

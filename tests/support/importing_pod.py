@@ -17,7 +17,7 @@ from typing import Any
 from redismem import Settings
 from redismem.blocking import memory as blocking
 from redismem.project.project import Project
-from redismem.protocol import import_calls
+from redismem.protocol.project import imports
 
 LONGEST = 400
 SETTINGS = Settings(deadline_s=60, reply_timeout_s=20)
@@ -44,7 +44,7 @@ def imported(url: str, namespace: str, folder: Path, number: int) -> None:
 
 
 def main(url: str, namespace: str, folder: str) -> None:
-    import_calls.PIECE_COUNT = 60  # so that there are several
+    imports.PIECE_COUNT = 60  # so that there are several
     for number in range(LONGEST):
         child = os.fork()
         if child == 0:

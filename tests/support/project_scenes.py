@@ -16,7 +16,7 @@ from redismem.project.erasing import erase
 from redismem.project.items import Change, Items
 from redismem.project.project import Project
 from redismem.project.schema import ENTITY, TASK
-from redismem.protocol.project_calls import LATEST, Batch, Group, Write
+from redismem.protocol.project.calls import LATEST, Batch, Group, Write
 from support.project_clock import ProjectClock
 
 Scene = Callable[[Project, ProjectClock, Any], Awaitable[None]]

@@ -8,7 +8,7 @@ from typing import Any
 import fakeredis
 
 from redismem import Memory, Settings
-from redismem.protocol.append_ids import IDS_COUNT
+from redismem.protocol.session.append_ids import IDS_COUNT
 from support.checks import until, user
 from support.faulty import Fault, Faulty
 

@@ -17,7 +17,7 @@ from support.writers import said
 
 from redismem import Memory, Settings
 from redismem.protocol.call import Command
-from redismem.protocol.depth_calls import members
+from redismem.protocol.queue.depths import members
 from redismem.protocol.scripts import Script, load
 from redismem.store.store import Store
 from redismem.transport.address import Address

@@ -12,7 +12,7 @@ from support.writers import Echo
 
 from redismem import Settings
 from redismem.inspection.check import check
-from redismem.protocol.namespace_calls import name_of
+from redismem.protocol.namespace.calls import name_of
 from redismem.workers.eviction import Eviction
 from redismem.workers.summaries import Worker
 

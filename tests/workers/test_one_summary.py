@@ -10,7 +10,7 @@ from support.writers import Echo, fill
 from redismem import Settings
 from redismem.models import Draft, open_extractive
 from redismem.protocol import layout
-from redismem.protocol.queue_calls import Job
+from redismem.protocol.queue.calls import Job
 from redismem.session.session import Session
 from redismem.text.word_counts import Sketch, hash_of
 from redismem.workers.strategies import Summarize, from_settings, instead_of

@@ -26,7 +26,7 @@ from redismem import Memory, RedismemError, Session, Settings
 from redismem.inspection.check import check
 from redismem.originals.blocks import dictionary_of
 from redismem.originals.dictionaries import Dictionary
-from redismem.protocol import dictionary_calls
+from redismem.protocol.namespace import dictionaries
 from redismem.recall.cache import CachedSession, Found, RecallCache
 from redismem.recall.postings import Postings
 from redismem.store.store import Store
@@ -188,7 +188,7 @@ async def compresses(there: Namespace) -> None:
     await tell("h")
     assert await there.raw.hgetall(key) == {b"1": first}
     late = Dictionary(1, 5, first[8:])
-    assert not await other.store.run(dictionary_calls.add(other.store.keys, late))
+    assert not await other.store.run(dictionaries.add(other.store.keys, late))
     assert await there.raw.hget(key, "1") == first
     telling_on.worker = Worker(process.store, Echo())
     there.clock.now_ms += 86_400_000
@@ -248,7 +248,7 @@ MUTANTS = [
     Mutant(Trainer, "_settled", "the oldest for ever", "max((", "min((", compresses),
     Mutant(Trainer, "_look", "lost for ever", "store.dictionaries.keys() - set(there)", "()", compresses),
     Mutant(Trainer, "_train", "over an older one", "newest + 1", "max(1, newest)", compresses),
-    Mutant(dictionary_calls, "add", "over an older one", "HSETNX", "HSET", compresses),
+    Mutant(dictionaries, "add", "over an older one", "HSETNX", "HSET", compresses),
     Mutant(keeping, "_before", "without its dictionary", "*block, known", "*block", compresses),
     Mutant(Store, "know", "whatever was read", "self.dictionaries.update(found)", "pass", compresses),
 ]

@@ -21,7 +21,7 @@ from support.writers import Echo
 
 from redismem.inspection.check import check, check_session
 from redismem.originals.dictionaries import Dictionary
-from redismem.protocol import dictionary_calls
+from redismem.protocol.namespace import dictionaries
 from redismem.workers import training
 from redismem.workers.archive import JsonlArchive, read_archive
 from redismem.workers.eviction import Eviction
@@ -239,10 +239,10 @@ async def test_another_comes_a_day_later_and_only_if_it_is_better(
 async def test_there_are_never_too_many(store: Store, namespace: str, raw: Any, clock: Clock) -> None:
     async with open_with(store, namespace) as memory:
         for version in range(1, MOST_DICTIONARIES + 1):
-            await memory.store.run(dictionary_calls.add(memory.store.keys, Dictionary(version, T0 - DAY_MS, content())))
+            await memory.store.run(dictionaries.add(memory.store.keys, Dictionary(version, T0 - DAY_MS, content())))
         await told(memory, Worker(memory.store, Echo()))
         assert await raw.hlen(memory.store.keys.dictionaries) == MOST_DICTIONARIES
-        assert not await memory.store.run(dictionary_calls.add(memory.store.keys, Dictionary(3, 0, content(1))))
+        assert not await memory.store.run(dictionaries.add(memory.store.keys, Dictionary(3, 0, content(1))))
         assert (await raw.hget(memory.store.keys.dictionaries, "3"))[8:] == content(), "none is ever changed"
 
 

@@ -19,7 +19,7 @@ from support.writers import Echo, said
 
 from redismem import Memory, Settings
 from redismem.models import Draft
-from redismem.protocol import tick_calls
+from redismem.protocol.namespace import holds
 from redismem.workers.scheduler import Scheduler
 from redismem.workers.strategies import Dropped
 
@@ -153,7 +153,7 @@ async def test_a_backlog_is_everybodys(pods: Pods) -> None:
     assert sum(echo.begun_count for echo in echoes) == 12
     await makers[0].tick()
     await makers[1].tick()
-    found = await makers[0]._store.run(tick_calls.holds(makers[0]._store.keys))
+    found = await makers[0]._store.run(holds.holds(makers[0]._store.keys))
     assert {each.is_crowded for each in found.values()} == {False}
 
 

@@ -23,8 +23,8 @@ from support.writers import fill, said
 from redismem import Memory, Settings
 from redismem.models import Provider
 from redismem.models.http_model import INSTRUCTION
-from redismem.protocol.depth_calls import members
-from redismem.protocol.queue_calls import QueueCalls
+from redismem.protocol.queue.calls import QueueCalls
+from redismem.protocol.queue.depths import members
 from redismem.workers.scheduler import Scheduler
 from redismem.workers.summaries import Worker
 

@@ -22,7 +22,7 @@ from support.writers import Echo
 
 from redismem import Memory
 from redismem.context import Context
-from redismem.protocol.depth_calls import members
+from redismem.protocol.queue.depths import members
 from redismem.workers.summaries import Worker
 
 WORKERS, ROUNDS = 4, 30

@@ -11,9 +11,9 @@ from support.redis_server import RedisServer
 
 from redismem import Settings
 from redismem.protocol import scripts
-from redismem.protocol.append_command import append_limits
 from redismem.protocol.keys import Keys
-from redismem.protocol.queue_calls import QueueCalls
+from redismem.protocol.queue.calls import QueueCalls
+from redismem.protocol.session.append import append_limits
 
 LUA = Path(__file__).parents[3] / "lua"
 SCRIPT = """

@@ -9,9 +9,10 @@ from support.clock import T0, Clock
 from support.script_header import header
 
 from redismem import Memory
-from redismem.protocol import scripts, tick_calls
+from redismem.protocol import scripts
 from redismem.protocol.keys import Keys
-from redismem.protocol.tick_calls import Hold
+from redismem.protocol.namespace import holds
+from redismem.protocol.namespace.holds import Hold
 
 HOLD_MS = 1_750
 
@@ -19,7 +20,7 @@ HOLD_MS = 1_750
 @pytest.fixture
 def hold(memory: Memory, clock: Clock) -> Any:
     async def held(holder: str, hold_ms: int = HOLD_MS, **works: bool) -> dict[str, tuple[str, int, bool]]:
-        call = tick_calls.hold(memory.store.keys, clock, holder, hold_ms, works)
+        call = holds.hold(memory.store.keys, clock, holder, hold_ms, works)
         first = await memory.store.run(call)
         assert await memory.store.run(call.again()) == first, "sent again it answers the same"
         return {work: (each.holder, each.until_ms - clock.now_ms, each.is_crowded) for work, each in first.items()}
@@ -28,7 +29,7 @@ def hold(memory: Memory, clock: Clock) -> Any:
 
 
 def test_the_caller_gives_what_the_header_says() -> None:
-    call = tick_calls.hold(Keys("shop", 64), lambda: T0, "pod/1/a", 7, {"sweep": True, "nap": False})
+    call = holds.hold(Keys("shop", 64), lambda: T0, "pod/1/a", 7, {"sweep": True, "nap": False})
     head = header(scripts.load("hold").source.decode())
     (word, sha, count, key, *arguments) = call.commands[0]
     assert (word, sha, count, key) == ("EVALSHA", scripts.load("hold").sha, 1, b"rm:{shop}:ticks")
@@ -79,7 +80,7 @@ async def test_nobody_waits_for_a_pod_that_looks_more_seldom_or_for_a_clock_that
 )
 async def test_a_hold_that_none_wrote_holds_nothing(hold: Any, raw: Any, memory: Memory, stored: str) -> None:
     await raw.hset(memory.store.keys.ticks, "sweep", stored.encode("latin-1"))
-    found = await memory.store.run(tick_calls.holds(memory.store.keys))
+    found = await memory.store.run(holds.holds(memory.store.keys))
     assert found.keys() <= {"sweep"}
     assert (await hold("a", sweep=False))["sweep"][0] == "a"
 
@@ -87,4 +88,4 @@ async def test_a_hold_that_none_wrote_holds_nothing(hold: Any, raw: Any, memory:
 async def test_it_goes_when_nobody_ticks_any_more(hold: Any, raw: Any, memory: Memory) -> None:
     await hold("a", sweep=True)
     assert 0 < await raw.pttl(memory.store.keys.ticks) <= 86_400_000
-    assert await memory.store.run(tick_calls.holds(memory.store.keys)) == {"sweep": Hold("a", T0 + HOLD_MS, True)}
+    assert await memory.store.run(holds.holds(memory.store.keys)) == {"sweep": Hold("a", T0 + HOLD_MS, True)}

@@ -11,8 +11,9 @@ from redis.exceptions import ResponseError
 from support.script_header import header
 
 from redismem import Memory
-from redismem.protocol import namespace_calls, scripts
+from redismem.protocol import scripts
 from redismem.protocol.keys import Keys
+from redismem.protocol.namespace import calls as namespace_calls
 
 SLOW_PER_S = 0.001  # one in a thousand seconds: none is earned while a test runs
 

@@ -12,8 +12,8 @@ from typing import Any
 from redismem.messages.values import decode_value, packed_unchecked
 from redismem.protocol import scripts
 from redismem.protocol.call import Call, Command, evalsha
-from redismem.protocol.project_calls import Unfinished
-from redismem.protocol.project_keys import ProjectKeys
+from redismem.protocol.project.calls import Unfinished
+from redismem.protocol.project.keys import ProjectKeys
 
 STAGED_MS = 3_600_000
 """What is staged and does not come to count goes after this time."""

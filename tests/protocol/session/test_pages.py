@@ -9,7 +9,7 @@ import pytest
 from redismem.errors import CorruptSession, UnsupportedFormat
 from redismem.messages.encoding import encode_message
 from redismem.originals.blocks import encode_block
-from redismem.protocol.page_calls import Block, page
+from redismem.protocol.session.pages import Block, page
 
 STAMP = b"\xcf" + (1_700_000_000_123).to_bytes(8, "big")
 ELEMENTS = [encode_message({"role": "user", "content": f"{seq}"})[0] + STAMP for seq in range(41)]

@@ -20,13 +20,13 @@ from redismem.originals.blocks import decode_block, dictionary_of
 from redismem.originals.dictionaries import Dictionaries
 from redismem.originals.fields import kept_fields
 from redismem.protocol import layout, replies, scripts
-from redismem.protocol.append_command import append_limits, check_size, encode_as, more_pins, stored_as
 from redismem.protocol.call import Call, evalsha
 from redismem.protocol.clock import time_argument
 from redismem.protocol.ids import append_token, nonce
 from redismem.protocol.layout import PINNED
-from redismem.protocol.page_calls import Block
-from redismem.protocol.session_calls import SessionCalls
+from redismem.protocol.session.append import append_limits, check_size, encode_as, more_pins, stored_as
+from redismem.protocol.session.calls import SessionCalls
+from redismem.protocol.session.pages import Block
 
 
 class Changed(NamedTuple):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from redis.crc import key_slot
 
 from redismem.protocol.keys import Keys
-from redismem.protocol.placement import SLOT_COUNT, shard_tags
+from redismem.protocol.slots import SLOT_COUNT, shard_tags
 
 ALNUM = "ABCXYZabcxyz0189"
 namespaces = st.builds(str.__add__, st.sampled_from(ALNUM), st.text(alphabet=ALNUM + "._-", max_size=63))
@@ -94,7 +94,7 @@ def test_every_process_finds_the_same_place() -> None:
     # What is stored lies there: these change only with the layout's version.
     assert shard_tags("shop", 64)[:3] == ("shop:00olol", "shop:01mwrh", "shop:02imhp")
     assert shard_tags("default", 1) == shard_tags("default", 1)
-    program = "from redismem.protocol.placement import shard_tags; print(hash(''), *shard_tags('shop', 300))"
+    program = "from redismem.protocol.slots import shard_tags; print(hash(''), *shard_tags('shop', 300))"
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
     told = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert tuple(told.stdout.split()[1:]) == shard_tags("shop", 300)

@@ -9,7 +9,7 @@ from redismem.info import SessionEntry
 from redismem.protocol import layout
 from redismem.protocol.call import Call, independent
 from redismem.protocol.keys import Keys
-from redismem.protocol.namespace_calls import entries
+from redismem.protocol.namespace.calls import entries
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from redismem import UNSET, Settings
-from redismem.protocol.append_command import REQUEST_PLACE, replay_call, taken_apart
 from redismem.protocol.keys import Keys
-from redismem.protocol.session_calls import SessionCalls
+from redismem.protocol.session.append import REQUEST_PLACE, replay_call, taken_apart
+from redismem.protocol.session.calls import SessionCalls
 
 CALLS = SessionCalls(Keys("test", 64).session("user-42"), Settings())
 USER = {"role": "user", "content": "hello"}

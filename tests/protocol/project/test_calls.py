@@ -11,8 +11,8 @@ from support.script_header import header
 from redismem.errors import Conflict, ServerError
 from redismem.protocol import scripts
 from redismem.protocol.keys import Keys
-from redismem.protocol.project_calls import Batch, Group, ProjectCalls, Removal, Write, projects, register
-from redismem.protocol.project_keys import ProjectKeys
+from redismem.protocol.project.calls import Batch, Group, ProjectCalls, Removal, Write, projects, register
+from redismem.protocol.project.keys import ProjectKeys
 from redismem.protocol.replies import refusal
 
 KEYS = ProjectKeys(Keys("shop", 8), "apollo")

@@ -11,10 +11,11 @@ from redismem.messages.coercion import Shape, check_is_said
 from redismem.messages.compression import compressed
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import Message, TokenCounter
-from redismem.protocol import append_ids, layout, replies
+from redismem.protocol import layout, replies
 from redismem.protocol.call import Call, Command
 from redismem.protocol.ids import append_token
-from redismem.protocol.state_changes import StateChanges
+from redismem.protocol.session import append_ids
+from redismem.protocol.session.state import StateChanges
 from redismem.settings.settings import Settings
 
 T = TypeVar("T")

@@ -21,12 +21,15 @@ from redismem.errors import (
 )
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import Message
-from redismem.protocol import edit_calls, namespace_calls, scripts, state_changes
-from redismem.protocol.append_command import append_limits
+from redismem.protocol import scripts
 from redismem.protocol.call import Call
 from redismem.protocol.ids import append_token
 from redismem.protocol.keys import Keys
-from redismem.protocol.session_calls import SessionCalls
+from redismem.protocol.namespace import calls as namespace_calls
+from redismem.protocol.session import edits
+from redismem.protocol.session import state as state_changes
+from redismem.protocol.session.append import append_limits
+from redismem.protocol.session.calls import SessionCalls
 from redismem.settings.settings import Settings
 
 KEYS = Keys("shop", 8)
@@ -54,9 +57,9 @@ def context_of(*payloads: dict[str, Any]) -> Context:
     return Context("user-42", [], messages, State(), last_seq, 5, last_seq, "1-a", 6)
 
 
-def view_of(*payloads: dict[str, Any]) -> edit_calls.View:
+def view_of(*payloads: dict[str, Any]) -> edits.View:
     elements = [encode_message(payload)[0] + b"\xcf" + bytes(8) for payload in payloads]
-    return edit_calls.View(context_of(*payloads), {}, elements)
+    return edits.View(context_of(*payloads), {}, elements)
 
 
 VIEW = view_of(USER)
@@ -76,10 +79,10 @@ def test_all_keys_of_a_call_live_in_one_slot() -> None:
         made.exists(),
         made.clear("1-a"),
         made.pinned(),
-        edit_calls.window(made),
-        edit_calls.prune(made, view_of(USER, USER), 1),
-        edit_calls.pop(made, VIEW, VIEW.context.messages),
-        edit_calls.replace(made, VIEW, first := VIEW.context.messages[0], edit_calls.replacement(made, first, USER)),
+        edits.window(made),
+        edits.prune(made, view_of(USER, USER), 1),
+        edits.pop(made, VIEW, VIEW.context.messages),
+        edits.replace(made, VIEW, first := VIEW.context.messages[0], edits.replacement(made, first, USER)),
         made.touch(),
         made.quarantine("", 5),
     ]
@@ -235,11 +238,11 @@ def test_a_prune_keeps_what_belongs_together() -> None:
     view = view_of(USER, call, {"role": "tool", "tool_call_id": "c"}, USER)
 
     def dropped(max_messages: int) -> int | None:
-        call = edit_calls.prune(made, view, max_messages)
+        call = edits.prune(made, view, max_messages)
         return None if call is None else call.decode(1)
 
     assert [dropped(count) for count in (0, 1, 2, 3, 4, 5)] == [4, 3, 1, 1, None, None]
-    answer = edit_calls.prune(made, view, 0)
+    answer = edits.prune(made, view, 0)
     assert answer is not None
     assert answer.decode(0) == 0
 

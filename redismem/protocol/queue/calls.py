@@ -17,11 +17,11 @@ from redismem.messages.message import Message
 from redismem.protocol import layout, replies, scripts
 from redismem.protocol.call import Call, context_reads, evalsha, independent
 from redismem.protocol.clock import Clock, time_argument
-from redismem.protocol.edit_calls import View, leaving, moved
 from redismem.protocol.ids import nonce
 from redismem.protocol.keys import Keys, SessionKeys, ShardKeys
 from redismem.protocol.layout import ClaimOutcome, CommitOutcome, EvictionReason, Failure, ReleaseOutcome
-from redismem.protocol.namespace_calls import entries, name_of
+from redismem.protocol.namespace.calls import entries, name_of
+from redismem.protocol.session.edits import View, leaving, moved
 from redismem.settings.settings import Settings
 
 QUEUES = layout.INDEXES[1:]

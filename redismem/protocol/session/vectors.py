@@ -9,7 +9,7 @@ from redismem.originals.vectors import MARK_BYTES
 from redismem.protocol import scripts
 from redismem.protocol.call import Call, Command, evalsha
 from redismem.protocol.keys import SessionKeys
-from redismem.protocol.page_calls import Block
+from redismem.protocol.session.pages import Block
 
 
 class Beside(NamedTuple):

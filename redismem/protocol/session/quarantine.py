@@ -14,7 +14,7 @@ from redismem.protocol.call import Call, Command, evalsha, independent
 from redismem.protocol.clock import Clock, time_argument
 from redismem.protocol.ids import nonce
 from redismem.protocol.keys import Keys, SessionKeys
-from redismem.protocol.restoring import Restoration
+from redismem.protocol.session.restore import Restoration
 from redismem.settings.settings import Settings
 
 NAMES = (b"messages", b"state", b"originals")

@@ -11,12 +11,13 @@ from support.script_header import header
 
 from redismem.context import Context, State, Summary
 from redismem.messages.message import Message
-from redismem.protocol import queue_calls, scripts
+from redismem.protocol import scripts
 from redismem.protocol.call import Call
-from redismem.protocol.edit_calls import View
 from redismem.protocol.keys import Keys
 from redismem.protocol.layout import EvictionReason
-from redismem.protocol.queue_calls import Job, QueueCalls
+from redismem.protocol.queue import calls as queue_calls
+from redismem.protocol.queue.calls import Job, QueueCalls
+from redismem.protocol.session.edits import View
 from redismem.settings.settings import Settings
 
 # Every value is one that no other argument has.

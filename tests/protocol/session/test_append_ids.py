@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redismem import CorruptSession, UnsupportedFormat
-from redismem.protocol.append_ids import IDS_COUNT, AppendId, last_appends, remember, remembered
 from redismem.protocol.keys import Keys
+from redismem.protocol.session.append_ids import IDS_COUNT, AppendId, last_appends, remember, remembered
 
 LAST_APPENDS = last_appends(Keys("test", 64).session("user-42"))
 NO_IDS = (None,) * 4

@@ -15,7 +15,11 @@ from redismem.messages.message import PINNED_ROLES, STAMP_BYTES, Message, TokenC
 from redismem.messages.values import Undecodable
 from redismem.originals.blocks import BLOCK_COUNT
 from redismem.protocol import layout, replies, scripts
-from redismem.protocol.append_command import (
+from redismem.protocol.call import Call, Command, context_reads, evalsha
+from redismem.protocol.clock import Clock, clock_ms, time_argument
+from redismem.protocol.ids import append_token
+from redismem.protocol.keys import SessionKeys
+from redismem.protocol.session.append import (
     NO_OPTIONS,
     AppendOptions,
     append_limits,
@@ -27,12 +31,8 @@ from redismem.protocol.append_command import (
     to_confirm,
     token_of,
 )
-from redismem.protocol.call import Call, Command, context_reads, evalsha
-from redismem.protocol.clock import Clock, clock_ms, time_argument
-from redismem.protocol.ids import append_token
-from redismem.protocol.keys import SessionKeys
-from redismem.protocol.page_calls import Page, page
-from redismem.protocol.state_changes import NO_CHANGE, Change, StateChanges, change, check_options
+from redismem.protocol.session.pages import Page, page
+from redismem.protocol.session.state import NO_CHANGE, Change, StateChanges, change, check_options
 from redismem.settings.settings import Settings
 
 _MOST = 1 << 53

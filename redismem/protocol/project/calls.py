@@ -10,7 +10,7 @@ from redismem.errors import TooLarge
 from redismem.protocol import scripts
 from redismem.protocol.call import Call, Command, evalsha
 from redismem.protocol.keys import Keys
-from redismem.protocol.project_keys import ProjectKeys, registry
+from redismem.protocol.project.keys import ProjectKeys, registry
 from redismem.protocol.replies import fields
 
 T = TypeVar("T")
