@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from benchmarks.measuring import Server, own_server, surroundings, table
 from benchmarks.project_items import BEGIN_MS, FILLED, FULL, HALF, IDS, fill, made
 from redismem import Memory, Settings
-from redismem.project.checks import as_datetime
+from redismem.project.items.fields import as_datetime
 from redismem.project.project import Project
 from redismem.protocol import scripts
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from redismem.project.checks import as_datetime
-from redismem.project.items import Change
+from redismem.project.items.fields import as_datetime
+from redismem.project.items.items import Change
+from redismem.project.items.schema import DECISION, ENTITY, TASK, Kind
 from redismem.project.project import Project
-from redismem.project.schema import DECISION, ENTITY, TASK, Kind
 
 FULL = {"decisions": 10_000, "tasks": 50_000, "entities": 20_000}
 KINDS: dict[str, Kind] = {"decisions": DECISION, "tasks": TASK, "entities": ENTITY}

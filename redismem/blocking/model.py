@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 from redismem.models.draft import ChatModel
-from redismem.project.extraction import Ask, within
+from redismem.project.extraction.extraction import Ask, within
 from redismem.settings.settings import Settings
 
 _lock = threading.Lock()

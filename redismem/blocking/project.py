@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from redismem.blocking.model import asked_in_thread, close_model
 from redismem.concurrency.finished import blocking
-from redismem.project import conversations, decisions, entities, project, tasks
+from redismem.project import project
+from redismem.project.kinds import conversations, decisions, entities, tasks
 
 __all__ = ["Conversations", "Decisions", "Entities", "Project", "Tasks", "close_model"]
 

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from redismem.cli.place import HOW_TO_NAME_REDIS, opened
 from redismem.cli.project import Name, looking_at
 from redismem.cli.terminal import Namespace, Stop, Url, complain, one_line, plural, printable
-from redismem.project.files import entries_of, project_of
+from redismem.project.files.json import entries_of, project_of
 from redismem.project.project import Project
 
 Folder = Annotated[Path, Parameter(help="Where the four files are.")]

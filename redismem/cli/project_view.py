@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from redismem.cli.terminal import duration, one_line, plural
-from redismem.project.records import Decision, Entity, Task
+from redismem.project.items.records import Decision, Entity, Task
 from redismem.project.statistics import Statistics
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 
 from redismem.errors import Conflict
 from redismem.inspection.invariants import Violation
-from redismem.project import holdings
-from redismem.project.folding import fold
-from redismem.project.items import Items, Stored
-from redismem.project.links import broken_links, entity_names
+from redismem.project.items import stored as holdings
+from redismem.project.items.items import Items, Stored
+from redismem.project.items.links import broken_links, entity_names
+from redismem.project.items.versions import fold
 from redismem.protocol.project import calls as project_calls
 from redismem.protocol.project.keys import ProjectKeys
 from redismem.store.store import Store

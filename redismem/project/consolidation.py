@@ -7,12 +7,12 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from redismem.errors import Conflict, InvalidItem, ItemNotFound, TooLarge
-from redismem.project import searching
-from redismem.project.folding import State
-from redismem.project.items import Items, present
-from redismem.project.merging import merge
-from redismem.project.querying import Query
-from redismem.project.schema import DECISION, ENTITY, TASK, Kind
+from redismem.project.items.items import Items, present
+from redismem.project.items.schema import DECISION, ENTITY, TASK, Kind
+from redismem.project.items.versions import State
+from redismem.project.kinds.merging import merge
+from redismem.project.queries import pages
+from redismem.project.queries.query import Query
 
 _DAY_MS = 86_400_000
 _OVER: tuple[tuple[Kind, str], ...] = ((DECISION, "superseded"), (TASK, "cancelled"))
@@ -57,7 +57,7 @@ async def _all(items: Items, query: Query) -> list[tuple[str, State]]:
     found: list[tuple[str, State]] = []
     cursor = None
     while True:
-        page, cursor = await searching.page(items, query, 500, cursor)
+        page, cursor = await pages.page(items, query, 500, cursor)
         found += page
         if cursor is None:
             return found

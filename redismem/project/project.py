@@ -8,25 +8,18 @@ from typing import ClassVar
 from redismem.messages.coercion import Shape
 from redismem.messages.message import Message
 from redismem.models.draft import ChatModel
+from redismem.project.background import Found, ProjectContext, background_of, check_tokens, context_of, found_everywhere
 from redismem.project.consolidation import Consolidation, consolidate
-from redismem.project.context import (
-    Found,
-    ProjectContext,
-    background_of,
-    check_tokens,
-    context_of,
-    found_everywhere,
-)
-from redismem.project.conversations import Conversations
-from redismem.project.decisions import Decisions
-from redismem.project.entities import Entities
-from redismem.project.extraction import Ask, Extraction, Extractions, Outcome, within
-from redismem.project.files import FILES
-from redismem.project.items import Items
-from redismem.project.portability import Imported, export_files, import_files
-from redismem.project.querying import page_limit
+from redismem.project.extraction.extraction import Ask, Extraction, Extractions, Outcome, within
+from redismem.project.files.export import Imported, export_files, import_files
+from redismem.project.files.json import FILES
+from redismem.project.items.items import Items
+from redismem.project.kinds.conversations import Conversations
+from redismem.project.kinds.decisions import Decisions
+from redismem.project.kinds.entities import Entities
+from redismem.project.kinds.tasks import Tasks
+from redismem.project.queries.query import page_limit
 from redismem.project.statistics import Life, Statistics, life_of, statistics_of
-from redismem.project.tasks import Tasks
 from redismem.protocol.project.keys import ProjectKeys
 from redismem.session.background import PROJECT_TOKENS
 from redismem.session.session import Session

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from redismem.project import searching
-from redismem.project.checks import as_datetime
-from redismem.project.indexes import ALL, CHANGED, HISTORY, OPEN, TAGS
-from redismem.project.items import Items
-from redismem.project.querying import Query
-from redismem.project.schema import DECISION, ENTITY_TYPES, KINDS, PRIORITIES, TASK
+from redismem.project.items.fields import as_datetime
+from redismem.project.items.indexes import ALL, CHANGED, HISTORY, OPEN, TAGS
+from redismem.project.items.items import Items
+from redismem.project.items.schema import DECISION, ENTITY_TYPES, KINDS, PRIORITIES, TASK
+from redismem.project.queries import pages
+from redismem.project.queries.query import Query
 from redismem.protocol.project.calls import EARLIEST, Group
 
 _MOST_MENTIONED = 10
@@ -83,7 +83,7 @@ async def _mean_completion(items: Items) -> timedelta | None:
     took_ms = []
     query, cursor = Query(TASK, statuses=("completed",), with_archived=True), None
     while True:
-        found, cursor = await searching.page(items, query, 500, cursor)
+        found, cursor = await pages.page(items, query, 500, cursor)
         took_ms += [state["completed_at"] - state["valid_from_ms"] for _, state in found]
         if cursor is None:
             break

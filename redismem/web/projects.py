@@ -12,10 +12,10 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from redismem.errors import ItemNotFound
 from redismem.inspection.projects import project_names
-from redismem.project.checks import is_item_id
+from redismem.project.items.fields import is_item_id
+from redismem.project.items.records import Entity, Item, Page
+from redismem.project.items.schema import TASK
 from redismem.project.project import Project
-from redismem.project.records import Entity, Item, Page
-from redismem.project.schema import TASK
 from redismem.web import project_schemas, schemas
 from redismem.web.documents import Json, zoned
 from redismem.web.problems import Problem

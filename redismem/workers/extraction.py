@@ -16,8 +16,8 @@ from redismem.context import Context
 from redismem.errors import ModelFailed, ProviderUnavailable
 from redismem.events import facts
 from redismem.models import ChatModel
-from redismem.project.checks import is_item_id
-from redismem.project.extraction import Extraction, Outcome, within
+from redismem.project.extraction.extraction import Extraction, Outcome, within
+from redismem.project.items.fields import is_item_id
 from redismem.project.project import Project
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import NAMESPACE

@@ -10,7 +10,8 @@ from support.redis_server import RedisServer
 
 import redismem.blocking
 from redismem.blocking import project as blocking
-from redismem.project import conversations, decisions, entities, project, tasks
+from redismem.project import project
+from redismem.project.kinds import conversations, decisions, entities, tasks
 
 PAIRS: list[tuple[Any, Any]] = [
     (blocking.Decisions, decisions.Decisions),

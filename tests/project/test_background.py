@@ -59,7 +59,7 @@ async def test_of_very_many_messages_only_the_first_are_looked_at(
         looked_at.append(message)
         return pieces(message, limit_bytes)
 
-    monkeypatch.setattr("redismem.project.context.pieces", seen)
+    monkeypatch.setattr("redismem.project.background.pieces", seen)
     more = [{"role": "user", "content": f"word{number} Postgres"} for number in range(1_000)]
     assert "- Redis (technology)" in await apollo.background([SAID, *more], 200)
     assert len(looked_at) < 50

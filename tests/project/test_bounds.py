@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from redismem import InvalidItem, TooLarge
-from redismem.project import checks, links
+from redismem.project.items import fields, links
+from redismem.project.items.schema import TASK
 from redismem.project.project import Project
-from redismem.project.schema import TASK
 
 
 async def test_no_task_has_more_dependents_than_one_change_can_follow(
@@ -53,7 +53,7 @@ async def test_a_reason_is_a_text_of_some_length(apollo: Project) -> None:
 
 
 async def test_a_list_of_links_has_an_end(apollo: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "LIST_COUNT", 2)
+    monkeypatch.setattr(fields, "LIST_COUNT", 2)
     task = await apollo.tasks.create("t")
     for number in range(2):
         await apollo.tasks.block(task.id, f"reason {number}")

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from support.project_clock import BEGIN, ProjectClock
 
 from redismem import InvalidItem, Memory
-from redismem.project.context import ProjectContext, Summary
-from redismem.project.folding import Delta, fold
+from redismem.project.background import ProjectContext, Summary
+from redismem.project.items.records import Decision, Entity, Task
+from redismem.project.items.schema import DECISION, ENTITY, TASK
+from redismem.project.items.versions import Delta, fold
 from redismem.project.project import Project
-from redismem.project.records import Decision, Entity, Task
-from redismem.project.schema import DECISION, ENTITY, TASK
 
 SECTIONS = ("PROJECT CONTEXT", "RECENT DECISIONS", "ACTIVE TASKS", "KNOWN ENTITIES")
 

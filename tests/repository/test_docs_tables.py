@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from repository import test_architecture
 
-from redismem.project.collection import Collection
-from redismem.project.conversations import Conversations
-from redismem.project.decisions import Decisions
-from redismem.project.entities import Entities
-from redismem.project.schema import DECISION, ENTITY_TYPES, PRIORITIES, TASK, Kind
-from redismem.project.tasks import Tasks
+from redismem.project.items.schema import DECISION, ENTITY_TYPES, PRIORITIES, TASK, Kind
+from redismem.project.kinds.collection import Collection
+from redismem.project.kinds.conversations import Conversations
+from redismem.project.kinds.decisions import Decisions
+from redismem.project.kinds.entities import Entities
+from redismem.project.kinds.tasks import Tasks
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from redismem import Conflict
-from redismem.project.items import Items
+from redismem.project.items.items import Items
 from redismem.project.project import Project
 from redismem.protocol.project import imports
 from redismem.protocol.project.calls import Unfinished

@@ -12,10 +12,10 @@ import pytest
 
 from redismem import Conflict
 from redismem.errors import ServerError
-from redismem.project.erasing import erase
-from redismem.project.items import Change, Items
+from redismem.project.items.erasing import erase
+from redismem.project.items.items import Change, Items
+from redismem.project.items.schema import ENTITY, TASK
 from redismem.project.project import Project
-from redismem.project.schema import ENTITY, TASK
 from redismem.protocol.project.calls import LATEST, Batch, Group, Write
 from support.project_clock import ProjectClock
 

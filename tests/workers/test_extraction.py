@@ -22,7 +22,7 @@ from support.stores import Store
 from redismem import Memory, Settings
 from redismem.blocking import memory as blocking
 from redismem.models import ChatModel, open_model
-from redismem.project.extraction import ATTEMPTS_LIMIT, Outcome, lease_ms
+from redismem.project.extraction.extraction import ATTEMPTS_LIMIT, Outcome, lease_ms
 from redismem.project.project import Project
 from redismem.protocol.queue import provider_pauses
 from redismem.workers.eviction import Eviction

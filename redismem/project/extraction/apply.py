@@ -1,0 +1,76 @@
+"""One change that applies the answer of a model: what is new is made, what is there is found, once a conversation."""
+
+from __future__ import annotations
+
+from redismem.project.extraction.answer import Answer
+from redismem.project.items.fields import folded
+from redismem.project.items.indexes import words
+from redismem.project.items.items import Change, Items, Stored, present
+from redismem.project.items.schema import DECISION, ENTITY, Kind
+from redismem.project.items.versions import State
+from redismem.project.queries import pages
+from redismem.project.queries.query import Query
+
+_MENTION_CHARS = 200
+
+
+async def apply(items: Items, claimed: Stored, answer: Answer, read_seq: int) -> list[str]:
+    """Gives the ids of what was made, changed or spoken of. `read_seq`: how far the conversation was read.
+
+    Raises Conflict, ItemNotFound, InvalidItem, TooLarge."""
+    change = await items.change()
+    ids: list[str] = []
+    mentioned: dict[str, str] = {}
+    for kind, sets in answer.made:
+        item_id = await _found(items, kind, sets, change)
+        if item_id is None:
+            item_id = _created(change, kind, sets, claimed)
+        elif kind is ENTITY and item_id not in dict(change.created(kind)):
+            mentioned[item_id] = sets.get("description") or sets["name"]
+        ids.append(item_id)
+    for item_id in answer.references:
+        if item_id.startswith("e-"):
+            mentioned.setdefault(item_id, claimed.state["title"])
+        ids.append(item_id)
+    wanted = list(dict.fromkeys([*(item_id for item_id, _ in answer.updates), *mentioned]))
+    stored = dict(zip(wanted, present(await items.read(wanted), wanted), strict=True))
+    for item_id, sets in answer.updates:
+        change.alter(stored[item_id], sets=sets, reason=f"said in {claimed.id}")
+        ids.append(item_id)
+    for item_id, text in mentioned.items():
+        mention = [text[:_MENTION_CHARS], change.now_ms, claimed.id]
+        change.alter(stored[item_id], adds={"mentions": [mention], "mention_count": 1})
+    ids = list(dict.fromkeys(ids))
+    extracted = list(dict.fromkeys([*claimed.state["extracted"], *ids]))
+    sets = {"extraction": "done", "due_ms": None, "attempts": 0, "failing_ms": None, "read_seq": read_seq}
+    change.alter(claimed, sets=sets | {"extracted": extracted})
+    await change.commit()
+    return ids
+
+
+def _created(change: Change, kind: Kind, sets: State, claimed: Stored) -> str:
+    if kind is ENTITY:
+        item_id = change.create(kind, sets, reason=f"said in {claimed.id}")
+        change.name(folded(sets["name"]), "", item_id)
+        return item_id
+    status = "proposed" if kind is DECISION else "backlog"
+    return change.create(kind, sets | {"status": status}, reason=f"said in {claimed.id}")
+
+
+async def _found(items: Items, kind: Kind, sets: State, change: Change) -> str | None:
+    """The item that is there already: of this name, or an open one of this title; also one that this change makes."""
+    name = folded(sets["name"] if kind is ENTITY else sets["title"])
+    for item_id, made in change.created(kind):
+        if folded(made["name"] if kind is ENTITY else made["title"]) == name:
+            return item_id
+    if kind is ENTITY:
+        holder = await items.run(items.calls.holder(name))
+        (stored,) = await items.read([holder]) if holder else (None,)
+        return None if stored is None or stored.state["deleted"] else stored.id
+    for word in words(sets["title"])[:1]:
+        # Who makes an item of this title meanwhile makes the index grow, and this change is refused and made anew.
+        (count,) = await items.run(items.calls.counts([items.keys.index(kind.letter, f"word:{word}")]))
+        change.check_size(kind, f"word:{word}", count)
+    query = Query.of(kind, {"text": sets["title"], "fields": ["title"]})
+    found, _ = await pages.page(items, query, 100)
+    return next((item_id for item_id, state in found if folded(state["title"]) == name), None)

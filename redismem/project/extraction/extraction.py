@@ -1,0 +1,263 @@
+"""What was said in a conversation becomes items: a model reads it, its answer is checked, and one change applies it.
+
+A conversation that waits stands in an index by when it is due. To claim it is a change of it, whose version is the
+fence: what is written under an older one is refused. So a worker that comes late, or is started twice, adds nothing.
+Only what the conversation itself causes counts as an attempt: when nobody gets an answer, it is given back as it was.
+What stands in a conversation is data. It can make items and change a few of their fields; it can do nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import Any
+
+from redismem.concurrency.callbacks import awaited_within
+from redismem.errors import (
+    Conflict,
+    InvalidItem,
+    ItemNotFound,
+    ModelFailed,
+    ProviderUnavailable,
+    RedismemError,
+    StoreUnavailable,
+    TooLarge,
+)
+from redismem.models.draft import ChatModel
+from redismem.project.extraction import apply
+from redismem.project.extraction.answer import INSTRUCTION, Answer, parsed, question
+from redismem.project.items.items import Items, Stored
+from redismem.project.items.schema import CONVERSATION, DECISION, ENTITY, TASK
+from redismem.project.items.versions import State
+from redismem.project.queries import pages
+from redismem.project.queries.query import Query
+from redismem.session.session import Session
+from redismem.settings.settings import Settings
+
+ATTEMPTS_LIMIT = 5
+_BACKOFF_MS = 2_000
+_TRIES_LIMIT = 20
+_SHOWN = ((DECISION, 30), (TASK, 30), (ENTITY, 60))
+_ANSWER_TOKENS = 2_000
+_random = random.SystemRandom()
+
+Ask = Callable[[list[dict[str, Any]]], Awaitable[str]]
+"""Asks a model. Raises ModelFailed, or whatever a model of the caller's own raises."""
+OnUnanswered = Callable[[ProviderUnavailable, int | None, int], Awaitable[bool]]
+"""Told of an outage, since when this conversation found no answer, and the time: whether nobody is asked from then on.
+"""
+
+
+def lease_ms(settings: Settings) -> int:
+    """How long a worker has a conversation to itself: longer than a model may take, so it is never renewed."""
+    return int((settings.summary_timeout_s + settings.lease_s) * 1000)
+
+
+def within(model: ChatModel, settings: Settings) -> Ask:
+    """Asks this model, within the time that a summary may take. In an event loop."""
+
+    async def ask(messages: list[dict[str, Any]]) -> str:
+        late = ModelFailed(f"no answer within {settings.summary_timeout_s:g} s")
+        reply = partial(model.reply, messages, max_tokens=_ANSWER_TOKENS)
+        return await awaited_within(settings.summary_timeout_s, late, reply)
+
+    return ask
+
+
+class Outcome(StrEnum):
+    """How an extraction ended."""
+
+    DONE = "done"
+    ALREADY = "already"
+    """it was done before and nothing was said since, or it is another's now"""
+    FENCED = "fenced"
+    """another one took over meanwhile"""
+    FAILED = "failed"
+    """the model gave no usable answer; it is tried again later, if attempts are left"""
+    UNANSWERED = "unanswered"
+    """nobody gets an answer from the model now: the conversation waits as before, and no attempt was counted"""
+    OFFLINE = "offline"
+    """there is no model to ask: nothing was extracted"""
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """What came of a conversation."""
+
+    conversation_id: str
+    outcome: Outcome
+    item_ids: tuple[str, ...] = ()
+    """what was made, changed or spoken of"""
+    reason: str = ""
+    """why it failed, without anything that was said"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Claimed:
+    """A conversation in hand, and what it was before."""
+
+    stored: Stored
+    before: State
+    now_ms: int
+
+
+class Extractions:
+    """Reads conversations and makes items of them."""
+
+    def __init__(self, items: Items, sessions: Callable[[str], Session], session_id: Callable[[str], str]) -> None:
+        self._items = items
+        self._sessions = sessions
+        self._session_id = session_id
+        self._settings = items.store.settings
+
+    async def due(self, limit: int) -> list[str]:
+        """The conversations that wait, and those whose worker has not come back in time."""
+        index = self._items.keys.index(CONVERSATION.letter, "due")
+        return await self._items.run(self._items.calls.members(index, 0, await self._items.now_ms(), 0, limit))
+
+    async def waits(self, conversation_id: str) -> bool:
+        """Whether a conversation that is about to go has still to be read; then it is due. Raises StoreUnavailable."""
+        (stored,) = await self._items.read([conversation_id])
+        if stored is None or stored.state["deleted"] or stored.state["extraction"] == "failed":
+            return False
+        if stored.state["extraction"] in ("due", "claimed"):
+            return True
+        if not await self._has_more(stored):
+            return False
+        change = await self._items.change()
+        change.alter(stored, sets={"extraction": "due", "due_ms": change.now_ms, "attempts": 0})
+        with contextlib.suppress(Conflict):  # then it is looked at again
+            await change.commit()
+        return True
+
+    async def _has_more(self, stored: Stored) -> bool:
+        """Whether something was said since it was read last."""
+        session = self._sessions(self._session_id(stored.id))
+        return await session.exists() and (await session.info()).total_messages > stored.state["read_seq"]
+
+    async def extract(
+        self, conversation_id: str, ask: Ask | None, *, at_once: bool, unanswered: OnUnanswered | None = None
+    ) -> Extraction:
+        """Extracts one conversation. `at_once`: even if it has not ended, or is not due yet."""
+        if ask is None:
+            return Extraction(conversation_id, Outcome.OFFLINE, reason="there is no model: nothing was extracted")
+        claimed = await self._claim(conversation_id, at_once)
+        if claimed is None:
+            return Extraction(conversation_id, Outcome.ALREADY)
+        try:
+            answer, read_seq = await self._asked(claimed, ask)
+        except ProviderUnavailable as outage:
+            return await self._unanswered(claimed, outage, unanswered)
+        except StoreUnavailable:  # its lease runs out
+            raise
+        except Exception as failure:  # whatever a model of the caller's own raises
+            return await self._failed(claimed, failure)
+        except asyncio.CancelledError:
+            # Who is told to stop gives it back, so that another need not wait for the lease.
+            with contextlib.suppress(RedismemError):
+                await asyncio.shield(self._given_back(claimed, _as_before(claimed)))
+            raise
+        return await self._applied(claimed, answer, read_seq)
+
+    async def _claim(self, conversation_id: str, at_once: bool) -> _Claimed | None:
+        stored = await self._items.get(conversation_id)
+        change = await self._items.change()
+        state = stored.state
+        is_due = state["due_ms"] is not None and state["due_ms"] <= change.now_ms
+        is_free = state["extraction"] in (None, "due", "failed")
+        if not is_due:
+            if not at_once or not (is_free or state["extraction"] == "done"):
+                return None
+            if state["extraction"] == "done" and not await self._has_more(stored):
+                return None
+        attempts = state["attempts"] if state["extraction"] in ("due", "claimed") else 0
+        due_ms = change.now_ms + lease_ms(self._settings)
+        change.alter(stored, sets={"extraction": "claimed", "due_ms": due_ms, "attempts": attempts + 1})
+        try:
+            states = await change.commit()
+        except Conflict:
+            return None
+        now = Stored(CONVERSATION, conversation_id, states[conversation_id], None, None)
+        return _Claimed(now, state | {"attempts": attempts}, change.now_ms)
+
+    async def _asked(self, claimed: _Claimed, ask: Ask) -> tuple[Answer, int]:
+        """What the model answers, and up to which seq it was given the conversation."""
+        session = self._sessions(self._session_id(claimed.stored.id))
+        context = await session.read()
+        if not context.epoch:
+            return Answer(), 0
+        known = []
+        for kind, limit in _SHOWN:
+            found, _ = await pages.page(self._items, Query(kind), limit)
+            known += [(item_id, str(state.get("title") or state["name"])) for item_id, state in found]
+        messages = [*context.pinned, *context.messages]
+        data = question(messages, known, [summary.text for summary in context.summaries])
+        asked = [{"role": "system", "content": INSTRUCTION}, {"role": "user", "content": data}]
+        answer = parsed(await ask(asked), {item_id for item_id, _ in known})
+        if (await session.read(limit=1)).epoch != context.epoch:
+            return Answer(), 0  # somebody has cleared it meanwhile: what was said is to be gone
+        return answer, context.total_messages
+
+    async def _applied(self, claimed: _Claimed, answer: Answer, read_seq: int) -> Extraction:
+        stored = claimed.stored
+        for _ in range(_TRIES_LIMIT):
+            try:
+                ids = await apply.apply(self._items, stored, answer, read_seq)
+                return Extraction(stored.id, Outcome.DONE, tuple(ids))
+            except (InvalidItem, TooLarge) as failure:
+                return await self._failed(claimed, failure)
+            except (Conflict, ItemNotFound):
+                (now,) = await self._items.read([stored.id])
+                if now is None or now.state["version"] != stored.state["version"]:
+                    return Extraction(stored.id, Outcome.FENCED)
+        return await self._failed(claimed, Conflict("others kept writing what it speaks of"))
+
+    async def _unanswered(
+        self, claimed: _Claimed, outage: ProviderUnavailable, unanswered: OnUnanswered | None
+    ) -> Extraction:
+        """Given back as it was. It waits alone if others are answered: as long again as it has been failing."""
+        since_ms = claimed.before["failing_ms"]
+        is_paused = unanswered is not None and await unanswered(outage, since_ms, claimed.now_ms)
+        failing_ms = claimed.now_ms - (claimed.now_ms if since_ms is None else since_ms)
+        longest_ms = int(self._settings.extractive_after_s * 1000)
+        if not is_paused and outage.perhaps_request and 0 < longest_ms <= failing_ms:
+            return await self._failed(claimed, outage)
+        sets = _as_before(claimed) | {"failing_ms": claimed.now_ms if since_ms is None else since_ms}
+        if not is_paused and sets["due_ms"] is not None:
+            wait_ms = min(max(failing_ms, _BACKOFF_MS), int(self._settings.max_backoff_s * 1000))
+            sets["due_ms"] = claimed.now_ms + int(wait_ms * _random.uniform(0.5, 1))
+        return await self._given_back(claimed, sets, Outcome.UNANSWERED, outage)
+
+    async def _failed(self, claimed: _Claimed, failure: Exception) -> Extraction:
+        """Tried again later, unless no attempts are left."""
+        attempts = claimed.stored.state["attempts"]
+        if attempts >= ATTEMPTS_LIMIT:
+            sets: State = {"extraction": "failed", "due_ms": None}
+        else:
+            wait_ms = int(_BACKOFF_MS * 2**attempts * _random.uniform(0.5, 1))
+            sets = {"extraction": "due", "due_ms": await self._items.now_ms() + wait_ms}
+        return await self._given_back(claimed, sets, Outcome.FAILED, failure)
+
+    async def _given_back(
+        self, claimed: _Claimed, sets: State, outcome: Outcome = Outcome.FAILED, failure: Exception | None = None
+    ) -> Extraction:
+        change = await self._items.change()
+        change.alter(claimed.stored, sets=sets)
+        try:
+            await change.commit()
+        except Conflict:
+            return Extraction(claimed.stored.id, Outcome.FENCED)
+        # Only what redismem's own errors say quotes nobody.
+        reason = failure.text if isinstance(failure, RedismemError) else type(failure).__name__
+        return Extraction(claimed.stored.id, outcome, reason=reason)
+
+
+def _as_before(claimed: _Claimed) -> State:
+    """What a conversation was before it was claimed; due, if the claim was another's whose lease had run out."""
+    sets = {name: claimed.before[name] for name in ("extraction", "due_ms", "attempts")}
+    return sets | {"extraction": "due"} if sets["extraction"] == "claimed" else sets

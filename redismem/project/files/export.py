@@ -1,0 +1,267 @@
+"""A project as four files that people can read, and back: all of it or nothing, with every version."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from itertools import chain
+from typing import Any
+
+from redismem.concurrency.offload import apart
+from redismem.errors import Conflict, InvalidItem, InvalidTransition, TooLarge
+from redismem.messages.values import decode_value, pack
+from redismem.project.files import import_ as importing
+from redismem.project.files import replacing, transcripts
+from redismem.project.files.json import FILES, entries_of, project_of, text_of, text_of_entry
+from redismem.project.files.transcripts import Transcript
+from redismem.project.items import fields as checks
+from redismem.project.items.items import Items, Stored
+from redismem.project.items.links import broken_links_of, circle_from
+from redismem.project.items.schema import CONVERSATION, KINDS, Kind
+from redismem.project.items.versions import Delta, check_path, fold
+from redismem.project.kinds.conversations import Conversations
+from redismem.project.queries import pages
+from redismem.protocol.project import imports
+
+ITEMS_LIMIT = 200_000
+_TRIES_LIMIT = 10
+_BATCH_COUNT = 50
+Breathe = Callable[[int], Awaitable[None]]
+"""Lets others have their turn now and then: called with the number of each item."""
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What an import did: how many items were new, were replaced or went on, stayed the same, and were erased."""
+
+    added: int
+    lengthened: int
+    unchanged: int
+    erased: int
+
+
+async def export_files(items: Items, conversations: Conversations) -> dict[str, str]:
+    """The text of each file, by its name: all as it was at one moment. Raises Conflict if others kept writing."""
+    for _ in range(_TRIES_LIMIT):
+        seen = await items.run(imports.seen(items.keys))
+        files = {name: await _file(items, conversations, name, KINDS[letter]) for name, letter in FILES.items()}
+        if await items.run(imports.seen(items.keys)) == seen:
+            return files
+    raise Conflict("others kept writing the project, and there was no moment to export it")
+
+
+async def _file(items: Items, conversations: Conversations, name: str, kind: Kind) -> str:
+    item_ids = [item_id async for some in pages.histories(items, kind) for item_id in some]
+    return await text_of(name, items.keys.name, _entries(items, conversations, sorted(item_ids)))
+
+
+async def _entries(items: Items, conversations: Conversations, item_ids: list[str]) -> AsyncIterator[str]:
+    for first in range(0, len(item_ids), _BATCH_COUNT):
+        for stored in await items.read(item_ids[first : first + _BATCH_COUNT], with_versions=True):
+            if stored is not None:
+                entry = _entry(stored)
+                if stored.kind is CONVERSATION and not stored.state["deleted"]:
+                    entry |= await transcripts.exported(conversations.session(stored.id))
+                # Ten thousand messages take a fifth of a second.
+                is_long = len(entry.get("messages", ())) > _BATCH_COUNT
+                yield await apart(items.store.transport, partial(text_of_entry, entry), is_much=is_long)
+
+
+def _entry(stored: Stored) -> dict[str, Any]:
+    """What the item is now, for people; its versions, which the import goes by."""
+    shown = {
+        name: _written(name, stored.state[name])
+        for name, spec in stored.kind.fields.items()
+        if stored.state[name] != spec.default and name not in ("mentions", "history")
+    }
+    versions = [
+        {
+            "version": delta.version,
+            "at": _time(delta.at_ms),
+            "known_at": _time(delta.known_ms),
+            **{name: value for name in ("sets", "adds", "drops", "reason") if (value := getattr(delta, name))},
+        }
+        for delta in sorted(stored.deltas or (), key=lambda delta: delta.version)
+    ]
+    return {"id": stored.id, **shown, "versions": versions}
+
+
+def _written(name: str, value: Any) -> Any:
+    return _time(value) if name in ("valid_until", "due_date", "completed_at", "ended_at") else value
+
+
+def _time(ms: int) -> str:
+    return checks.as_datetime(ms).isoformat(timespec="milliseconds")
+
+
+async def import_files(items: Items, conversations: Conversations, files: Mapping[str, str], replace: bool) -> Imported:
+    """See `Project.import_files`."""
+    _check_files(files, replace)
+    max_message_bytes = items.store.settings.max_message_bytes
+    breathe = partial(importing.breathe, items)
+    given, said = await _parsed(files, max_message_bytes, breathe)
+    seen = await items.run(imports.seen(items.keys))
+    there, lost = await replacing.readable(items) if replace else (await _everything(items), [])
+    if replace and (there or lost) and not given:
+        raise InvalidItem("the import has no item in it; `clear` of each store erases a project")
+    result = await (_replaced if replace else _merged)(there, given, breathe)
+    await _check_together(result, breathe)
+    begun = await transcripts.written(items, conversations, said)
+    try:
+        if replace:
+            pieces = await replacing.gathered(items, there, lost, result)
+        else:
+            pieces = await importing.gathered(items, there, result)
+        await importing.write(items, seen, pieces)
+    except (Conflict, TooLarge):
+        for session in begun:
+            await session.clear()
+        raise
+    known = {*there, *lost}
+    gone = known - result.keys()
+    for item_id in gone:
+        if item_id.startswith("c-"):
+            await conversations.session(item_id).clear()
+    added = len(given.keys() - known)
+    unchanged = sum(result.get(item_id) is there.get(item_id) for item_id in given)
+    return Imported(added, len(given) - added - unchanged, unchanged, len(gone))
+
+
+async def _check_together(result: Mapping[str, Stored], breathe: Breathe) -> None:
+    """Raises InvalidItem for items that do not agree with each other, Conflict for two of the same name."""
+    passed: set[str] = set()
+    for at, stored in enumerate(result.values()):
+        await breathe(at)
+        for text in chain(broken_links_of(stored, result), circle_from(stored, result, passed)):
+            raise InvalidItem(f"the import would not agree with itself: {text}")
+    holders: dict[str, str] = {}
+    for name, holder in importing.names_of(result):
+        if holders.setdefault(name, holder) != holder:
+            raise Conflict(f"{holders[name]} and {holder} would have the same name")
+
+
+def _check_files(files: Mapping[str, str], replace: bool) -> None:
+    """Raises InvalidItem for what is no set of files, and what would erase more than a replacement puts down."""
+    if not isinstance(files, Mapping) or not all(isinstance(text, str) for text in files.values()):
+        raise InvalidItem("an import is the text of each file by its name, as `export_files` gives it")
+    if not replace:
+        return
+    if missing := [name for name in FILES if name not in files]:
+        raise InvalidItem(f"a replacement needs all files of an export: {', '.join(missing)} missing")
+    names = {name for text in files.values() if (name := project_of(text)) is not None}
+    if len(names) > 1:
+        raise InvalidItem("a replacement is one export, and these files are of several projects")
+
+
+async def _everything(items: Items) -> dict[str, Stored]:
+    there: dict[str, Stored] = {}
+    for kind in KINDS.values():
+        async for item_ids in pages.histories(items, kind):
+            found = await items.read(item_ids, with_versions=True)
+            there |= {stored.id: stored for stored in found if stored is not None}
+    return there
+
+
+async def _replaced(there: Mapping[str, Stored], given: Mapping[str, Stored], breathe: Breathe) -> dict[str, Stored]:
+    """What is given; an item that is there just so, and is what its versions make of it, stays."""
+    result = dict(given)
+    for at, stored in enumerate(given.values()):
+        await breathe(at)
+        before = there.get(stored.id)
+        if before is not None and before.state == stored.state and _history(before) == _history(stored):
+            result[stored.id] = before
+    return result
+
+
+async def _merged(there: Mapping[str, Stored], given: Mapping[str, Stored], breathe: Breathe) -> dict[str, Stored]:
+    """The items of both; of an item in both, the longer history. Raises Conflict if neither goes on from the other."""
+    result = dict(there)
+    for at, (item_id, stored) in enumerate(given.items()):
+        await breathe(at)
+        before = _history(there[item_id]) if item_id in there else []
+        after = _history(stored)
+        if after[: len(before)] != before[: len(after)]:
+            raise Conflict(f"{item_id} has another history here than in the import")
+        if len(after) > len(before):
+            result[item_id] = stored
+    return result
+
+
+def _history(stored: Stored) -> list[tuple[Any, ...]]:
+    deltas = sorted(stored.deltas or (), key=lambda delta: delta.version)
+    return [(each.at_ms, each.known_ms, each.sets, each.adds, each.drops, each.reason) for each in deltas]
+
+
+async def _parsed(
+    files: Mapping[str, str], max_message_bytes: int, breathe: Breathe
+) -> tuple[dict[str, Stored], dict[str, Transcript]]:
+    """The items, and what was said in conversations. Raises InvalidItem, TooLarge."""
+    given: dict[str, Stored] = {}
+    said: dict[str, Transcript] = {}
+    for name, text in files.items():
+        for place, entry in enumerate(entries_of(name, text)):
+            await breathe(place)
+            try:
+                stored = _item(KINDS[FILES[name]], entry)
+                if given.setdefault(stored.id, stored) is not stored:
+                    raise InvalidItem("its id stands twice in the import")
+                if "messages" in entry:
+                    said[stored.id] = transcripts.parsed(entry, max_message_bytes)
+            except TooLarge:
+                raise
+            except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as cause:
+                why = f": {cause}" if isinstance(cause, InvalidItem | InvalidTransition) else ""
+                raise InvalidItem(f"item {place} of {name} cannot be read{why}") from None
+    if len(given) > ITEMS_LIMIT:
+        raise TooLarge(f"an import holds {len(given)} items, at most {ITEMS_LIMIT:,} are allowed")
+    return given, said
+
+
+def _item(kind: Kind, entry: Any) -> Stored:
+    """An item out of its versions. Raises InvalidItem and what reading a foreign form raises."""
+    item_id = checks.item_id(kind.letter)(entry["id"], "the id")
+    deltas = [_delta(kind, version) for version in entry["versions"]]
+    if [delta.version for delta in deltas] != list(range(1, len(deltas) + 1)):
+        raise InvalidItem("its versions are not numbered from 1")
+    state = fold(kind, deltas)
+    if state is None or any(delta.at_ms < deltas[0].at_ms for delta in deltas):
+        raise InvalidItem("its first version is not the first")
+    check_path(kind, state)
+    for name, spec in kind.fields.items():
+        spec.check_stored(state[name], name)
+    return Stored(kind, item_id, state, deltas, deltas[0] if len(deltas) == 1 else None)
+
+
+def _delta(kind: Kind, version: Mapping[str, Any]) -> Delta:
+    unknown = version.keys() - {"version", "at", "known_at", "sets", "adds", "drops", "reason"}
+    fields = {name for part in ("sets", "adds", "drops") for name in version.get(part, {})}
+    if unknown or fields - kind.fields.keys():
+        raise InvalidItem("a version has a field that is unknown")
+    at_ms, known_ms = (checks.moment(_moment(version[name]), name) for name in ("at", "known_at"))
+    reason = checks.reason(version.get("reason", ""))
+    delta = Delta(version["version"], at_ms, known_ms, os.urandom(6).hex(), reason=reason)
+    for part in ("sets", "adds", "drops"):
+        fields = decode_value(pack(dict(version.get(part, {})), InvalidItem, part))
+        for name, value in fields.items():
+            _check_part(kind, part, name, value)
+        setattr(delta, part, fields)
+    return delta
+
+
+def _check_part(kind: Kind, part: str, name: str, value: Any) -> None:
+    """What a version changes must fit whatever it is made of. Raises InvalidItem, TooLarge."""
+    default = kind.fields[name].default
+    if part == "drops":
+        if not isinstance(value, list) or not isinstance(default, list | dict):
+            raise InvalidItem(f"a version takes something out of {name}")
+    elif part == "sets" or (isinstance(default, list | dict | int) and not isinstance(default, bool)):
+        kind.fields[name].check_stored(value, name)
+    else:
+        raise InvalidItem(f"a version adds to {name}")
+
+
+def _moment(text: Any) -> datetime:
+    return datetime.fromisoformat(text)

@@ -1,0 +1,68 @@
+"""What a replacement writes: the difference between what is to stand there and what is stored, whatever that is worth.
+
+A merge goes by what the items say of themselves. Here each index and each name is read as it is, so that what is wrong
+there is gone afterwards, and an item that cannot be read keeps nobody from putting back a good export.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from redismem.project.files import import_ as importing
+from redismem.project.items import stored as holdings
+from redismem.project.items.items import Items, Stored
+from redismem.protocol.call import Call
+from redismem.protocol.project.imports import Pieces
+
+
+async def readable(items: Items) -> tuple[dict[str, Stored], list[str]]:
+    """All items that can be read, deleted ones too; the ids of those that cannot."""
+    there: dict[str, Stored] = {}
+    lost: list[str] = []
+    async for item_id, stored, fault in holdings.everything(items):
+        if stored is not None:
+            there[item_id] = stored
+        elif fault is not None:
+            lost.append(item_id)
+    return there, lost
+
+
+async def gathered(
+    items: Items, there: Mapping[str, Stored], lost: Collection[str], result: Mapping[str, Stored]
+) -> Pieces:
+    """The writes. `lost`: the ids of items that are stored, and cannot be read. Raises TooLarge."""
+    pieces = Pieces()
+    wanted, stale = await _places(items, result.values()), await _places(items, there.values())
+    async for index, seen in holdings.held(items, [*wanted, *stale]):
+        key, members = items.keys.index(*index), wanted.get(index, {})
+        for member, score in members.items():
+            if seen.get(member) != score:
+                pieces.add("ZADD", key, score, member)
+        for member in seen.keys() - members.keys():
+            pieces.add("ZREM", key, member)
+    names = await items.run(items.calls.all_names())
+    importing.add_names(pieces, items, names, dict(importing.names_of(result)))
+    for at, item_id in enumerate(dict.fromkeys([*there, *lost, *result])):
+        await importing.breathe(items, at)
+        if there.get(item_id) is not result.get(item_id) or item_id in lost:
+            numbers = await _numbers(items, item_id) if item_id in lost else importing.numbers_of(there.get(item_id))
+            for write in importing.item_writes(items, item_id, numbers, result.get(item_id)):
+                pieces.add(*write)
+    return pieces
+
+
+async def _places(items: Items, found: Iterable[Stored]) -> dict[holdings.Index, dict[str, int]]:
+    indexes: dict[holdings.Index, dict[str, int]] = {}
+    for at, stored in enumerate(found):
+        await importing.breathe(items, at)
+        holdings.add_places(indexes, stored)
+    return indexes
+
+
+async def _numbers(items: Items, item_id: str) -> Collection[int]:
+    """The numbers of the versions that are stored of an item which cannot be read."""
+
+    def decode(numbers: list[bytes]) -> list[int]:
+        return [int(number) for number in numbers]
+
+    return await items.run(Call(None, (("HKEYS", items.keys.versions(item_id)),), decode))

@@ -1,0 +1,19 @@
+"""What a task needs, and what that needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from redismem.project.items.items import Items, Stored, present
+
+
+async def reachable(items: Items, task_ids: Sequence[str]) -> list[Stored]:
+    """These tasks, all that they need, and all that those need: a round trip a level. Raises ItemNotFound."""
+    found = {stored.id: stored for stored in present(await items.read(task_ids), task_ids)}
+    level = list(found.values())
+    while level:
+        wanted = {other for stored in level for other in stored.state["dependencies"]} - found.keys()
+        read = await items.read(sorted(wanted))
+        level = [stored for stored in read if stored is not None and not stored.state["deleted"]]
+        found |= {stored.id: stored for stored in level}
+    return list(found.values())

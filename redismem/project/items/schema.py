@@ -1,0 +1,190 @@
+"""The kinds of items: which fields each has, what stands in them, and which status leads to which."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from redismem.errors import InvalidItem
+from redismem.project.items import fields as checks
+from redismem.project.items.fields import Check
+
+DecisionStatus = Literal["proposed", "accepted", "rejected", "superseded", "deprecated"]
+TaskStatus = Literal["backlog", "planned", "in_progress", "blocked", "completed", "cancelled"]
+Priority = Literal["critical", "high", "medium", "low"]
+EntityType = Literal["person", "technology", "component", "service", "concept", "other"]
+
+PRIORITIES = ("low", "medium", "high", "critical")
+ENTITY_TYPES = ("person", "technology", "component", "service", "concept", "other")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of an item. What has no check is set by the verbs alone."""
+
+    default: Any
+    check: Check | None = None
+    stored: Check | None = None
+    """What its stored form must be, if that is not what a caller may give."""
+
+    def check_stored(self, value: Any, name: str) -> None:
+        """Raises InvalidItem, TooLarge for a value that no verb would have stored."""
+        check = self.stored or self.check
+        assert check is not None
+        if check(value, name) != value:
+            raise InvalidItem(f"{name} is not as it would be stored")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of items. Its letter begins the ids of its items."""
+
+    letter: str
+    name: str
+    fields: Mapping[str, Field]
+    texts: tuple[str, ...]
+    """The fields whose words are found."""
+    hidden: frozenset[str] = frozenset()
+    """The statuses that a query leaves out unless it asks for them."""
+    begins: tuple[str, ...] = ()
+    """The statuses that a new item may have."""
+    ended: frozenset[str] = frozenset()
+    """The statuses with which an item is valid no longer."""
+    transitions: Mapping[str, frozenset[str]] | None = None
+
+    def defaults(self) -> dict[str, Any]:
+        """An item's fields before anything is known of it."""
+        return {name: deepcopy(field.default) for name, field in self.fields.items()}
+
+    def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """What a caller gave, as it is stored. Raises InvalidItem, TooLarge."""
+        found = {}
+        for name, value in given.items():
+            field = self.fields.get(name)
+            if field is None or field.check is None:
+                if not name.isidentifier():
+                    raise InvalidItem("no such field")
+                near = checks.nearest(name, [each for each, field in self.fields.items() if field.check is not None])
+                raise InvalidItem(f"no {self.name} has a field {name} to set{near}")
+            found[name] = field.check(value, name)
+        return found
+
+
+_WHEN = checks.optional(checks.whole)
+# What all kinds have.
+_SHARED = {
+    "tags": Field([], checks.tags),
+    "valid_until": Field(None, checks.optional(checks.moment), _WHEN),
+    "status": Field(None, None, checks.optional(checks.text)),
+    "history": Field([], None, checks.entries("history", checks.text, checks.whole, checks.text)),
+    "archived": Field(False, None, checks.flag),
+    "deleted": Field(False, None, checks.flag),
+}
+
+DECISION = Kind(
+    letter="d",
+    name="decision",
+    fields=_SHARED
+    | {
+        "title": Field("", checks.line),
+        "description": Field("", checks.text),
+        "rationale": Field("", checks.text),
+        "context": Field("", checks.text),
+        "alternatives": Field([], checks.texts),
+        "consequences": Field([], checks.texts),
+        "related_decisions": Field([], None, checks.item_ids("d")),
+        "related_tasks": Field([], None, checks.item_ids("t")),
+        "supersedes": Field(None, None, checks.optional(checks.item_id("d"))),
+        "superseded_by": Field(None, None, checks.optional(checks.item_id("d"))),
+    },
+    texts=("title", "description", "rationale", "context"),
+    hidden=frozenset({"superseded"}),
+    begins=("proposed", "accepted"),
+    ended=frozenset({"rejected", "superseded", "deprecated"}),
+    transitions={
+        "proposed": frozenset({"accepted", "rejected", "superseded", "deprecated"}),
+        "accepted": frozenset({"rejected", "superseded", "deprecated"}),
+        "rejected": frozenset(),
+        "superseded": frozenset(),
+        "deprecated": frozenset({"superseded"}),
+    },
+)
+
+TASK = Kind(
+    letter="t",
+    name="task",
+    fields=_SHARED
+    | {
+        "title": Field("", checks.line),
+        "description": Field("", checks.text),
+        "priority": Field("medium", checks.choice(*PRIORITIES[::-1])),
+        "assignee": Field(None, checks.optional(checks.tag_like)),
+        "due_date": Field(None, checks.optional(checks.moment), _WHEN),
+        "completed_at": Field(None, None, _WHEN),
+        "dependencies": Field([], None, checks.item_ids("t")),
+        "blocked_by": Field([], None, checks.texts),
+        "related_decisions": Field([], None, checks.item_ids("d")),
+    },
+    texts=("title", "description"),
+    hidden=frozenset({"completed", "cancelled"}),
+    begins=("backlog", "planned", "in_progress"),
+    ended=frozenset({"completed", "cancelled"}),
+    transitions={
+        "backlog": frozenset({"planned", "in_progress", "blocked", "cancelled"}),
+        "planned": frozenset({"backlog", "in_progress", "blocked", "cancelled"}),
+        "in_progress": frozenset({"backlog", "planned", "blocked", "completed", "cancelled"}),
+        "blocked": frozenset({"backlog", "planned", "in_progress", "blocked", "cancelled"}),
+        "completed": frozenset({"backlog"}),
+        "cancelled": frozenset({"backlog"}),
+    },
+)
+
+ENTITY = Kind(
+    letter="e",
+    name="entity",
+    fields=_SHARED
+    | {
+        "name": Field("", checks.line),
+        "type": Field("other", checks.choice(*ENTITY_TYPES)),
+        "description": Field("", checks.text),
+        "properties": Field({}, checks.properties),
+        "aliases": Field([], None, checks.texts),
+        "mentions": Field([], None, checks.entries("mentions", checks.text, checks.whole, checks.text)),
+        "mention_count": Field(0, None, checks.whole),
+        "relations": Field([], None, checks.entries("relations", checks.tag_like, checks.item_id("e"), checks.flag)),
+        "merged_into": Field(None, None, checks.optional(checks.item_id("e"))),
+    },
+    texts=("name", "description"),
+)
+
+CONVERSATION = Kind(
+    letter="c",
+    name="conversation",
+    fields=_SHARED
+    | {
+        "title": Field("", checks.text),
+        "summary": Field("", checks.text),
+        "ended_at": Field(None, None, _WHEN),
+        "extracted": Field([], None, checks.every(checks.text)),
+        "message_count": Field(0, None, checks.whole),
+        "extraction": Field(None, None, checks.optional(checks.choice("due", "claimed", "done", "failed"))),
+        "due_ms": Field(None, None, _WHEN),
+        "attempts": Field(0, None, checks.whole),
+        "failing_ms": Field(None, None, _WHEN),
+        "read_seq": Field(0, None, checks.whole),
+    },
+    texts=("title", "summary"),
+)
+
+KINDS = {kind.letter: kind for kind in (DECISION, TASK, ENTITY, CONVERSATION)}
+
+
+def kind_of(item_id: str) -> Kind:
+    """The kind of an item, by its id. Raises InvalidItem for what is no id."""
+    kind = KINDS.get(item_id[:1]) if isinstance(item_id, str) else None
+    if kind is None:
+        raise InvalidItem(f"this is no id of an item, which begins with {', '.join(f'{letter}-' for letter in KINDS)}")
+    checks.item_id(kind.letter)(item_id, "the id")
+    return kind

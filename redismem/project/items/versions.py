@@ -1,0 +1,186 @@
+"""Versions of an item, and what it is made of them as of any moment. No I/O.
+
+A version says what it changed, when that was true (`at_ms`) and when it was written (`known_ms`). An item as of a
+moment is what the versions change that were true by then, in the order in which they were true. So what is entered late
+takes its place in the past, and what was true later still holds. What follows from a status stands in no version: it is
+made anew of the statuses, in whatever order they were entered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise, takewhile
+from typing import Any
+
+from redismem.errors import InvalidItem, InvalidTransition
+from redismem.messages.values import Undecodable, decode_value, pack
+from redismem.project.items.schema import TASK, Kind
+
+State = dict[str, Any]
+"""An item's fields, and `version`, `created_ms`, `updated_ms`, `valid_from_ms`, `latest_ms`."""
+
+MENTIONS_LIMIT = 100
+_NUMBERS = ("version", "created_ms", "updated_ms", "valid_from_ms", "latest_ms")
+
+
+@dataclass(slots=True)
+class Delta:
+    """One version: what it sets, what it adds to lists, names and counts, what it takes out of lists and names."""
+
+    version: int
+    at_ms: int
+    known_ms: int
+    nonce: str
+    sets: State = field(default_factory=dict)
+    adds: State = field(default_factory=dict)
+    drops: dict[str, list[Any]] = field(default_factory=dict)
+    reason: str = ""
+
+    def encode(self) -> bytes:
+        """The version as it is stored, in bytes."""
+        parts = [self.version, self.at_ms, self.known_ms, self.nonce, self.sets, self.adds, self.drops, self.reason]
+        return pack(parts, InvalidItem, "a version")
+
+
+def decode_delta(packed: bytes) -> Delta:
+    """The version again. Raises Undecodable."""
+    try:
+        return Delta(*decode_value(packed))
+    except TypeError:
+        raise Undecodable("a version of an item cannot be decoded") from None
+
+
+def fold(kind: Kind, deltas: Iterable[Delta], at_ms: int | None = None, known_ms: int | None = None) -> State | None:
+    """The item as of a moment, as it was known at another; None if there was none. Without moments: as it is now."""
+    known = [
+        delta
+        for delta in deltas
+        if (known_ms is None or delta.known_ms <= known_ms) and (at_ms is None or delta.at_ms <= at_ms)
+    ]
+    if not any(delta.version == 1 for delta in known):
+        return None
+    state = kind.defaults()
+    for delta in sorted(known, key=lambda delta: (delta.at_ms, delta.version)):
+        _apply(kind, state, delta)
+    first = next(delta for delta in known if delta.version == 1)
+    state |= {
+        "version": max(delta.version for delta in known),
+        "created_ms": first.known_ms,
+        "updated_ms": max(delta.known_ms for delta in known),
+        "valid_from_ms": first.at_ms,
+        "latest_ms": max(delta.at_ms for delta in known),
+    }
+    return state
+
+
+def advanced(kind: Kind, state: State, delta: Delta) -> State:
+    """The state with one more version, true no earlier than the others. The state itself stays as it is."""
+    made = {name: _copied(value) for name, value in state.items()}
+    _apply(kind, made, delta)
+    made |= {"version": delta.version, "updated_ms": delta.known_ms, "latest_ms": delta.at_ms}
+    return made
+
+
+def _copied(value: Any) -> Any:
+    return value.copy() if isinstance(value, list | dict) else value
+
+
+def _apply(kind: Kind, state: State, delta: Delta) -> None:
+    if state["status"] in kind.ended and delta.sets.get("status", state["status"]) not in kind.ended:
+        state["valid_until"] = None
+    for name, value in delta.sets.items():
+        state[name] = _copied(value)
+    if "status" in delta.sets:
+        state["history"].append([delta.sets["status"], delta.at_ms, delta.reason])
+    for name, values in delta.drops.items():
+        for value in values:
+            if isinstance(state[name], dict):
+                state[name].pop(value, None)
+            elif value in state[name]:
+                state[name].remove(value)
+    for name, values in delta.adds.items():
+        state[name] = _with(name, state[name], values)
+    if kind is TASK:
+        _wait(state, delta)
+    _end(kind, state)
+
+
+def _wait(state: State, delta: Delta) -> None:
+    """A task is blocked exactly while it waits for something: then it has the status again that it had before."""
+    before = [status for status, _, _ in state["history"] if status != "blocked"]
+    if state["status"] != "blocked":
+        state["blocked_by"] = []
+    elif before and not state["blocked_by"]:
+        state["status"] = before[-1]
+        state["history"].append([before[-1], delta.at_ms, delta.reason])
+
+
+def _end(kind: Kind, state: State) -> None:
+    """What has ended is true no longer than until it first did, is archived only then, and a task is completed then."""
+    ends_ms = [at_ms for _, at_ms, _ in takewhile(lambda entry: entry[0] in kind.ended, reversed(state["history"]))]
+    if ends_ms:
+        until_ms = state["valid_until"]
+        state["valid_until"] = ends_ms[-1] if until_ms is None else min(until_ms, ends_ms[-1])
+    elif kind.ended:
+        state["archived"] = False
+    if kind is TASK:
+        state["completed_at"] = ends_ms[-1] if state["status"] == "completed" else None
+
+
+def _with(name: str, value: Any, added: Any) -> Any:
+    if isinstance(added, int):
+        return value + added
+    if isinstance(added, Mapping):
+        return value | added
+    if name == "mentions":
+        return sorted(value + added, key=lambda mention: mention[1])[-MENTIONS_LIMIT:]
+    return value + [each for each in added if each not in value]
+
+
+def check_path(kind: Kind, state: State) -> None:
+    """Raises InvalidTransition if a status does not lead to the next, InvalidItem if no item begins so."""
+    if kind.transitions is None:
+        return
+    statuses = [entry[0] for entry in state["history"]]
+    if not statuses or statuses[0] not in kind.begins:
+        raise InvalidItem(f"a {kind.name} begins as {' or '.join(kind.begins)}")
+    for before, after in pairwise(statuses):
+        if after not in kind.transitions[before]:
+            text = f"a {kind.name} that is {before} cannot become {after}; {_possible(kind.transitions, before)}"
+            raise InvalidTransition(text, None, before, after)
+
+
+def _possible(transitions: Mapping[str, frozenset[str]], before: str) -> str:
+    """What may follow a status, in the order of the statuses."""
+    after = [status for status in transitions if status in transitions[before] and status != before]
+    if not after:
+        return f"it stays {before}"
+    listed = ", ".join(after[:-1])
+    return f"it can become {f'{listed} or ' if listed else ''}{after[-1]}"
+
+
+def encode_body(kind: Kind, state: State, delta: Delta) -> bytes:
+    """What is stored of an item as it is now. A first version is stored as it is: nothing is kept twice."""
+    if delta.version == 1:
+        return b"1 " + delta.encode()
+    parts = {name: state[name] for name, spec in kind.fields.items() if state[name] != spec.default}
+    numbers = [state[name] for name in _NUMBERS]
+    # With what names the change: two writers who make the same of an item are still two.
+    return b"%d %s" % (state["version"], pack([numbers, parts, delta.nonce], InvalidItem, "an item"))
+
+
+def decode_body(kind: Kind, body: bytes) -> tuple[State, Delta | None]:
+    """An item as it is now, and its first version if it has no other. Raises Undecodable."""
+    number, _, packed = body.partition(b" ")
+    try:
+        if number == b"1":
+            delta = decode_delta(packed)
+            state = fold(kind, [delta])
+            if state is None:
+                raise Undecodable("an item cannot be decoded")
+            return state, delta
+        numbers, parts, _ = decode_value(packed)
+        return kind.defaults() | dict(zip(_NUMBERS, numbers, strict=True)) | parts, None
+    except (TypeError, ValueError, KeyError, AttributeError):
+        raise Undecodable("an item cannot be decoded") from None

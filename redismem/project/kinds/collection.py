@@ -1,0 +1,194 @@
+"""What the stores of a project have in common: items of one kind, by id, by query, as they are or were."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from redismem.errors import Conflict, InvalidItem, ItemNotFound
+from redismem.project.items import erasing
+from redismem.project.items.fields import as_datetime, item_id, moment
+from redismem.project.items.items import Items, Stored, present
+from redismem.project.items.links import TWINS, entity_names, unlink_all
+from redismem.project.items.records import Item, Page
+from redismem.project.items.schema import ENTITY, Kind
+from redismem.project.items.versions import State
+from redismem.project.queries import as_of, pages
+from redismem.project.queries.as_of import Moment
+from redismem.project.queries.query import Query, page_limit
+
+R = TypeVar("R", bound=Item)
+
+
+class Version(NamedTuple):
+    """One change of an item: when it was true, when it was written, which fields it changed, and why."""
+
+    version: int
+    at: datetime
+    known_at: datetime
+    fields: tuple[str, ...]
+    reason: str
+
+
+class Collection(Generic[R]):
+    """The items of one kind. What is entered late names its moment: `at=`; otherwise it is true from now on.
+
+    Reading methods take `at=`: as it was at that moment, and `known_at=`: as it was known at that one. Every method may
+    raise StoreUnavailable. A writer that lost a race gets Conflict, and nothing was written.
+    """
+
+    kind: Kind
+    record: type[R]
+
+    def __init__(self, items: Items) -> None:
+        """`Memory.project` makes one."""
+        self._items = items
+
+    async def get(self, id: str, *, at: datetime | None = None, known_at: datetime | None = None) -> R:
+        """An item. Raises ItemNotFound if there is none, or was none then."""
+        state = await self._state_of(id, at, known_at)
+        if state is None:
+            then = "" if at is None and known_at is None else " as of that moment"
+            raise ItemNotFound(f"there is no {self.kind.name} {id}{then}")
+        return self.record.of(id, state)
+
+    async def exists(self, id: str, *, at: datetime | None = None, known_at: datetime | None = None) -> bool:
+        """Whether there is such an item, or was one then."""
+        return await self._state_of(id, at, known_at) is not None
+
+    async def versions(self, id: str) -> list[Version]:
+        """What changed it, the first change first. Raises ItemNotFound; a deleted item still has its versions."""
+        (stored,) = await self._items.read([self._id(id)], with_versions=True)
+        if stored is None:
+            raise ItemNotFound(f"there is no {self.kind.name} {id}")
+        return [
+            Version(
+                delta.version,
+                as_datetime(delta.at_ms),
+                as_datetime(delta.known_ms),
+                tuple(sorted({*delta.sets, *delta.adds, *delta.drops})),
+                delta.reason,
+            )
+            for delta in sorted(stored.deltas or (), key=lambda delta: delta.version)
+        ]
+
+    async def delete(self, id: str, *, expect: int | None = None, at: datetime | None = None) -> None:
+        """Ends an item, and takes it out of what is linked with it. What it was stays known: `get(id, at=…)`.
+
+        `expect`: the version that the caller has seen. Raises ItemNotFound, Conflict.
+        """
+        stored, at_ms = await self._open(id, expect, at)
+        change = await self._items.change()
+        moment_ms = change.moment(stored, at_ms)
+        await unlink_all(self._items, change, [stored])
+        change.alter(stored, moment_ms, sets={"deleted": True, "valid_until": moment_ms})
+        if self.kind is ENTITY:
+            for name in entity_names(stored.state):
+                change.name(name, id, "")
+        await change.commit()
+
+    async def valid_at(
+        self, moment: datetime, *, known_at: datetime | None = None, limit: int = 100, cursor: str | None = None
+    ) -> Page[R]:
+        """What was true at a moment, as it was then, whatever its status: for what it gives and what changed since."""
+        query = Query(self.kind, with_all=True, valid_ms=_ms(moment, "moment"))
+        return await self._page(query, limit, cursor, moment, known_at)
+
+    async def clear(self) -> int:
+        """Erases all items of this kind, with all versions. Gives how many there were.
+
+        It goes in steps: what is added meanwhile may stay.
+        """
+        return await erasing.erase_all(self._items, self.kind)
+
+    # What the stores are made of.
+
+    async def _state_of(self, id: str, at: datetime | None, known_at: datetime | None) -> State | None:
+        at_ms, known_ms = _ms(at, "at"), _ms(known_at, "known_at")
+        past = at_ms is not None or known_ms is not None
+        (stored,) = await self._items.read([self._id(id)], with_versions=past)
+        return None if stored is None else stored.as_of(at_ms, known_ms)
+
+    def _id(self, id: str) -> str:
+        checked: str = item_id(self.kind.letter)(id, "the id")
+        return checked
+
+    async def _open(self, id: str, expect: int | None, at: datetime | None) -> tuple[Stored, int | None]:
+        """An item to be changed, and the moment from which the change is true. Raises ItemNotFound, Conflict."""
+        at_ms = _ms(at, "at")
+        stored = await self._items.get(self._id(id), with_versions=at_ms is not None)
+        if expect is not None and expect != stored.state["version"]:
+            raise Conflict(f"another writer was faster: {id} is at version {stored.state['version']} now")
+        return stored, at_ms
+
+    async def _others(self, item_ids: list[str], at: datetime | None) -> list[Stored]:
+        """Items that are changed together with another one. Raises ItemNotFound."""
+        return present(await self._items.read(item_ids, with_versions=at is not None), item_ids)
+
+    async def _set(
+        self, id: str, fields: Mapping[str, Any], expect: int | None, at: datetime | None, reason: str = ""
+    ) -> R:
+        """Sets fields that the caller named."""
+        sets = self.kind.checked(fields)
+        if not sets:
+            raise InvalidItem("an update names the fields that change")
+        stored, at_ms = await self._open(id, expect, at)
+        change = await self._items.change()
+        change.alter(stored, at_ms, sets=sets, reason=reason)
+        return self._made(await change.commit(), id)
+
+    async def _turn(self, id: str, status: str, reason: str, expect: int | None, at: datetime | None) -> R:
+        """Leads an item to a status. Raises InvalidTransition."""
+        stored, at_ms = await self._open(id, expect, at)
+        change = await self._items.change()
+        change.alter(stored, at_ms, sets={"status": status}, reason=reason)
+        return self._made(await change.commit(), id)
+
+    async def _link(self, id: str, name: str, other_id: str, at: datetime | None, *, ends: bool = False) -> R:
+        """Links this item with another one in a field, and the other with this; or ends the link."""
+        checked = item_id("t" if name == "related_tasks" else "d")(other_id, "the other's id")
+        if checked == self._id(id):
+            raise InvalidItem(f"{id} cannot be linked with itself")
+        one, other = await self._others([id, checked], at)
+        change = await self._items.change()
+        at_ms = _ms(at, "at")
+        twin = TWINS[self.kind.letter, name]
+        if ends:
+            change.alter(one, at_ms, drops={name: [other.id]})
+            change.alter(other, at_ms, drops={twin: [one.id]})
+        else:
+            change.alter(one, at_ms, adds={name: [other.id]})
+            change.alter(other, at_ms, adds={twin: [one.id]})
+        return self._made(await change.commit(), id)
+
+    async def _list(self, criteria: Any, limit: int, cursor: str | None) -> Page[R]:
+        given = dict(criteria)
+        at, known_at = given.pop("at", None), given.pop("known_at", None)
+        return await self._page(Query.of(self.kind, given), limit, cursor, at, known_at)
+
+    async def _page(
+        self, query: Query, limit: int, cursor: str | None, at: datetime | None, known_at: datetime | None
+    ) -> Page[R]:
+        limit, at_ms, known_ms = page_limit(limit), _ms(at, "at"), _ms(known_at, "known_at")
+        if at_ms is None and known_ms is None:
+            found, following = await pages.page(self._items, query, limit, cursor)
+        else:
+            moment = Moment(at_ms, known_ms)
+            found, following = await as_of.page_as_of(self._items, query, moment, limit, cursor)
+        return Page([self.record.of(item_id, state) for item_id, state in found], following)
+
+    async def _count(self, criteria: Any) -> int:
+        given = dict(criteria)
+        at, known_at = _ms(given.pop("at", None), "at"), _ms(given.pop("known_at", None), "known_at")
+        query = Query.of(self.kind, given)
+        if at is None and known_at is None:
+            return await pages.count(self._items, query)
+        return await as_of.count_as_of(self._items, query, Moment(at, known_at))
+
+    def _made(self, states: Mapping[str, State], id: str) -> R:
+        return self.record.of(id, states[id])
+
+
+def _ms(value: datetime | None, name: str) -> int | None:
+    return None if value is None else moment(value, name)

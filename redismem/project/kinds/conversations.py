@@ -1,0 +1,159 @@
+"""The conversations of a project: the records of the last hundred stay, and the messages of each are a session."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, Unpack
+
+from redismem.context import Receipt
+from redismem.errors import Conflict, InvalidItem
+from redismem.messages.message import Message
+from redismem.project.items import fields
+from redismem.project.items.erasing import erase
+from redismem.project.items.indexes import ALL
+from redismem.project.items.items import Items
+from redismem.project.items.records import Conversation, Page
+from redismem.project.items.schema import CONVERSATION, kind_of
+from redismem.project.items.versions import State
+from redismem.project.kinds.collection import Collection
+from redismem.project.queries.query import Criteria
+from redismem.protocol.project.calls import EARLIEST, LATEST
+from redismem.session.session import Session
+
+KEPT_LIMIT = 100
+
+
+class ConversationQuery(Criteria, total=False):
+    """What `list` and `count` take; `at` and `known_at` ask for what was so then."""
+
+    at: datetime
+    known_at: datetime
+
+
+class Conversations(Collection[Conversation]):
+    """The conversations of a project: the newest first.
+
+    Their messages end as those of any session do: with `idle_timeout_s`, or when `max_sessions` others are more recent.
+    `session(id).exists()` says whether they are there. The records stay.
+    """
+
+    kind = CONVERSATION
+    record = Conversation
+
+    def __init__(self, items: Items, sessions: Callable[[str], Session]) -> None:
+        """`Memory.project` makes one."""
+        super().__init__(items)
+        self._sessions = sessions
+
+    async def start(self, title: str = "", *, tags: Sequence[str] = ()) -> Conversation:
+        """A new conversation. Of those before it the newest 99 stay; the others are erased, with their messages.
+
+        Raises InvalidItem, TooLarge.
+        """
+        change = await self._items.change()
+        created = change.create(self.kind, self.kind.checked({"title": title, "tags": tags}))
+        made = self._made(await change.commit(), created)
+        index = self._items.keys.index(self.kind.letter, ALL)
+        (count,) = await self._items.run(self._items.calls.counts([index]))
+        if count > KEPT_LIMIT:
+            oldest = await self._items.run(self._items.calls.members(index, EARLIEST, LATEST, 0, count - KEPT_LIMIT))
+            await self._forget(oldest)
+        return made
+
+    def session_id(self, id: str) -> str:
+        """The id of the session that holds its messages. Raises InvalidItem."""
+        return f"project:{self._items.keys.name}:{self._id(id)}"
+
+    def session(self, id: str) -> Session:
+        """The session that holds its messages, without I/O. Raises InvalidItem."""
+        return self._sessions(self.session_id(id))
+
+    async def add(self, id: str, *messages: Message | dict[str, Any]) -> Receipt:
+        """Appends messages to a conversation; if its messages have gone with their timeout, they begin anew.
+
+        Raises as `append` does; ItemNotFound, InvalidItem if it has ended.
+        """
+        stored = await self._items.get(self._id(id))
+        if stored.state["ended_at"] is not None:
+            raise InvalidItem(f"conversation {id} has ended")
+        receipt = await self.session(id).append(*messages)
+        if receipt.created and stored.state["read_seq"]:
+            await self._begun_anew(id)
+        return receipt
+
+    async def _begun_anew(self, id: str) -> None:
+        """Notes that nothing is read yet: the seqs of its session begin with 1 again."""
+        while (stored := await self._items.get(id)).state["read_seq"]:
+            change = await self._items.change()
+            change.alter(stored, sets={"read_seq": 0})
+            with contextlib.suppress(Conflict):
+                await change.commit()
+
+    async def end(
+        self,
+        id: str,
+        summary: str = "",
+        extracted: Sequence[str] = (),
+        *,
+        extract: bool = False,
+        expect: int | None = None,
+    ) -> Conversation:
+        """Ends a conversation: what it was about, and the ids of the items that came of it, beside those known already.
+
+        `extract`: it waits from then on for workers with a model, or `Project.extract_due`, to make items of it.
+
+        Raises ItemNotFound, InvalidItem if it has ended before, TooLarge, Conflict.
+        """
+        stored, _ = await self._open(id, expect, None)
+        if stored.state["ended_at"] is not None:
+            raise InvalidItem(f"conversation {id} has ended")
+        for item_id in extracted:
+            kind_of(item_id)
+        change = await self._items.change()
+        session = self.session(id)
+        count = (await session.info()).total_messages if await session.exists() else 0
+        ended_ms = change.moment(stored, None)
+        came_of_it = list(dict.fromkeys([*stored.state["extracted"], *extracted]))
+        sets: State = {"summary": fields.text(summary, "summary"), "extracted": came_of_it}
+        sets |= {"ended_at": ended_ms, "valid_until": ended_ms, "message_count": count}
+        # What was read before it ended is read again if more was said since.
+        if extract and (stored.state["extraction"] is None or count > stored.state["read_seq"]):
+            sets |= {"extraction": "due", "due_ms": change.now_ms, "attempts": 0}
+        change.alter(stored, sets=sets)
+        return self._made(await change.commit(), id)
+
+    async def recent(self, *, limit: int = 10, cursor: str | None = None) -> Page[Conversation]:
+        """The newest conversations."""
+        return await self._list({}, limit, cursor)
+
+    async def list(
+        self, *, limit: int = 100, cursor: str | None = None, **criteria: Unpack[ConversationQuery]
+    ) -> Page[Conversation]:
+        """The conversations that are so, newest first. Raises InvalidItem."""
+        return await self._list(criteria, limit, cursor)
+
+    async def count(self, **criteria: Unpack[ConversationQuery]) -> int:
+        """How many there are of them. It looks at each."""
+        return await self._count(criteria)
+
+    async def delete(self, id: str, *, expect: int | None = None, at: datetime | None = None) -> None:
+        """Ends the record as in other stores, and removes the messages for good. Raises ItemNotFound, Conflict."""
+        await super().delete(id, expect=expect, at=at)
+        await self.session(id).clear()
+
+    async def clear(self) -> int:
+        """Erases all conversations, with their messages. Gives how many there were."""
+        index, count = self._items.keys.index(self.kind.letter, "history"), 0
+        oldest = self._items.calls.members(index, EARLIEST, LATEST, 0, KEPT_LIMIT)
+        while item_ids := await self._items.run(oldest):
+            await self._forget(item_ids)
+            count += len(item_ids)
+        return count
+
+    async def _forget(self, item_ids: Sequence[str]) -> None:
+        """The messages first: what is left of a conversation that a crash interrupts is found again."""
+        for item_id in item_ids:
+            await self.session(item_id).clear()
+            await erase(self._items, [item_id])

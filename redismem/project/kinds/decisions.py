@@ -1,0 +1,205 @@
+"""The decisions of a project."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypedDict, Unpack
+
+from redismem.errors import CorruptSession, InvalidItem
+from redismem.project.items import fields as checks
+from redismem.project.items.items import Change, Stored
+from redismem.project.items.records import Decision, Page
+from redismem.project.items.schema import DECISION, DecisionStatus
+from redismem.project.kinds.collection import Collection
+from redismem.project.queries.query import DecisionCriteria
+
+
+class DecisionDetails(TypedDict, total=False):
+    """What a decision may have beside its title."""
+
+    description: str
+    rationale: str
+    context: str
+    alternatives: Sequence[str]
+    consequences: Sequence[str]
+    tags: Sequence[str]
+    valid_until: datetime | None
+
+
+class DecisionFields(DecisionDetails, total=False):
+    """What an update of a decision may set."""
+
+    title: str
+
+
+class DecisionQuery(DecisionCriteria, total=False):
+    """What `list` and `count` take; `at` and `known_at` ask for what was so then."""
+
+    at: datetime
+    known_at: datetime
+
+
+class Decisions(Collection[Decision]):
+    """The decisions of a project: newest first."""
+
+    kind = DECISION
+    record = Decision
+
+    async def create(
+        self,
+        title: str,
+        *,
+        status: DecisionStatus = "proposed",
+        related_decisions: Sequence[str] = (),
+        related_tasks: Sequence[str] = (),
+        at: datetime | None = None,
+        **fields: Unpack[DecisionDetails],
+    ) -> Decision:
+        """A new decision, proposed or accepted. `at`: since when it is true, if not since now.
+
+        Raises InvalidItem, TooLarge; ItemNotFound for what it is to be linked with.
+        """
+        others = await self._others(_related(related_decisions, related_tasks), at)
+        change = await self._items.change()
+        created = self._created(change, title, status, at, others, fields)
+        return self._made(await change.commit(), created)
+
+    async def update(
+        self, id: str, *, expect: int | None = None, at: datetime | None = None, **fields: Unpack[DecisionFields]
+    ) -> Decision:
+        """Sets these fields and leaves the others. `expect`: the version that the caller has seen.
+
+        Raises ItemNotFound, InvalidItem, TooLarge, Conflict.
+        """
+        return await self._set(id, fields, expect, at)
+
+    async def accept(
+        self, id: str, reason: str = "", *, expect: int | None = None, at: datetime | None = None
+    ) -> Decision:
+        """Turns a decision from proposed to accepted. Raises ItemNotFound, InvalidTransition, Conflict."""
+        return await self._turn(id, "accepted", reason, expect, at)
+
+    async def reject(
+        self, id: str, reason: str = "", *, expect: int | None = None, at: datetime | None = None
+    ) -> Decision:
+        """Turns a decision from proposed or accepted to rejected: it is valid no longer. Raises as `accept` does."""
+        return await self._turn(id, "rejected", reason, expect, at)
+
+    async def deprecate(
+        self, id: str, reason: str = "", *, expect: int | None = None, at: datetime | None = None
+    ) -> Decision:
+        """Turns a decision from proposed or accepted to deprecated: it is valid no longer. Raises as `accept` does."""
+        return await self._turn(id, "deprecated", reason, expect, at)
+
+    async def supersede(
+        self,
+        id: str,
+        by: str | None = None,
+        *,
+        reason: str = "",
+        expect: int | None = None,
+        at: datetime | None = None,
+        title: str = "",
+        status: DecisionStatus = "accepted",
+        **fields: Unpack[DecisionDetails],
+    ) -> Decision:
+        """Puts another decision in the place of one, in one step: `by`, or a new one of these fields. Gives the other.
+
+        The old one is superseded and valid no longer, if it was until then; both name each other. Raises ItemNotFound,
+        InvalidItem, InvalidTransition for one that was superseded before, Conflict.
+        """
+        if (by is None) == (title == "" and not fields):
+            raise InvalidItem("a decision is superseded by another one, or by the fields of a new one")
+        stored, at_ms = await self._open(id, expect, at)
+        change = await self._items.change()
+        if by is None:
+            new_id = self._created(change, title, status, at, [], fields, {"supersedes": id})
+        else:
+            new_id = by
+            (new,) = await self._others([self._id(by)], at)
+            if by == id or new.state["supersedes"] or new.state["superseded_by"]:
+                raise InvalidItem(f"{by} has a place in a chain of decisions already")
+            change.alter(new, at_ms, sets={"supersedes": id})
+        change.alter(stored, at_ms, sets={"status": "superseded", "superseded_by": new_id}, reason=reason)
+        return self._made(await change.commit(), new_id)
+
+    async def history(self, id: str, *, at: datetime | None = None) -> Sequence[Decision]:
+        """The chain that a decision is a part of, or was then, from either end: the oldest first.
+
+        A round trip a link. Raises ItemNotFound, CorruptSession for a chain that leads back to itself.
+        """
+        middle = await self.get(id, at=at)
+        seen = {middle.id}
+        older = [each async for each in self._along("supersedes", middle, at, seen)]
+        newer = [each async for each in self._along("superseded_by", middle, at, seen)]
+        return [*reversed(older), middle, *newer]
+
+    async def active(self, *, limit: int = 100, cursor: str | None = None) -> Page[Decision]:
+        """What is accepted, and not superseded."""
+        return await self._list({"status": "accepted"}, limit, cursor)
+
+    async def list(
+        self, *, limit: int = 100, cursor: str | None = None, **criteria: Unpack[DecisionQuery]
+    ) -> Page[Decision]:
+        """The decisions that are so, newest first; superseded ones only if asked for. Raises InvalidItem."""
+        return await self._list(criteria, limit, cursor)
+
+    async def count(self, **criteria: Unpack[DecisionQuery]) -> int:
+        """How many there are of them. It looks at each."""
+        return await self._count(criteria)
+
+    async def link_task(self, id: str, task_id: str, *, at: datetime | None = None) -> Decision:
+        """Links a decision and a task: each names the other. Raises ItemNotFound, Conflict."""
+        return await self._link(id, "related_tasks", task_id, at)
+
+    async def unlink_task(self, id: str, task_id: str, *, at: datetime | None = None) -> Decision:
+        """Ends such a link. Raises ItemNotFound, Conflict."""
+        return await self._link(id, "related_tasks", task_id, at, ends=True)
+
+    async def link_decision(self, id: str, other_id: str, *, at: datetime | None = None) -> Decision:
+        """Links two decisions: each names the other. Raises ItemNotFound, Conflict."""
+        return await self._link(id, "related_decisions", other_id, at)
+
+    async def unlink_decision(self, id: str, other_id: str, *, at: datetime | None = None) -> Decision:
+        """Ends such a link. Raises ItemNotFound, Conflict."""
+        return await self._link(id, "related_decisions", other_id, at, ends=True)
+
+    async def _along(
+        self, name: str, decision: Decision, at: datetime | None, seen: set[str]
+    ) -> AsyncIterator[Decision]:
+        """What follows in one direction. Raises CorruptSession for what is seen already."""
+        while (following := getattr(decision, name)) is not None and await self.exists(following, at=at):
+            if following in seen:
+                place = f"item {decision.id} of project {self._items.keys.name}"
+                raise CorruptSession(f"{place}: its chain leads back to {following}, a circle")
+            seen.add(following)
+            decision = await self.get(following, at=at)
+            yield decision
+
+    def _created(
+        self,
+        change: Change,
+        title: str,
+        status: DecisionStatus,
+        at: datetime | None,
+        others: Sequence[Stored],
+        fields: Mapping[str, Any],
+        links: dict[str, str] | None = None,
+    ) -> str:
+        sets = self.kind.checked({"title": title, **fields})
+        sets["status"] = checks.choice(*self.kind.begins)(status, "status")
+        for other in others:
+            name = "related_tasks" if other.kind.letter == "t" else "related_decisions"
+            sets.setdefault(name, []).append(other.id)
+        at_ms = None if at is None else checks.moment(at, "at")
+        new_id = change.create(self.kind, sets | (links or {}), at_ms)
+        for other in others:
+            change.alter(other, at_ms, adds={"related_decisions": [new_id]})
+        return new_id
+
+
+def _related(decision_ids: Sequence[str], task_ids: Sequence[str]) -> list[str]:
+    found: list[str] = checks.item_ids("d")(decision_ids, "related_decisions")
+    tasks: list[str] = checks.item_ids("t")(task_ids, "related_tasks")
+    return found + tasks

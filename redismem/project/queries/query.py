@@ -1,0 +1,251 @@
+"""What a query asks for: which indexes answer it, and whether an item fits. No I/O."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypedDict
+
+from redismem.errors import InvalidItem
+from redismem.project.items import fields as checks
+from redismem.project.items.fields import folded
+from redismem.project.items.indexes import ALL, LIVE, OPEN, is_open, order, words, words_of
+from redismem.project.items.schema import ENTITY_TYPES, PRIORITIES, Kind
+from redismem.project.items.versions import State
+from redismem.protocol.project.calls import EARLIEST, LATEST, Group
+from redismem.protocol.project.keys import ProjectKeys
+
+WORDS_MATCHED_LIMIT = 64
+"""A beginning of more words than this is no help to find items by; it is looked for in what else is asked for."""
+_PAGE_LIMIT = 1_000
+# name in a query → index, field of the state
+_RANGES = {"created": ("created", "created_ms"), "updated": ("updated", "updated_ms"), "due": ("due", "due_date")}
+
+
+class Criteria(TypedDict, total=False):
+    """What a query asks for; all of it must hold. Dates: from `…_after` on, and before `…_before`."""
+
+    status: str | Sequence[str]
+    """one of these"""
+    tags: Sequence[str]
+    """all of these"""
+    text: str
+    """words, or beginnings of words; all of them"""
+    fields: Sequence[str]
+    """the texts in which the words are looked for"""
+    created_after: datetime
+    created_before: datetime
+    updated_after: datetime
+    updated_before: datetime
+    include_archived: bool
+
+
+class DecisionCriteria(Criteria, total=False):
+    """What a query for decisions asks for. Superseded ones are left out, unless asked for."""
+
+    include_superseded: bool
+
+
+class TaskCriteria(Criteria, total=False):
+    """What a query for tasks asks for. Completed and cancelled ones are left out, unless asked for."""
+
+    assignee: str
+    priority: str | Sequence[str]
+    due_after: datetime
+    due_before: datetime
+    include_completed: bool
+    include_cancelled: bool
+
+
+class EntityCriteria(Criteria, total=False):
+    """What a query for entities asks for. Those that were merged into others are left out, unless asked for."""
+
+    type: str | Sequence[str]
+    include_merged: bool
+
+
+_KNOWN = {
+    "d": DecisionCriteria.__annotations__.keys(),
+    "t": TaskCriteria.__annotations__.keys(),
+    "e": EntityCriteria.__annotations__.keys(),
+    "c": Criteria.__annotations__.keys(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query that has been checked."""
+
+    kind: Kind
+    statuses: tuple[str, ...] = ()
+    included: tuple[str, ...] = ()
+    """hidden statuses that are asked for; `merged`"""
+    tags: tuple[str, ...] = ()
+    beginnings: tuple[str, ...] = ()
+    fields: tuple[str, ...] | None = None
+    ranges: tuple[tuple[str, int, int], ...] = ()
+    """index, least, greatest"""
+    choices: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """field, and what it may be: priority, type, assignee"""
+    with_archived: bool = False
+    with_all: bool = False
+    """whatever its status, archived or not"""
+    valid_ms: int | None = None
+    """valid at this moment"""
+
+    @classmethod
+    def of(cls, kind: Kind, criteria: Any) -> Query:
+        """Raises InvalidItem for what cannot be asked for."""
+        given = {name: value for name, value in criteria.items() if value is not None}
+        unknown = given.keys() - _KNOWN[kind.letter]
+        if unknown:
+            near = checks.nearest(min(unknown), _KNOWN[kind.letter])
+            raise InvalidItem(f"no {kind.name} can be asked for by {', '.join(sorted(unknown))}{near}")
+        statuses = _either(given.get("status"), "status", tuple(kind.transitions or ()))
+        included = [
+            name.removeprefix("include_") for name, value in given.items() if name.startswith("include_") and value
+        ]
+        choices = [
+            (name, _either(given[name], name, options))
+            for name, options in (("priority", PRIORITIES), ("type", ENTITY_TYPES))
+            if name in given
+        ]
+        if "assignee" in given:
+            choices.append(("assignee", (folded(checks.tag_like(given["assignee"], "assignee")),)))
+        return cls(
+            kind,
+            statuses,
+            tuple(name for name in included if name != "archived"),
+            tuple(checks.tags(given.get("tags", ()), "tags")),
+            tuple(dict.fromkeys(words(checks.text(given.get("text", ""), "text")))),
+            _fields(kind, given.get("fields")),
+            tuple(_ranges(given)),
+            tuple(choices),
+            "archived" in included,
+        )
+
+    def groups(self, keys: ProjectKeys, matched: Sequence[Sequence[str]]) -> list[Group]:
+        """The indexes that answer it. `matched`: for each beginning, the words that begin so."""
+        letter = self.kind.letter
+        groups = [self._visible(keys)]
+        if self.statuses and not self.with_archived:
+            groups.append(Group((keys.index(letter, LIVE),)))
+        groups += [Group((keys.index(letter, f"tag:{tag}"),)) for tag in self.tags]
+        for found in matched:
+            if len(found) <= WORDS_MATCHED_LIMIT:
+                groups.append(Group(tuple(keys.index(letter, f"word:{word}") for word in found)))
+        groups += [Group((keys.index(letter, index),), (least, greatest)) for index, least, greatest in self.ranges]
+        for name, options in self.choices:
+            # A type is an index of what is open alone: others are told by the items themselves.
+            if name != "type" or not (self.included or self.with_archived):
+                groups.append(Group(tuple(keys.index(letter, f"{name}:{option}") for option in options)))
+        return groups
+
+    def _visible(self, keys: ProjectKeys) -> Group:
+        if self.with_all:
+            names = [ALL]
+        elif self.statuses:
+            names = [f"status:{status}" for status in self.statuses]
+        else:
+            names = [OPEN, *(name if name == "merged" else f"status:{name}" for name in self.included)]
+            names += ["archived"] * self.with_archived
+        return Group(tuple(keys.index(self.kind.letter, name) for name in names))
+
+    def fits(self, state: State | None) -> bool:
+        """Whether an item as of some moment is asked for."""
+        if state is None or state["deleted"]:
+            return False
+        found = self._is_visible(state) and set(self.tags) <= set(state["tags"])
+        found = found and all(_value(state, name) in options for name, options in self.choices)
+        until_ms = state["valid_until"]
+        found = found and (self.valid_ms is None or until_ms is None or self.valid_ms < until_ms)
+        found = found and all(self._in_range(state, *each) for each in self.ranges)
+        return found and self._has_words(state)
+
+    def _is_visible(self, state: State) -> bool:
+        if self.with_all:
+            return True
+        if state["archived"] and not self.with_archived:
+            return False
+        if self.statuses:
+            return state["status"] in self.statuses
+        is_merged = bool(state.get("merged_into"))
+        included = ("merged" in self.included) if is_merged else state["status"] in self.included
+        return is_open(self.kind, state) or included or (self.with_archived and state["archived"])
+
+    def _in_range(self, state: State, index: str, least: int, greatest: int) -> bool:
+        value = state[_RANGES[index][1]]
+        if value is None or (index == "due" and not is_open(self.kind, state)):
+            return False
+        return bool(least <= value <= greatest)
+
+    def _has_words(self, state: State) -> bool:
+        if not self.beginnings:
+            return True
+        found = words_of(self.kind, state)
+        if self.fields is not None:
+            found &= words_of(self.kind, state, self.fields)
+        return all(any(word.startswith(text) for word in found) for text in self.beginnings)
+
+
+def _value(state: State, name: str) -> str | None:
+    value = state[name]
+    return folded(value) if name == "assignee" and value is not None else value
+
+
+def _either(given: Any, name: str, options: tuple[str, ...]) -> tuple[str, ...]:
+    if given is None:
+        return ()
+    found = [given] if isinstance(given, str) else list(given)
+    if not found:
+        raise InvalidItem(f"{name} is asked for, and none is named")
+    return tuple(dict.fromkeys(checks.choice(*options)(each, name) for each in found))
+
+
+def _fields(kind: Kind, given: Any) -> tuple[str, ...] | None:
+    return None if given is None else _either(given, "fields", kind.texts)
+
+
+def _ranges(given: dict[str, Any]) -> list[tuple[str, int, int]]:
+    found = []
+    for name, (index, _) in _RANGES.items():
+        after, before = given.get(f"{name}_after"), given.get(f"{name}_before")
+        if after is not None or before is not None:
+            least = EARLIEST if after is None else checks.moment(after, f"{name}_after")
+            greatest = LATEST if before is None else checks.moment(before, f"{name}_before") - 1
+            found.append((index, least, greatest))
+    return found
+
+
+def place(kind: Kind, item_id: str, state: State) -> tuple[int, str]:
+    """What items are put in order by, the greatest first."""
+    return order(kind, state), item_id
+
+
+def page_limit(limit: int) -> int:
+    """The limit. Raises InvalidItem outside of 1 to 1,000."""
+    if type(limit) is not int or not 1 <= limit <= _PAGE_LIMIT:
+        raise InvalidItem(f"a page holds 1 to {_PAGE_LIMIT:,} items")
+    return limit
+
+
+def encode_cursor(after: tuple[str, str] | None) -> str | None:
+    """What a page tells of where the next one begins."""
+    return None if after is None else base64.urlsafe_b64encode(json.dumps(after).encode()).decode()
+
+
+def decode_cursor(cursor: str | None) -> tuple[str, str] | None:
+    """Raises InvalidItem for a cursor that no page gave."""
+    if cursor is None:
+        return None
+    try:
+        score, item_id = json.loads(base64.b64decode(cursor.encode("ascii"), b"-_", validate=True))
+        if str(int(score)) == score and checks.item_id(item_id[:1])(item_id, "cursor"):
+            return score, item_id
+    except (ValueError, TypeError, AttributeError, binascii.Error, RecursionError):
+        pass
+    raise InvalidItem("this cursor was not given by a page")

@@ -1,0 +1,76 @@
+"""Whatever stands in an item, a question or an answer: what it costs grows no faster than its length."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from text.test_linear import LONG, SHAPES, check_growth
+
+from redismem import RedismemError
+from redismem.concurrency.finished import finished
+from redismem.project.background import ProjectContext, Summary
+from redismem.project.extraction.answer import parsed, question
+from redismem.project.files.export import _parsed
+from redismem.project.items import fields, indexes
+from redismem.project.items.records import Decision, Entity, Task
+from redismem.project.items.schema import DECISION, ENTITY, TASK
+from redismem.project.items.versions import Delta, decode_body, encode_body, fold
+from redismem.project.queries.query import Query, decode_cursor
+
+
+async def _at_once(at: int) -> None:
+    """Nobody else waits."""
+
+
+def state(kind: Any, **sets: Any) -> Any:
+    return fold(kind, [Delta(1, 1, 1, "n", sets)])
+
+
+def shown(text: str) -> None:
+    context = ProjectContext(
+        "apollo",
+        Summary(1, 1, 1, 1),
+        tuple(Decision.of("d", state(DECISION, title=text, rationale=text, status="accepted")) for _ in range(5)),
+        tuple(Task.of("t", state(TASK, title=text, blocked_by=[text], status="blocked")) for _ in range(5)),
+        tuple(Entity.of("e", state(ENTITY, name=text, properties={"a": text})) for _ in range(5)),
+    )
+    context.format(max_tokens=200)
+
+
+def stored(text: str) -> None:
+    delta = Delta(1, 1, 1, "n", {"title": text, "status": "backlog"})
+    decode_body(TASK, encode_body(TASK, state(TASK, title=text, status="backlog"), delta))
+
+
+def refusing(read: Callable[[str], object]) -> Callable[[str], object]:
+    def reading(text: str) -> None:
+        with contextlib.suppress(RedismemError, UnicodeError):
+            read(text)
+
+    return reading
+
+
+READERS: dict[str, Callable[[str], object]] = {
+    "text": lambda text: fields.text(text, "x"),
+    "line": lambda text: fields.line(text, "x"),
+    "tag": lambda text: fields.tag(text, "x"),
+    "words": indexes.words,
+    "words of an item": lambda text: indexes.places(DECISION, state(DECISION, description=text, status="accepted")),
+    "a query": lambda text: Query.of(TASK, {"text": text}).fits(state(TASK, title=text, status="backlog")),
+    "a cursor": decode_cursor,
+    "an item": stored,
+    "a context": shown,
+    "an answer": lambda text: parsed(text, ()),
+    "an answer between fences": lambda text: parsed(f"```json {text}```", ()),
+    "a question": lambda text: question([], [("t-1", text)]),
+    "an import": lambda text: finished(_parsed({"tasks.json": text}, 1 << 20, _at_once)),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_no_text_takes_more_than_its_length(reader: str) -> None:
+    for name, shape in SHAPES.items():
+        check_growth(f"{reader}, {name}", refusing(READERS[reader]), shape, LONG // 2)
