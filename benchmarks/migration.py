@@ -25,7 +25,7 @@ import redis
 from benchmarks.measuring import Server, surroundings, table
 from benchmarks.running import load, options, over_lane, run, show_results
 from redismem import Memory, Settings
-from redismem.transport.topology import slot_of
+from redismem.transport.nodes.slots import slot_of
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from support.cluster_servers import ClusterNode, ClusterServers  # they lie beside the tests' own

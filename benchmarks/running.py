@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from benchmarks.measuring import URL_VARIABLE, Server, event_loop_name, own_server
 from redismem import Memory, Settings
 from redismem.store.store import Store
-from redismem.transport.redis_py import RedisPy
+from redismem.transport.redis_py.client import RedisPy
 
 T = TypeVar("T")
 

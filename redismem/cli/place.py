@@ -12,7 +12,7 @@ from redismem.cli.terminal import Stop, complain
 from redismem.errors import InvalidSettings, NotAllowed, RedismemError, StoreUnavailable
 from redismem.memory import Memory
 from redismem.settings.settings import Settings
-from redismem.store.reach import UNTIL_IT_DOES
+from redismem.store.availability import UNTIL_IT_DOES
 from redismem.store.store import Store
 from redismem.transport.connect import EMBEDDED
 from redismem.transport.connect import connect as connect_transport

@@ -26,7 +26,7 @@ from redismem.protocol.session.append import appended_sizes
 from redismem.protocol.session.pages import Page
 from redismem.settings.settings import Settings
 from redismem.store.breaker import Breaker, BreakerState
-from redismem.store.fallback import FallbackStore
+from redismem.store.fallback.store import FallbackStore
 from redismem.store.store import Store
 from redismem.transport.base import Transport
 

@@ -25,12 +25,12 @@ from redismem.protocol.namespace import calls as namespace_calls
 from redismem.protocol.queue.calls import QueueCalls
 from redismem.protocol.session.calls import SessionCalls
 from redismem.settings.settings import Settings
+from redismem.store.availability import Reach
 from redismem.store.breaker import Breaker
 from redismem.store.limits import session_limit, to_record
-from redismem.store.reach import Reach
 from redismem.store.retries import Retries
 from redismem.transport.base import CLOSED, Transport, place_of
-from redismem.transport.confirming import Wanted
+from redismem.transport.replicas import Wanted
 
 if TYPE_CHECKING:
     from redismem.originals.vectors import Embeds

@@ -20,54 +20,54 @@ _Make = Callable[[str, Settings], Transport]
 
 
 def _lane(url: str, settings: Settings) -> Transport:
-    from redismem.transport.lane import Lane
+    from redismem.transport.lane.lane import Lane
 
     return Lane.from_url(url, reply_timeout_s=min(settings.reply_timeout_s, settings.deadline_s))
 
 
 def _blocking_lane(url: str, settings: Settings) -> Transport:
-    from redismem.transport.blocking_lane import BlockingLane
+    from redismem.transport.lane.blocking import BlockingLane
 
     return BlockingLane.from_url(url, max_connections=settings.max_connections)
 
 
 def _cluster(url: str, settings: Settings) -> Transport:
-    from redismem.transport import cluster, places, sides
+    from redismem.transport.nodes import cluster, seeds, sides
 
     reply_timeout_s = min(settings.reply_timeout_s, settings.deadline_s)
-    return cluster.Cluster(places.cluster(url), sides.LoopSide(reply_timeout_s), reply_timeout_s=reply_timeout_s)
+    return cluster.Cluster(seeds.cluster(url), sides.LoopSide(reply_timeout_s), reply_timeout_s=reply_timeout_s)
 
 
 def _blocking_cluster(url: str, settings: Settings) -> Transport:
-    from redismem.transport import cluster, places, sides
+    from redismem.transport.nodes import cluster, seeds, sides
 
     reply_timeout_s = min(settings.reply_timeout_s, settings.deadline_s)
     side = sides.ThreadSide(settings.max_connections)
-    return cluster.Cluster(places.cluster(url), side, reply_timeout_s=reply_timeout_s)
+    return cluster.Cluster(seeds.cluster(url), side, reply_timeout_s=reply_timeout_s)
 
 
 def _sentinel(url: str, settings: Settings) -> Transport:
-    from redismem.transport import places, sentinel
+    from redismem.transport.nodes import seeds, sentinel
 
     stall_s = min(settings.reply_timeout_s, settings.deadline_s)
-    return sentinel.SentinelLane(places.sentinel(url), stall_s=stall_s)
+    return sentinel.SentinelLane(seeds.sentinel(url), stall_s=stall_s)
 
 
 def _blocking_sentinel(url: str, settings: Settings) -> Transport:
-    from redismem.transport import places, sentinel
+    from redismem.transport.nodes import seeds, sentinel
 
-    return sentinel.BlockingSentinelLane(places.sentinel(url), max_connections=settings.max_connections)
+    return sentinel.BlockingSentinelLane(seeds.sentinel(url), max_connections=settings.max_connections)
 
 
 def _embedded(url: str, settings: Settings) -> Transport:
-    from redismem.transport import embedded
+    from redismem.transport.redis_py import embedded
 
     del url, settings
     return embedded.embedded()
 
 
 def _blocking_embedded(url: str, settings: Settings) -> Transport:
-    from redismem.transport import embedded
+    from redismem.transport.redis_py import embedded
 
     del url, settings
     return embedded.blocking_embedded()
@@ -99,7 +99,7 @@ def connect(url: str | None, client: Any, settings: Settings) -> Transport:
 
     `memory://` is the embedded store without a warning. Raises InvalidSettings, also for an empty URL.
     """
-    from redismem.transport import redis_py
+    from redismem.transport.redis_py import client as redis_py
 
     if client is not None:
         return redis_py.RedisPy(client, owned=False)
@@ -108,7 +108,8 @@ def connect(url: str | None, client: Any, settings: Settings) -> Transport:
 
 def connect_blocking(url: str | None, client: Any, settings: Settings) -> Transport:
     """The same for blocking callers; a client that may wait without an end is warned of."""
-    from redismem.transport import given_client, redis_py
+    from redismem.transport.redis_py import client as redis_py
+    from redismem.transport.redis_py import given_client
 
     if client is not None:
         transport = redis_py.BlockingRedisPy(client, owned=False)
@@ -121,7 +122,7 @@ def connect_both(url: str | None, settings: Settings) -> tuple[Transport, Callab
     """A transport for blocking callers, and what makes one to the same place for asyncio. Raises as `connect` does."""
     make, make_blocking = _makes(url)
     if make is _embedded:
-        from redismem.transport import embedded
+        from redismem.transport.redis_py import embedded
 
         return embedded.both()
     assert url is not None

@@ -6,7 +6,7 @@ import socket
 import ssl
 
 from redismem.errors import ConnectionLost
-from redismem.transport.address import Address
+from redismem.transport.url import Address
 
 SILENCE = "HandshakeTimeout"
 """Why a connection did not come about to a server that has not said a word of TLS in time."""

@@ -14,7 +14,7 @@ import redis
 import redismem
 from redismem import InvalidSettings, SessionNotFound, Settings, StoreUnavailable
 from redismem.blocking import memory as blocking
-from redismem.transport.redis_py import BlockingRedisPy
+from redismem.transport.redis_py.client import BlockingRedisPy
 
 RENAMED = {"aclose": "close", "__aenter__": "__enter__", "__aexit__": "__exit__"}
 # What only the own parts and the workers of Memory use.

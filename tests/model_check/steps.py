@@ -28,7 +28,7 @@ from redismem.protocol.queue import calls as queue_calls
 from redismem.protocol.queue.calls import Job
 from redismem.protocol.session.edits import View, leaving
 from redismem.store.store import Store
-from redismem.transport.blocking_lane import BlockingLane
+from redismem.transport.lane.blocking import BlockingLane
 
 SETTINGS = Settings(
     shards=1,

@@ -11,11 +11,11 @@ from support.checks import until
 from support.cluster_servers import ClusterServers
 from support.sentinel_servers import SentinelServers
 
-from redismem.transport.cluster import Cluster
-from redismem.transport.confirming import Wanted
-from redismem.transport.places import cluster
-from redismem.transport.sides import LoopSide, ThreadSide
-from redismem.transport.topology import slot_of
+from redismem.transport.nodes.cluster import Cluster
+from redismem.transport.nodes.seeds import cluster
+from redismem.transport.nodes.sides import LoopSide, ThreadSide
+from redismem.transport.nodes.slots import slot_of
+from redismem.transport.replicas import Wanted
 
 KINDS = ("asyncio", "blocking")
 CONFIRMING = PATIENT.model_copy(update={"confirm": 1, "confirm_timeout_s": 30, "reply_timeout_s": 30})

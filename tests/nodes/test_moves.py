@@ -14,10 +14,10 @@ from support.cluster_servers import ClusterNode, ClusterServers
 from redismem.errors import ServerError
 from redismem.inspection.check import check
 from redismem.protocol.scripts import Script
-from redismem.transport.cluster import Cluster
-from redismem.transport.places import cluster
-from redismem.transport.sides import LoopSide, ThreadSide
-from redismem.transport.topology import slot_of
+from redismem.transport.nodes.cluster import Cluster
+from redismem.transport.nodes.seeds import cluster
+from redismem.transport.nodes.sides import LoopSide, ThreadSide
+from redismem.transport.nodes.slots import slot_of
 
 KINDS = ("asyncio", "blocking")
 pytestmark = pytest.mark.timeout(300)

@@ -23,7 +23,7 @@ from support.sentinel_servers import SentinelServers
 
 from redismem import Settings, StoreUnavailable
 from redismem.protocol.keys import Keys
-from redismem.transport.topology import slot_of
+from redismem.transport.nodes.slots import slot_of
 
 KEYS = Keys(NAMESPACE, outage_pod.SETTINGS.shards)
 NODE_TIMEOUT_MS = 1_500

@@ -27,7 +27,7 @@ from support.sentinel_servers import SERVICE, SentinelNode, SentinelServers
 
 from redismem import Settings, StoreUnavailable, Unconfirmed
 from redismem.protocol.keys import Keys
-from redismem.transport.topology import slot_of
+from redismem.transport.nodes.slots import slot_of
 
 CONFIRMING = Settings(shards=16, deadline_s=3, reply_timeout_s=1, confirm=1, confirm_timeout_s=0.5)
 HASTY = CONFIRMING.model_copy(update={"deadline_s": 1.5, "reply_timeout_s": 1.5})

@@ -15,7 +15,7 @@ from support.sentinel_servers import SERVICE, SentinelServers
 
 from redismem import Memory, Settings
 from redismem.transport.base import place_of
-from redismem.transport.sentinel import Sentinels
+from redismem.transport.nodes.sentinel import Sentinels
 
 KINDS = ("asyncio", "blocking")
 pytestmark = pytest.mark.timeout(300)

@@ -18,7 +18,7 @@ from redismem import Context, Memory, SessionNotFound, Settings
 from redismem.errors import ConnectionLost
 from redismem.protocol.call import evalsha
 from redismem.protocol.scripts import Script
-from redismem.transport.redis_py import BlockingRedisPy, RedisPy
+from redismem.transport.redis_py.client import BlockingRedisPy, RedisPy
 
 # What is sent again, because it took long, is counted too.
 PATIENT = Settings(deadline_s=60, reply_timeout_s=20)

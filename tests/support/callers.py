@@ -12,7 +12,7 @@ from redismem import Context, Memory, Receipt, Settings, StoreUnavailable, Uncon
 from redismem.blocking import memory as blocking_memory
 from redismem.events import Event
 from redismem.store.store import Store
-from redismem.transport.topology import slot_of
+from redismem.transport.nodes.slots import slot_of
 from support.checks import until
 
 PATIENT = Settings(shards=16, deadline_s=120, reply_timeout_s=1)  # sentinels on a busy machine take their time

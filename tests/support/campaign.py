@@ -17,7 +17,7 @@ from typing import Any
 from redismem import Memory
 from redismem.inspection.check import check
 from redismem.protocol.keys import Keys
-from redismem.transport.topology import slot_of
+from redismem.transport.nodes.slots import slot_of
 from support import nodes_pod
 from support.checks import until
 from support.cluster_servers import ClusterServers

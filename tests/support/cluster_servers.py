@@ -9,7 +9,7 @@ from typing import Any
 
 import redis
 
-from redismem.transport.topology import Topology
+from redismem.transport.nodes.slots import Topology
 from support.redis_server import LOOPBACK, Host, RedisServer, free_port
 
 PRIMARIES_COUNT = 3

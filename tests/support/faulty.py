@@ -12,7 +12,7 @@ from redismem import Memory, Settings
 from redismem.errors import ConnectionLost, ServerError
 from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
-from redismem.transport.redis_py import RedisPy
+from redismem.transport.redis_py.client import RedisPy
 from support.checks import until
 
 Fault = Literal["", "lost before", "lost after"]

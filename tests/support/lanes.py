@@ -8,8 +8,8 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from redismem.transport.address import Address
-from redismem.transport.lane import Lane
+from redismem.transport.lane.lane import Lane
+from redismem.transport.url import Address
 from support.listening import Listening
 
 

@@ -11,10 +11,10 @@ import redis
 import redis.asyncio
 
 from redismem import Settings
-from redismem.transport import embedded
 from redismem.transport.base import Transport
 from redismem.transport.connect import connect, connect_blocking
-from redismem.transport.redis_py import BlockingRedisPy, RedisPy
+from redismem.transport.redis_py import embedded
+from redismem.transport.redis_py.client import BlockingRedisPy, RedisPy
 
 Make = Callable[[str, float], Transport]
 

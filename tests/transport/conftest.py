@@ -12,7 +12,7 @@ from support.lanes import lane_to
 from support.redis_server import RedisServer, free_port
 from support.servers import GuardedServer, TlsServer
 
-from redismem.transport.lane import Lane
+from redismem.transport.lane.lane import Lane
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:

@@ -23,7 +23,7 @@ from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
 from redismem.store.store import Store
 from redismem.transport.base import Transport
-from redismem.transport.redis_py import BlockingRedisPy, RedisPy
+from redismem.transport.redis_py.client import BlockingRedisPy, RedisPy
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 import pytest
 
 from redismem.errors import ConnectionLost
-from redismem.transport.address import Address
-from redismem.transport.blocking_lane import BlockingLane
-from redismem.transport.lane import Lane
+from redismem.transport.lane.blocking import BlockingLane
+from redismem.transport.lane.lane import Lane
+from redismem.transport.url import Address
 
 LONG = b"a" * (32 * 1024 * 1024)
 """More than the system takes for a server that reads nothing."""

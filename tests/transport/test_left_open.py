@@ -19,8 +19,8 @@ import redismem
 from redismem import Settings
 from redismem.blocking import memory as blocking
 from redismem.store.store import Store
-from redismem.transport.address import Address
-from redismem.transport.blocking_lane import BlockingLane
+from redismem.transport.lane.blocking import BlockingLane
+from redismem.transport.url import Address
 
 ROOMY = Settings(deadline_s=60, reply_timeout_s=20)
 

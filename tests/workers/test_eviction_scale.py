@@ -20,8 +20,8 @@ from redismem.protocol.call import Command
 from redismem.protocol.queue.depths import members
 from redismem.protocol.scripts import Script, load
 from redismem.store.store import Store
-from redismem.transport.address import Address
-from redismem.transport.lane import Lane
+from redismem.transport.lane.lane import Lane
+from redismem.transport.url import Address
 from redismem.workers.eviction import Eviction
 
 COUNT, LIMIT = 30_000, 20_000

@@ -1,0 +1,143 @@
+"""The last context that this process has seen of each session, for when Redis is away: bounded in sessions and bytes.
+
+Kept as it came from Redis, and what was appended since as it was sent: nothing is decoded until it is needed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from redismem.context import Context, Receipt
+from redismem.protocol import layout, replies
+from redismem.protocol.call import Command
+from redismem.protocol.ids import now_ms
+from redismem.protocol.session.append import REQUEST_PLACE, taken_apart
+from redismem.settings.settings import Settings
+from redismem.store.fallback.session_view import View
+
+# What a list or dict takes for each of its members, about.
+_MEMBER_BYTES = 64
+# More appends without a read are put into the context they follow.
+_LATER_COUNT = 32
+
+
+@dataclass(slots=True)
+class _Seen:
+    stored: Mapping[bytes, bytes] | Sequence[bytes]
+    elements: list[bytes]
+    epoch: str
+    last_seq: int
+    """The last seq that this process knows of, if others have written since the context as well."""
+    noted_s: float
+    size_bytes: int
+    later: list[tuple[Command, float]] = field(default_factory=list)
+    """Appends and changes of the state since then, and when."""
+
+
+class SeenContexts:
+    """Fit for any number of threads. All of it that is on the path of a turn is plain and quick."""
+
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+        self._max_count = settings.max_cached_sessions
+        self._max_bytes = settings.max_cached_bytes
+        self._idle_timeout_s = settings.idle_timeout_s
+        self._clock = clock
+        self._seen: OrderedDict[str, _Seen] = OrderedDict()
+        self._lock = threading.Lock()
+        self.size_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+    def last_seq(self, session_id: str) -> int | None:
+        """The last seq of the session that this process has heard of; None if of none."""
+        seen = self._seen.get(session_id)
+        return None if seen is None else seen.last_seq
+
+    def note(self, session_id: str, stored: Any, elements: list[bytes], context: Context) -> None:
+        """A context has come from Redis, made of these replies."""
+        size_bytes = sum(map(len, elements)) + _MEMBER_BYTES * (len(elements) + len(stored) + 4)
+        with self._lock:
+            seen = self._seen.get(session_id)
+            if seen is None:
+                seen = _Seen(stored, elements, context.epoch, context.last_seq, self._clock(), size_bytes)
+                self._seen[session_id] = seen
+                self.size_bytes += size_bytes
+            else:
+                if seen.epoch == context.epoch and context.last_seq < seen.last_seq:
+                    return  # another thread's is newer
+                self.size_bytes += size_bytes - seen.size_bytes
+                seen.stored, seen.elements, seen.epoch, seen.last_seq = (
+                    stored,
+                    elements,
+                    context.epoch,
+                    context.last_seq,
+                )
+                seen.noted_s, seen.size_bytes = self._clock(), size_bytes
+                if seen.later:
+                    seen.later = []
+                self._seen.move_to_end(session_id)
+            if len(self._seen) > self._max_count or self.size_bytes > self._max_bytes:
+                self._shrink()
+
+    def extend(self, session_id: str, command: Command, receipt: Receipt) -> None:
+        """An append or a change of the state was made behind the context."""
+        with self._lock:
+            seen = self._seen.get(session_id)
+            if seen is None:
+                if not receipt.created:
+                    return
+                self._seen[session_id] = seen = _Seen({layout.EPOCH: b""}, [], "", 0, 0.0, 0)  # nothing came before it
+            elif receipt.duplicate:
+                return
+            parts = command[REQUEST_PLACE + 2 :]
+            size_bytes = sum(map(len, parts)) + _MEMBER_BYTES * (len(parts) + 4)  # type: ignore[arg-type]
+            seen.size_bytes += size_bytes
+            self.size_bytes += size_bytes
+            seen.noted_s = self._clock()
+            seen.later.append((command, seen.noted_s))
+            seen.last_seq = max(seen.last_seq, receipt.last_seq)
+            if len(seen.later) > _LATER_COUNT:
+                view = self._view(seen)
+                seen.stored, seen.elements, seen.later = view.fields, view.elements, []
+            self._seen.move_to_end(session_id)
+            if len(self._seen) > self._max_count or self.size_bytes > self._max_bytes:
+                self._shrink()
+
+    def forget(self, session_id: str) -> None:
+        """What this process knows of the session is true no more."""
+        with self._lock:
+            seen = self._seen.pop(session_id, None)
+            self.size_bytes -= 0 if seen is None else seen.size_bytes
+
+    def view(self, session_id: str) -> View:
+        """A view of the session, of one's own to change; an unknown one if nothing is known, or not for too long."""
+        with self._lock:
+            seen = self._seen.get(session_id)
+            if seen is None or self._clock() - seen.noted_s > self._idle_timeout_s:
+                return View(None, [])
+            return self._view(seen)
+
+    def put_back(self, session_id: str, view: View) -> None:
+        """All of what the view was given is in Redis by now."""
+        context = replies.context(session_id, 1, view.fields, view.elements)
+        self.note(session_id, view.fields, view.elements, context)
+
+    def _shrink(self) -> None:
+        while len(self._seen) > self._max_count or self.size_bytes > self._max_bytes:
+            _, oldest = self._seen.popitem(last=False)
+            self.size_bytes -= oldest.size_bytes
+
+    def _view(self, seen: _Seen) -> View:
+        view = View(replies.fields(seen.stored), list(seen.elements))
+        now_s, ms = self._clock(), now_ms()
+        for command, made_s in seen.later:
+            view.append(taken_apart(command), ms - int((now_s - made_s) * 1000))
+        if layout.COUNTERS in view.fields and len(view.elements) <= seen.last_seq != view.last_seq:
+            view.move_on(seen.last_seq)
+        return view

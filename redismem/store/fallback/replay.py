@@ -1,0 +1,245 @@
+"""Looks for Redis while it is away, and brings it what was accepted meanwhile: in order a session, once for each token.
+
+What was sent and has lost its reply, when Redis went away or in the middle of a replay, is looked for first.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from time import monotonic
+from typing import Any
+
+from redismem.concurrency.background import Background, Ongoing
+from redismem.errors import ConnectionLost, CorruptSession, RedismemError, ServerError, StoreUnavailable
+from redismem.events import facts, unquoted
+from redismem.protocol import replies
+from redismem.protocol.call import Call
+from redismem.protocol.ids import session_hash
+from redismem.protocol.session.append import replay_call
+from redismem.store.breaker import Breaker
+from redismem.store.fallback.backlog import Backlog, Entry, Held
+from redismem.store.fallback.lost_replies import place_of_lost
+from redismem.store.store import Store
+
+log = logging.getLogger("redismem")
+
+_FIRST_PAUSE_S = 0.02
+_LONGEST_PAUSE_S = 5.0
+_PROGRESS_S = 5.0
+
+
+class Replay:
+    """One for a store: it works in the background while Redis is away, and until the backlog is empty."""
+
+    def __init__(
+        self,
+        store: Store,
+        backlog: Backlog,
+        background: Background,
+        lock: AbstractContextManager[Any],
+        caught_up: Callable[[Held], None],
+    ) -> None:
+        """`lock` guards the backlog. `caught_up` is called within it for a session of which all is replayed."""
+        self._store = store
+        self._backlog = backlog
+        self._background = background
+        self._lock = lock
+        self._caught_up = caught_up
+        self._ongoing = Ongoing(background, self._work)
+        self._hurries = self._is_ending = self._is_hindered = False
+        self._replayed_count = 0
+        self._say_at_s = 0.0
+
+    def start(self) -> None:
+        """Begins to look for Redis, if that is not under way. What keeps it from that is logged; a later call tries."""
+        if self._is_ending:
+            return
+        try:
+            self._ongoing.start()
+        except RuntimeError as refused:  # the system has no thread to give, as when it has given all that it may
+            if not self._is_hindered:
+                known = facts(op="replay", outcome="failed", namespace=self._store.keys.namespace, error="RuntimeError")
+                text = "nobody looks for Redis yet, and the next call tries again: %s"
+                log.error(text, "RuntimeError", exc_info=unquoted(refused), extra=known)
+            self._is_hindered = True
+        else:
+            self._is_hindered = False
+
+    async def look(self, breaker: Breaker) -> bool:
+        """Whether this breaker is closed. The call looks for Redis by itself if what looks beside it ends with it."""
+        if away := self._store.away_breakers():
+            self.start()
+            if self._ongoing.is_cut_off:
+                await self._probe(away)
+                self._background.wake()
+        return breaker.is_closed
+
+    def is_in_haste(self) -> bool:
+        """Whether it has something to bring, and may have no more time for it than a call gives it."""
+        return self._ongoing.is_cut_off and bool(self._reachable())
+
+    async def end(self, timeout_s: float) -> None:
+        """Replays what there is, for so long at most; then nothing more."""
+        until_s = monotonic() + timeout_s
+        self._hurries = True
+        if self._backlog.held:
+            self.start()
+        self._background.wake()
+        while self._backlog.held and monotonic() < until_s:
+            await self._store.transport.sleep(0.01)
+        self._is_ending = True
+        self._background.wake()
+        await self._background.end(0.0 if self._backlog.held else 1.0)
+
+    async def _work(self) -> None:
+        try:
+            await self._look_and_replay()
+        except Exception as failure:
+            if not self._is_ending:  # else a thread that still looked for Redis when its transport was closed
+                kind = type(failure).__name__
+                known = facts(op="replay", outcome="failed", namespace=self._store.keys.namespace, error=kind)
+                text = "the replay stopped, and goes on with the next append: %s"
+                log.error(text, kind, exc_info=unquoted(failure), extra=known)
+
+    def _is_done(self) -> bool:
+        """Nothing is left to do: the next outage starts it again."""
+        return self._is_ending or not (self._backlog.held or self._store.away_breakers())
+
+    async def _look_and_replay(self) -> None:
+        pause_s, begun_s = _FIRST_PAUSE_S, None
+        while not self._ongoing.is_over(self._is_done):
+            if away := self._store.away_breakers():
+                await self._background.pause(max(_FIRST_PAUSE_S, min(breaker.probe_in_s() for breaker in away)))
+                await self._probe(away)
+                self._ongoing.is_cut_off = False
+                if self._store.breakers is None or not self._reachable():
+                    pause_s, begun_s = _FIRST_PAUSE_S, None
+                    continue
+            if begun_s is None:
+                begun_s, self._replayed_count = monotonic(), 0
+                self._say_at_s = begun_s + _PROGRESS_S
+            replayed_before = self._replayed_count
+            await self._round()
+            self._ongoing.is_cut_off = False
+            if self._backlog.held:
+                is_moving = self._replayed_count > replayed_before
+                pause_s = _FIRST_PAUSE_S if is_moving else min(_LONGEST_PAUSE_S, pause_s * 2)
+                await self._background.pause(pause_s)
+        if begun_s is not None:
+            self._say("replayed", logging.WARNING, monotonic() - begun_s)
+
+    def _say(self, what: str, level: int, took_s: float = 0.0) -> None:
+        self._say_at_s = monotonic() + _PROGRESS_S
+        backlog, namespace = self._backlog, self._store.keys.namespace
+        known = facts(op="replay", outcome=what, namespace=namespace, duration_ms=int(took_s * 1000))
+        known["message_count"] = backlog.message_count
+        known["session_count"] = len(backlog.held)
+        text = "%s: %d done in %.2f s, %d messages of %d sessions to go"
+        left = (backlog.message_count, len(backlog.held))
+        log.log(level, text, what, self._replayed_count, took_s, *left, extra=known)
+
+    async def _probe(self, away: Sequence[Breaker]) -> None:
+        probe = partial(self._store.probe, at_once=self._hurries)
+        await self._background.each([partial(probe, breaker) for breaker in away])
+
+    def _reachable(self) -> list[Held]:
+        """The sessions that have something to replay, and whose node answers."""
+        return [held for held in self._backlog if self._store.breaker_of(self._asking(held)).is_closed]
+
+    def _asking(self, held: Held) -> Call[Any]:
+        return self._store.session_calls(held.session_id).exists()
+
+    async def _round(self) -> None:
+        """Replays each session as far as it goes."""
+        try:
+            await self._store.agree()  # it may have come back empty, or another
+        except RedismemError as refused:
+            kind = type(refused).__name__
+            # The node with the record may be away while others, which hold sessions, are back.
+            is_away = isinstance(refused, StoreUnavailable) and self._store.breakers
+            if not is_away:
+                known = facts(op="replay", outcome="refused", namespace=self._store.keys.namespace, error=kind)
+                log.error("the replay cannot begin, and is tried again: %s: %s", kind, refused.text, extra=known)
+            if not (is_away and self._store.is_agreed):
+                return
+        await self._background.each([partial(self._session, held) for held in self._reachable()])
+
+    def _is_due(self, held: Held) -> bool:
+        """Whether the session may be replayed: it was not cleared, and is not about to be."""
+        backlog, session_id = self._backlog, held.session_id
+        return backlog.held.get(session_id) is held and not backlog.is_clearing(session_id) and not self._is_ending
+
+    async def _session(self, held: Held) -> None:
+        while held.entries and self._is_due(held):
+            begun_s = monotonic()
+            held.is_replaying = True
+            try:
+                made = await self._made(held, held.entries[0])
+            except ConnectionLost as lost:
+                self._store.unanswered(begun_s, lost)
+                return
+            except (ServerError, RedismemError) as failure:
+                if not await self._mended(held, failure):
+                    return
+                continue
+            except Exception as defect:  # of this session: the others go on
+                self._refuse(held, type(defect).__name__, "a defect", exc_info=unquoted(defect))
+                return
+            finally:
+                held.is_replaying = False
+            with self._lock:
+                if self._backlog.held.get(held.session_id) is held:  # else it was cleared meanwhile
+                    held.last_seq = made[1]
+                    held.taken.update(made[0])
+                    self._backlog.done(held)
+                    self._replayed_count += 1
+                    if not held.entries:
+                        self._caught_up(held)
+            if monotonic() >= self._say_at_s:
+                self._say("replaying", logging.INFO)
+
+    async def _mended(self, held: Held, failure: ServerError | RedismemError) -> bool:
+        """Whether it is of use to go on with the session at once."""
+        refused = replies.refusal(failure, held.session_id) if isinstance(failure, ServerError) else failure
+        if isinstance(refused, CorruptSession):
+            try:
+                await self._store.quarantine(refused)
+            except RedismemError as error:
+                refused = error
+            else:
+                return True
+        if refused is not None:
+            self._refuse(held, type(refused).__name__, refused.text)
+        return False
+
+    def _refuse(self, held: Held, kind: str, why: str, exc_info: Exception | None = None) -> None:
+        """Says once why a session is not replayed now; it is tried again with the next round."""
+        if held.refused == kind:
+            return
+        held.refused = kind
+        known = facts(op="replay", outcome="refused", namespace=self._store.keys.namespace, error=kind)
+        known["session"] = session_hash(held.session_id)
+        known["message_count"] = sum(entry.count for entry in held.entries)
+        text = "session %s: its replay is refused, and tried again; %d messages wait: %s: %s"
+        log.error(text, known["session"], known["message_count"], kind, why, exc_info=exc_info, extra=known)
+
+    async def _made(self, held: Held, entry: Entry) -> tuple[Sequence[int], int]:
+        """Makes the append, unless it was. Gives its seqs and the session's last one.
+
+        Raises ServerError, ConnectionLost, and what the replies mean.
+        """
+        last_seq = held.last_seq
+        # A client of the caller's own may send it more than once by itself.
+        may_be_there = entry.sent_s is not None or self._store.transport.repeats
+        if entry.sent_s is not None and entry.append.elements:
+            found, last_seq = await place_of_lost(self._store, entry, held)
+            if found:
+                return found, last_seq
+        if entry.sent_s is None:
+            entry.sent_s = monotonic()
+        entry.known_seq = last_seq
+        receipt = await self._store.once(replay_call(entry.call, may_be_there=may_be_there))
+        return range(receipt.first_seq, receipt.last_seq + 1), receipt.last_seq

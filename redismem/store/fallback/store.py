@@ -1,0 +1,297 @@
+"""A store that serves turns by itself while Redis is away, and replays them. One without the fallback is a plain store.
+
+While a session has something to replay, all of its appends go behind it, so nothing overtakes.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import replace
+from functools import partial
+from time import monotonic
+from typing import Any, TypeVar
+
+from redismem.concurrency import forks
+from redismem.concurrency.background import Background
+from redismem.context import Context, Receipt, State
+from redismem.errors import StoreUnavailable
+from redismem.events import facts
+from redismem.info import Health, SessionInfo
+from redismem.protocol import layout
+from redismem.protocol.call import Call
+from redismem.protocol.clock import Clock
+from redismem.protocol.ids import now_ms
+from redismem.protocol.namespace import calls as namespace_calls
+from redismem.protocol.session.append import taken_apart
+from redismem.settings.settings import Settings
+from redismem.store.breaker import Breaker, BreakerState
+from redismem.store.fallback.backlog import Backlog, Entry, Held
+from redismem.store.fallback.clearing import clearing
+from redismem.store.fallback.contexts import SeenContexts
+from redismem.store.fallback.replay import Replay
+from redismem.store.store import Store
+from redismem.transport.base import Transport
+
+log = logging.getLogger("redismem")
+
+T = TypeVar("T")
+
+_APPENDS = frozenset(["append", "append_and_read", "update"])
+_SERVED = _APPENDS | {"read", "state", "info", "messages"}
+# What a session is asked beside that: it waits for the replay, but goes to Redis in any case.
+_WAITING = frozenset(["exists", "touch", "read_epoch", "read_window", "pinned"])
+# After these, what was seen of the session is true no more.
+_REMOVING = frozenset(["clear", "prune", "pop", "replace", "quarantine", "evict"])
+# What a refusal calls an operation that is no method of the session by its own name.
+_CALLED = {"read_epoch": "clear", "read_window": "pop, undo, replace, unpin or prune", "pinned": "messages"}
+_METHODS = frozenset(["clear", "prune", "pop", "replace", "exists", "touch", "recall", "ping", "take"])
+_LOOK_S = 0.002
+_LONGEST_LOOK_S = 0.1
+
+
+class FallbackStore(Store):
+    """The same store; appends and reads are served by this process while Redis is away."""
+
+    _goes_on = True
+
+    def __init__(
+        self, transport: Transport, namespace: str, settings: Settings, clock: Clock | None, background: Background
+    ) -> None:
+        """Raises InvalidSessionId for the namespace. No I/O."""
+        super().__init__(transport, namespace, settings, clock)
+        self._patience_s = min(settings.fallback_after_s, settings.deadline_s)
+        self._reply_timeout_s = min(self._reply_timeout_s, self._patience_s)
+        self._begin(background)
+        forks.inherit(self)
+
+    def _begin(self, background: Background) -> None:
+        self._lock = threading.Lock()
+        self._seen = SeenContexts(self.settings)
+        self._background = background
+        self._backlog = Backlog(self.settings)
+        self._unclosed = weakref.finalize(self, _say_lost, self._backlog, self.keys.namespace)
+        self._replay = Replay(self, self._backlog, background, self._lock, self._caught_up)
+
+    def begin_again(self) -> None:
+        """In a process that was forked off: nothing is to be replayed. What a process accepts, it replays itself."""
+        self._unclosed.detach()
+        self._begin(type(self._background)())
+
+    async def open(self) -> None:
+        """The same, but if Redis is away this process begins without it."""
+        try:
+            await super().open()
+        except StoreUnavailable:
+            if not self.away_breakers():
+                raise
+            known = facts(op="breaker", outcome="degraded", namespace=self.keys.namespace)
+            log.warning("Redis is away: this process begins without it, and serves what it is told", extra=known)
+
+    async def aclose(self) -> None:
+        """Replays what there is, within `deadline_s`, and says what is lost; then closes the connections."""
+        try:
+            await self._replay.end(self.settings.deadline_s)
+            self._unclosed()
+        finally:
+            await super().aclose()
+
+    @property
+    def is_away(self) -> bool:
+        """Whether Redis is known to be away; it is looked for beside the calls."""
+        return not self.breaker.is_closed if self.breakers is None else self.breakers.is_all_away()
+
+    def health(self) -> Health:
+        """What is known of Redis, without asking it, and what is to be replayed."""
+        backlog = self._backlog
+        return replace(
+            super().health(),
+            fallback=True,
+            backlog_session_count=len(backlog.held),
+            backlog_message_count=backlog.message_count,
+            backlog_bytes=backlog.size_bytes,
+            refused_session_count=backlog.refused_count,
+        )
+
+    async def run(self, call: Call[T], *, quarantine: bool = False, begun_s: float | None = None) -> T:
+        """The same; while Redis is away, what this process can say. Raises FallbackFull as well."""
+        session_id = call.session_id
+        if call.confirm:
+            return await self._run_confirmed(call, quarantine=quarantine, begun_s=begun_s)
+        if session_id is None or call.op not in _SERVED:
+            return await self._run_beside(call, quarantine=quarantine, begun_s=begun_s)
+        known_seq, decode, sent_s = self._seen.last_seq(session_id), call.decode, None
+        breaker = self.breaker_of(call)
+        is_there = (breaker.is_closed and self.is_agreed) or await self._is_there(breaker)
+        if is_there and (not self._backlog.held or await self._may_overtake(session_id, breaker)):
+            call.decode, tried_s = partial(self._noted, call, decode), monotonic()
+            try:
+                return await super().run(call, quarantine=quarantine, begun_s=begun_s)
+            except StoreUnavailable as refused:
+                # The node that did not answer, the one that has the session by now, or the one with the record.
+                if breaker.is_closed and self.breaker_of(call).is_closed and not self._cannot_agree():
+                    raise
+                # A client of the caller's own may have sent it before the attempt that failed.
+                sent_s = tried_s if refused.may_be_done or self.transport.repeats else None
+        self._replay.start()
+        await self.transport.sleep(0)  # whoever goes on at once must not keep the replay from its turn
+        try:
+            with self._lock:
+                return self._served(replace(call, decode=decode), session_id, known_seq, sent_s)
+        except StoreUnavailable as refused:
+            refused.may_be_done = sent_s is not None
+            raise
+
+    async def _is_there(self, breaker: Breaker) -> bool:
+        return await self._replay.look(breaker) and not self._cannot_agree()
+
+    def _cannot_agree(self) -> bool:
+        """Whether this process began while the node with the namespace's record was away."""
+        return not self.is_agreed and not self.breaker_of(namespace_calls.recorded(self.keys)).is_closed
+
+    async def _run_confirmed(self, call: Call[T], *, quarantine: bool, begun_s: float | None) -> T:
+        """What replicas are to confirm: nobody else can say that it is safe."""
+        assert call.session_id is not None
+        breaker = self.breaker_of(call)
+        if not breaker.is_closed and not await self._replay.look(breaker):
+            await self.transport.sleep(0)
+            raise self._refusal(call, "what replicas are to confirm cannot be accepted without it")
+        if self._backlog.held and not await self._may_overtake(call.session_id, breaker):
+            raise self._refusal(call, "what replicas are to confirm comes behind it")
+        call.decode = partial(self._noted, call, call.decode)
+        return await super().run(call, quarantine=quarantine, begun_s=begun_s)
+
+    async def _run_beside(self, call: Call[T], *, quarantine: bool, begun_s: float | None) -> T:
+        """What cannot be served without Redis."""
+        session_id = call.session_id
+        breaker = self.breaker_of(call)
+        if not breaker.is_closed and not await self._replay.look(breaker):
+            await self.transport.sleep(0)
+            name = _CALLED.get(call.op, call.op if call.op in _METHODS else "this call")
+            raise self._refusal(call, f"{name} cannot be served without it")
+        if session_id is not None and self._backlog.held:
+            if call.op in _WAITING:
+                await self._may_overtake(session_id, breaker)
+            elif call.op == "pop" and session_id in self._backlog.held:
+                raise self._refusal(call, "the newest message comes with it")
+        around: AbstractAsyncContextManager[None] = nullcontext()
+        if session_id is not None and call.op == "clear":
+            around = clearing(self._backlog, self._lock, session_id, self.transport.sleep, self._patience_s)
+        async with around:
+            value = await super().run(call, quarantine=quarantine, begun_s=begun_s)
+        if session_id is not None and call.op in _REMOVING:
+            self._seen.forget(session_id)
+        return value
+
+    def _refusal(self, call: Call[Any], why: str) -> StoreUnavailable:
+        self._replay.start()
+        held, breaker = self._backlog.held.get(call.session_id or ""), self.breaker_of(call)
+        if held is not None and breaker.is_closed:
+            text = "Redis answers, and what was accepted without it is still to be replayed"
+            return StoreUnavailable(f"{text}; {why}", call.session_id, held.refused)
+        return StoreUnavailable(f"{self.away(breaker, None).text}; {why}", call.session_id, breaker.reason)
+
+    async def _may_overtake(self, session_id: str, breaker: Breaker) -> bool:
+        """Waits while the session is replayed. False if that takes long, or Redis is away again."""
+        self._replay.start()
+        until_s, look_s = monotonic() + self._patience_s, _LOOK_S
+        while (held := self._backlog.held.get(session_id)) is not None or self._replay.is_in_haste():
+            if (held is not None and held.refused) or not breaker.is_closed or monotonic() >= until_s:
+                return held is None
+            await self.transport.sleep(look_s)
+            look_s = min(_LONGEST_LOOK_S, look_s * 2)
+        return True
+
+    def _noted(self, call: Call[Any], decode: Any, *answers: Any) -> Any:
+        """The value of a call that Redis has answered; what it says of the session is kept."""
+        value, op, session_id = decode(*answers), call.op, call.session_id
+        assert session_id is not None
+        if op == "append_and_read":
+            self._seen.note(session_id, answers[1], answers[2], value)
+        elif op in ("append", "update"):
+            self._seen.extend(session_id, call.commands[0], value)
+        elif op == "read" and len(call.commands) == 2 and call.commands[1][2] == 0:
+            self._seen.note(session_id, answers[0], answers[1], value)
+        return value
+
+    def _served(self, call: Call[T], session_id: str, known_seq: int | None, sent_s: float | None) -> T:
+        """The value, without Redis. Raises StoreUnavailable, FallbackFull, TooLarge."""
+        held = self._backlog.held.get(session_id)
+        if call.op in _APPENDS:
+            if held is None:
+                held = Held(session_id, self._seen.view(session_id), last_seq=known_seq)
+            return self._accepted(call, held, known_seq, sent_s)
+        view = self._seen.view(session_id) if held is None else held.view
+        command = call.commands[0]
+        match call.op:
+            case "read" if command[0] == "HGETALL":
+                return _marked(call.decode(*view.read(None if (first := call.commands[1][2]) == 0 else _limit(first))))
+            case "state":
+                return _marked(call.decode(view.fields if layout.COUNTERS in view.fields else {}))
+            case "info" if layout.COUNTERS in view.fields:
+                return _marked(call.decode(view.fields))
+            case "messages" if layout.COUNTERS in view.fields and command[-2] == 0:
+                before, limit = command[-4:-2]
+                return call.decode(view.page(int(limit), None if before == layout.NONE else int(before)))
+        raise self._refusal(call, f"this {call.op} cannot be served without it")
+
+    def _accepted(self, call: Call[T], held: Held, known_seq: int | None, sent_s: float | None) -> T:
+        append = taken_apart(call.commands[0])
+        if append.expects:
+            raise self._refusal(call, "whether `expect` holds, only Redis can say")
+        before = held.known(append)
+        if before is not None:
+            counters: Any = held.view.duplicate(*before)
+        else:
+            self._backlog.check_room(append, held.session_id)
+            refused = held.view.refusal(append, self.settings, held.session_id)
+            if refused is not None:
+                raise refused
+            counters = held.view.append(append, now_ms())
+            last_seq = held.view.last_seq
+            receipt = Receipt(last_seq - len(append.elements) + 1, last_seq, last_seq, False, False)
+            self._backlog.add(held, Entry(call, append, receipt, sent_s, None if sent_s is None else known_seq))
+            self._replay.start()
+        return _marked(call.decode(*((counters, *held.view.read(None)) if len(call.commands) > 1 else (counters,))))
+
+    def _caught_up(self, held: Held) -> None:
+        if held.last_seq is not None and held.last_seq >= len(held.view.elements):
+            held.view.move_on(held.last_seq)
+            self._seen.put_back(held.session_id, held.view)
+        else:
+            self._seen.forget(held.session_id)
+
+    def _changed(self, state: BreakerState, breaker: Breaker, away_s: float = 0.0) -> None:
+        super()._changed(state, breaker, away_s)
+        if state is BreakerState.OPEN:
+            self._replay.start()
+
+
+def _say_lost(backlog: Backlog, namespace: str) -> None:
+    """When the memory is closed, or goes without: at the end of the process at the latest."""
+    if backlog.held:
+        known = facts(op="replay", outcome="lost", namespace=namespace)
+        known["message_count"], known["session_count"] = backlog.message_count, len(backlog.held)
+        text = "ended with %d messages of %d sessions that Redis has not taken: they are lost"
+        log.error(text, backlog.message_count, len(backlog.held), extra=known)
+
+
+def _limit(first: Any) -> int:
+    """The `limit` of a read by the first index of its range."""
+    return max(0, -int(first))
+
+
+def _marked(value: T) -> T:
+    """The value, with `degraded`."""
+    match value:
+        case Context():
+            value.degraded = value.state.degraded = True
+            if value.receipt is not None:
+                value.receipt.degraded = True
+        case Receipt() | State():
+            value.degraded = True
+        case SessionInfo():
+            return replace(value, degraded=True)
+    return value

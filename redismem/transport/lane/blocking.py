@@ -1,0 +1,270 @@
+"""The lane's twin for blocking callers: one call at a time on a socket, and as many sockets as threads call at once."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import hiredis
+
+from redismem.concurrency import forks
+from redismem.errors import ConnectionLost
+from redismem.protocol.call import Command
+from redismem.protocol.scripts import Script
+from redismem.transport import resp, tls
+from redismem.transport.base import discard_unsent
+from redismem.transport.replicas import Content, Wanted, confirmed, waiting
+from redismem.transport.url import Address
+
+_READ_BYTES = 64 * 1024
+_LOST = (OSError, EOFError, UnicodeError, resp.OutOfStep, hiredis.HiredisError)
+
+
+class Socket:
+    """A connection that the server has let in. Of no more use once `exchange` has raised anything."""
+
+    def __init__(self, address: Address, until: float) -> None:
+        """Raises ServerError, ConnectionLost, OSError."""
+        self.pid = os.getpid()
+        self.place = address.place
+        self._reader = resp.reader()
+        self._is_new = True
+        try:
+            self._socket = _dial(address, until)
+            self._held = forks.hold(self._socket.fileno())
+            self._open(address.opening, until)
+        except _LOST as failure:
+            lasting = tls.why(address, failure, until - time.monotonic())
+            if lasting is None:
+                raise
+            raise lasting from None
+
+    def _open(self, opening: tuple[Command, ...], until: float) -> None:
+        try:
+            if opening:
+                resp.let_in(resp.answers(self.exchange(resp.independent(opening), len(opening), until)))
+        except BaseException:
+            self.close()
+            raise
+
+    def exchange(self, content: bytes, reply_count: int, until: float) -> list[Any]:
+        """The replies. Raises ConnectionLost, OSError, TimeoutError, EOFError, HiredisError."""
+        self._socket.settimeout(_left_s(until))
+        self._socket.sendall(content)
+        replies: list[Any] = []
+        next_reply, nothing = self._reader.gets, resp.NOTHING
+        while True:
+            while (reply := next_reply()) is not nothing:
+                replies.append(reply)
+            if len(replies) >= reply_count:
+                break
+            self._socket.settimeout(_left_s(until))
+            received = self._socket.recv(_READ_BYTES)
+            if not received:
+                raise EOFError
+            if self._is_new and resp.is_foreign(received):
+                raise resp.foreign()
+            self._is_new = False
+            self._reader.feed(received)
+        if len(replies) > reply_count or self._reader.has_data():
+            raise resp.OutOfStep("a reply that nobody asked for")
+        return replies
+
+    def close(self) -> None:
+        forks.drop(self._held)
+        self._socket.close()
+
+    def give_up(self) -> None:
+        """Closes while a call is on its way."""
+        discard_unsent(self._socket)
+        self.close()
+
+
+def _given(outcome: resp.Outcome) -> list[Any]:
+    """Raises the outcome if it is no list of replies."""
+    if isinstance(outcome, list):
+        return outcome
+    raise outcome
+
+
+def _left_s(until: float) -> float:
+    """Raises TimeoutError if nothing is left."""
+    left_s = until - time.monotonic()
+    if left_s <= 0:
+        raise TimeoutError
+    return left_s
+
+
+def _dial(address: Address, until: float) -> socket.socket:
+    if address.path is not None:
+        dialled = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            dialled.settimeout(_left_s(until))
+            dialled.connect(address.path)
+        except BaseException:
+            dialled.close()
+            raise
+        return dialled
+    dialled = socket.create_connection((address.host, address.port), _left_s(until))
+    try:
+        dialled.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        dialled.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if address.tls is None:
+            return dialled
+        return address.tls.wrap_socket(dialled, server_hostname=address.host)
+    except TimeoutError:
+        dialled.close()
+        raise ConnectionLost(tls.SILENCE, sent=False) from None
+    except BaseException:
+        dialled.close()
+        raise
+
+
+class BlockingLane:
+    """A transport to one node, for any number of threads; of them `max_connections` call at a time, others wait.
+
+    Its methods block and never suspend. A process that forks may go on with it on both sides.
+    """
+
+    repeats = False
+    blocks = True
+
+    def __init__(self, address: Address, *, max_connections: int = 64) -> None:
+        self._address = address
+        self.place = address.place
+        self._idle: list[Socket] = []
+        self._max_connections = max_connections
+        self._room = threading.BoundedSemaphore(max_connections)
+        self._pid = os.getpid()
+        self._is_closed = self._is_retired = False
+
+    @classmethod
+    def from_url(cls, url: str, *, max_connections: int) -> BlockingLane:
+        """Raises InvalidSettings for a URL that cannot be used."""
+        return cls(Address.from_url(url), max_connections=max_connections)
+
+    async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:
+        until = time.monotonic() + timeout_s
+        return self._settled(partial(self._sent, commands, until), script, until)
+
+    async def run_confirmed(
+        self,
+        commands: Sequence[Command],
+        timeout_s: float,
+        script: Script | None,
+        wanted: Wanted,
+        asking: bool = False,
+    ) -> list[Any]:
+        """The replies that `run` gives, and behind them how many replicas have what was written."""
+        until = time.monotonic() + timeout_s + wanted.wait_s
+        call = Content.of(commands, asking)
+
+        def read(replies: list[Any]) -> resp.Outcome:
+            return confirmed(call.read(replies[:-1]), replies[-1])
+
+        def sent() -> resp.Outcome:
+            return self._call(call.content + waiting(wanted), call.reply_count + 1, read, until)
+
+        return self._settled(sent, script, until)
+
+    def _settled(self, sent: Callable[[], resp.Outcome], script: Script | None, until: float) -> list[Any]:
+        """The replies; loads the script, or gives up connections to what is a replica now."""
+        outcome = sent()
+        refusal = resp.refusal(outcome)
+        if refusal is not None and refusal.word == "NOSCRIPT" and script is not None:
+            loaded = self._call(resp.loading(script), 1, resp.answers, until)
+            refused = resp.refusal(loaded)
+            outcome = sent() if refused is None else resp.unloadable(refused)
+        elif refusal is not None and refusal.word == "READONLY":
+            # What was the primary is a replica now. Connected anew, the address may lead to its successor.
+            self._close_idle()
+        return _given(outcome)
+
+    async def run_independent(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+        if not commands:
+            return []
+        until = time.monotonic() + timeout_s
+        return _given(self._call(resp.independent(commands), len(commands), resp.answers, until))
+
+    async def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)  # noqa: ASYNC251 (there is no event loop)
+
+    async def aclose(self) -> None:
+        """Closes what is idle, and the rest when its call is over. Nothing can be called afterwards."""
+        self._is_closed = True
+        self._close_idle()
+
+    def retire(self) -> None:
+        """Keeps no connection open beyond its call from now on."""
+        self._is_retired = True
+        self._close_idle()
+
+    def _sent(self, commands: Sequence[Command], until: float) -> resp.Outcome:
+        if len(commands) == 1:
+            return self._call(resp.independent(commands), 1, resp.answers, until)
+        return self._call(resp.transaction(commands), len(commands) + 2, resp.transaction_answers, until)
+
+    def _call(
+        self, content: bytes, reply_count: int, read: Callable[[list[Any]], resp.Outcome], until: float
+    ) -> resp.Outcome:
+        if self._is_closed:
+            raise RuntimeError("this memory is closed")
+        if self._pid != os.getpid():
+            # Threads of the parent may have been in calls: they are not here to give back their room.
+            self._room, self._pid = threading.BoundedSemaphore(self._max_connections), os.getpid()
+        room = self._room
+        if not room.acquire(timeout=max(0.0, until - time.monotonic())):
+            return ConnectionLost("TimeoutError", sent=False)
+        try:
+            return self._exchange(content, reply_count, read, until)
+        finally:
+            room.release()
+
+    def _exchange(
+        self, content: bytes, reply_count: int, read: Callable[[list[Any]], resp.Outcome], until: float
+    ) -> resp.Outcome:
+        try:
+            connection = self._take(until)
+        except _LOST as failure:
+            return ConnectionLost(type(failure).__name__, sent=False)
+        try:
+            outcome = read(connection.exchange(content, reply_count, until))
+        except BaseException as failure:  # KeyboardInterrupt too: the reply may still come, and would be the next one's
+            connection.give_up()
+            if not isinstance(failure, _LOST):
+                raise
+            self._close_idle()  # when one connection has died, the idle ones often have too
+            return ConnectionLost(type(failure).__name__)
+        self._idle.append(connection)
+        if self._is_closed or self._is_retired:
+            self._close_idle()
+        return outcome
+
+    def _take(self, until: float) -> Socket:
+        """An idle connection, or a new one."""
+        while self._idle:
+            try:
+                taken = self._idle.pop()
+            except IndexError:  # another thread was faster
+                break
+            if taken.pid == os.getpid() and taken.place == self.place:
+                return taken
+            taken.close()  # the other process' too: this one only lets go of it
+        return Socket(self._found(until), until)
+
+    def _found(self, until: float) -> Address:
+        """Where to connect to. Raises ServerError, ConnectionLost."""
+        del until
+        return self._address
+
+    def _close_idle(self) -> None:
+        while self._idle:
+            try:
+                self._idle.pop().close()
+            except IndexError:
+                return

@@ -1,0 +1,294 @@
+"""One socket of a lane: what was sent on it and is not answered yet, oldest first, and how the socket comes to be."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import socket
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+import hiredis
+
+from redismem.concurrency import forks
+from redismem.errors import ConnectionLost, ServerError
+from redismem.protocol.scripts import Script
+from redismem.transport import resp, tls
+from redismem.transport.base import discard_unsent
+from redismem.transport.resp import Outcome
+from redismem.transport.url import Address
+
+# Half of what the server reads at once: it works on the first calls of a crowd while the client makes the others.
+_WRITE_BYTES = 8 * 1024
+# hiredis moves all that it has not read yet to the front with every reply, which in a crowd's replies is a lot.
+_FEED_BYTES = 16 * 1024
+
+
+RECONNECTING = "Reconnecting"
+_CLOSED = "ConnectionClosed"
+
+
+class Waiting:
+    """A call between its caller and the replies. Its future is done early if the caller has gone away."""
+
+    __slots__ = ("begun_at", "content", "deadline", "future", "is_transaction", "reply_count", "script")
+
+    def __init__(
+        self,
+        content: bytes,
+        reply_count: int,
+        is_transaction: bool,
+        future: asyncio.Future[list[Any]],
+        begun_at: float,
+        deadline: float,
+        script: Script | None = None,
+    ) -> None:
+        self.content = content
+        self.begun_at = begun_at
+        self.reply_count = reply_count
+        self.is_transaction = is_transaction
+        self.script = script
+        self.future = future
+        self.deadline = deadline
+
+    def end(self, outcome: Outcome) -> None:
+        future = self.future
+        if future.done():
+            return
+        if isinstance(outcome, list):
+            future.set_result(outcome)
+        else:
+            future.set_exception(outcome)
+            future.exception()  # seen: nobody may be left to collect it, which asyncio would complain about
+
+
+def end_late(calls: Iterable[Waiting], now: float, answered_at: float, reason: str, *, sent: bool) -> float:
+    """Ends those whose deadline is over. Gives the earliest deadline of the others.
+
+    `answered_at`: when another call was answered last. If that was in the second half of the time that a call had,
+    the server did not stand still meanwhile: there were too many calls.
+    """
+    earliest = math.inf
+    for call in calls:
+        if call.deadline <= now:
+            call.end(ConnectionLost(reason, sent=sent, crowded=answered_at > (call.begun_at + call.deadline) / 2))
+        elif not call.future.done():
+            earliest = min(earliest, call.deadline)
+    return earliest
+
+
+class Connection(asyncio.Protocol):
+    """Calls `on_room` when there may be room for more calls, and `on_lost` once, when it is of no more use."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        on_room: Callable[[], None],
+        on_lost: Callable[[Connection], None],
+    ) -> None:
+        self._loop = loop
+        self._on_room = on_room
+        self._on_lost = on_lost
+        self._reader = resp.reader()
+        self._replies: list[Any] = []
+        self._unwritten: list[bytes] = []
+        self._unwritten_bytes = 0
+        self._transport: asyncio.Transport | None = None
+        self._held = forks.NONE
+        self.sent: deque[Waiting] = deque()
+        self.sent_bytes = 0
+        self.is_paused = False
+        self.advanced_at = 0.0
+        """When a call was answered last, or the first of those that wait now was sent."""
+        self.answered_at = -math.inf
+        self.lost_reason = ""
+        """Why it is lost: nothing can be sent here any more; "" while it is not."""
+        self.closed: asyncio.Future[None] = loop.create_future()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there was a connection, over TLS after the handshake."""
+        return self._transport is not None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
+        raw = transport.get_extra_info("socket")
+        if raw is not None:
+            self._held = forks.hold(raw.fileno())
+            if raw.family != socket.AF_UNIX:
+                raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self.lost_reason:
+            self._transport.abort()
+
+    def send(self, call: Waiting, now: float) -> None:
+        """Puts the call into the queue and into a write, both at once: replies can come in no other order.
+
+        A call that finds nothing before it is written at once; what comes after it in the same turn of the event loop
+        goes out together, in as few writes as there are 8 KiB.
+        """
+        assert not self.lost_reason
+        sent = self.sent
+        if not sent:
+            self.advanced_at = now
+            if self._transport is not None:
+                self._transport.write(call.content)
+        else:
+            if not self._unwritten:
+                self._loop.call_soon(self._write)
+            self._unwritten.append(call.content)
+            self._unwritten_bytes += len(call.content)
+            if self._unwritten_bytes >= _WRITE_BYTES:
+                self._write()
+        sent.append(call)
+        self.sent_bytes += len(call.content)
+
+    def _write(self) -> None:
+        if self._unwritten and self._transport is not None:
+            content = b"".join(self._unwritten)
+            self._unwritten.clear()
+            self._unwritten_bytes = 0
+            self._transport.write(content)
+
+    def data_received(self, data: bytes) -> None:
+        if self.lost_reason:
+            return
+        try:
+            for at in range(0, len(data), _FEED_BYTES):
+                self._reader.feed(data, at, min(_FEED_BYTES, len(data) - at))
+                self._take()
+        except (resp.OutOfStep, hiredis.HiredisError) as broken:
+            if self.answered_at == -math.inf and resp.is_foreign(data):
+                while self.sent:
+                    self.sent.popleft().end(resp.foreign())
+            self.lose(type(broken).__name__)
+            return
+        self._on_room()
+
+    def _take(self) -> None:
+        """Gives each call whose replies are there all of them."""
+        now = self._loop.time()
+        next_reply, replies, sent, nothing = self._reader.gets, self._replies, self.sent, resp.NOTHING
+        missing_count = sent[0].reply_count - len(replies) if sent else 0
+        while (reply := next_reply()) is not nothing:
+            replies.append(reply)
+            missing_count -= 1
+            if missing_count > 0:
+                continue
+            if not sent:
+                raise resp.OutOfStep("a reply that nobody asked for")
+            call = sent[0]
+            outcome = resp.transaction_answers(replies) if call.is_transaction else resp.answers(replies)
+            self._replies = replies = []
+            sent.popleft()
+            self.sent_bytes -= len(call.content)
+            self.advanced_at = self.answered_at = now
+            if type(outcome) is list and type(outcome[0]) is not ServerError:
+                call.end(outcome)
+            else:
+                self._refused(call, outcome)
+            missing_count = sent[0].reply_count if sent else 0
+        if not sent and self._reader.has_data():
+            raise resp.OutOfStep("the beginning of a reply that nobody asked for")
+
+    def _refused(self, call: Waiting, outcome: Outcome) -> None:
+        """Does what this end can do about a refusal before the caller hears of it."""
+        refusal = resp.refusal(outcome)
+        word = "" if refusal is None else refusal.word
+        if word == "READONLY":
+            # What was the primary is a replica now. Connected anew, the address may lead to its successor.
+            self._loop.call_soon(self.lose, RECONNECTING)
+        if word == "NOSCRIPT" and call.script is not None:
+            self._load(call, call.script)
+        else:
+            call.end(outcome)
+
+    def _load(self, call: Waiting, script: Script) -> None:
+        """Makes the node know the script, then sends the call again: once, for who flushes scripts may go on so."""
+        call.script = None
+        loaded = self._loop.create_future()
+        loaded.add_done_callback(lambda _: self._send_again(call, loaded))
+        self.send(Waiting(resp.loading(script), 1, False, loaded, call.begun_at, call.deadline), self._loop.time())
+
+    def _send_again(self, call: Waiting, loaded: asyncio.Future[list[Any]]) -> None:
+        failure = loaded.exception() or resp.refusal(loaded.result())
+        if isinstance(failure, ServerError):
+            call.end(resp.unloadable(failure))
+        elif isinstance(failure, ConnectionLost):
+            call.end(failure)
+        elif self.lost_reason:
+            call.end(ConnectionLost(self.lost_reason, sent=False))
+        elif not call.future.done():
+            self.send(call, self._loop.time())
+
+    def pause_writing(self) -> None:
+        self.is_paused = True
+
+    def resume_writing(self) -> None:
+        self.is_paused = False
+        self._on_room()
+
+    def lose(self, reason: str) -> None:
+        """Closes at once. The outcome of all that was sent here stays unknown."""
+        if not self.lost_reason:
+            self.lost_reason = reason
+            self._unwritten.clear()
+            if self.sent:
+                self._discard_unsent()
+            while self.sent:
+                self.sent.popleft().end(ConnectionLost(reason))
+            self._on_lost(self)
+        forks.drop(self._held)
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _discard_unsent(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            raw = self._transport.get_extra_info("socket")
+            if raw is not None:
+                discard_unsent(raw)
+
+    def eof_received(self) -> None:
+        self.lose(_CLOSED)  # before the transport closes by itself, which would go on sending what is not sent yet
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        self.lose(type(error).__name__ if error else _CLOSED)
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    async def greet(self, address: Address) -> None:
+        """Raises ServerError, ConnectionLost."""
+        if opening := address.opening:
+            content, count = resp.independent(opening), len(opening)
+            call = Waiting(content, count, False, self._loop.create_future(), 0.0, math.inf)
+            self.send(call, self._loop.time())
+            resp.let_in(await call.future)
+        if self.lost_reason:
+            raise ConnectionLost(self.lost_reason, sent=False)
+
+
+async def connect(
+    address: Address, timeout_s: float, on_room: Callable[[], None], on_lost: Callable[[Connection], None]
+) -> Connection:
+    """A connection that the server has let in. Raises ServerError, ConnectionLost, OSError."""
+    loop = asyncio.get_running_loop()
+    connection = Connection(loop, on_room, on_lost)
+    try:
+        async with asyncio.timeout(timeout_s):
+            if address.path is not None:
+                await loop.create_unix_connection(lambda: connection, address.path)
+            else:
+                await loop.create_connection(lambda: connection, address.host, address.port, ssl=address.tls)
+            await connection.greet(address)
+    except BaseException as failure:
+        is_silent = isinstance(failure, TimeoutError) and address.tls is not None and not connection.is_open
+        connection.lose(type(failure).__name__)
+        if is_silent:
+            raise ConnectionLost(tls.SILENCE, sent=False) from None
+        if address.tls is not None and isinstance(failure, ConnectionLost | OSError):
+            lasting = await asyncio.to_thread(tls.why, address, failure, timeout_s)
+            if lasting is not None:
+                raise lasting from None
+        raise
+    return connection

@@ -1,0 +1,263 @@
+"""Calls over a redis-py client: one of ours, one that the caller brings, or fakeredis'."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import redis
+import redis.asyncio
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from redismem.errors import ConnectionLost, InvalidSettings, ServerError
+from redismem.protocol.call import Command
+from redismem.protocol.scripts import Script
+from redismem.transport.redis_py import given_client
+from redismem.transport.redis_py.replies import (
+    check_replicas,
+    server_error,
+    taken_apart,
+    translated,
+    with_wait,
+    word_of,
+)
+from redismem.transport.replicas import Wanted
+from redismem.transport.resp import unloadable
+
+
+def _loading(script: Script) -> Command:
+    # "SCRIPT LOAD" as one word: so redis-py's cluster client sends it to every primary.
+    return ("SCRIPT LOAD", script.source)
+
+
+# What redis-py raises when the outcome is unknown. AttributeError and TypeError come out of its cluster client while
+# slots move.
+_LOST = (redis.exceptions.RedisError, OSError, TimeoutError, AttributeError, TypeError)
+
+
+def _options(max_connections: int, reply_timeout_s: float, retry: Any) -> dict[str, Any]:
+    return {
+        "max_connections": max_connections,
+        "timeout": reply_timeout_s,
+        "socket_timeout": reply_timeout_s,
+        "socket_connect_timeout": reply_timeout_s,
+        "socket_keepalive": True,
+        # redis-py would repeat writes whose reply was lost, without an id.
+        "retry": retry,
+    }
+
+
+class RedisPy:
+    """A transport over `redis.asyncio`: standalone, Sentinel, Cluster, or fakeredis' FakeAsyncRedis."""
+
+    blocks = False
+
+    def __init__(self, client: Any, *, owned: bool) -> None:
+        given_client.refuse_other(client, (redis.Redis, redis.RedisCluster), "one of redis.asyncio")
+        given_client.refuse_decoding(client)
+        self._client = client
+        self.place = "" if owned else given_client.place(client)
+        self._owned = owned
+        # A client of the caller's repeats by itself what was not answered, unless he forbade it.
+        self.repeats = not owned
+
+    @classmethod
+    def from_url(cls, url: str, *, max_connections: int, reply_timeout_s: float) -> RedisPy:
+        """A client of our own. Raises InvalidSettings for a URL that redis-py does not understand."""
+        options = _options(max_connections, reply_timeout_s, redis.asyncio.retry.Retry(NoBackoff(), 0))
+        try:
+            pool = redis.asyncio.BlockingConnectionPool.from_url(url, **options)
+        except ValueError:  # its text repeats parts of the URL, which may hold a password
+            raise InvalidSettings("the Redis URL is not usable: its scheme, port or an option is not one") from None
+        return cls(redis.asyncio.Redis(connection_pool=pool), owned=True)
+
+    async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:
+        try:
+            async with asyncio.timeout(timeout_s):
+                answers = await self._sent(commands)
+                if script is not None and word_of(answers) == "NOSCRIPT":
+                    await self._load(script)
+                    answers = await self._sent(commands)
+        except _LOST as error:
+            raise await self._failure(error) from None
+        if word_of(answers) == "READONLY":
+            await self._disconnect()
+        return answers
+
+    async def run_independent(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._pipeline(commands, transaction=False)
+        except _LOST as error:
+            raise await self._failure(error) from None
+
+    async def _sent(self, commands: Sequence[Command]) -> list[Any]:
+        if len(commands) > 1:
+            return await self._pipeline(commands, transaction=True)
+        try:
+            return [await self._client.execute_command(*commands[0])]
+        except redis.exceptions.NoScriptError as unknown:
+            return [server_error(unknown)]
+
+    async def _pipeline(self, commands: Sequence[Command], *, transaction: bool) -> list[Any]:
+        if isinstance(self._client, redis.asyncio.RedisCluster):
+            # A transaction of its own would do this in a thread, on connections of an event loop that ends there.
+            await self._client.initialize()
+        pipeline = self._client.pipeline(transaction=transaction)
+        for command in commands:
+            pipeline.execute_command(*command)
+        return translated(await pipeline.execute(raise_on_error=False))
+
+    async def run_confirmed(
+        self, commands: Sequence[Command], timeout_s: float, script: Script | None, wanted: Wanted
+    ) -> list[Any]:
+        """The replies that `run` gives, and behind them how many replicas have what was written.
+
+        The socket's own timeout must leave time for the WAIT.
+        """
+        check_replicas(self._client)
+        together = with_wait(commands, wanted)
+        try:
+            async with asyncio.timeout(timeout_s + wanted.wait_s):
+                answers = taken_apart(commands, await self._pipeline(together, transaction=False))
+                if script is not None and word_of(answers) == "NOSCRIPT":
+                    await self._load(script)
+                    answers = taken_apart(commands, await self._pipeline(together, transaction=False))
+        except _LOST as error:
+            raise await self._failure(error) from None
+        if word_of(answers) == "READONLY":
+            await self._disconnect()
+        return answers
+
+    async def _load(self, script: Script) -> None:
+        try:
+            await self._client.execute_command(*_loading(script))
+        except redis.exceptions.NoPermissionError:
+            raise unloadable(ServerError("NOPERM", "NOPERM")) from None
+
+    async def _failure(self, error: Exception) -> ServerError | ConnectionLost:
+        failure = server_error(error)
+        if word_of([failure]) == "READONLY":
+            await self._disconnect()
+        return failure
+
+    async def _disconnect(self) -> None:
+        """What was the primary is a replica now. Connected anew, the address may lead to its successor."""
+        pool = getattr(self._client, "connection_pool", None)  # a cluster's client has none, and looks around itself
+        if pool is not None:
+            await pool.disconnect(inuse_connections=False)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def aclose(self) -> None:
+        if self._owned:
+            await self._client.aclose()
+            await self._client.connection_pool.disconnect()
+
+
+class BlockingRedisPy:
+    """A transport over `redis.Redis` or fakeredis' FakeRedis: blocks, and never suspends."""
+
+    blocks = True
+
+    def __init__(self, client: Any, *, owned: bool) -> None:
+        asynchronous = (redis.asyncio.Redis, redis.asyncio.RedisCluster)
+        given_client.refuse_other(client, asynchronous, "a redis.Redis; redismem.Memory takes this one")
+        given_client.refuse_decoding(client)
+        self._client = client
+        self.place = "" if owned else given_client.place(client)
+        self._owned = owned
+        # A client of the caller's repeats by itself what was not answered, unless he forbade it.
+        self.repeats = not owned
+
+    @classmethod
+    def from_url(cls, url: str, *, max_connections: int, reply_timeout_s: float) -> BlockingRedisPy:
+        """The same as RedisPy.from_url."""
+        options = _options(max_connections, reply_timeout_s, Retry(NoBackoff(), 0))
+        try:
+            pool = redis.BlockingConnectionPool.from_url(url, **options)
+        except ValueError:  # its text repeats parts of the URL, which may hold a password
+            raise InvalidSettings("the Redis URL is not usable: its scheme, port or an option is not one") from None
+        return cls(redis.Redis(connection_pool=pool), owned=True)
+
+    async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:
+        del timeout_s  # the socket's own timeout, reply_timeout_s, bounds each read
+        try:
+            answers = self._sent(commands)
+            if script is not None and word_of(answers) == "NOSCRIPT":
+                self._load(script)
+                answers = self._sent(commands)
+        except _LOST as error:
+            raise self._failure(error) from None
+        if word_of(answers) == "READONLY":
+            self._disconnect()
+        return answers
+
+    async def run_independent(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
+        del timeout_s
+        try:
+            return self._pipeline(commands, transaction=False)
+        except _LOST as error:
+            raise self._failure(error) from None
+
+    def _sent(self, commands: Sequence[Command]) -> list[Any]:
+        if len(commands) > 1:
+            return self._pipeline(commands, transaction=True)
+        try:
+            return [self._client.execute_command(*commands[0])]
+        except redis.exceptions.NoScriptError as unknown:
+            return [server_error(unknown)]
+
+    def _pipeline(self, commands: Sequence[Command], *, transaction: bool) -> list[Any]:
+        pipeline = self._client.pipeline(transaction=transaction)
+        for command in commands:
+            pipeline.execute_command(*command)
+        return translated(pipeline.execute(raise_on_error=False))
+
+    async def run_confirmed(
+        self, commands: Sequence[Command], timeout_s: float, script: Script | None, wanted: Wanted
+    ) -> list[Any]:
+        """The same as RedisPy does; the socket's own timeout is the only one."""
+        del timeout_s
+        check_replicas(self._client)
+        together = with_wait(commands, wanted)
+        try:
+            answers = taken_apart(commands, self._pipeline(together, transaction=False))
+            if script is not None and word_of(answers) == "NOSCRIPT":
+                self._load(script)
+                answers = taken_apart(commands, self._pipeline(together, transaction=False))
+        except _LOST as error:
+            raise self._failure(error) from None
+        if word_of(answers) == "READONLY":
+            self._disconnect()
+        return answers
+
+    def _load(self, script: Script) -> None:
+        try:
+            self._client.execute_command(*_loading(script))
+        except redis.exceptions.NoPermissionError:
+            raise unloadable(ServerError("NOPERM", "NOPERM")) from None
+
+    def _failure(self, error: Exception) -> ServerError | ConnectionLost:
+        failure = server_error(error)
+        if word_of([failure]) == "READONLY":
+            self._disconnect()
+        return failure
+
+    def _disconnect(self) -> None:
+        """The same as RedisPy does."""
+        pool = getattr(self._client, "connection_pool", None)
+        if pool is not None:
+            pool.disconnect(inuse_connections=False)
+
+    async def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)  # noqa: ASYNC251 (there is no event loop)
+
+    async def aclose(self) -> None:
+        if self._owned:
+            self._client.close()
+            self._client.connection_pool.disconnect()

@@ -1,0 +1,217 @@
+"""What bounds the turns that this process serves while Redis is away, and what becomes of them when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import threading
+from typing import Any
+
+import pytest
+from support.checks import check_silent, contents, silent_logs, unavailable, until, user  # noqa: F401 (an autouse fixture)
+from support.faulty import LIMITS, Faulty, caught_up, over
+from support.proxy import Proxy
+
+from redismem import FallbackFull, Memory, Settings, StoreUnavailable, TooLarge
+from redismem.blocking import memory as blocking
+from redismem.store.fallback.store import FallbackStore
+
+
+def texts(context: Any) -> list[str]:
+    return [message.content for message in context.messages]
+
+
+@pytest.mark.parametrize(
+    "limit", [{"max_backlog_count": 3}, {"max_backlog_bytes": 5000, "max_message_bytes": 64 * 1024}], ids=str
+)
+async def test_beyond_its_bounds_nothing_is_accepted_and_nothing_dropped(
+    faulty: Faulty, namespace: str, limit: Any
+) -> None:
+    text = "x" * (1 if "max_backlog_count" in limit else 1100)
+    async with over(faulty, namespace, Settings(**LIMITS, **limit)) as memory:
+        await memory.session("a").append_and_read(user(0))
+        faulty.is_away = True
+        for number in range(3):
+            await memory.session("ab"[number % 2]).append(user(f"{number} {text}"))
+        for session_id in ("a", "c"):
+            with pytest.raises(FallbackFull) as full:
+                await memory.session(session_id).append(user(f"4 {text}"))
+            check_silent(full.value)
+            assert (full.value.session_id, isinstance(full.value, StoreUnavailable)) == (session_id, True)
+        health = memory.health()
+        assert (health.backlog_session_count, health.backlog_message_count) == (2, 3)
+        assert len(texts(await memory.session("a").read())) == 3, "what was refused is not shown"
+        faulty.is_away = False
+        await caught_up(memory)
+        assert memory.health().backlog_bytes == 0
+        assert await contents(memory.session("a")) == [user(n)["content"] for n in (0, f"0 {text}", f"2 {text}")]
+        assert await contents(memory.session("b")) == [user(f"1 {text}")["content"]]
+        faulty.is_away = True
+        assert (await memory.session("c").append(user(5))).degraded, "there is room again"
+
+
+async def test_what_a_script_would_refuse_is_refused_when_it_is_given(faulty: Faulty, namespace: str) -> None:
+    async with over(faulty, namespace, Settings(**LIMITS, max_params_count=2, max_window_count=10)) as memory:
+        await memory.session("a").append_and_read(*map(user, range(9)), merge={"a": 1})
+        faulty.is_away = True
+        await memory.session("a").append(user(9), merge={"b": 2})
+        with pytest.raises(TooLarge, match="params"):
+            await memory.session("b").update(merge={"c": 3, "d": 4, "e": 5})
+        with pytest.raises(TooLarge, match="window"):
+            await memory.session("a").append(user(10))
+        assert memory.health().backlog_message_count == 1
+
+
+async def test_closing_replays_what_there_is(faulty: Faulty, namespace: str) -> None:
+    async with over(faulty, namespace) as memory:
+        faulty.is_away = True
+        await memory.session("a").append(user(1))
+        faulty.is_away = False
+    async with Memory.connect(client=faulty._client, namespace=namespace) as after:
+        assert await contents(after.session("a")) == [user(1)["content"]]
+
+
+async def test_closing_says_loudly_what_is_lost(
+    faulty: Faulty, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with over(faulty, namespace, Settings(**LIMITS | {"deadline_s": 0.2})) as memory:
+        faulty.is_away = True
+        await memory.session("a").append(user(1), user(2))
+        await memory.session("b").append(user(3))
+    (lost,) = [record for record in caplog.records if getattr(record, "outcome", "") == "lost"]
+    assert (lost.levelno, lost.__dict__["message_count"], lost.__dict__["session_count"]) == (logging.ERROR, 3, 2)
+
+
+async def test_a_blocking_memory_says_what_is_lost_and_leaves_no_thread(
+    proxy: Proxy, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await proxy.refuse()
+
+    def talk() -> None:
+        settings = Settings(deadline_s=0.3, fallback_after_s=0.1)
+        with blocking.Memory.connect(proxy.url, namespace=namespace, settings=settings, fallback=True) as memory:
+            assert memory.session("a").append(user(1)).degraded
+
+    await asyncio.to_thread(talk)
+    (lost,) = [record for record in caplog.records if getattr(record, "outcome", "") == "lost"]
+    assert lost.__dict__["message_count"] == 1
+
+    async def ended() -> bool:
+        return not [thread for thread in threading.enumerate() if thread.name == "redismem-replay"]
+
+    await until(ended)
+
+
+@pytest.mark.parametrize("asked", ["read", "ping"])
+async def test_a_replay_that_gets_no_thread_begins_with_a_later_call(
+    proxy: Proxy, near: Memory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, asked: str
+) -> None:
+    loop, began, may_begin = asyncio.get_running_loop(), threading.Thread.start, threading.Event()
+
+    def begin(thread: threading.Thread) -> None:
+        if thread.name == "redismem-replay" and not may_begin.is_set():
+            raise RuntimeError("can't start new thread")
+        began(thread)
+
+    def talk() -> None:
+        settings, namespace = Settings(deadline_s=60, fallback_after_s=0.3), near.store.keys.namespace
+        with blocking.Memory.connect(proxy.url, namespace=namespace, settings=settings, fallback=True) as memory:
+            session = memory.session("a")
+            session.append(user(0))
+            asyncio.run_coroutine_threadsafe(proxy.refuse(), loop).result()
+            assert [session.append(user(number)).degraded for number in (1, 2)] == [True, True]
+            asyncio.run_coroutine_threadsafe(proxy.accept_again(), loop).result()
+            assert session.read().degraded, "nobody looks"
+            may_begin.set()
+            while memory.health().backlog_message_count:
+                with contextlib.suppress(StoreUnavailable):
+                    session.read() if asked == "read" else memory.ping()
+
+    monkeypatch.setattr(threading.Thread, "start", begin)
+    await asyncio.to_thread(talk)
+    assert await contents(near.session("a")) == [user(number)["content"] for number in range(3)]
+    assert [record.levelno for record in caplog.records if "nobody looks" in record.message] == [logging.ERROR]
+
+
+async def test_a_memory_that_is_never_closed_says_it_too(
+    faulty: Faulty, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory = over(faulty, namespace)
+    faulty.is_away = True
+    await memory.session("a").append(user(1))
+    assert isinstance(memory.store, FallbackStore)
+    await memory.store._background.end(0)  # as the end of the event loop does
+    del memory
+
+    async def said() -> bool:
+        gc.collect()
+        return [record.levelno for record in caplog.records if getattr(record, "outcome", "") == "lost"] == [
+            logging.ERROR
+        ]
+
+    await until(said)
+
+
+async def test_a_child_has_nothing_to_replay(degradable: Memory, faulty: Faulty) -> None:
+    faulty.is_away = True
+    await degradable.session("a").append(user(1))
+    child = os.fork()
+    if not child:
+        os._exit(degradable.health().backlog_message_count)
+    assert os.waitpid(child, 0)[1] == 0  # noqa: ASYNC222 (it ends at once)
+    assert degradable.health().backlog_message_count == 1
+
+
+async def test_the_contexts_that_are_kept_are_bounded(faulty: Faulty, namespace: str) -> None:
+    async with over(faulty, namespace, Settings(**LIMITS, max_cached_sessions=2)) as memory:
+        store = memory.store
+        assert isinstance(store, FallbackStore)
+        for name in "abac":
+            await memory.session(name).append_and_read(user(name))
+        assert len(store._seen) == 2
+        faulty.is_away = True
+        assert [len(texts(await memory.session(name).read())) for name in "abc"] == [2, 0, 1], "b was used least"
+    faulty.is_away = False
+    async with over(faulty, f"{namespace}-2", Settings(**LIMITS, max_cached_bytes=20_000)) as memory:
+        store = memory.store
+        assert isinstance(store, FallbackStore)
+        for number in range(50):
+            await memory.session(f"s-{number % 9}").append_and_read(user("x" * 1000))
+            await memory.session(f"s-{number % 9}").append(user("x" * 1000))
+            assert store._seen.size_bytes <= 20_000
+        assert 0 < len(store._seen) < 9
+
+
+async def test_a_replay_is_logged_when_it_has_done_something(
+    degradable: Memory, faulty: Faulty, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "redismem")
+    faulty.is_away = True
+    await degradable.session("a").append(user(1))
+    faulty.is_away = False
+
+    def told() -> list[Any]:
+        return [record.args for record in caplog.records if getattr(record, "op", "") == "replay"]
+
+    async def replayed() -> bool:
+        return any(args[0] == "replayed" for args in told())
+
+    await until(replayed)
+    assert all(done_count for _, done_count, *_ in told())
+
+
+async def test_an_append_that_met_a_session_that_cannot_be_read_is_seen_once(
+    faulty: Faulty, degradable: Memory
+) -> None:
+    session = degradable.session("a")
+    await session.append_and_read(user(1))
+    keys = degradable.store.keys.session("a")
+    await faulty._client.delete(keys.messages)
+    assert (await session.append(user(2))).created, "the other one is in quarantine"
+    faulty.is_away = True
+    context = await session.append_and_read(user(3))
+    assert [message.content for message in context.messages] == [user(n)["content"] for n in (2, 3)]
+    assert context.last_seq == 2

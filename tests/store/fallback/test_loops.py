@@ -1,0 +1,119 @@
+"""The fallback of a memory whose calls have an event loop each: nothing goes on between them, and Redis is found."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.checks import contents, silent_logs, until, user  # noqa: F401 (an autouse fixture)
+from support.faulty import caught_up
+from support.redis_server import RedisServer
+
+from redismem import Memory, Settings, StoreUnavailable
+from redismem.store.fallback.store import FallbackStore
+
+# The connection of a loop that has ended is closed when it is collected: here, at the end of each test.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+
+HASTY = Settings(deadline_s=2, reply_timeout_s=0.5, fallback_after_s=0.3)
+
+
+def reached(is_so: Callable[[], bool]) -> None:
+    until_s = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < until_s
+
+
+def is_taken(memory: Memory, name: str, text: str) -> bool:
+    """Whether Redis itself has taken it."""
+    return not asyncio.run(memory.session(name).append(user(text), id=text)).degraded
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RedisServer]:
+    server = RedisServer(tmp_path / "redis", aof=True, options=("--appendfsync", "always")).start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def memory(server: RedisServer, namespace: str) -> Iterator[Memory]:
+    memory = Memory.connect(server.url, namespace=namespace, settings=HASTY, fallback=True)
+    yield memory
+    asyncio.run(memory.aclose())
+    gc.collect()
+
+
+def test_a_call_finds_redis_that_is_back(server: RedisServer, memory: Memory) -> None:
+    reached(lambda: is_taken(memory, "a", "before"))
+    server.kill()
+    assert not is_taken(memory, "a", "away")
+    with pytest.raises(StoreUnavailable):
+        asyncio.run(memory.ping())
+    server.start()
+    reached(lambda: is_taken(memory, "a", "back"))
+    assert memory.health().backlog_session_count == 0
+    assert asyncio.run(contents(memory.session("a"))) == [user(text)["content"] for text in ("before", "away", "back")]
+
+
+def test_so_does_one_that_is_never_served_without_it(server: RedisServer, memory: Memory) -> None:
+    server.kill()
+    for _ in range(3):
+        with pytest.raises(StoreUnavailable):
+            asyncio.run(memory.ping())
+    server.start()
+
+    def answers() -> bool:
+        with contextlib.suppress(StoreUnavailable):
+            return asyncio.run(memory.ping()) is not None
+        return False
+
+    reached(answers)
+
+
+def test_calls_bring_what_was_accepted_of_other_sessions(server: RedisServer, memory: Memory) -> None:
+    server.kill()
+    for number in range(20):
+        assert not is_taken(memory, f"away-{number}", "away")
+    server.start()
+    reached(lambda: is_taken(memory, "b", "back") and not memory.health().backlog_session_count)
+    for number in range(20):
+        assert asyncio.run(contents(memory.session(f"away-{number}"))) == [user("away")["content"]]
+
+
+def test_an_event_loop_that_goes_on_looks_beside_its_calls_again(server: RedisServer, memory: Memory) -> None:
+    server.kill()
+    assert not is_taken(memory, "a", "away")
+    with pytest.raises(StoreUnavailable):
+        asyncio.run(memory.ping())
+
+    async def go_on() -> None:
+        assert (await memory.session("a").read()).degraded
+        store = memory.store
+        assert isinstance(store, FallbackStore)
+
+        async def is_looked_for() -> bool:
+            return not store._replay._ongoing.is_cut_off
+
+        await until(is_looked_for)
+        await asyncio.to_thread(server.start)
+        await caught_up(memory)
+        assert await contents(memory.session("a")) == [user("away")["content"]]
+
+    asyncio.run(go_on())
+
+
+def test_a_memory_that_is_closed_in_another_loop_brings_what_it_has(
+    server: RedisServer, namespace: str, memory: Memory
+) -> None:
+    closed = Memory.connect(server.url, namespace=namespace, settings=HASTY, fallback=True)
+    server.kill()
+    assert not is_taken(closed, "a", "away")
+    server.start()
+    asyncio.run(closed.aclose())
+    assert asyncio.run(contents(memory.session("a"))) == [user("away")["content"]]

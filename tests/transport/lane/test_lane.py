@@ -1,0 +1,269 @@
+"""The lane over broken connections, and its own life. On both event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import threading
+from functools import partial
+from typing import Any
+
+import pytest
+import redis.asyncio
+from support.lanes import SilentServer, connection_number, lane_to, until
+from support.proxy import How, Proxy
+from support.redis_server import RedisServer
+
+from redismem import Memory, Settings
+from redismem.errors import ConnectionLost
+from redismem.store.store import Store
+from redismem.transport.lane.lane import Lane
+
+
+@pytest.mark.parametrize("words", [b"+OK\r\n", b">2\r\n+a\r\n+b\r\n", b"*1\rx", b"?\r\n", b"-ERR who are you\r\n"])
+async def test_what_nobody_asked_for_ends_the_connection(words: bytes) -> None:
+    async with SilentServer() as server, lane_to(server.port) as lane:
+        asked = asyncio.ensure_future(lane.run([("ECHO", "a")], 60))
+        await until(lambda: server.received.endswith(b"a\r\n"))
+        server.say(b"$1\r\na\r\n" + words)
+        assert await asked == [b"a"]
+        lost = asyncio.ensure_future(lane.run([("ECHO", "b")], 60))
+        await until(lambda: server.received.endswith(b"b\r\n"))
+        assert len(server.connections) == 2
+        server.say(b"$1\r\nb\r\n")
+        assert await lost == [b"b"]
+
+
+async def test_a_push_among_the_replies_ends_the_connection(redis_server: RedisServer, namespace: str) -> None:
+    async with (
+        lane_to(redis_server.port) as other,
+        contextlib.aclosing(Lane.from_url(f"{redis_server.url}?protocol=3", reply_timeout_s=60)) as lane,
+    ):
+        number = await connection_number(lane)
+        await lane.run_independent([("CLIENT", "TRACKING", "ON"), ("GET", namespace)], 60)
+        await other.run([("SET", namespace, 1)], 60)
+        with contextlib.suppress(ConnectionLost):
+            await lane.run([("PING",)], 60)
+        assert await lane.run([("GET", namespace)], 60) == [b"1"]
+        assert await connection_number(lane) != number
+
+
+async def test_whoever_waits_for_a_connection_given_up_on_purpose_is_late_not_lost() -> None:
+    async with (
+        SilentServer() as server,
+        contextlib.aclosing(Lane.from_url(f"redis://127.0.0.1:{server.port}/1", reply_timeout_s=60)) as lane,
+    ):
+        asked = asyncio.ensure_future(lane.run([("PING",)], 60))
+        for sent, answer in ((b"SELECT", b"+OK\r\n"), (b"PING", b"-READONLY it is a replica now\r\n")):
+            await until(partial(server.heard, sent, 1))
+            server.say(answer)
+        assert [error.word for error in await asked] == ["READONLY"]
+        with pytest.raises(ConnectionLost) as late:
+            await lane.run([("PING",)], 0.05)
+        assert (late.value.reason, late.value.sent) == ("TimeoutError", False)
+
+
+@pytest.mark.parametrize("how", ["reset", "close", "half_close", "truncate", "freeze"])
+async def test_a_broken_connection_fails_its_calls_and_no_later_one(how: How, redis_server: RedisServer) -> None:
+    async with Proxy(redis_server.port) as proxy, lane_to(proxy.port, stall_s=1) as lane:
+        assert await lane.run([("ECHO", "warm")], 60) == [b"warm"]
+        proxy.break_next(how)
+        calls = [lane.run([("ECHO", f"{at}"), ("ECHO", "x")], 60) for at in range(20)]
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        for at, outcome in enumerate(outcomes):
+            if isinstance(outcome, ConnectionLost):
+                assert outcome.sent
+            else:
+                assert outcome == [b"%d" % at, b"x"]
+        assert any(isinstance(outcome, ConnectionLost) for outcome in outcomes)
+        assert how == "truncate" or not any(isinstance(outcome, list) for outcome in outcomes)
+        assert await lane.run([("ECHO", "later")], 60) == [b"later"]
+        assert proxy.connections_count == 2
+
+
+async def test_a_call_that_never_arrives_ends_the_connection(redis_server: RedisServer) -> None:
+    async with Proxy(redis_server.port) as proxy, lane_to(proxy.port, stall_s=1) as lane:
+        proxy.break_next("swallow")
+        with pytest.raises(ConnectionLost, match="StalledConnection"):
+            await lane.run([("ECHO", "lost")], 60)
+        assert await lane.run([("ECHO", "later")], 60) == [b"later"]
+        assert proxy.connections_count == 2
+
+
+async def test_replies_a_byte_at_a_time_and_late_ones_are_the_same(redis_server: RedisServer, namespace: str) -> None:
+    async with Proxy(redis_server.port) as proxy, lane_to(proxy.port) as lane:
+        memory = Memory(Store(lane, namespace, Settings()))
+        session = memory.session("one")
+        await session.append({"role": "user", "content": "a"})
+        proxy.break_next("split")
+        context = await session.append_and_read({"role": "user", "content": "b"})
+        assert [message.content for message in context.messages] == ["a", "b"]
+        proxy.break_next("delay", delay_s=0.05)
+        context = await session.append_and_read({"role": "user", "content": "c"})
+        assert [message.content for message in context.messages] == ["a", "b", "c"]
+        assert proxy.connections_count == 1
+
+
+async def test_nothing_is_lost_or_doubled_through_a_hundred_reconnects(
+    redis_server: RedisServer, namespace: str
+) -> None:
+    """Under load; the writers do not know. Kills are counted on the server, each hits calls on their way."""
+    killed, acknowledged = 0, 0
+    written: dict[int, list[str]] = {at: [] for at in range(24)}
+
+    async def write(at: int) -> None:
+        nonlocal acknowledged
+        session = memory.session(f"writer-{at}")
+        while killed < 100:
+            text = f"{at}-{len(written[at])}"
+            context = await session.append_and_read({"role": "user", "content": text}, id=text)
+            written[at].append(text)
+            acknowledged += 1
+            assert context.messages[-1].content == text
+            if len(written[at]) % 50 == 0:
+                await session.prune(10)
+                del written[at][:-10]
+
+    def went_on(before: int) -> bool:
+        return acknowledged > before + 24 or any(writer.done() for writer in writers)
+
+    async with redis.asyncio.Redis(port=redis_server.port) as admin:
+        lane = Lane.from_url(f"{redis_server.url}?client_name={namespace}", reply_timeout_s=20)
+        async with Memory(Store(lane, namespace, Settings(deadline_s=60, threshold=1000))) as memory:
+            writers = [asyncio.create_task(write(at)) for at in written]
+            while killed < 100 and not any(writer.done() for writer in writers):
+                await until(partial(went_on, acknowledged))
+                for client in await admin.client_list():
+                    if client["name"] == namespace:
+                        killed += await admin.client_kill_filter(_id=client["id"])
+            await asyncio.gather(*writers)
+            for at, texts in written.items():
+                found = await memory.session(f"writer-{at}").messages()
+                assert [message.content for message in found] == texts
+    assert killed >= 100
+
+
+async def test_scripts_are_loaded_again_after_a_flush(redis_server: RedisServer, namespace: str) -> None:
+    async with lane_to(redis_server.port) as lane:
+        session = Memory(Store(lane, namespace, Settings())).session("one")
+        for at in range(20):
+            await lane.run([("SCRIPT", "FLUSH")], 60)
+            context = await session.append_and_read({"role": "user", "content": f"{at}"})
+            assert context.total_messages == at + 1
+
+
+async def test_it_waits_for_a_server_that_is_not_there_yet(tmp_path: Any) -> None:
+    server = RedisServer(tmp_path)
+    async with lane_to(server.port) as lane:
+        with pytest.raises(ConnectionLost, match="ConnectionRefusedError") as lost:
+            await lane.run([("PING",)], 1)
+        assert not lost.value.sent
+        waiting = asyncio.ensure_future(lane.run([("PING",)], 20))
+        await asyncio.to_thread(server.start)
+        try:
+            assert await waiting == [b"PONG"]
+        finally:
+            server.stop()
+
+
+async def test_a_crowded_server_is_tried_again(tmp_path: Any) -> None:
+    server = RedisServer(tmp_path, options=("--maxclients", "1"))
+    server.start()
+    try:
+        async with lane_to(server.port) as holder, lane_to(server.port) as lane:
+            await holder.run([("PING",)], 60)
+            for commands in ([("PING",)], [("PING",), ("PING",)]):
+                with pytest.raises(ConnectionLost):
+                    await lane.run(commands, 1)
+            await holder.aclose()
+            answered = None
+            while answered is None:
+                with contextlib.suppress(ConnectionLost):
+                    answered = await lane.run([("PING",)], 60)
+            assert answered == [b"PONG"]
+    finally:
+        server.stop()
+
+
+async def test_a_call_is_one_write_and_so_are_all_that_come_after_it_in_the_same_turn(
+    redis_server: RedisServer,
+) -> None:
+    async with Proxy(redis_server.port) as proxy, lane_to(proxy.port) as lane:
+        await lane.run([("PING",)], 60)
+        proxy.forget()
+        await asyncio.gather(*(lane.run([("ECHO", "a"), ("ECHO", "b")], 60) for _ in range(64)))
+        assert len(proxy.sent) <= 2
+        assert (proxy.count(b"ECHO"), proxy.connections_count) == (len(proxy.sent), 0)
+        proxy.forget()
+        await lane.run([("ECHO", "a"), ("ECHO", "b")], 60)
+        assert (len(proxy.sent), len(proxy.received)) == (1, 1)
+
+
+async def test_a_closed_lane_ends_its_calls_and_takes_no_more(redis_server: RedisServer, namespace: str) -> None:
+    lane = Lane.from_url(redis_server.url, reply_timeout_s=60)
+    waiting = asyncio.ensure_future(lane.run([("BLPOP", namespace, 0)], 60))
+    await until(lambda: lane._connection is not None and lane._connection.sent)
+    await lane.aclose()
+    with pytest.raises(ConnectionLost, match="closed"):
+        await waiting
+    with pytest.raises(RuntimeError, match="closed"):
+        await lane.run([("PING",)], 60)
+    await lane.aclose()
+
+
+async def test_a_lane_that_is_closed_while_it_connects_leaves_nothing_behind() -> None:
+    async with SilentServer() as server:
+        lane = Lane.from_url(f"redis://:secret@127.0.0.1:{server.port}/1", reply_timeout_s=60)
+        waiting = asyncio.ensure_future(lane.run([("PING",)], 60))
+        await until(lambda: b"AUTH" in server.received and b"SELECT" in server.received)
+        assert b"PING" not in server.received
+        await lane.aclose()
+        with pytest.raises(ConnectionLost, match="closed") as lost:
+            await waiting
+        assert not lost.value.sent
+        gc.collect()
+
+
+async def test_another_event_loop_is_refused_while_the_first_one_runs(lane: Lane) -> None:
+    await lane.run([("PING",)], 60)
+    failures: list[BaseException] = []
+
+    async def ask() -> None:
+        await lane.run([("PING",)], 60)
+
+    def elsewhere() -> None:
+        try:
+            asyncio.run(ask())
+        except RuntimeError as failure:
+            failures.append(failure)
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    await asyncio.to_thread(thread.join)
+    assert [str(failure) for failure in failures] == [
+        "this memory is in use on another event loop: make one for each loop"
+    ]
+    assert await lane.run([("PING",)], 60) == [b"PONG"]
+
+
+def test_a_lane_goes_on_in_a_new_loop_once_the_first_one_is_closed(redis_server: RedisServer) -> None:
+    lane = Lane.from_url(redis_server.url, reply_timeout_s=60)
+
+    async def ask() -> None:
+        assert await lane.run([("PING",)], 60) == [b"PONG"]
+        connection = lane._connection
+        assert connection is not None
+        connection.lose("the loop ends")
+        await connection.closed
+
+    asyncio.run(ask())
+    asyncio.run(ask())
+
+
+async def test_a_command_that_cannot_be_packed_disturbs_nobody(lane: Lane) -> None:
+    with pytest.raises(TypeError):
+        await lane.run([("SET", "a", None)], 60)  # type: ignore[list-item]
+    with pytest.raises(UnicodeEncodeError):
+        await lane.run([("SET", "a", "\ud800"), ("GET", "a")], 60)
+    assert await lane.run([("ECHO", "a")], 60) == [b"a"]
