@@ -27,7 +27,7 @@ from redismem.transport.connect import EMBEDDED
 if TYPE_CHECKING:
     from redismem.models.streaming import StreamingModel
     from redismem.web.access import Access
-    from redismem.web.meters import Meters
+    from redismem.web.metrics.prometheus import Meters
 
 Host = Annotated[str, Parameter(help="Where to listen. Without keys a loopback address alone.")]
 Port = Annotated[int, Parameter(validator=validators.Number(gte=0, lte=65_535), help="0: a free one.")]
@@ -107,7 +107,7 @@ async def serve(
     Logs go to stderr, a line each: never a text. Exit code: 0 it was told to stop, else 1.
     """
     try:
-        from redismem.web import meters
+        from redismem.web.metrics import prometheus
     except ImportError:
         raise Stop("a server needs more packages: pip install 'redismem[server]'", 2) from None
     _check_origins(options.cors_origin)
@@ -117,7 +117,7 @@ async def serve(
     settings = Settings()
     address = address_of(url, settings)
     embedded = address.lower() == EMBEDDED
-    measured = meters.Meters()
+    measured = prometheus.Meters()
     connect = _connect(address, settings, embedded if options.workers is None else options.workers, measured)
     place = "embedded" if embedded else safe_url(address)
     with logs_on_stderr(as_json=as_json), stop_signals() as told:
@@ -132,10 +132,10 @@ async def _serve(
     options: Options, access: Access, meters: Meters, connect: Callable[[str], Memory], place: str, told: asyncio.Event
 ) -> None:
     from redismem.slots import Slots
-    from redismem.web.chat import Chat
+    from redismem.web.chat.chat import Chat
+    from redismem.web.server import listen
+    from redismem.web.server import serve as serve_until
     from redismem.web.service import Limits, Service, opened
-    from redismem.web.serving import listen
-    from redismem.web.serving import serve as serve_until
 
     settings = Settings()
     # What is loaded by now stays: looking through it again and again for garbage is work that every turn would pay for.
@@ -148,7 +148,7 @@ async def _serve(
         if options.project is not None:  # a name that is none is refused before anybody asks
             next(iter(memories.values())).project(options.project)
         chat = Chat(_model(settings), slots, max_tokens=options.answer_tokens, project=options.project)
-        service = Service(memories, access, limits, chat=chat, cors_origins=options.cors_origin, meters=meters)
+        service = Service(memories, access, limits, chat=chat, cors_origins=options.cors_origin, meters=prometheus)
         with listen(options.host, options.port) as listening:
             host = f"[{options.host}]" if ":" in options.host else options.host
             at = f"http://{host}:{listening.getsockname()[1]}"
@@ -176,11 +176,11 @@ async def _complain_of_no_worker(memories: Mapping[str, Memory]) -> None:
 
 
 def _connect(address: str, settings: Settings, workers: bool, meters: Meters) -> Callable[[str], Memory]:
-    from redismem.web.meters import listener
+    from redismem.web.metrics.prometheus import listener
 
     def connect(namespace: str) -> Memory:
         return Memory.connect(
-            address, namespace=namespace, settings=settings, workers=workers, on_event=listener(meters)
+            address, namespace=namespace, settings=settings, workers=workers, on_event=listener(prometheus)
         )
 
     return connect

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from redismem.errors import InvalidSettings
-from redismem.web.problems import Problem
+from redismem.web.http.problems import Problem
 
 SCOPES = ("read", "write", "admin")
 _PREFIX = "rmk_"

@@ -12,9 +12,9 @@ from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 
 from redismem.errors import RedismemError
-from redismem.web import about, appends, chatting, operations, projects, schemas, sessions
+from redismem.web.api import about, appends, chat, operations, projects, schemas, sessions
 from redismem.web.edge import Edge
-from redismem.web.problems import CODES, MEDIA_TYPE, Problem, problem_of
+from redismem.web.http.problems import CODES, MEDIA_TYPE, Problem, problem_of
 from redismem.web.service import Service
 
 _OPEN = ("/livez", "/readyz", "/openapi.json")
@@ -63,7 +63,7 @@ def create_app(service: Service) -> Edge:
     app.include_router(sessions.router)
     app.include_router(operations.router)
     app.include_router(about.router)
-    app.include_router(chatting.router)
+    app.include_router(chat.router)
     app.include_router(projects.router)
     app.openapi = lambda: _document(app)  # type: ignore[method-assign]
     return Edge(service, app, app.openapi)

@@ -11,15 +11,15 @@ from urllib.parse import urlsplit
 
 from redismem.events import facts
 from redismem.web.access import needed_scope
-from redismem.web.appends import KEY, append_messages, is_append
-from redismem.web.deadlines import Deadlines
-from redismem.web.documented import Documented, is_stream
-from redismem.web.meters import route_of
-from redismem.web.page import HEADERS as PAGE_HEADERS
-from redismem.web.page import answer_of, is_page
-from redismem.web.problems import Problem, may_be_done, problem_of
+from redismem.web.api.appends import KEY, append_messages, is_append
+from redismem.web.http.deadlines import Deadlines
+from redismem.web.http.problems import Problem, may_be_done, problem_of
+from redismem.web.http.protocol import WHOLE
+from redismem.web.http.queries import Documented, is_stream
+from redismem.web.http.static import HEADERS as PAGE_HEADERS
+from redismem.web.http.static import answer_of, is_page
+from redismem.web.metrics.prometheus import route_of
 from redismem.web.service import CALLER, Service
-from redismem.web.writing import WHOLE
 
 log = logging.getLogger("redismem")
 

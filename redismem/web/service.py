@@ -13,10 +13,10 @@ from redismem.memory import Memory
 from redismem.project.project import Project
 from redismem.session.session import Session
 from redismem.web.access import Access, Caller
-from redismem.web.chat import Chat
-from redismem.web.load import Load
-from redismem.web.meters import Meters
-from redismem.web.problems import Problem
+from redismem.web.chat.chat import Chat
+from redismem.web.http.problems import Problem
+from redismem.web.metrics.load import Load
+from redismem.web.metrics.prometheus import Meters
 from redismem.web.watching import Watch
 
 CALLER = "redismem.caller"

@@ -11,7 +11,7 @@ from redismem.errors import RedismemError
 from redismem.events import facts
 from redismem.inspection.watching import Look, changes_of
 from redismem.memory import Memory
-from redismem.web.turns import HEARTBEAT_S, frame
+from redismem.web.chat.answer import HEARTBEAT_S, frame
 
 log = logging.getLogger("redismem")
 

@@ -11,7 +11,7 @@ import yaml
 
 from redismem import Settings
 from redismem.cli.app import app
-from redismem.web import operations
+from redismem.web.api import operations
 
 PAGE = (Path(__file__).parents[2] / "docs" / "kubernetes.md").read_text()
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)

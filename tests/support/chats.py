@@ -8,7 +8,7 @@ from typing import Any
 
 from redismem import Memory
 from redismem.models.streaming import open_streaming
-from redismem.web.chat import Chat
+from redismem.web.chat.chat import Chat
 from support.http_service import Served, served
 from support.streaming_provider import StreamingProvider
 

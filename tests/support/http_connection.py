@@ -9,7 +9,7 @@ from typing import Any
 import uvicorn
 from uvicorn.server import ServerState
 
-from redismem.web.writing import WHOLE, Gathering
+from redismem.web.http.protocol import WHOLE, Gathering
 
 
 class Wire(asyncio.Transport):

@@ -14,9 +14,9 @@ import httpx
 from redismem import Memory
 from redismem.models.trust import trusted
 from redismem.web.access import Access
-from redismem.web.meters import Meters
+from redismem.web.metrics.prometheus import Meters
+from redismem.web.server import listen, serve
 from redismem.web.service import Limits, Service
-from redismem.web.serving import listen, serve
 
 SLOTS = """
 [[intents]]

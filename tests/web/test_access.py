@@ -16,7 +16,7 @@ from support.http_service import PATIENT, Served, said, serving
 from redismem.errors import InvalidSettings
 from redismem.web.access import SCOPES, Access, new_key
 from redismem.web.app import create_app
-from redismem.web.problems import Problem
+from redismem.web.http.problems import Problem
 from redismem.web.service import Limits, Service
 
 BODY: dict[str, Any] = {

@@ -20,7 +20,7 @@ from redismem.errors import InvalidTime, NotAllowed, NotInWindow, RedismemError,
 from redismem.protocol import permissions
 from redismem.web.access import Access
 from redismem.web.edge import HEADERS
-from redismem.web.problems import CODES, Problem, problem_of
+from redismem.web.http.problems import CODES, Problem, problem_of
 from redismem.web.service import Limits, Service
 
 CANARY = "canary-7c1f"

@@ -13,10 +13,10 @@ from redismem.errors import RedismemError
 from redismem.inspection import dead, servers
 from redismem.inspection.depths import depths_of
 from redismem.store.store import Store
-from redismem.web import schemas
-from redismem.web.documents import Json
+from redismem.web.api import schemas
+from redismem.web.api.sessions import TheMemory, TheService, service_of
+from redismem.web.http.json import Json
 from redismem.web.service import Service
-from redismem.web.sessions import TheMemory, TheService, service_of
 
 router = APIRouter(tags=["operations"])
 _LOOK_S = 1.0

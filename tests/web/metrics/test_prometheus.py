@@ -15,10 +15,10 @@ from support.http_service import Served, said, served, until
 
 from redismem import Memory, Settings, events
 from redismem.events import Event
-from redismem.web import spans
-from redismem.web.meters import OPERATIONS, OUTCOMES, Meters, listener, route_of
+from redismem.web.metrics import spans
+from redismem.web.metrics.prometheus import OPERATIONS, OUTCOMES, Meters, listener, route_of
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DASHBOARD = json.loads((ROOT / "docs" / "grafana.json").read_text())
 GIVEN_BY_PROMETHEUS = {"le"}
 

@@ -20,8 +20,8 @@ from support.streaming_provider import StreamingProvider as Provider
 from redismem import Memory, Settings
 from redismem.errors import ModelFailed
 from redismem.slots import Slots
-from redismem.web.chat import Chat
-from redismem.web.turns import place
+from redismem.web.chat.answer import place
+from redismem.web.chat.chat import Chat
 from redismem.workers.scheduler import Scheduler
 
 

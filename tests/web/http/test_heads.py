@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.http_connection import ANSWER, REQUEST, Protocol, turn, whole
 
-from redismem.web.writing import HEAD_BYTES
+from redismem.web.http.protocol import HEAD_BYTES
 
 OPEN = b"GET / HTTP/1.1\r\nhost: localhost\r\n"
 CHUNKED = b"POST / HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"

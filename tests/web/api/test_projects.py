@@ -13,7 +13,7 @@ from redismem import Memory
 from redismem.project.project import Project
 from redismem.slots import Slots
 from redismem.web.access import Access, new_key
-from redismem.web.chat import Chat
+from redismem.web.chat.chat import Chat
 
 
 @pytest.fixture

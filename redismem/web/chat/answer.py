@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from redismem.web.documents import encoded
+from redismem.web.http.json import encoded
 
 HEARTBEAT_S = 15.0
 _HEARTBEAT = b": still here\n\n"

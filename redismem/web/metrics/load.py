@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from redismem.web.meters import Meters, Worked
+from redismem.web.metrics.prometheus import Meters, Worked
 
 SLOT_S = 5.0
 _SLOTS_COUNT = 120

@@ -14,13 +14,13 @@ from fastapi import APIRouter, Header, Request, Response
 from redismem.errors import RedismemError, SessionNotFound
 from redismem.messages.message import Message
 from redismem.session.session import Session
-from redismem.web import schemas
-from redismem.web.documents import Json
-from redismem.web.problems import Problem
+from redismem.web.api import schemas
+from redismem.web.api.sessions import TheCaller, TheMemory, TheService
+from redismem.web.api.streams import STREAM, EventStream
+from redismem.web.chat.answer import frame, place
+from redismem.web.http.json import Json
+from redismem.web.http.problems import Problem
 from redismem.web.service import Service
-from redismem.web.sessions import TheCaller, TheMemory, TheService
-from redismem.web.streams import STREAM, EventStream
-from redismem.web.turns import frame, place
 
 router = APIRouter(prefix="/api/chat", tags=["chat"])
 _LOOKED_AT_COUNT = 50

@@ -12,9 +12,10 @@ from support.http_service import Served, said, until
 
 from redismem import Memory
 from redismem.events import Event
-from redismem.web import listing, load
-from redismem.web.load import Load, quantile_ms
-from redismem.web.meters import Meters
+from redismem.web.api import listing
+from redismem.web.metrics import load
+from redismem.web.metrics.load import Load, quantile_ms
+from redismem.web.metrics.prometheus import Meters
 
 BOUNDS_S = (0.001, 0.01, 0.1)
 

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from redismem.context import Context, State
 from redismem.messages.message import Message
-from redismem.web.problems import Problem
+from redismem.web.http.problems import Problem
 
 Format = Literal["openai", "anthropic", "gemini"]
 FORMATS: tuple[Format, ...] = get_args(Format)

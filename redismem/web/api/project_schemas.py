@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from redismem.web.schemas import Taken
+from redismem.web.api.schemas import Taken
 
 
 class ProjectList(BaseModel):

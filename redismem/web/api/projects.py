@@ -16,10 +16,10 @@ from redismem.project.items.fields import is_item_id
 from redismem.project.items.records import Entity, Item, Page
 from redismem.project.items.schema import TASK
 from redismem.project.project import Project
-from redismem.web import project_schemas, schemas
-from redismem.web.documents import Json, zoned
-from redismem.web.problems import Problem
-from redismem.web.sessions import TheMemory, TheService, memory_of, service_of
+from redismem.web.api import project_schemas, schemas
+from redismem.web.api.sessions import TheMemory, TheService, memory_of, service_of
+from redismem.web.http.json import Json, zoned
+from redismem.web.http.problems import Problem
 
 router = APIRouter(prefix="/v1/projects", tags=["projects"])
 Store = Literal["decisions", "tasks", "entities"]

@@ -12,13 +12,13 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from redismem.memory import Memory
 from redismem.messages.message import UNSET
 from redismem.session.session import Session
-from redismem.web import listing, schemas
 from redismem.web.access import Caller
-from redismem.web.appends import append_id, session_id_of
-from redismem.web.documents import Format, Json, context_document, message_document, state_document, zoned
-from redismem.web.problems import Problem
+from redismem.web.api import listing, schemas
+from redismem.web.api.appends import append_id, session_id_of
+from redismem.web.api.streams import STREAM, EventStream
+from redismem.web.http.json import Format, Json, context_document, message_document, state_document, zoned
+from redismem.web.http.problems import Problem
 from redismem.web.service import CALLER, Service
-from redismem.web.streams import STREAM, EventStream
 
 router = APIRouter(prefix="/v1", tags=["sessions"])
 _MOST_MESSAGES = 1_000

@@ -7,9 +7,9 @@ from importlib.metadata import version
 from fastapi import APIRouter, Response
 
 from redismem.slots import ASKED
-from redismem.web import schemas
-from redismem.web.documents import Json
-from redismem.web.sessions import TheCaller, TheMemory, TheService
+from redismem.web.api import schemas
+from redismem.web.api.sessions import TheCaller, TheMemory, TheService
+from redismem.web.http.json import Json
 
 router = APIRouter(prefix="/v1", tags=["operations"])
 

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 from support.http_service import Served, said
 
-from redismem.web.schemas import FAULTS_COUNT, StateChange
+from redismem.web.api.schemas import FAULTS_COUNT, StateChange
 
 CANARY = "canary-7c1f"
 UNKNOWN: dict[str, Any] = {f"unknown{number}": 0 for number in range(1_000)}

@@ -7,7 +7,7 @@ from time import monotonic
 
 import pytest
 
-from redismem.web.deadlines import Deadlines
+from redismem.web.http.deadlines import Deadlines
 
 
 async def test_what_takes_too_long_is_told_so() -> None:

@@ -15,9 +15,9 @@ from prometheus_client.metrics_core import Metric
 from redismem.errors import StoreUnavailable
 from redismem.events import Event, OnEvent
 from redismem.inspection.depths import QUEUES, Depths
-from redismem.web import spans
-from redismem.web.histograms import Histogram
-from redismem.web.page import is_page
+from redismem.web.http.static import is_page
+from redismem.web.metrics import spans
+from redismem.web.metrics.histograms import Histogram
 
 
 def _words(text: str) -> frozenset[str]:

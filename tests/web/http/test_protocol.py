@@ -10,7 +10,7 @@ import pytest
 from support.http_connection import ANSWER, REQUEST, Protocol, Wire, turn, whole
 from support.http_service import Served
 
-from redismem.web.writing import HELD_BYTES, WHOLE, Gathered
+from redismem.web.http.protocol import HELD_BYTES, WHOLE, Gathered
 
 
 @pytest.fixture

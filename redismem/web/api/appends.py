@@ -9,11 +9,11 @@ from urllib.parse import unquote_to_bytes
 from redismem.context import Context, Receipt
 from redismem.errors import InvalidMessage, RedismemError
 from redismem.session.session import Session
-from redismem.web import schemas
 from redismem.web.access import Caller
-from redismem.web.documented import check_names
-from redismem.web.documents import context_document, decoded, encoded, receipt_document
-from redismem.web.problems import Problem
+from redismem.web.api import schemas
+from redismem.web.http.json import context_document, decoded, encoded, receipt_document
+from redismem.web.http.problems import Problem
+from redismem.web.http.queries import check_names
 from redismem.web.service import Service
 
 PATH = "/v1/sessions/{session_id}/messages"

@@ -15,7 +15,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from redismem.web.problems import Problem
+from redismem.web.http.problems import Problem
 
 HELD_BYTES = 64 * 1024
 HEAD_BYTES = 64 * 1024

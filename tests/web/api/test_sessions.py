@@ -11,7 +11,7 @@ from support.http_service import Served, said, served, until
 from support.session_ids import session_ids
 
 from redismem import Memory, Settings
-from redismem.web.documents import FORMATS
+from redismem.web.http.json import FORMATS
 
 IDS = [
     "a",

@@ -17,9 +17,9 @@ from redismem.events import facts, unquoted
 from redismem.session.background import Background
 from redismem.session.session import Session
 from redismem.slots import ASKED, Kind, Slots, Step
-from redismem.web import keeping, offline
-from redismem.web.spans import chat_span
-from redismem.web.turns import Turn
+from redismem.web.chat import offline, storing
+from redismem.web.chat.answer import Turn
+from redismem.web.metrics.spans import chat_span
 
 log = logging.getLogger("redismem")
 
@@ -120,7 +120,7 @@ class Chat:
                 turn.end(complete=False, reason="the memory did not take it", seq=None, waiting_for=None)
                 return
             await self._say(turn, context, step)
-            seq = None if context is None else await keeping.kept(turn, session, context)
+            seq = None if context is None else await storing.kept(turn, session, context)
             waiting = step.changes.get("waiting") if "waiting" in step.changes else _waiting(context)
             turn.end(complete=not turn.stop_reason, reason=turn.stop_reason or "done", seq=seq, waiting_for=waiting)
         except Exception as error:
@@ -136,9 +136,9 @@ class Chat:
         step = Step(Kind.FREE, text)
         try:
             step = await self._step(session, text)
-            context = await keeping.appended(turn, session, step, project)
+            context = await storing.appended(turn, session, step, project)
             if context.degraded:
-                keeping.tell(turn, "degraded")
+                storing.tell(turn, "degraded")
             await self._look_at_summaries(turn, session, context)
         except TooLarge:
             turn.notice("memory_full", _SAID["memory_full"])

@@ -12,7 +12,7 @@ from redismem.messages.message import Message
 from redismem.session.background import PROJECT_TOKENS, Background
 from redismem.session.session import Session
 from redismem.slots import Step
-from redismem.web.turns import Turn
+from redismem.web.chat.answer import Turn
 
 log = logging.getLogger("redismem")
 

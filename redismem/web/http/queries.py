@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl
 
-from redismem.web.problems import Problem
+from redismem.web.http.problems import Problem
 
 _FIELDS_COUNT = 100
 _OF_CLIENTS = ("/v1/", "/api/")

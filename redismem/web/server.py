@@ -14,8 +14,8 @@ import uvicorn
 
 from redismem.errors import InvalidSettings
 from redismem.web.app import create_app
+from redismem.web.http.protocol import Gathering
 from redismem.web.service import Service
-from redismem.web.writing import Gathering
 
 
 class _Server(uvicorn.Server):
