@@ -28,9 +28,9 @@ from benchmarks.running import options, run, show_results, verdict
 from redismem import Memory, Session, Settings
 from redismem.messages.message import Message
 from redismem.originals.fields import texts_of
+from redismem.workers.dictionaries import AGAIN_MS, SETTLED_MS
 from redismem.workers.strategies import from_settings
 from redismem.workers.summaries import Worker
-from redismem.workers.training import AGAIN_MS, SETTLED_MS
 
 LENGTH_COUNT, QUICK_LENGTH_COUNT = 480, 320
 MOST, MOST_WITH_DICTIONARY = 0.6, 0.4

@@ -27,7 +27,7 @@ from redismem.workers.outcomes import SummaryOutcome
 if TYPE_CHECKING:
     from redismem.workers.archive import OnEvict
     from redismem.workers.eviction import Eviction
-    from redismem.workers.extraction import ExtractionWorker
+    from redismem.workers.project_extraction import ExtractionWorker
     from redismem.workers.summaries import Worker
 
 Concurrency = Annotated[
@@ -176,7 +176,7 @@ async def _once(
 ) -> int:
     from redismem.workers import strategies
     from redismem.workers.eviction import Eviction
-    from redismem.workers.extraction import ExtractionWorker
+    from redismem.workers.project_extraction import ExtractionWorker
     from redismem.workers.summaries import Worker
 
     strategy, model = strategies.from_settings(memory.settings), strategies.model_from_settings(memory.settings)

@@ -68,7 +68,7 @@ def open_model(
 
 def open_extractive() -> Summarizer:
     """The summariser that works offline: sentences, names, numbers and open questions as they were said."""
-    from redismem.models.extractive import Extractive
+    from redismem.models.extractive.summarizer import Extractive
 
     return Extractive()
 

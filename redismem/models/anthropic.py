@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redismem.models.asking import failed
+from redismem.models.http import failed
 from redismem.models.http_model import Answer, count, turns
 
 

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from redismem.errors import InvalidSettings
-from redismem.models.address import checked_url
-from redismem.models.asking import Address, Asking, checked_key, failed
+from redismem.models.base_url import checked_url
 from redismem.models.gemini import Gemini
+from redismem.models.http import Address, Asking, checked_key, failed
 from redismem.models.openai import OpenAI, key_header_for
 
 MAX_REPLY_BYTES = 2 * 1024 * 1024

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from redismem.models.asking import failed
+from redismem.models.http import failed
 from redismem.models.http_model import Answer, count, turns
 
 # The answer stopped by itself or at its limit. Every other reason is a refusal.

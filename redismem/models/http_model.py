@@ -11,10 +11,10 @@ import httpx
 
 from redismem.errors import InvalidSettings
 from redismem.messages.message import Message
-from redismem.models.address import checked_url
-from redismem.models.asking import Address, Asking, checked_key, failed, not_json
-from redismem.models.checking import with_lost
+from redismem.models.base_url import checked_url
 from redismem.models.draft import Draft
+from redismem.models.http import Address, Asking, checked_key, failed, not_json
+from redismem.models.lost_facts import with_lost
 from redismem.text.plain import cleaned, pieces, quoted, shortened, steps
 
 INSTRUCTION = """\

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from redismem.models.anthropic import Anthropic
-from redismem.models.asking import failed
 from redismem.models.gemini import Gemini
+from redismem.models.http import failed
 from redismem.models.openai import OpenAI
 
 

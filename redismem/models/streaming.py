@@ -11,12 +11,12 @@ from typing import Any, Literal
 import httpx
 
 from redismem.errors import InvalidSettings
-from redismem.models.address import checked_url
-from redismem.models.asking import CONNECT_S, MAX_REPLY_BYTES, failed, refusal, unavailable
+from redismem.models.base_url import checked_url
+from redismem.models.http import CONNECT_S, MAX_REPLY_BYTES, failed, refusal, unavailable
 from redismem.models.http_model import HttpModel, Wire
 from redismem.models.openai import key_header_for
 from redismem.models.stream_wires import AnthropicStream, GeminiStream, OpenAIStream, StreamWire
-from redismem.models.trust import trusted
+from redismem.models.tls import trusted
 
 _ERROR_BYTES = 64 * 1024
 

@@ -25,11 +25,11 @@ from redismem.store.store import Store
 from redismem.workers import strategies
 from redismem.workers.archive import OnEvict, checked
 from redismem.workers.eviction import Eviction
-from redismem.workers.extraction import ExtractionWorker
 from redismem.workers.failures import log_failure
+from redismem.workers.leadership import Turns
+from redismem.workers.project_extraction import ExtractionWorker
 from redismem.workers.strategies import Strategy, provider_of
 from redismem.workers.summaries import Worker
-from redismem.workers.turns import Turns
 
 Drain = Callable[[], Coroutine[Any, Any, Any]]
 

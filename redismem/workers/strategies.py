@@ -20,7 +20,7 @@ from redismem.errors import InvalidSettings
 from redismem.events import facts
 from redismem.messages.message import Message
 from redismem.models import ChatModel, Draft, Summarizer, open_extractive, open_model
-from redismem.models.extractive import Extractive
+from redismem.models.extractive.summarizer import Extractive
 from redismem.protocol.queue.calls import Job
 from redismem.settings.settings import Settings
 from redismem.text.word_counts import Sketch, learned

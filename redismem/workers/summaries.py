@@ -22,14 +22,14 @@ from redismem.protocol.queue import calls as queue_calls
 from redismem.protocol.queue.calls import Job, QueueCalls
 from redismem.protocol.session import edits
 from redismem.store.store import Store
+from redismem.workers.dictionaries import Trainer
 from redismem.workers.failures import OtherLayouts, log_failure, reason_of
-from redismem.workers.keeping import embedding_of, kept
+from redismem.workers.originals import embedding_of, kept
 from redismem.workers.outcomes import WORKED_OFF, SummaryOutcome
 from redismem.workers.planning import plan
-from redismem.workers.provider import Answering, Provider
+from redismem.workers.provider_pauses import Answering, Provider
 from redismem.workers.strategies import Strategy, noted, provider_of, sketched, writes_one
-from redismem.workers.training import Trainer
-from redismem.workers.writers import URGENT_MS, Writers
+from redismem.workers.summary_writer import URGENT_MS, Writers
 
 log = logging.getLogger("redismem.worker")
 

@@ -17,7 +17,7 @@ from redismem.protocol.keys import SessionKeys
 from redismem.protocol.queue.calls import Job
 from redismem.protocol.session import pages
 from redismem.protocol.session.edits import NOT_KEPT, Changed, KeptChange, View, kept_change
-from redismem.workers.keeping import fields_of, is_begun
+from redismem.workers.originals import fields_of, is_begun
 
 KNOWN: Dictionaries = {1: made(1)}
 """What the namespace has trained: every other commit uses it."""

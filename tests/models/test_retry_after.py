@@ -12,7 +12,7 @@ from support.provider_server import in_s
 from support.refused import failure
 
 from redismem.errors import ProviderUnavailable
-from redismem.models.asking import MAX_WAIT_S, retry_after_s
+from redismem.models.http import MAX_WAIT_S, retry_after_s
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """An embedder of the caller's own that does what no embedder should: the turn goes on, and no log has its words.
 
-What it costs a worker stands in tests/workers/test_embedding.py.
+What it costs a worker stands in tests/workers/test_vectors.py.
 """
 
 from __future__ import annotations

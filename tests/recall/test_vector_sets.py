@@ -23,7 +23,7 @@ from redismem.inspection.weight import stored_bytes
 from redismem.originals.blocks import number_of
 from redismem.protocol import permissions, scripts
 from redismem.recall.semantic import Meaning
-from redismem.workers import embedding
+from redismem.workers import vectors
 from redismem.workers.eviction import Eviction
 from redismem.workers.summaries import Worker
 
@@ -47,7 +47,7 @@ async def raw(server: RedisServer) -> AsyncIterator[Any]:
 @pytest.fixture(autouse=True)
 def soon_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """A session of four blocks counts as long."""
-    monkeypatch.setattr(embedding, "SET_COUNT", 4)
+    monkeypatch.setattr(vectors, "SET_COUNT", 4)
 
 
 @contextlib.asynccontextmanager

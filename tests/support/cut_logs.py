@@ -15,8 +15,8 @@ from redismem.protocol.call import Call
 from redismem.protocol.queue.calls import Job
 from redismem.protocol.session import edits
 from redismem.protocol.session.edits import View
-from redismem.workers.keeping import kept
-from redismem.workers.training import Trainer
+from redismem.workers.dictionaries import Trainer
+from redismem.workers.originals import kept
 from support.redis_server import RedisServer
 
 SETTINGS = Settings(deadline_s=60, reply_timeout_s=1, threshold=4, recent_limit=2, keep_originals=True, shards=1)

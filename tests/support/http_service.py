@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 
 from redismem import Memory
-from redismem.models.trust import trusted
+from redismem.models.tls import trusted
 from redismem.web.access import Access
 from redismem.web.metrics.prometheus import Meters
 from redismem.web.server import listen, serve

@@ -11,8 +11,8 @@ from redismem import Memory, Session, Settings
 from redismem.inspection.doctor import examine
 from redismem.inspection.rules import Finding
 from redismem.originals.blocks import dictionary_of
+from redismem.workers.dictionaries import SETTLED_MS
 from redismem.workers.summaries import Worker
-from redismem.workers.training import SETTLED_MS
 from support.clock import Clock
 from support.dictionaries import WORDS, made
 from support.stores import Store

@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from redismem import Memory, Settings
-from redismem.workers import training
+from redismem.workers import dictionaries
 from redismem.workers.summaries import Worker
 from support.writers import Echo
 
@@ -22,12 +22,12 @@ def killed(*_: Any) -> None:
 
 
 async def work(url: str, namespace: str, when: str) -> None:
-    training.ENOUGH_BYTES, training.ENOUGH_SESSIONS = 10_000, 5
+    dictionaries.ENOUGH_BYTES, dictionaries.ENOUGH_SESSIONS = 10_000, 5
     settings = Settings(shards=2, max_summary_bytes=1024 * 1024)
     async with Memory.connect(url, namespace=namespace, settings=settings) as memory:
         worker = Worker(memory.store, Echo())
         if when == "before":
-            training.better = killed  # type: ignore[assignment]
+            dictionaries.better = killed  # type: ignore[assignment]
         run = memory.store.run
 
         async def run_and_die(call: Any, **named: Any) -> Any:

@@ -20,9 +20,9 @@ from redismem.messages.decoding import decode_messages
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import Message
 from redismem.messages.values import decode_value, encode_value
-from redismem.models.checking import with_lost
-from redismem.models.extractive import Extractive
+from redismem.models.extractive.summarizer import Extractive
 from redismem.models.http_model import turns
+from redismem.models.lost_facts import with_lost
 from redismem.session.paging import narrowed
 from redismem.text.plain import cleaned, one_line, pieces, quoted, rendered, shortened, speaker, steps
 from redismem.text.stems import stems

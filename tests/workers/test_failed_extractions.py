@@ -11,7 +11,7 @@ from support.checks import CANARY, Panic, user
 from support.project_clock import ProjectClock
 
 from redismem import Memory
-from redismem.workers.extraction import ExtractionWorker
+from redismem.workers.project_extraction import ExtractionWorker
 
 
 class Broken(Exception):

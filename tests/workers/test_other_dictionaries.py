@@ -11,15 +11,15 @@ from support.stores import Store
 from support.trained import content, named, open_with, tell, telling, texts, trained_on
 from support.writers import Echo
 
-from redismem.workers import training
+from redismem.workers import dictionaries
+from redismem.workers.dictionaries import SETTLED_MS
 from redismem.workers.summaries import Worker
-from redismem.workers.training import SETTLED_MS
 
 
 @pytest.fixture(autouse=True)
 def _soon_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "ENOUGH_BYTES", 10_000)
-    monkeypatch.setattr(training, "ENOUGH_SESSIONS", 5)
+    monkeypatch.setattr(dictionaries, "ENOUGH_BYTES", 10_000)
+    monkeypatch.setattr(dictionaries, "ENOUGH_SESSIONS", 5)
 
 
 def said(count: int, secret: str = "minea") -> list[str]:

@@ -30,9 +30,10 @@ from redismem.protocol.namespace import dictionaries
 from redismem.recall.cache import CachedSession, Found, RecallCache
 from redismem.recall.postings import Postings
 from redismem.store.store import Store
-from redismem.workers import keeping, training
+from redismem.workers import dictionaries as training
+from redismem.workers import originals
+from redismem.workers.dictionaries import SETTLED_MS, Trainer
 from redismem.workers.summaries import Worker
-from redismem.workers.training import SETTLED_MS, Trainer
 
 FACT = {"role": "user", "content": "My dog Biscuit came from the shelter in Leeds."}
 ASKED = {"Biscuit": "dog Biscuit shelter", "Zora": "parrot Zora", "Rex": "cat Rex", "Otto": "Otto"}
@@ -249,7 +250,7 @@ MUTANTS = [
     Mutant(Trainer, "_look", "lost for ever", "store.dictionaries.keys() - set(there)", "()", compresses),
     Mutant(Trainer, "_train", "over an older one", "newest + 1", "max(1, newest)", compresses),
     Mutant(dictionaries, "add", "over an older one", "HSETNX", "HSET", compresses),
-    Mutant(keeping, "_before", "without its dictionary", "*block, known", "*block", compresses),
+    Mutant(originals, "_before", "without its dictionary", "*block, known", "*block", compresses),
     Mutant(Store, "know", "whatever was read", "self.dictionaries.update(found)", "pass", compresses),
 ]
 

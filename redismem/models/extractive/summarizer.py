@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from redismem.messages.message import Message
 from redismem.models.draft import Draft
-from redismem.models.weighing import Weigher, outdated
+from redismem.models.extractive.ranking import Weigher, outdated
 from redismem.text.plain import cleaned
 from redismem.text.sentences import MENTIONED, PIECE_LINES, Line, Work, lines_of, lines_of_summary
 from redismem.text.word_counts import Sketch

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redismem.messages.message import Message
-from redismem.models.extractive import Extractive
+from redismem.models.extractive.summarizer import Extractive
 from redismem.text.word_counts import Sketch, learned
 
 PHRASES = (

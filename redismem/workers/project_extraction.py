@@ -25,7 +25,7 @@ from redismem.protocol.project import calls as project_calls
 from redismem.store.store import Store
 from redismem.workers.archive import OnEvict
 from redismem.workers.failures import log_failure
-from redismem.workers.provider import Answering, Provider
+from redismem.workers.provider_pauses import Answering, Provider
 
 log = logging.getLogger("redismem.worker")
 

@@ -18,17 +18,17 @@ from redismem.protocol.session.pages import Block
 from redismem.recall.originals import Originals
 from redismem.store.dictionaries import load_dictionaries
 from redismem.store.store import Store
-from redismem.workers.training import Trainer
+from redismem.workers.dictionaries import Trainer
 
 if TYPE_CHECKING:
-    from redismem.workers.embedding import Embedding
+    from redismem.workers.vectors import Embedding
 
 
 def embedding_of(store: Store) -> Embedding | None:
     """What makes vectors of the messages that are kept; None without an embedder, and nothing of it is imported."""
     if store.embedder is None:
         return None
-    from redismem.workers.embedding import Embedding
+    from redismem.workers.vectors import Embedding
 
     return Embedding(store)
 

@@ -26,7 +26,7 @@ from redismem.project.extraction.extraction import ATTEMPTS_LIMIT, Outcome, leas
 from redismem.project.project import Project
 from redismem.protocol.queue import provider_pauses
 from redismem.workers.eviction import Eviction
-from redismem.workers.extraction import ExtractionWorker
+from redismem.workers.project_extraction import ExtractionWorker
 from redismem.workers.scheduler import Scheduler
 
 ANSWER = json.dumps(

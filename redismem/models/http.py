@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import httpx
 
 from redismem.errors import InvalidSettings, ModelFailed, ProviderUnavailable
-from redismem.models.trust import trusted
+from redismem.models.tls import trusted
 
 CONNECT_S = 5.0
 MAX_REPLY_BYTES = 1024 * 1024

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redismem.messages.message import Message
-from redismem.models.checking import with_lost
+from redismem.models.lost_facts import with_lost
 from redismem.text.sentences import MENTIONED
 
 TOLD = [

@@ -22,11 +22,11 @@ from support.writers import Echo
 from redismem.inspection.check import check, check_session
 from redismem.originals.dictionaries import Dictionary
 from redismem.protocol.namespace import dictionaries
-from redismem.workers import training
+from redismem.workers import dictionaries as training
 from redismem.workers.archive import JsonlArchive, read_archive
+from redismem.workers.dictionaries import MOST_DICTIONARIES, SAMPLE_BYTES, SETTLED_MS, Trainer
 from redismem.workers.eviction import Eviction
 from redismem.workers.summaries import Worker
-from redismem.workers.training import MOST_DICTIONARIES, SAMPLE_BYTES, SETTLED_MS, Trainer
 
 TESTS = Path(__file__).parents[1]
 DAY_MS = 86_400_000

@@ -14,7 +14,7 @@ from redismem.errors import ProviderUnavailable
 from redismem.protocol.queue import provider_pauses
 from redismem.protocol.queue.provider_pauses import Pause
 from redismem.store.store import Store
-from redismem.workers.provider import Answering, Provider
+from redismem.workers.provider_pauses import Answering, Provider
 
 LEASE_MS = int(Settings().lease_s * 1000)
 WORKERS = 3

@@ -23,7 +23,7 @@ from redismem.protocol.queue.calls import Job, QueueCalls
 from redismem.store.store import Store
 from redismem.text.word_counts import Sketch
 from redismem.workers.failures import log_failure, reason_of
-from redismem.workers.provider import Provider
+from redismem.workers.provider_pauses import Provider
 from redismem.workers.strategies import DROPPED, Dropped, Strategy, Summarize, checked, instead_of
 
 log = logging.getLogger("redismem.worker")
