@@ -148,7 +148,7 @@ async def _serve(
         if options.project is not None:  # a name that is none is refused before anybody asks
             next(iter(memories.values())).project(options.project)
         chat = Chat(_model(settings), slots, max_tokens=options.answer_tokens, project=options.project)
-        service = Service(memories, access, limits, chat=chat, cors_origins=options.cors_origin, meters=prometheus)
+        service = Service(memories, access, limits, chat=chat, cors_origins=options.cors_origin, meters=meters)
         with listen(options.host, options.port) as listening:
             host = f"[{options.host}]" if ":" in options.host else options.host
             at = f"http://{host}:{listening.getsockname()[1]}"
@@ -180,7 +180,7 @@ def _connect(address: str, settings: Settings, workers: bool, meters: Meters) ->
 
     def connect(namespace: str) -> Memory:
         return Memory.connect(
-            address, namespace=namespace, settings=settings, workers=workers, on_event=listener(prometheus)
+            address, namespace=namespace, settings=settings, workers=workers, on_event=listener(meters)
         )
 
     return connect

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import pytest
 from protocol.test_acl import TURNS
 from store.test_corrupt import READS
-from store.test_fallback import REFUSED as UNSERVED
-from store.test_fallback import SERVED
+from store.fallback.test_store import REFUSED as UNSERVED
+from store.fallback.test_store import SERVED
 from store.test_interruptions import FORGOTTEN
 from store.test_other_layouts import REFUSED
 from store.test_round_trips import OPERATIONS
@@ -227,7 +227,7 @@ def test_every_word_of_an_event_is_listed_and_no_other() -> None:
     sent = [words_sent(path.read_text()) for path in PACKAGE.glob("protocol/*_calls.py")]
     looked = [words_sent(path.read_text()) for path in PACKAGE.glob("inspection/*.py")]
     told = [words_told(path.read_text()) for path in PACKAGE.glob("workers/*.py")]
-    told += [words_told((PACKAGE / "meaning.py").read_text())]
+    told += [words_told((PACKAGE / "recall" / "semantic.py").read_text())]
     told += [words_told((PACKAGE / "store" / "observed.py").read_text(), "_tell")]
     assert all(sent)
     sent += [words_sent((PACKAGE / "protocol" / "append_command.py").read_text())]

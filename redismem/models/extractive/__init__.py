@@ -1,0 +1,1 @@
+"""Summaries without a model: pick the sentences that carry the facts."""

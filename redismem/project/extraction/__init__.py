@@ -1,0 +1,1 @@
+"""Extract decisions, tasks and entities from conversations with a model."""

@@ -1,0 +1,1 @@
+"""Items of a project: their schema, versions, indexes and storage."""

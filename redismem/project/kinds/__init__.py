@@ -1,0 +1,1 @@
+"""The kinds of a project's items: decisions, tasks, entities, conversations."""

@@ -1,0 +1,1 @@
+"""Calls about a whole namespace: its record, dictionaries, holds."""

@@ -1,0 +1,1 @@
+"""Calls about a project: one per script in lua/project/."""

@@ -1,0 +1,1 @@
+"""Calls of workers: one per script in lua/queue/."""

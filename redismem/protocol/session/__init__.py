@@ -1,0 +1,1 @@
+"""Calls about one session: one per script in lua/session/."""

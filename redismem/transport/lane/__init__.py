@@ -1,0 +1,1 @@
+"""The lane: one multiplexed connection to one node."""

@@ -1,0 +1,1 @@
+"""Clusters and Sentinel: find the node that a command goes to."""

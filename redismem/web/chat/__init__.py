@@ -1,0 +1,1 @@
+"""The chat over HTTP: answer a turn and store it."""

@@ -1,0 +1,1 @@
+"""HTTP itself: problems, JSON, deadlines, static files."""
