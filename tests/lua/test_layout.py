@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 ROOMS = ("protocol", "inspection")
 # What a project stores has a layout of its own: test_project_layout.py.
 OF_PROJECTS = {path.stem for path in (ROOT / "lua" / "project").iterdir()}
-DECODING = ("replies", "invariants", "check", "keys", "queue_calls", "session_calls")
+DECODING = ("replies", "invariants", "check", "keys", "queue/calls", "session/calls")
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,10 @@ class Said:
 
 
 def as_it_is() -> Said:
-    modules = {path.stem: path for room in ROOMS for path in (ROOT / "redismem" / room).glob("*.py")}
+    folders = [ROOT / "redismem" / room for room in ROOMS]
+    modules = {
+        path.relative_to(folder).with_suffix("").as_posix(): path for folder in folders for path in folder.rglob("*.py")
+    }
     return Said(
         {name.decode(): field for name, field in layout.FIELDS.items()},
         {name: scripts.load(name).source.decode() for name in scripts.names() if name not in OF_PROJECTS},

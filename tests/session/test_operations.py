@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import pytest
 from protocol.test_acl import TURNS
-from store.test_corrupt import READS
 from store.fallback.test_store import REFUSED as UNSERVED
 from store.fallback.test_store import SERVED
+from store.test_corrupt import READS
 from store.test_interruptions import FORGOTTEN
 from store.test_other_layouts import REFUSED
 from store.test_round_trips import OPERATIONS
