@@ -281,7 +281,9 @@ def missing_in_architecture(page: str) -> Iterator[str]:
 def test_every_room_floor_and_library_has_its_place_in_the_architecture() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
     assert list(missing_in_architecture(page)) == []
-    wrong = page.replace("### `redismem/recall/`", "### Search").replace(" 8  store ", " 8  stores ").replace("httpx", "")
+    wrong = (
+        page.replace("### `redismem/recall/`", "### Search").replace(" 8  store ", " 8  stores ").replace("httpx", "")
+    )
     assert list(missing_in_architecture(wrong)) == ["`redismem/recall/`", "floor 8", "httpx"]
 
 

@@ -1,0 +1,85 @@
+"""The list of public names in docs/api.md: each can be imported, and no page uses another one."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import redismem
+from redismem import blocking, messages, models, session, settings, workers
+
+ROOT = Path(__file__).parents[2]
+API = ROOT / "docs" / "api.md"
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "benchmarks" / "README.md"])
+
+
+def public_names(page: str) -> dict[str, list[str]]:
+    """The names of each module, as the page lists them under a heading with the module's name."""
+    sections = re.split(r"^## ", page, flags=re.MULTILINE)[1:]
+    listed = {
+        section.partition("\n")[0].strip("` "): re.findall(r"^\| `(\w+)` \|", section, re.M) for section in sections
+    }
+    return {module: names for module, names in listed.items() if module.split(".")[0] == "redismem"}
+
+
+def not_importable(page: str) -> Iterator[str]:
+    for module, names in public_names(page).items():
+        try:
+            there = importlib.import_module(module)
+        except ImportError:
+            yield module
+            continue
+        yield from (f"{module}.{name}" for name in names if not hasattr(there, name))
+
+
+def used_names(text: str) -> Iterator[str]:
+    """The full name of whatever a page imports from redismem, or names with its module between backticks."""
+    code = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL) + re.findall(r"`([^`\n]+)`", text)
+    for body in code:
+        for module, names in re.findall(r"from (redismem[\w.]*) import (\([^)]*\)|[^\n]*)", body):
+            yield from (f"{module}.{name}" for name in re.findall(r"(\w+)(?: as \w+)?(?:,|\)|$|\s)", names))
+        yield from re.findall(r"\bimport (redismem[\w.]*)", body)
+        yield from re.findall(
+            r"(?<![\w./\[-])redismem(?:\.[A-Za-z_]\w*)+", re.sub(r"(?:from|import) redismem\S*", "", body)
+        )
+
+
+def not_listed(text: str, page: str) -> Iterator[str]:
+    """Names that a text uses and the list has not: neither as a module, nor as a name or an attribute of one."""
+    public = public_names(page)
+    listed = {"redismem", *public, *(f"{module}.{name}" for module, names in public.items() for name in names)}
+    classes = {name for name in listed if name.rpartition(".")[2][:1].isupper()}
+    for name in used_names(text):
+        if name not in listed and not any(name.startswith(f"{prefix}.") for prefix in classes):
+            yield name
+
+
+def test_every_public_name_can_be_imported() -> None:
+    page = API.read_text()
+    assert list(not_importable(page)) == []
+    wrong = page.replace("| `Slots` |", "| `Slotz` |").replace("## `redismem.events`", "## `redismem.news`")
+    assert list(not_importable(wrong)) == ["redismem.news", "redismem.slots.Slotz"]
+
+
+def test_what_a_module_exports_is_listed() -> None:
+    public = public_names(API.read_text())
+    for module in (redismem, blocking, messages, models, session, settings, workers):
+        assert sorted(public[module.__name__]) == sorted(module.__all__)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_page_uses_public_names_only(path: Path) -> None:
+    assert list(not_listed(path.read_text(), API.read_text())) == []
+
+
+def test_a_name_that_is_not_public_is_noticed() -> None:
+    page = API.read_text()
+    text = "`redismem.store.Store` `redismem.Memory.connect` `redismem/store/` `redismem.slots`\n"
+    assert list(not_listed(text, page)) == ["redismem.store.Store"]
+    imports = "from redismem import Memory, Nothing\nfrom redismem.workers import (\n    DROPPED,\n    Drain,\n)\n"
+    text = f"```python\n{imports}```\n"
+    assert list(not_listed(text, page)) == ["redismem.Nothing", "redismem.workers.Drain"]
