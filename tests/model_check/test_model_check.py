@@ -44,16 +44,20 @@ def server(tmp_path: Path) -> Iterator[RedisServer]:
 
 def play(examples: int, steps: int, number: int) -> None:
     """Raises what the machine finds, shrunk."""
-    run_state_machine_as_test(
-        seed(number)(SceneMachine),
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=steps,
-            database=None,
-            phases=[Phase.generate, Phase.shrink],
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    try:
+        run_state_machine_as_test(
+            seed(number)(SceneMachine),
+            settings=settings(
+                max_examples=examples,
+                stateful_step_count=steps,
+                database=None,
+                phases=[Phase.generate, Phase.shrink],
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
+    except Exception as error:
+        error.add_note(f"MODEL_SEED={number}")
+        raise
 
 
 @pytest.mark.timeout(SECONDS * 1.5 + 300)
