@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from support.http_service import PATIENT, Served, serving
 
-import redismem.web.http.static
+import redismem.web
 from redismem import Memory
 from redismem.web.access import Access, new_key
 from redismem.web.http.static import page_files
 from redismem.web.service import Service
 
-STATIC = Path(redismem.web.http.static.__file__).parent / "static"
+STATIC = Path(redismem.web.__file__).parent / "static"
 SOURCES = sorted(path for path in STATIC.iterdir() if path.suffix in (".js", ".css", ".html", ".svg"))
 POLICY = {
     "default-src": "'none'",
