@@ -52,9 +52,9 @@ def read_to_the_end(server: socket.socket) -> None:
 ASKING = """
 import asyncio, os, signal, sys
 from redismem.errors import ConnectionLost
-from redismem.transport.address import Address
-from redismem.transport.blocking_lane import BlockingLane
-from redismem.transport.lane import Lane
+from redismem.transport.url import Address
+from redismem.transport.lane.blocking import BlockingLane
+from redismem.transport.lane.lane import Lane
 
 async def main(kind, port):
     address = Address.from_url(f"redis://127.0.0.1:{port}?protocol=2")

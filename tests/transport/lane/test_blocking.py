@@ -226,7 +226,7 @@ def test_connections_that_died_while_idle_cost_one_attempt(tmp_path: Path, names
 
 FORKING = """
 import asyncio, os, sys
-from redismem.transport.blocking_lane import BlockingLane
+from redismem.transport.lane.blocking import BlockingLane
 
 def ask(word):
     try:
