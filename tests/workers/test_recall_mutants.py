@@ -29,7 +29,7 @@ from redismem.originals.dictionaries import Dictionary
 from redismem.protocol.namespace import dictionaries
 from redismem.recall.cache import CachedSession, Found, RecallCache
 from redismem.recall.postings import Postings
-from redismem.store.store import Store
+from redismem.store import dictionaries as stored
 from redismem.workers import dictionaries as training
 from redismem.workers import originals
 from redismem.workers.dictionaries import SETTLED_MS, Trainer
@@ -251,7 +251,7 @@ MUTANTS = [
     Mutant(Trainer, "_train", "over an older one", "newest + 1", "max(1, newest)", compresses),
     Mutant(dictionaries, "add", "over an older one", "HSETNX", "HSET", compresses),
     Mutant(originals, "_before", "without its dictionary", "*block, known", "*block", compresses),
-    Mutant(Store, "know", "whatever was read", "self.dictionaries.update(found)", "pass", compresses),
+    Mutant(stored, "load_versions", "whatever was read", "store.dictionaries.update(loaded)", "pass", compresses),
 ]
 
 
