@@ -1,4 +1,4 @@
-"""The command line: `redismem`, `python -m redismem`. One file a group of commands, imported when it is asked for."""
+"""The command line: `redismem`, `python -m redismem`. One file per group of commands, imported on use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command line and gives its exit code: 0 all is well, 1 something is not, 2 it was called wrongly."""
+    """Run a command line and return its exit code: 0 success, 1 failure, 2 wrong usage."""
     from redismem.cli.app import run
 
     return run(sys.argv[1:] if arguments is None else arguments)

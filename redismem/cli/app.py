@@ -1,4 +1,4 @@
-"""The list of commands, and what is the same for all of them: running, errors, exit codes."""
+"""The list of commands, and how every command is run: event loop, errors, exit codes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from redismem.errors import InvalidItem, InvalidSessionId, InvalidSettings, Redi
 
 _HELP = """Session memory for chat backends, on Redis.
 
-Each command takes `--url`, else `REDISMEM_URL`, else an embedded store that ends with the command.
-All other settings come from `REDISMEM_*` too. Exit codes: 0 all is well, 1 something is not, 2 wrong usage.
+Each command uses the Redis of `--url` or `REDISMEM_URL`; without either, an embedded store that ends with the command.
+All other settings come from `REDISMEM_*` variables. Exit codes: 0 success, 1 failure, 2 wrong usage.
 """
 
 app = App(name="redismem", help=_HELP, help_format="markdown", version=lambda: version("redismem"))
-# By name: a command's file is imported when that command is asked for.
+# By name, so that a command's file is imported only when that command runs.
 _COMMANDS: dict[str, Any] = {
     "demo": "demo.command:demo",
     "replay": "replay.command:replay",
@@ -63,9 +63,9 @@ _COMMANDS: dict[str, Any] = {
     "settings": "settings:settings",
 }
 _HELP_OF = {
-    "dead": "Sessions whose summary failed too often: list them, retry them, drop them from the list.",
-    "quarantine": "Sessions that could not be read: list them, show, restore or drop one.",
-    "project": "What a project decided, has to do and is about: tables, a board, chains, numbers, files.",
+    "dead": "Sessions whose summary failed too often: list, retry or drop them.",
+    "quarantine": "Sessions that could not be read: list them; show, restore or drop one.",
+    "project": "The decisions, tasks and entities of a project: tables, board, history, statistics, files.",
 }
 
 
@@ -80,7 +80,7 @@ def _add(to: App, commands: Mapping[str, Any]) -> None:
 
 
 def _import_listed(to: App, commands: Mapping[str, Any], arguments: Sequence[str]) -> None:
-    """Imports what a list of commands, which needs their first lines, will show."""
+    """Import the commands that a help page lists: it shows the first line of each."""
     if arguments and arguments[0] in commands:
         inner = commands[arguments[0]]
         if not isinstance(inner, str):
@@ -94,18 +94,18 @@ _add(app, _COMMANDS)
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs a command line and gives its exit code. Errors that a user can mend are one line on stderr."""
+    """Run a command line and return its exit code. An error that the user can fix is one line on stderr."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a terminal without UTF-8, a message with half a character
+            stream.reconfigure(errors="replace")  # a terminal without UTF-8, a lone surrogate in a message
     _import_listed(app, _COMMANDS, arguments)
     try:
         command, bound, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
-        code = _result(command, bound)
+        code = _run_command(command, bound)
         sys.stdout.flush()
         return code
     except CycloptsError as refused:
-        complain(f"{str(refused).strip()} (redismem --help lists what there is)")
+        complain(f"{str(refused).strip()} (see redismem --help)")
         return 2
     except Stop as stopped:
         complain(str(stopped))
@@ -114,7 +114,7 @@ def run(arguments: Sequence[str]) -> int:
         complain(str(error))
         return 2 if isinstance(error, InvalidSessionId | InvalidSettings | InvalidItem) else 1
     except BrokenPipeError:
-        # Whoever read our output has seen enough. What is still in the buffer must not fail at exit.
+        # The reader of the pipe has gone: flushing the rest of the buffer at exit must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
@@ -122,8 +122,8 @@ def run(arguments: Sequence[str]) -> int:
         return 130
 
 
-def _result(command: Callable[..., Any], bound: inspect.BoundArguments) -> int:
-    """The exit code that a command returns; 0 for help and version, which return none."""
+def _run_command(command: Callable[..., Any], bound: inspect.BoundArguments) -> int:
+    """Run the command and return its exit code; 0 for help and version, which return None."""
     result = command(*bound.args, **bound.kwargs)
     if inspect.iscoroutine(result):
         result = _run_loop(result)
@@ -131,7 +131,7 @@ def _result(command: Callable[..., Any], bound: inspect.BoundArguments) -> int:
 
 
 def _run_loop(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Runs the coroutine, on uvloop if it is installed, and gives its result."""
+    """Run the coroutine, on uvloop if it is installed, and return its result."""
     try:
         new_loop = importlib.import_module("uvloop").new_event_loop
     except ImportError:
@@ -141,7 +141,7 @@ def _run_loop(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 async def _until_terminated(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """SIGTERM ends a command as Ctrl-C does: it first puts right what it has begun. A second one ends it at once."""
+    """Cancel the command on SIGTERM, so that it cleans up as on Ctrl-C. A second SIGTERM ends the process at once."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     is_terminated = False
 

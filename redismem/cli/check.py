@@ -1,4 +1,4 @@
-"""`redismem check`: whether what is stored agrees with itself. Reads, never writes."""
+"""`redismem check`: test all stored sessions and projects against the invariants. Read-only."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter, validators
 
-from redismem.cli.place import looking
-from redismem.cli.terminal import AsJson, Namespace, Stop, Url, console, fitted, plural, print_json, printable
+from redismem.cli.place import open_read_only
+from redismem.cli.terminal import AsJson, Namespace, Stop, Url, console, fit_table, plural, print_json, printable
 from redismem.inspection.check import check as check_all
 from redismem.inspection.depths import sessions_count
 from redismem.inspection.invariants import Violation
@@ -18,7 +18,7 @@ from redismem.inspection.projects import check_projects, is_known
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-Limit = Annotated[int, Parameter(validator=validators.Number(gte=1), help="Violations listed; all are counted.")]
+Limit = Annotated[int, Parameter(validator=validators.Number(gte=1), help="Violations to list; all are counted.")]
 
 
 async def check(
@@ -26,14 +26,13 @@ async def check(
 ) -> int:
     """Check every session and project of a namespace against the invariants.
 
-    A session's messages, counters, summaries, queues, leases and expiry must agree with each other; so must a project's
-    items, versions, links, names and indexes. Workers and appends
-    may go on meanwhile. Nothing is written, and no text is printed. The settings must be those that the sessions are
-    used with: thresholds, strategy and limits count.
+    A session's messages, counters, summaries, queues, leases and expiry must be consistent; so must a project's
+    items, versions, links, names and indexes. Workers and appends may run meanwhile. It writes nothing and prints no
+    message text. Use the settings of the pods: threshold, strategy and limits matter.
 
-    Exit code: 0 all of it agrees, 1 something does not, 2 nothing on that Redis has ever used such a namespace.
+    Exit code: 0 no violations, 1 violations found, 2 the namespace was never used on this Redis.
     """
-    async with looking(url, namespace) as (memory, place):
+    async with open_read_only(url, namespace) as (memory, place):
         checked = 0
         with _progress() as bar:
             task = bar.add_task("checking", total=await sessions_count(memory.store))
@@ -46,7 +45,7 @@ async def check(
             found = [violation async for violation in check_all(memory.store, on_checked=advance)]
             found += [violation async for violation in check_projects(memory.store)]
         if not (checked or found or place.embedded or await is_known(memory.store)):
-            raise Stop(f"{place.name} has no namespace {namespace}: `redismem namespaces` lists those that it has", 2)
+            raise Stop(f"{place.name} has no namespace {namespace}; `redismem namespaces` lists the existing ones", 2)
     if as_json:
         rows = [violation._asdict() for violation in found[:limit]]
         numbers = {"sessions_count": checked, "violations_count": len(found)}
@@ -76,10 +75,10 @@ def _report(found: Sequence[Violation], limit: int, sessions_count: int, where: 
         for violation in found[:limit]:
             what = violation.text.removeprefix(f"session {violation.session_id}: ")
             table.add_row(violation.invariant, Text(printable(violation.session_id)), Text(printable(what)))
-        out.print(fitted(out, table, "session"))
+        out.print(fit_table(out, table, "session"))
     if len(found) > limit:
         out.print(f"and {len(found) - limit:,} more (--limit)")
     out.print(Text(f"{plural(sessions_count, 'session')} checked in {where}"))
     broken = len({violation.session_id for violation in found})
-    verdict = f"{plural(len(found), 'violation')}, in {plural(broken, 'session')}" if found else "all of it agrees"
+    verdict = f"{plural(len(found), 'violation')}, in {plural(broken, 'session')}" if found else "no violations"
     out.print(Text(verdict, "bold red" if found else "bold green"))

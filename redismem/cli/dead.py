@@ -1,4 +1,4 @@
-"""`redismem dead`: sessions whose summary failed too often. Their messages are all there."""
+"""`redismem dead`: sessions whose summary failed too often. All their messages are kept."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter, validators
 
-from redismem.cli.place import looking, opened, say_if_embedded
+from redismem.cli.place import open_memory, open_read_only, warn_if_embedded
 from redismem.cli.terminal import (
     AsJson,
     Namespace,
@@ -16,7 +16,7 @@ from redismem.cli.terminal import (
     complain,
     console,
     duration,
-    fitted,
+    fit_table,
     plural,
     print_json,
     printable,
@@ -24,20 +24,20 @@ from redismem.cli.terminal import (
 from redismem.inspection import dead
 from redismem.inspection.dead import DeadSession
 
-Limit = Annotated[int, Parameter(validator=validators.Number(gte=1, lte=10_000), help="Sessions shown.")]
-Session = Annotated[str, Parameter(help="Ids, as `redismem dead list` shows them.")]
-All = Annotated[bool, Parameter(name="--all", negative=(), show_default=False, help="All that are on the list.")]
+Limit = Annotated[int, Parameter(validator=validators.Number(gte=1, lte=10_000), help="Sessions to show.")]
+Session = Annotated[str, Parameter(help="Session ids from `redismem dead list`.")]
+All = Annotated[bool, Parameter(name="--all", negative=(), show_default=False, help="All dead sessions.")]
 
 
 async def list_dead(
     *, limit: Limit = 100, url: Url = None, namespace: Namespace = "default", as_json: AsJson = False
 ) -> int:
-    """List dead sessions, the longest dead first.
+    """List dead sessions, longest dead first.
 
-    `log` is what the workers' logs call the session. Waiting: messages in its window. Below stands why no summary could
-    be written. They are tried again by themselves, ever more rarely.
+    `log` is the session's hash in the workers' logs; `waiting` is the number of messages in its window. The lines below
+    the table give the last failure. Dead sessions are retried automatically, with growing delays.
     """
-    async with looking(url, namespace) as (memory, place):
+    async with open_read_only(url, namespace) as (memory, place):
         found = await dead.list_dead(memory.store, limit)
     if as_json:
         rows = [each.document() for each in found.sessions]
@@ -48,7 +48,7 @@ async def list_dead(
     shown = f", {len(found.sessions):,} shown" if len(found.sessions) < found.count else ""
     print(f"{plural(found.count, 'dead session')} in namespace {namespace} on {place.name}{shown}")
     if found.count:
-        print("`redismem dead retry` tries again; `drop` waits for their next message")
+        print("`redismem dead retry` retries them; `drop` waits for their next message")
     return 0
 
 
@@ -76,14 +76,14 @@ def _print(found: Sequence[DeadSession], now_ms: int) -> None:
     for each in found:
         reasons.add_row(each.log_id, Text(_why(each)))
     out = console()
-    out.print(fitted(out, table, "session"))
+    out.print(fit_table(out, table, "session"))
     out.print(reasons)
 
 
 def _why(each: DeadSession) -> str:
     if isinstance(each.info, str):
         return each.info
-    return f"{each.info.failure or 'the reason is not noted'}, after {plural(each.info.attempts, 'attempt')}"
+    return f"{each.info.failure or 'no reason recorded'}, after {plural(each.info.attempts, 'attempt')}"
 
 
 async def retry(
@@ -93,9 +93,9 @@ async def retry(
     namespace: Namespace = "default",
     as_json: AsJson = False,
 ) -> int:
-    """Try dead sessions again: they are overdue at once, with all their attempts.
+    """Retry dead sessions: they become overdue at once, with all their attempts.
 
-    Exit code: 0 all of them were on the list, else 1.
+    Exit code: 0 all sessions were dead, else 1.
     """
     return await _take_off(sessions, everything, url, namespace, again=True, as_json=as_json)
 
@@ -107,10 +107,10 @@ async def drop(
     namespace: Namespace = "default",
     as_json: AsJson = False,
 ) -> int:
-    """Take sessions off the list and leave them as they are: nothing of them is removed.
+    """Take sessions off the list of dead sessions; nothing is removed from the sessions.
 
-    No summary is tried until their next message. To remove a session, use `redismem clear`. Exit code: 0 all of them
-    were on the list, else 1.
+    They get no summary until their next message. To remove a session, use `redismem clear`. Exit code: 0 all sessions
+    were dead, else 1.
     """
     return await _take_off(sessions, everything, url, namespace, again=False, as_json=as_json)
 
@@ -119,9 +119,9 @@ async def _take_off(
     named: Sequence[str], everything: bool, url: str | None, namespace: str, *, again: bool, as_json: bool
 ) -> int:
     if bool(named) == everything:
-        raise Stop("name sessions, or --all; not both", 2)
-    async with opened(url, namespace) as (memory, place):
-        say_if_embedded(place)
+        raise Stop("name sessions or give --all, not both", 2)
+    async with open_memory(url, namespace) as (memory, place):
+        warn_if_embedded(place)
         if everything:
             found = await dead.requeue_all(memory.store, again=again)
         else:
@@ -131,10 +131,10 @@ async def _take_off(
         lists = {word: found.taken, "not_dead": found.missing, "other_layout": found.foreign}
         print_json({"store": place.name, "namespace": namespace, **lists})
     else:
-        what = "overdue again" if again else "off the list"
-        print(f"{plural(len(found.taken), 'session')} {what} in namespace {namespace} on {place.name}")
+        outcome = "overdue again" if again else "off the list"
+        print(f"{plural(len(found.taken), 'session')} {outcome} in namespace {namespace} on {place.name}")
         for session_id in found.missing:
-            complain(f"session {session_id} is not on the list")
+            complain(f"session {session_id} is not dead")
         for session_id in found.foreign:
-            complain(f"session {session_id} is of another layout: left as it is, see docs/layout.md")
+            complain(f"session {session_id} has another layout and was left unchanged: see docs/layout.md")
     return 1 if found.missing or found.foreign else 0

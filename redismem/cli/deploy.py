@@ -1,4 +1,4 @@
-"""`redismem deploy`: the scripts into a Redis whose applications may run them, and load none of their own."""
+"""`redismem deploy`: load the scripts into a Redis whose applications may run scripts but not load them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter, validators
 
 from redismem.cli.logs import logs_on_stderr
-from redismem.cli.place import HOW_TO_NAME_REDIS, connect, refused
+from redismem.cli.place import HOW_TO_NAME_REDIS, connect, stop_for
 from redismem.cli.stopping import stop_signals, wait_for
 from redismem.cli.terminal import AsJson, Stop, Url, plural, print_json
 from redismem.errors import NotAllowed, StoreUnavailable
@@ -15,22 +15,23 @@ from redismem.events import facts
 from redismem.inspection.loading import load_scripts, scripts_count
 
 Watch = Annotated[
-    bool, Parameter(negative=(), show_default=False, help="Look again and again, until told to stop: SIGTERM, SIGINT.")
+    bool,
+    Parameter(
+        negative=(), show_default=False, help="Keep polling and reload missing scripts, until SIGTERM or SIGINT."
+    ),
 ]
-EveryS = Annotated[
-    float, Parameter(validator=validators.Number(gte=0.01, lte=3_600), help="Seconds between two looks.")
-]
+EveryS = Annotated[float, Parameter(validator=validators.Number(gte=0.01, lte=3_600), help="Seconds between polls.")]
 
 
 async def deploy(*, watch: Watch = False, every_s: EveryS = 1, url: Url = None, as_json: AsJson = False) -> int:
-    """Load the scripts, as a user that may: see the ACL of docs/operations.md.
+    """Load the scripts, as a user with that right: see the ACL in docs/operations.md.
 
-    A server forgets its scripts when it restarts, when another takes over, and at SCRIPT FLUSH. Pods whose user may
-    load them do so by themselves; others wait for this, each call until its deadline. So let it watch.
+    A server loses its scripts on a restart, a failover and SCRIPT FLUSH. Pods whose user may load scripts reload them
+    by themselves; the calls of other pods wait for this command until their deadline, so run it with `--watch`.
     """
     memory, place = connect(url, "default")
     if place.embedded:
-        raise Stop(f"an embedded store loads its scripts itself: {HOW_TO_NAME_REDIS}", 2)
+        raise Stop(f"an embedded store loads its own scripts; name a Redis: {HOW_TO_NAME_REDIS}", 2)
     try:
         with logs_on_stderr(as_json=as_json) as log, stop_signals() as stopping:
             while True:
@@ -42,19 +43,19 @@ async def deploy(*, watch: Watch = False, every_s: EveryS = 1, url: Url = None, 
                     log.warning("%s: %s", place.name, error.text, extra=facts(op="deploy"))
                 else:
                     if not watch:
-                        _say(place.name, loaded, as_json=as_json)
+                        _print_count(place.name, loaded, as_json=as_json)
                         return 0
                     if loaded:
                         log.info("%d scripts loaded on %s", loaded, place.name, extra=facts(op="deploy"))
                 if await wait_for(stopping, every_s):
                     return 0
     except (StoreUnavailable, NotAllowed) as error:
-        raise refused(place.name, error) from None
+        raise stop_for(place.name, error) from None
     finally:
         await memory.aclose()
 
 
-def _say(place: str, loaded: int, *, as_json: bool) -> None:
+def _print_count(place: str, loaded: int, *, as_json: bool) -> None:
     if as_json:
         print_json({"store": place, "scripts_count": scripts_count(), "loaded_count": loaded})
     else:

@@ -1,4 +1,4 @@
-"""The queues in words: how deep they are, and what a session does in one."""
+"""Words for the queues: session counts, waiting times and failing summaries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from redismem.inspection.depths import Depth, Depths
 
 
 def sessions_line(depths: Depths) -> str:
-    """How many sessions there are, and how many there may be."""
+    """Return the number of sessions and the limit in words."""
     count = plural(depths.sessions_count, "session")
     if depths.over > 0:
         return f"{count}, {depths.over:,} over the limit of {depths.max_sessions:,}"
@@ -16,7 +16,7 @@ def sessions_line(depths: Depths) -> str:
 
 
 def wait_of(queue: str, depth: Depth, now_ms: int) -> str:
-    """What the first entry of a queue waits for, in words; "" if there is none."""
+    """Say how long the first entry of a queue has waited, or still has; "" for an empty queue."""
     if depth.first_ms is None:
         return ""
     ahead_ms = depth.first_ms - now_ms
@@ -24,28 +24,28 @@ def wait_of(queue: str, depth: Depth, now_ms: int) -> str:
     if queue == "overdue":
         return f"oldest waits {ago}" if ahead_ms <= 0 else f"next try in {ago}"
     if queue == "leased":
-        return f"ran out {ago} ago: to be taken over" if ahead_ms <= 0 else f"next runs out in {ago}"
+        return f"expired {ago} ago, to be claimed again" if ahead_ms <= 0 else f"next expires in {ago}"
     if queue == "dead":
         return f"oldest died {ago} ago"
-    return f"oldest waits {ago}" if ahead_ms <= 0 else f"in hand, for {ago} at most"
+    return f"oldest waits {ago}" if ahead_ms <= 0 else f"in progress, for at most {ago}"
 
 
-def failing(info: SessionInfo, now_ms: int) -> str:
-    """For how long the summaries of a session that waits for one have been failing; "" if they have not."""
+def failing_line(info: SessionInfo, now_ms: int) -> str:
+    """Say how long the summaries of a queued session have been failing; "" if they are not."""
     if not info.queued or info.failing_since_ms is None:
         return ""
     return f"failing for {duration(now_ms - info.failing_since_ms)}"
 
 
-def failures(info: SessionInfo, now_ms: int) -> str:
-    """The same, with how many attempts have failed, and why the last one did."""
-    if not (since := failing(info, now_ms)):
+def failures_line(info: SessionInfo, now_ms: int) -> str:
+    """Return failing_line with the number of failed attempts and the last failure."""
+    if not (since := failing_line(info, now_ms)):
         return ""
-    count = info.attempts - (info.queued == "leased")  # the one under way has not failed
+    count = info.attempts - (info.queued == "leased")  # the attempt in progress has not failed
     return f"{since}: {attempts_of(count, info.failure)}"
 
 
 def attempts_of(count: int, reason: str | None) -> str:
-    """So many attempts that have failed, and why the last did. A session that was put in line again has none yet."""
-    why = reason or "the reason is not noted"
-    return f"{plural(count, 'failed attempt')}, the last: {why}" if count > 0 else why
+    """Describe the failed attempts and the last failure. A retried session has no failed attempts yet."""
+    why = reason or "no reason recorded"
+    return f"{plural(count, 'failed attempt')}, last: {why}" if count > 0 else why

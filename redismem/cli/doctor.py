@@ -1,4 +1,4 @@
-"""`redismem doctor`: what the inspection finds, in words: what to change, and why."""
+"""`redismem doctor`: the findings of the inspection in words, with advice."""
 
 from __future__ import annotations
 
@@ -15,48 +15,50 @@ from redismem.memory import make_embedder
 from redismem.settings.environment import look
 from redismem.settings.settings import Settings
 
-_NOT_ALLOWED = "Let the user of the URL do what pods and workers need: the line at the end, with its name for USER."
+_NOT_ALLOWED = "Grant the URL's user the rights that pods and workers need: run the last line with its name for USER."
 _NTP = (
-    "redismem goes by the server's clock alone, so sessions are safe; but a clock that is put right may end or "
-    "prolong them at once. Synchronise both (NTP)."
+    "redismem uses only the server's clock, so sessions are safe; but correcting that clock in one step expires or "
+    "prolongs them. Synchronise both clocks (NTP)."
 )
 _MEMORY_ADVICE = {
-    "evicts": "It drops single keys, so half a conversation may go. Set `maxmemory-policy noeviction`.",
-    "no_limit": "The system may end a server that grows without limit. Set `maxmemory` below the machine's memory.",
+    "evicts": "It evicts single keys, so half a conversation may vanish. Set `maxmemory-policy noeviction`.",
+    "no_limit": "The kernel may kill a server that grows without limit. Set `maxmemory` below the machine's memory.",
     "nearly_full": "At the limit, appends are refused. Raise `maxmemory`, or lower the timeout or the session limit.",
     "room": "",
 }
 _EXPIRY_WRONG = {
-    "torn": "has lost a part of its keys",
+    "torn": "has lost some of its keys",
     "never_expires": "never expires",
-    "apart": "has keys that expire one before the other",
+    "apart": "has keys with different expiry times",
 }
 _EMBEDDED = {
-    "version": ("fakeredis, running the same scripts", ""),
+    "version": ("fakeredis, with the same scripts", ""),
     "persistence": (
-        "the embedded store has none of its own: it lives and ends with a process",
-        f"For anything that must last, name a Redis: {HOW_TO_NAME_REDIS}.",
+        "none: the embedded store ends with its process",
+        f"For data that must last, use a Redis: {HOW_TO_NAME_REDIS}.",
     ),
-    "memory": ("limited by this process alone", ""),
-    "replication": ("there is one copy, in this process", ""),
+    "memory": ("limited only by this process", ""),
+    "replication": ("one copy, in this process", ""),
 }
 
 
 async def doctor(*, url: Url = None, namespace: Namespace = "default", as_json: AsJson = False) -> int:
-    """Check the Redis server: what to change, and why.
+    """Check the Redis server, the namespace and the settings, and advise what to change.
 
-    Looks at version, persistence, memory, replication, redis.conf, what lies on each node, clock, latency, the user's
-    ACL, whether scripts may run, and in the namespace at the recorded shards, the room that the session limit leaves,
-    the expiry of the 200 sessions active last, which pods tick for all, the providers that are paused, the sessions
-    that wait for a summary for long, those that are dead, and those in quarantine; at the model that is to be asked,
-    without asking it; and at the variables that cannot be used, by their names. Writes nothing.
+    Server: version, persistence, memory, replication, redis.conf, load per node, clock, latency, the user's ACL,
+    scripts. Namespace: recorded shards, room below the session limit, expiry of the 200 most recently active sessions,
+    running workers, paused providers, late summaries, dead sessions, quarantine. Settings: the model, without calling
+    it, and the names of invalid variables. Read-only.
 
-    Each line is ok, warn or fail. Exit code: 1 if one failed, else 0.
+    Each line is ok, warn or fail. Exit code: 1 if any line is fail, else 0.
     """
     memory, place = connect(url, namespace)
     try:
         found = await examine(memory.store, embedded=place.embedded)
-        found += [rules.model(memory.settings, _refused(memory.settings)), rules.environment(look(Settings).complaints)]
+        found += [
+            rules.model(memory.settings, _settings_error(memory.settings)),
+            rules.environment(look(Settings).complaints),
+        ]
     finally:
         await memory.aclose()
     failed = any(each.verdict == FAIL for each in found)
@@ -69,8 +71,8 @@ async def doctor(*, url: Url = None, namespace: Namespace = "default", as_json: 
     return 1 if failed else 0
 
 
-def _refused(settings: Settings) -> str:
-    """What is wrong with what these settings say of a model or an embedder; "" if nothing is. Asks nobody."""
+def _settings_error(settings: Settings) -> str:
+    """Return the error in the model and embedder settings; "" if they are valid. Calls no provider."""
     from redismem.workers import strategies
 
     try:
@@ -87,7 +89,7 @@ def _row(finding: Finding) -> tuple[str, str, str, str]:
 
 
 def words_of(finding: Finding) -> tuple[str, str]:
-    """What was seen, and what to change and why: "" if nothing."""
+    """Return a finding in words, and the advice: "" if there is nothing to change."""
     if finding.case == "embedded":
         return _EMBEDDED[finding.name]
     if finding.case in ("not_allowed", "failed"):
@@ -98,13 +100,13 @@ def words_of(finding: Finding) -> tuple[str, str]:
 def _connection(finding: Finding) -> tuple[str, str]:
     if finding.case == "answers":
         return "the server answers", ""
-    advice = "Is the server up, is the address right, may this user connect? Nothing else could be looked at."
+    advice = "Is the server up, is the address right, may this user connect? Nothing else could be checked."
     return str(finding.seen["error"]), advice
 
 
 def _server(finding: Finding) -> tuple[str, str]:
     del finding
-    return "INFO is not allowed", "Version, persistence and memory were not looked at."
+    return "INFO is not allowed", "Version, persistence and memory were not checked."
 
 
 def _version(finding: Finding) -> tuple[str, str]:
@@ -113,29 +115,29 @@ def _version(finding: Finding) -> tuple[str, str]:
         return seen, "redismem needs 7.0 or newer: update the server."
     if finding.case == "fixed":
         return f"{seen}, Lua fixes of October 2025 included", ""
-    wanted = finding.seen["wanted"]
-    newest = f"update to {wanted}" if wanted else "update to a newer line"
+    fixed_version = finding.seen["wanted"]
+    update = f"update to {fixed_version}" if fixed_version else "update to a supported release"
     return (
         f"{seen}: without the Lua fixes of October 2025",
-        f"CVE-2025-49844 lets who may run scripts run code on the server: {newest}, unless your distribution has "
-        "patched this version (Debian: 7.0.15-1~deb12u6), and let only those you trust connect.",
+        f"CVE-2025-49844 lets a user of scripts execute code on the server: {update}, unless your distribution "
+        "has patched this version (Debian: 7.0.15-1~deb12u6), and let only trusted clients connect.",
     )
 
 
 def _persistence(finding: Finding) -> tuple[str, str]:
     seen = finding.seen
     if finding.case == "cannot_save":
-        advice = "The server refuses writes while it cannot save (MISCONF): look at its disk and its log."
+        advice = "The server refuses writes while it cannot save (MISCONF): check its disk and its log."
         return f"{seen['field']} is {seen['status']}", advice
     if finding.case == "aof_off":
         why = "A restart loses every session since the last snapshot."
         if seen["replicas_count"]:
-            why = "A primary that restarts empty empties its replicas too."
+            why = "A primary that restarts empty also empties its replicas."
         return "AOF is off", f"{why} Set `appendonly yes` and `appendfsync everysec`."
     if finding.case == "fsync_no":
         return (
             "AOF on, appendfsync no",
-            "A power cut loses what the system has not written yet. Set `appendfsync everysec`.",
+            "A power failure loses writes that the system has not flushed. Set `appendfsync everysec`.",
         )
     fsync = seen["appendfsync"]
     return "AOF on" + (f", appendfsync {fsync}" if fsync else ""), ""
@@ -150,7 +152,7 @@ def _memory(finding: Finding) -> tuple[str, str]:
 def _replication(finding: Finding) -> tuple[str, str]:
     if finding.case == "is_replica":
         return "this is a replica", "It refuses writes: name the primary in the URL."
-    advice = "A primary that is cut off goes on taking writes that a failover loses. Set `min-replicas-to-write 1`."
+    advice = "A primary without its replicas takes writes that a failover loses. Set `min-replicas-to-write 1`."
     seen = f"primary, {plural(finding.seen['replicas_count'], 'replica')}"
     return seen, advice if finding.case == "writes_alone" else ""
 
@@ -161,62 +163,62 @@ def _expiry(finding: Finding) -> tuple[str, str]:
     if finding.case == "wrong":
         return (
             f"{seen['wrong_count']} of {sessions}; {printable(seen['session_id'])} {_EXPIRY_WRONG[seen['wrong']]}",
-            "Something else than redismem deletes or changes its keys: an eviction policy, another program, a script.",
+            "Something other than redismem deletes or changes its keys: an eviction policy, another program, a script.",
         )
     if finding.case == "no_sessions":
         return "no sessions in this namespace yet", ""
-    expired = f"; {seen['expired_count']} expired, still listed until swept" if seen["expired_count"] else ""
-    return f"{sessions} looked at: state and messages expire together{expired}", ""
+    expired = f"; {seen['expired_count']} expired, listed until the next sweep" if seen["expired_count"] else ""
+    return f"{sessions} checked: state and messages expire together{expired}", ""
 
 
 def _clock(finding: Finding) -> tuple[str, str]:
     difference_ms, trip_ms = finding.seen["difference_ms"], finding.seen["trip_ms"]
     if finding.case == "near":
-        return f"within {duration(max(1, abs(difference_ms) + trip_ms))} of this machine's", ""
+        return f"within {duration(max(1, abs(difference_ms) + trip_ms))} of this machine's clock", ""
     word = "ahead of" if difference_ms > 0 else "behind"
-    return f"{duration(difference_ms)} {word} this machine's", _NTP
+    return f"{duration(difference_ms)} {word} this machine's clock", _NTP
 
 
 def _shards(finding: Finding) -> tuple[str, str]:
     recorded, set_to = finding.seen["recorded"], finding.seen["set_to"]
     if finding.case == "not_recorded":
         advice = (
-            "Is its name right? `redismem namespaces` lists those that there are. A new one is recorded by the first "
-            f"process that uses it, with {set_to} shards."
+            "Is its name right? `redismem namespaces` lists the existing ones. The first process that uses a new "
+            f"namespace records it, with {set_to} shards."
         )
-        return "nothing has used this namespace yet", advice if finding.verdict == WARN else ""
+        return "this namespace was never used", advice if finding.verdict == WARN else ""
     if finding.case == "same":
-        return f"{recorded}, as in the settings", ""
-    advice = f"A session would be looked for where it is not; every call is refused. Set REDISMEM_SHARDS={recorded}."
-    return f"recorded {recorded}, the settings say {set_to}", advice
+        return f"{recorded}, same as in the settings", ""
+    advice = f"Sessions would be sought in the wrong shard, so every call is refused. Set REDISMEM_SHARDS={recorded}."
+    return f"{recorded} recorded, {set_to} in the settings", advice
 
 
 def _latency(finding: Finding) -> tuple[str, str]:
     seen = finding.seen
     text = f"median {seen['median_ms']:.2f} ms, slowest {seen['slowest_ms']:.2f} ms of {seen['pings_count']} pings"
-    advice = "A turn costs one round trip: move the server nearer to those who call it."
+    advice = "A turn costs one round trip: move the server closer to its clients."
     return text, advice if finding.case == "far" else ""
 
 
 def _room(finding: Finding) -> tuple[str, str]:
     seen = finding.seen
     text = f"{plural(seen['sessions_count'], 'session')} of {seen['max_sessions']:,}"
-    advice = "Beyond the limit the least recently active are removed. Raise `REDISMEM_MAX_SESSIONS` where workers run."
+    advice = "Above it the least recently active sessions are evicted. Raise `REDISMEM_MAX_SESSIONS` for the workers."
     return text, advice if finding.case != "left" else ""
 
 
 def _commands(finding: Finding) -> tuple[str, str]:
     del finding
-    return "this user may run all that pods and workers use here", ""
+    return "this user may run all commands that pods and workers need", ""
 
 
 def _scripts(finding: Finding) -> tuple[str, str]:
     if finding.case == "not_loaded":
-        advice = "Let `redismem deploy --watch` run, as a user that may load them."
-        return "the server does not know them, and this user may not load them", advice
+        advice = "Run `redismem deploy --watch` as a user that may load scripts."
+        return "not loaded, and this user may not load them", advice
     if finding.case == "run_only":
-        return "one run; this user may load none, as an application should", ""
-    return f"{plural(finding.seen['scripts_count'], 'script')} loaded, one run", ""
+        return "one script run; this user may not load scripts, as recommended for applications", ""
+    return f"{plural(finding.seen['scripts_count'], 'script')} loaded, one script run", ""
 
 
 _WORDS: dict[str, Callable[[Finding], tuple[str, str]]] = {
@@ -247,9 +249,9 @@ _WORDS: dict[str, Callable[[Finding], tuple[str, str]]] = {
 
 
 def _acl(found: list[Finding]) -> str:
-    """What an administrator has to say, if something was not allowed; else "".
+    """Return the command that grants the missing rights; "" if nothing was refused.
 
-    It takes nothing away from the user.
+    The command takes no rights away from the user.
     """
     return next((f"ACL SETUSER USER {each.seen['acl']}" for each in found if each.case == "not_allowed"), "")
 
@@ -275,7 +277,7 @@ def _report(found: list[Finding], place: Place, namespace: str) -> None:
         out.print(Text(line), soft_wrap=True)
     counts = {verdict: sum(each.verdict == verdict for each in found) for verdict in (FAIL, WARN)}
     if not any(counts.values()):
-        out.print(Text("all is well", "bold green"))
+        out.print(Text("no problems found", "bold green"))
     else:
         style = styles[FAIL if counts[FAIL] else WARN]
         out.print(Text(f"{counts[FAIL]} failed, {plural(counts[WARN], 'warning')}", style))

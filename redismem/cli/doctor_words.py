@@ -1,4 +1,4 @@
-"""What the doctor says of the work that is waiting, and of the environment: what was seen, and what to change."""
+"""Words for the doctor's findings on queued work and on the environment, with advice."""
 
 from __future__ import annotations
 
@@ -11,51 +11,51 @@ from redismem.settings.environment import PREFIX, Complaint
 
 _CONFIG = {
     "client-output-buffer-limit": (
-        "A client that asks and does not read fills the memory: set `client-output-buffer-limit normal 64mb 16mb 10`."
+        "A client that never reads its replies fills the memory: set `client-output-buffer-limit normal 64mb 16mb 10`."
     ),
-    "busy-reply-threshold": "A script that hangs blocks all others for long: set `busy-reply-threshold 5000`.",
-    "min-replicas-max-lag": "A primary that is cut off takes writes for that long: set `min-replicas-max-lag 2`.",
+    "busy-reply-threshold": "A hanging script blocks all other clients too long: set `busy-reply-threshold 5000`.",
+    "min-replicas-max-lag": "A primary without its replicas accepts writes that long: set `min-replicas-max-lag 2`.",
 }
 
 
 def config(finding: Finding) -> tuple[str, str]:
     if finding.case == "not_told":
-        return "CONFIG GET is not allowed", "What redis.conf says was not looked at."
+        return "CONFIG GET is not allowed", "The settings of redis.conf were not checked."
     wrong = finding.seen["wrong"]
-    return ", ".join(wrong) or "as it should be", " ".join(_CONFIG[name] for name in wrong)
+    return ", ".join(wrong) or "as recommended", " ".join(_CONFIG[name] for name in wrong)
 
 
 def nodes(finding: Finding) -> tuple[str, str]:
-    told = []
+    lines = []
     for node in finding.seen["nodes"]:
         used = "" if node["used_bytes"] is None else f", {size(node['used_bytes'])} used"
         shards, sessions = plural(node["shards_count"], "shard"), plural(node["sessions_count"], "session")
-        told.append(f"{node['place'] or 'one node'}: {shards}, {sessions}{used}")
-    advice = "One node has much more than its share: give the nodes equal ranges of slots, one after the other."
-    return "; ".join(told), advice if finding.case == "uneven" else ""
+        lines.append(f"{node['place'] or 'one node'}: {shards}, {sessions}{used}")
+    advice = "One node holds much more than its share: give each node an equal, contiguous range of slots."
+    return "; ".join(lines), advice if finding.case == "uneven" else ""
 
 
 def ticks(finding: Finding) -> tuple[str, str]:
     if finding.case == "nobody":
-        seen, waiting = "no pod looks after this namespace now", finding.seen["overdue_count"]
+        seen, waiting = "no worker runs for this namespace", finding.seen["overdue_count"]
         advice = "Start `redismem worker` on this Redis and namespace, or connect with `workers=True`."
         return (f"{seen}, and {plural(waiting, 'session')} overdue", advice) if waiting else (seen, "")
     holders: dict[str, list[str]] = {}
     for work, holder in finding.seen["holders"].items():
         holders.setdefault(holder, []).append(_work(work))
-    told = "; ".join(f"{_process(holder)}: {printable(', '.join(works))}" for holder, works in holders.items())
-    return f"{told}{' (all pods help)' if finding.seen['crowded'] else ''}", ""
+    processes = "; ".join(f"{_process(holder)}: {printable(', '.join(works))}" for holder, works in holders.items())
+    return f"{processes}{' (all pods help)' if finding.seen['crowded'] else ''}", ""
 
 
 def _process(holder: str) -> str:
-    """The process that holds a work, by its machine, which in Kubernetes is the pod, and its pid."""
+    """Name the process behind a holder by its pid and machine; in Kubernetes the machine is the pod."""
     machine, _, rest = holder.partition("/")
     pid, _, _ = rest.partition("/")
     return printable(f"process {pid} on {machine}" if pid.isdigit() else holder)
 
 
 def _work(work: str) -> str:
-    """A work, and what tells it from those of pods that are set up differently: limits, or who writes."""
+    """Name a kind of work with the settings that separate it: the limits, or the summary provider."""
     kind, _, what = work.partition("/")
     if kind == "evictions" and (limits := re.fullmatch(r"(\d{1,18})/(\d{1,18})", what, re.ASCII)):
         return f"{kind} ({plural(int(limits[1]), 'session')}, idle {duration(int(limits[2]))})"
@@ -64,19 +64,19 @@ def _work(work: str) -> str:
 
 def providers(finding: Finding) -> tuple[str, str]:
     if finding.case == "answer":
-        return "nobody is paused who writes summaries", ""
+        return "no summary provider is paused", ""
     seen = finding.seen
     more = f"; {seen['paused_count'] - 1} more" if seen["paused_count"] > 1 else ""
     next_ms = seen["next_ms"]
-    probe = f"next try in {duration(next_ms)}" if next_ms > 0 else f"a try is due since {duration(next_ms)}"
+    probe = f"next try in {duration(next_ms)}" if next_ms > 0 else f"next try due for {duration(next_ms)}"
     text = (
-        f"{printable(seen['provider'])} is paused since {duration(seen['failing_ms'])}: {seen['reason']}; "
+        f"{printable(seen['provider'])} has been paused for {duration(seen['failing_ms'])}: {seen['reason']}; "
         f"{plural(seen['failures_count'], 'failure')}, {probe}; "
         f"{plural(seen['waiting_count'], 'session')} overdue{more}"
     )
     advice = (
-        "It answers nobody: look at its status page, and at the key, the model and the address in REDISMEM_MODEL_*. No "
-        "session has lost an attempt; what waits for too long is summarised by the extractive summariser."
+        "It fails for all sessions: check its status page, and the key, model and address in REDISMEM_MODEL_*. No "
+        "session has lost an attempt; the extractive summariser takes over sessions that wait too long."
     )
     return text, advice
 
@@ -85,23 +85,23 @@ def dead(finding: Finding) -> tuple[str, str]:
     if finding.case == "none":
         return "no session is dead", ""
     seen = finding.seen
-    why = seen["reason"] or "the reason is not noted"
+    why = seen["reason"] or "no reason recorded"
     count, attempts = plural(seen["dead_count"], "session"), plural(seen["attempts"], "attempt")
-    advice = "They are tried again by themselves, ever more rarely. `redismem dead list` has all of them."
-    return f"{count}; the longest dead since {duration(seen['died_ms'])}, after {attempts}: {why}", advice
+    advice = "They are retried automatically, with growing delays. `redismem dead list` shows all of them."
+    return f"{count}; the oldest dead for {duration(seen['died_ms'])}, after {attempts}: {why}", advice
 
 
 def quarantine(finding: Finding) -> tuple[str, str]:
     seen = finding.seen
     if finding.case == "not_looked":
-        return "SCAN is not allowed", "Sessions in quarantine were not looked for."
+        return "SCAN is not allowed", "Sessions in quarantine were not counted."
     among = "" if seen["is_all"] else f" among the first {seen['looked_at_count']:,} keys"
     if finding.case == "none":
-        return f"no session of this namespace{among}", ""
+        return f"no session in this namespace{among}", ""
     first = printable(seen["session_id"])
     return (
-        f"{plural(seen['sessions_count'], 'session')} of this namespace{among}; {first} is the first",
-        "They could not be read, and began anew. `redismem quarantine list` shows them until their time runs out.",
+        f"{plural(seen['sessions_count'], 'session')} in this namespace{among}, first {first}",
+        "They could not be read and were started anew. `redismem quarantine list` shows them until they expire.",
     )
 
 
@@ -110,25 +110,25 @@ def dictionaries(finding: Finding) -> tuple[str, str]:
     if finding.case == "lost":
         lost = ", ".join(map(str, seen["lost"]))
         advice = (
-            "Originals that were compressed with it cannot be read, and go into quarantine block by block. A worker "
-            "that has it in memory puts it back within minutes; else bring the key `rm:{<namespace>}:dictionaries` "
-            "back from a backup. `redismem check` names the sessions."
+            "Originals compressed with it cannot be read and go into quarantine block by block. A worker that has it "
+            "in memory restores it within minutes; else restore the key `rm:{<namespace>}:dictionaries` from a backup. "
+            "`redismem check` names the sessions."
         )
-        return f"gone, or cannot be read: {lost} of {seen['newest']}", advice
-    return "none was trained" if finding.case == "none" else f"{seen['newest']} of {seen['newest']} there", ""
+        return f"missing or unreadable: {lost} of {seen['newest']}", advice
+    return "none trained" if finding.case == "none" else f"{seen['newest']} of {seen['newest']} present", ""
 
 
 def model(finding: Finding) -> tuple[str, str]:
     seen = finding.seen
     if finding.case == "refused":
-        return seen["error"], "`redismem worker` does not start with it, nor does a pod that has workers."
+        return seen["error"], "`redismem worker` does not start with these settings, nor does a pod with workers."
     if finding.case == "none":
-        return "none is asked", ""
+        return "no model is used", ""
     if finding.case == "no_provider":
-        return "none is asked, though one is named", "Summaries are written without it: set REDISMEM_MODEL_PROVIDER."
+        return "a model is named, but not used", "Summaries are written without it: set REDISMEM_MODEL_PROVIDER."
     name = f"{seen['provider']}, {printable(seen['model'])}"
     if finding.case == "no_key":
-        return f"{name}: no key is set", "It will refuse each request: set REDISMEM_MODEL_API_KEY."
+        return f"{name}: no key is set", "The provider will refuse every request: set REDISMEM_MODEL_API_KEY."
     return name, ""
 
 
@@ -136,18 +136,18 @@ def summaries(finding: Finding) -> tuple[str, str]:
     seen = finding.seen
     failing = ""
     if seen["failing_count"]:
-        told = attempts_of(seen["attempts"], seen["reason"])
-        failing = f"; at least {seen['failing_count']:,} failing, the first for {duration(seen['failing_ms'])}: {told}"
-    if finding.case == "in_time":
-        return f"{plural(seen['overdue_count'], 'session')} overdue, none for long{failing}", ""
-    if finding.case == "failing":
-        advice = (
-            "Their messages stay. `redismem sessions` says which they are, `redismem show` and the workers' logs why."
+        attempts = attempts_of(seen["attempts"], seen["reason"])
+        failing = (
+            f"; at least {seen['failing_count']:,} failing, the first for {duration(seen['failing_ms'])}: {attempts}"
         )
+    if finding.case == "in_time":
+        return f"{plural(seen['overdue_count'], 'session')} overdue, none late{failing}", ""
+    if finding.case == "failing":
+        advice = "Their messages stay. `redismem sessions` lists them; `redismem show` and the workers' logs say why."
         return f"{plural(seen['overdue_count'], 'session')} overdue{failing}", advice
     advice = (
-        "Nobody has taken it up: start `redismem worker` on this Redis and namespace, or connect with `workers=True`. "
-        "Where one runs, it cannot keep up: start more."
+        "No worker claimed it: start `redismem worker` on this Redis and namespace, or connect with `workers=True`. "
+        "If one is running, it cannot keep up: start more."
     )
     count = plural(seen["overdue_count"], "session")
     return f"{count} overdue, the oldest for {duration(seen['late_ms'])}: is a worker running?{failing}", advice
@@ -155,19 +155,19 @@ def summaries(finding: Finding) -> tuple[str, str]:
 
 def settings(finding: Finding) -> tuple[str, str]:
     if finding.case == "usable":
-        return "each setting that a REDISMEM_* variable gives is obeyed", ""
-    advice = "`redismem settings` lists what there is, and what is in force."
+        return "all REDISMEM_* variables are valid", ""
+    advice = "`redismem settings` lists all settings and the values in use."
     complaints: tuple[Complaint, ...] = finding.seen["complaints"]
     if any(each.case == "kept" for each in complaints):
-        advice = "Until it can be used nothing is removed, so nothing makes room. " + advice
-    return "; ".join(map(_said, complaints)), advice
+        advice = "Until it is valid nothing is evicted, so no memory is freed. " + advice
+    return "; ".join(map(_complaint_text, complaints)), advice
 
 
-def _said(complaint: Complaint) -> str:
+def _complaint_text(complaint: Complaint) -> str:
     variable = printable(complaint.variable)
     if complaint.case == "unknown":
         near = f" (did you mean {PREFIX}{complaint.near.upper()}?)" if complaint.near else ""
-        return f"{variable} is no setting{near}"
-    stands = "the default counts" if complaint.case == "default" else "nothing is removed"
+        return f"{variable} is not a setting{near}"
+    effect = "the default is used" if complaint.case == "default" else "nothing is evicted"
     why = f", as {complaint.why}" if complaint.why else ""
-    return f"{variable} cannot be used{why}: {stands}"
+    return f"{variable} is invalid{why}: {effect}"

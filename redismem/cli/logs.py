@@ -1,4 +1,4 @@
-"""Logs of a command that runs for long: a line each on stderr, for a person or as JSON. Never a text of a message."""
+"""Logs of long-running commands: one line per record on stderr, as text or JSON. Never message text."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _OURS = ("redismem", "apscheduler")
 
 
 def line_of(record: logging.LogRecord) -> dict[str, Any]:
-    """What a line says, with the facts of a record of redismem.
+    """Return the fields of a log line, with the facts of redismem's own records.
 
-    Of an error only its kind; of other libraries only who speaks: they may quote anything.
+    Errors show only their class, and other libraries only their name: their texts may quote messages.
     """
     at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
     line: dict[str, Any] = {"time": at.replace("+00:00", "Z"), "level": record.levelname.lower(), "logger": record.name}
@@ -41,15 +41,15 @@ class _JsonLine(logging.Formatter):
 class _Line(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line = line_of(record)
-        who = "" if record.name.startswith("redismem") else f"{record.name}: "
-        # A sentence of ours names the error it is about.
+        sender = "" if record.name.startswith("redismem") else f"{record.name}: "
+        # The text of a redismem record with an `error` attribute already names the error.
         error = f" ({line['error']})" if "error" in line and not hasattr(record, "error") else ""
-        return f"{line['time']} {line['level']:7} {who}{line['message']}{error}"
+        return f"{line['time']} {line['level']:7} {sender}{line['message']}{error}"
 
 
 @contextlib.contextmanager
 def logs_on_stderr(*, as_json: bool) -> Iterator[logging.Logger]:
-    """All that redismem logs from `info`, all that others log from `warning`. Gives the command's own logger."""
+    """Log redismem from level `info` and other libraries from `warning`. Yields the command's own logger."""
     shown = logging.StreamHandler(sys.stderr)
     shown.setFormatter(_JsonLine() if as_json else _Line())
     everyone, ours = logging.getLogger(), logging.getLogger("redismem")

@@ -1,8 +1,8 @@
-"""`redismem namespaces`: the tenants of a Redis."""
+"""`redismem namespaces`: list the tenants of a Redis."""
 
 from __future__ import annotations
 
-from redismem.cli.place import connect, refused, say_if_embedded
+from redismem.cli.place import connect, stop_for, warn_if_embedded
 from redismem.cli.quarantine import Cursor, Keys
 from redismem.cli.terminal import AsJson, Url, console, plural, print_json, printable, progress
 from redismem.errors import NotAllowed, StoreUnavailable
@@ -12,18 +12,18 @@ from redismem.inspection.quarantine import LOOKED_AT_LIMIT, Namespaces, list_nam
 async def namespaces(
     *, keys: Keys = LOOKED_AT_LIMIT, cursor: Cursor = 0, url: Url = None, as_json: AsJson = False
 ) -> int:
-    """List the namespaces of a Redis: how many shards and sessions each has.
+    """List the namespaces of a Redis with their numbers of shards and sessions.
 
-    Looks through all keys of the Redis, a thousand at a time. Sessions: all that are listed, expired ones included
-    until they are swept.
+    Scans all keys of the Redis, a thousand at a time. The number of sessions includes expired ones that are not swept
+    yet.
     """
     memory, place = connect(url, "default")
-    say_if_embedded(place)
+    warn_if_embedded(place)
     try:
-        with progress("keys looked at") as on_step:
+        with progress("keys scanned") as on_step:
             found = await list_namespaces(memory.store, cursor=cursor, looked_at_limit=keys, on_step=on_step)
     except (StoreUnavailable, NotAllowed) as error:
-        raise refused(place.name, error) from None
+        raise stop_for(place.name, error) from None
     finally:
         await memory.aclose()
     if as_json:
@@ -33,7 +33,7 @@ async def namespaces(
     _print(found)
     print(f"{plural(len(found.entries), 'namespace')} on {place.name}")
     if found.cursor is not None:
-        print(f"there may be more: --cursor {found.cursor}")
+        print(f"scan incomplete, continue with --cursor {found.cursor}")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The place a command works on: opening it, and naming it without its password."""
+"""The store that a command works on: connecting to it, and naming it without its password."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HOW_TO_NAME_REDIS = "--url redis://127.0.0.1:6379/0, or REDISMEM_URL"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The Redis that the user named."""
+    """The Redis chosen by the user, or the embedded store."""
 
     name: str
     """The address without user, password and options."""
@@ -31,15 +31,12 @@ class Place:
 
 
 def safe_url(url: str) -> str:
-    """Scheme, host, port and path of a URL; less if something in it may be a part of the password.
-
-    Of a URL with several hosts, all of them.
-    """
+    """Return scheme, hosts, port and path of a URL; less if some part of it may belong to the password."""
     try:
         parts = urlsplit(url)
         hosts = parts.netloc.rpartition("@")[2].split(",") if parts.scheme.endswith(_OF_NODES) else []
         if len(hosts) > 1:
-            [urlsplit(f"redis://{host}").port for host in hosts]  # what is no port raises: it may be of a password
+            [urlsplit(f"redis://{host}").port for host in hosts]  # an invalid port raises: it may be part of a password
             return safe_url(url.replace(parts.netloc, "host", 1)).replace("//host", f"//{','.join(hosts)}", 1)
         port = parts.port
     except ValueError:
@@ -52,14 +49,20 @@ def safe_url(url: str) -> str:
 
 
 def address_of(url: str | None, settings: Settings) -> str:
-    """What was given, else what the settings say, else the embedded store: the commands warn of it themselves."""
+    """Return the given URL, else the URL of the settings, else the embedded store's."""
     address = url if url is not None else settings.url
     return EMBEDDED if address is None else address
 
 
-def connect(url: str | None, namespace: str, **given: Any) -> tuple[Memory, Place]:
-    """A memory that is not yet entered. Raises Stop for an unusable URL, InvalidSessionId, InvalidSettings."""
-    settings = Settings(**given)
+def connect(url: str | None, namespace: str, **overrides: Any) -> tuple[Memory, Place]:
+    """Return a memory that is not entered yet, and its place.
+
+    Raises:
+        Stop: if the URL is unusable.
+        InvalidSessionId: if the namespace is invalid.
+        InvalidSettings: if a setting is invalid.
+    """
+    settings = Settings(**overrides)
     address = address_of(url, settings)
     try:
         transport = connect_transport(address, None, settings)
@@ -67,7 +70,7 @@ def connect(url: str | None, namespace: str, **given: Any) -> tuple[Memory, Plac
         raise Stop(
             f"{refused}; a URL looks like redis://user:password@host:6379/0, rediss://…, unix://…, "
             "redis+cluster://host:port,host:port, redis+sentinel://host:port,host:port/service/0 or memory://, "
-            "with what is not a letter or digit in user and password percent-encoded",
+            "with user and password percent-encoded except for letters and digits",
             2,
         ) from None
     memory = Memory(Store(transport, namespace, settings))
@@ -75,38 +78,42 @@ def connect(url: str | None, namespace: str, **given: Any) -> tuple[Memory, Plac
     return memory, Place("embedded" if embedded else safe_url(address), embedded)
 
 
-def say_if_embedded(place: Place) -> None:
-    """Warns whoever looks into a store that this command has just made."""
+def warn_if_embedded(place: Place) -> None:
+    """Warn that the command works on a new, empty store."""
     if place.embedded:
-        complain(f"this is a new embedded store, so it is empty; name your Redis: {HOW_TO_NAME_REDIS}")
+        complain(f"this is a new, empty embedded store; to use your Redis: {HOW_TO_NAME_REDIS}")
 
 
-def refused(place: str, error: RedismemError) -> Stop:
-    """How a command ends that the store refused: of calls that would follow it says nothing, as none do."""
+def stop_for(place: str, error: RedismemError) -> Stop:
+    """Return the Stop for a refused call, without the error's words on later calls: a command makes none."""
     return Stop(f"{place}: {error}".replace(UNTIL_IT_DOES, ""))
 
 
 @contextlib.asynccontextmanager
-async def opened(url: str | None, namespace: str, **given: Any) -> AsyncIterator[tuple[Memory, Place]]:
-    """A connected memory. Raises Stop if Redis does not answer, or stops to."""
-    memory, place = connect(url, namespace, **given)
+async def open_memory(url: str | None, namespace: str, **overrides: Any) -> AsyncIterator[tuple[Memory, Place]]:
+    """Yield a connected memory and its place.
+
+    Raises:
+        Stop: if Redis does not answer or refuses a call.
+    """
+    memory, place = connect(url, namespace, **overrides)
     try:
         async with memory:
             yield memory, place
     except (StoreUnavailable, NotAllowed) as error:
-        raise refused(place.name, error) from None
+        raise stop_for(place.name, error) from None
 
 
 @contextlib.asynccontextmanager
-async def looking(url: str | None, namespace: str) -> AsyncIterator[tuple[Memory, Place]]:
-    """A memory to look at what is there: a new namespace does not get recorded."""
+async def open_read_only(url: str | None, namespace: str) -> AsyncIterator[tuple[Memory, Place]]:
+    """Yield a memory for read-only commands and its place: an unused namespace is not recorded in Redis."""
     memory, place = connect(url, namespace)
-    say_if_embedded(place)
+    warn_if_embedded(place)
     try:
         await memory.store.look()
-        memory.store.is_agreed = True  # or the first call about a session would record it
+        memory.store.is_agreed = True  # else the first session call would record the namespace
         yield memory, place
     except (StoreUnavailable, NotAllowed) as error:
-        raise refused(place.name, error) from None
+        raise stop_for(place.name, error) from None
     finally:
         await memory.aclose()

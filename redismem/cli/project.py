@@ -1,4 +1,4 @@
-"""`redismem project`: what a project decided, has to do and is about; its history."""
+"""`redismem project`: list and show the decisions, tasks and entities of a project, and their history."""
 
 from __future__ import annotations
 
@@ -11,38 +11,44 @@ from typing import Annotated, Any
 from cyclopts import Parameter, validators
 
 from redismem.cli import project_view
-from redismem.cli.place import Place, looking
+from redismem.cli.place import Place, open_read_only
 from redismem.cli.terminal import AsJson, Namespace, Stop, Url, console, plural, print_json
 from redismem.errors import InvalidItem
 from redismem.inspection import projects as listing
 from redismem.project.project import Project
 
-Name = Annotated[str, Parameter(help="The project.")]
-Limit = Annotated[int, Parameter(validator=validators.Number(gte=1, lte=1_000), help="Items shown.")]
-Text = Annotated[str, Parameter(help="Words, or beginnings of words: all of them.")]
+Name = Annotated[str, Parameter(help="The name of the project.")]
+Limit = Annotated[int, Parameter(validator=validators.Number(gte=1, lte=1_000), help="Items to show.")]
+Text = Annotated[str, Parameter(help="Words or prefixes of words; an item must match all of them.")]
 At = Annotated[
     str | None,
-    Parameter(help="As of this moment: 2026-11-22, or 2026-11-22T14:00+01:00. Of one to come: what holds now."),
+    Parameter(
+        help="Show the project as of this time: 2026-11-22 or 2026-11-22T14:00+01:00. A future time shows the present."
+    ),
 ]
-Status = Annotated[str | None, Parameter(help="Those of this status alone.")]
+Status = Annotated[str | None, Parameter(help="Only items with this status.")]
 
 
 @contextlib.asynccontextmanager
-async def looking_at(name: str, url: str | None, namespace: str) -> AsyncIterator[tuple[Project, Place]]:
-    """A project that is there. Raises Stop if there is none of this name."""
-    async with looking(url, namespace) as (memory, place):
+async def open_project(name: str, url: str | None, namespace: str) -> AsyncIterator[tuple[Project, Place]]:
+    """Yield an existing project and its place.
+
+    Raises:
+        Stop: if the namespace has no such project.
+    """
+    async with open_read_only(url, namespace) as (memory, place):
         project = memory.project(name)
         if project.name not in await listing.project_names(memory.store):
             raise Stop(
-                f"there is no project {name} in namespace {namespace} on {place.name}; "
-                "`redismem project list` and `redismem namespaces` say what there is"
+                f"namespace {namespace} on {place.name} has no project {name}; "
+                "`redismem project list` and `redismem namespaces` list the existing ones"
             )
         yield project, place
 
 
 async def projects(*, url: Url = None, namespace: Namespace = "default", as_json: AsJson = False) -> int:
     """List the projects of a namespace."""
-    async with looking(url, namespace) as (memory, place):
+    async with open_read_only(url, namespace) as (memory, place):
         names = await listing.project_names(memory.store)
     if as_json:
         print_json({"store": place.name, "namespace": namespace, "projects": names})
@@ -52,8 +58,8 @@ async def projects(*, url: Url = None, namespace: Namespace = "default", as_json
 
 
 async def show(name: Name, *, url: Url = None, namespace: Namespace = "default", as_json: AsJson = False) -> int:
-    """Show a project in numbers: what is decided, open, blocked, overdue, most mentioned."""
-    async with looking_at(name, url, namespace) as (project, _):
+    """Show the statistics of a project: decisions, open, blocked and overdue tasks, most mentioned entities."""
+    async with open_project(name, url, namespace) as (project, _):
         found = await project.statistics()
     if as_json:
         print_json(document(found))
@@ -73,11 +79,11 @@ async def decisions(
     namespace: Namespace = "default",
     as_json: AsJson = False,
 ) -> int:
-    """List decisions, the newest first; superseded ones with `--status superseded`."""
+    """List decisions, newest first; `--status superseded` lists the superseded ones."""
     criteria = _criteria(text, status, at)
-    async with looking_at(name, url, namespace) as (project, _):
+    async with open_project(name, url, namespace) as (project, _):
         found = await project.decisions.list(limit=limit, **criteria)
-    return _shown(found, as_json, project_view.decisions)
+    return _print_records(found, as_json, project_view.decisions)
 
 
 async def tasks(
@@ -85,18 +91,18 @@ async def tasks(
     *,
     text: Text = "",
     status: Status = None,
-    assignee: Annotated[str | None, Parameter(help="Those of this person alone.")] = None,
+    assignee: Annotated[str | None, Parameter(help="Only tasks of this person.")] = None,
     at: At = None,
     limit: Limit = 50,
     url: Url = None,
     namespace: Namespace = "default",
     as_json: AsJson = False,
 ) -> int:
-    """List tasks, by priority, then the newest first; those that are done with `--status completed`."""
+    """List tasks by priority, then newest first; `--status completed` lists the finished ones."""
     criteria = _criteria(text, status, at) | ({} if assignee is None else {"assignee": assignee})
-    async with looking_at(name, url, namespace) as (project, _):
+    async with open_project(name, url, namespace) as (project, _):
         found = await project.tasks.list(limit=limit, **criteria)
-    return _shown(found, as_json, project_view.tasks)
+    return _print_records(found, as_json, project_view.tasks)
 
 
 async def entities(
@@ -109,18 +115,18 @@ async def entities(
     namespace: Namespace = "default",
     as_json: AsJson = False,
 ) -> int:
-    """List entities, those mentioned last first."""
-    async with looking_at(name, url, namespace) as (project, _):
+    """List entities, most recently mentioned first."""
+    async with open_project(name, url, namespace) as (project, _):
         found = await project.entities.list(limit=limit, **_criteria(text, None, at))
-    return _shown(found, as_json, project_view.entities)
+    return _print_records(found, as_json, project_view.entities)
 
 
 async def board(
     name: Name, *, at: At = None, url: Url = None, namespace: Namespace = "default", as_json: AsJson = False
 ) -> int:
-    """Show the tasks as a board, a column a status: the first 20 of each."""
+    """Show the tasks as a board with one column per status, at most 20 tasks each."""
     columns = {}
-    async with looking_at(name, url, namespace) as (project, _):
+    async with open_project(name, url, namespace) as (project, _):
         store = project.tasks
         for status in project_view.COLUMNS:
             columns[status] = await store.list(limit=20, **_criteria("", status, at))
@@ -139,10 +145,10 @@ async def chain(
     namespace: Namespace = "default",
     as_json: AsJson = False,
 ) -> int:
-    """Show what a decision came from and what came of it, as a tree, with every status."""
-    async with looking_at(name, url, namespace) as (project, _):
+    """Show the chain of decisions that a decision belongs to, as a tree with every status change."""
+    async with open_project(name, url, namespace) as (project, _):
         found = await project.decisions.history(decision)
-    return _shown(found, as_json, project_view.chain)
+    return _print_records(found, as_json, project_view.chain)
 
 
 async def consolidate(
@@ -151,28 +157,31 @@ async def consolidate(
     days: Annotated[
         float,
         Parameter(
-            help="What was superseded or cancelled longer ago.", validator=validators.Number(gte=0, lt=1_000_000)
+            help="Minimum age in days of superseded or cancelled items.",
+            validator=validators.Number(gte=0, lt=1_000_000),
         ),
     ] = 90,
-    do: Annotated[bool, Parameter(negative=(), show_default=False, help="Do it; without this, say it alone.")] = False,
+    do: Annotated[
+        bool, Parameter(negative=(), show_default=False, help="Apply the changes; without it, only show them.")
+    ] = False,
     url: Url = None,
     namespace: Namespace = "default",
     as_json: AsJson = False,
 ) -> int:
-    """Archive what is long over, and merge entities whose names differ in signs alone: a dry run without `--do`."""
-    async with looking_at(name, url, namespace) as (project, _):
-        told = await project.consolidate(older_than_days=days, dry_run=not do)
+    """Archive old closed items and merge entities whose names differ only in punctuation; a dry run without `--do`."""
+    async with open_project(name, url, namespace) as (project, _):
+        report = await project.consolidate(older_than_days=days, dry_run=not do)
     if as_json:
-        print_json(document(told))
+        print_json(document(report))
     else:
-        did = "did" if do else "would do (--do does it)"
-        print(f"{did}: {plural(len(told.archived), 'item')} archived, {len(told.merged)} merged")
-        print("\n".join([*told.archived, *(f"{other} into {one}" for one, other in told.merged)]))
+        did = "done" if do else "dry run (--do applies it)"
+        print(f"{did}: {plural(len(report.archived), 'item')} archived, {len(report.merged)} merged")
+        print("\n".join([*report.archived, *(f"{other} into {target}" for target, other in report.merged)]))
     return 0
 
 
 def document(value: Any) -> Any:
-    """A record as JSON: times in ISO 8601, durations in seconds."""
+    """Convert a record to JSON values: times in ISO 8601, durations in seconds."""
     if dataclasses.is_dataclass(value):
         return {field.name: document(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, datetime):
@@ -187,21 +196,21 @@ def document(value: Any) -> Any:
 
 
 def _criteria(text: str, status: str | None, at: str | None) -> dict[str, Any]:
-    found: dict[str, Any] = {"text": text}
+    criteria: dict[str, Any] = {"text": text}
     if status is not None:
-        found["status"] = status
+        criteria["status"] = status
     if at is not None:
         try:
             moment = datetime.fromisoformat(at)
         except ValueError:
-            raise InvalidItem("--at is a date or a moment, such as 2026-11-22T14:00+01:00") from None
-        found["at"] = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return found
+            raise InvalidItem("--at takes a date or a time, such as 2026-11-22T14:00+01:00") from None
+        criteria["at"] = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return criteria
 
 
-def _shown(found: Any, as_json: bool, view: Any) -> int:
+def _print_records(records: Any, as_json: bool, view: Any) -> int:
     if as_json:
-        print_json([document(each) for each in found])
+        print_json([document(each) for each in records])
     else:
-        view(console(), found)
+        view(console(), records)
     return 0

@@ -1,4 +1,4 @@
-"""`redismem project export` and `import`: a project as four files, and back."""
+"""`redismem project export` and `import`: write a project to four JSON files and read it back."""
 
 from __future__ import annotations
 
@@ -8,38 +8,42 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from redismem.cli.place import HOW_TO_NAME_REDIS, opened
-from redismem.cli.project import Name, looking_at
+from redismem.cli.place import HOW_TO_NAME_REDIS, open_memory
+from redismem.cli.project import Name, open_project
 from redismem.cli.terminal import Namespace, Stop, Url, complain, one_line, plural, printable
 from redismem.project.files.json import entries_of, project_of
 from redismem.project.project import Project
 
-Folder = Annotated[Path, Parameter(help="Where the four files are.")]
+Folder = Annotated[Path, Parameter(help="The folder of the four files.")]
 
 
 async def export(name: Name, folder: Folder, *, url: Url = None, namespace: Namespace = "default") -> int:
     """Write decisions.json, tasks.json, entities.json and conversations.json, with every version.
 
-    Files that are there are replaced once all is read and written beside them. A project with nothing in it is not
-    exported, and the exit code is 1.
+    Existing files are replaced only after all new ones are written. An empty project is not exported; the exit code
+    is then 1.
     """
-    async with looking_at(name, url, namespace) as (project, place):
+    async with open_project(name, url, namespace) as (project, place):
         files = await project.export_files()
     where = f"project {name}, namespace {namespace} on {place.name}"
     entries = {file: list(entries_of(file, text)) for file, text in files.items()}
     if not any(entries.values()):
-        raise Stop(f"there is nothing in {where}; no file was written")
+        raise Stop(f"{where} is empty; no file was written")
     _write(folder, files)
     print(f"{plural(sum(map(len, entries.values())), 'item')} of {where}, written to {printable(str(folder))}:")
-    print(", ".join(f"{file} {len(found):,}" for file, found in entries.items()))
+    print(", ".join(f"{file} {len(items):,}" for file, items in entries.items()))
     talks = entries["conversations.json"]
     if gone := sum(talk.get("messages") == [] and talk.get("message_count", 0) > 0 for talk in talks):
-        print(f"without the messages of {plural(gone, 'conversation')}: they have gone with their sessions")
+        print(f"without the messages of {plural(gone, 'conversation')}: the sessions no longer exist")
     return 0
 
 
 def _write(folder: Path, files: Mapping[str, str]) -> None:
-    """None of the files if there is no room for all. Raises Stop."""
+    """Write all files, or none if one cannot be written.
+
+    Raises:
+        Stop: if a file cannot be written.
+    """
     beside = {folder / file: folder / f".{file}.new" for file in files}
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -52,36 +56,36 @@ def _write(folder: Path, files: Mapping[str, str]) -> None:
             for new in beside.values():
                 new.unlink(missing_ok=True)
     except OSError as cause:
-        raise Stop(f"{folder} is not a folder that can be written to: {type(cause).__name__}", 2) from None
+        raise Stop(f"cannot write to the folder {folder}: {type(cause).__name__}", 2) from None
 
 
 async def import_(
     name: Name,
     folder: Folder,
     *,
-    replace: Annotated[bool, Parameter(negative=(), show_default=False, help="In the place of what is there.")] = False,
+    replace: Annotated[bool, Parameter(negative=(), show_default=False, help="Replace the whole project.")] = False,
     url: Url = None,
     namespace: Namespace = "default",
 ) -> int:
-    """Read what `export` wrote, all of it or nothing: into what is there, or in its place.
+    """Import the files of an export, all or nothing: merge them into the project, or replace it.
 
-    `--replace` takes all four files of one export, with an item at least: what is there and not in them is erased.
+    `--replace` needs all four files of one export, with at least one item; it erases whatever is not in them.
     """
     names = [file for file in Project.FILES if (folder / file).is_file()]
     if not names:
-        raise Stop(f"there is none of {', '.join(Project.FILES)} in this folder", 2)
+        raise Stop(f"the folder has none of the files {', '.join(Project.FILES)}", 2)
     try:
         files = {file: (folder / file).read_text("utf-8") for file in names}
     except (OSError, UnicodeDecodeError) as cause:
-        raise Stop(f"the files cannot be read: {type(cause).__name__}") from None
-    async with opened(url, namespace) as (memory, place):
+        raise Stop(f"cannot read the files: {type(cause).__name__}") from None
+    async with open_memory(url, namespace) as (memory, place):
         if place.embedded:
             raise Stop(f"an import needs a store that outlives this command: {HOW_TO_NAME_REDIS}", 2)
-        did = await memory.project(name).import_files(files, replace=replace)
+        report = await memory.project(name).import_files(files, replace=replace)
     print(
-        f"{did.added} added, {did.lengthened} replaced, {did.unchanged} as they were, {did.erased} erased "
+        f"{report.added} added, {report.lengthened} replaced, {report.unchanged} unchanged, {report.erased} erased "
         f"in project {name}, namespace {namespace} on {place.name}"
     )
-    for other in sorted({found for text in files.values() if (found := project_of(text)) not in (None, name)}):
-        complain(f"note: this was an export of project {one_line(other, 60)}, not of {name}")
+    for other in sorted({owner for text in files.values() if (owner := project_of(text)) not in (None, name)}):
+        complain(f"note: the files are an export of project {one_line(other, 60)}, not {name}")
     return 0

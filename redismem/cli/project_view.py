@@ -1,4 +1,4 @@
-"""A project on a terminal: tables, a board, a chain of decisions, numbers."""
+"""The terminal views of a project: tables, a board, a chain of decisions, statistics."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ COLUMNS = ("backlog", "planned", "in_progress", "blocked", "completed", "cancell
 
 
 def decisions(out: Console, found: Sequence[Decision]) -> None:
-    """Prints a table with a row for each decision."""
+    """Print a table with one row per decision."""
     rows = [(each.id, each.status, f"{each.valid_from:%Y-%m-%d}", each.title) for each in found]
-    _table(out, ("id", "status", "since", "title"), rows, "decision")
+    _print_table(out, ("id", "status", "since", "title"), rows, "decision")
 
 
 def tasks(out: Console, found: Sequence[Task]) -> None:
-    """Prints a table with a row for each task."""
+    """Print a table with one row per task."""
     rows = [
         (
             each.id,
@@ -35,17 +35,17 @@ def tasks(out: Console, found: Sequence[Task]) -> None:
         )
         for each in found
     ]
-    _table(out, ("id", "priority", "status", "assignee", "due", "title"), rows, "task")
+    _print_table(out, ("id", "priority", "status", "assignee", "due", "title"), rows, "task")
 
 
 def entities(out: Console, found: Sequence[Entity]) -> None:
-    """Prints a table with a row for each entity."""
+    """Print a table with one row per entity."""
     rows = [(each.id, each.type, str(each.mention_count), each.name) for each in found]
-    _table(out, ("id", "type", "mentions", "name"), rows, "entity")
+    _print_table(out, ("id", "type", "mentions", "name"), rows, "entity")
 
 
 def board(out: Console, columns: Mapping[str, Iterable[Task]]) -> None:
-    """Prints a table with a column for each status."""
+    """Print a table with one column per status."""
     from rich.table import Table
     from rich.text import Text
 
@@ -63,7 +63,7 @@ def board(out: Console, columns: Mapping[str, Iterable[Task]]) -> None:
 
 
 def chain(out: Console, found: Sequence[Decision]) -> None:
-    """The oldest at the root, each in whose place another came above that one."""
+    """Print a tree of decisions: the oldest at the root, each successor below its predecessor."""
     from rich.text import Text
     from rich.tree import Tree
 
@@ -82,7 +82,7 @@ def chain(out: Console, found: Sequence[Decision]) -> None:
 
 
 def statistics(out: Console, name: str, found: Statistics) -> None:
-    """The numbers, a line each."""
+    """Print the statistics, one per line."""
     from rich.text import Text
 
     def counts(numbers: Mapping[str, int]) -> str:
@@ -96,19 +96,19 @@ def statistics(out: Console, name: str, found: Statistics) -> None:
         "open tasks": f"{found.open_tasks_count}, {found.blocked_count} blocked, {found.overdue_count} overdue",
         "completed within": "none yet" if mean is None else duration(mean.total_seconds() * 1000),
         "entities": counts(found.entities_by_type),
-        "most mentioned": _listed(found.most_mentioned),
-        "tags": _listed(islice(found.tags.items(), 20)),
+        "most mentioned": _join_counts(found.most_mentioned),
+        "tags": _join_counts(islice(found.tags.items(), 20)),
     }
-    totals = ", ".join(_counted(count, noun) for noun, count in found.totals.items() if count) or "none"
-    for what, told in ((name, totals), *lines.items()):
-        out.print(Text(f"{what:<17} ", "bold") + Text(told))
+    totals = ", ".join(_count_noun(count, noun) for noun, count in found.totals.items() if count) or "none"
+    for label, text in ((name, totals), *lines.items()):
+        out.print(Text(f"{label:<17} ", "bold") + Text(text))
 
 
-def _listed(counted: Iterable[tuple[str, int]]) -> str:
+def _join_counts(counted: Iterable[tuple[str, int]]) -> str:
     return ", ".join(f"{one_line(what, 30)} ({count})" for what, count in counted) or "none"
 
 
-def _table(out: Console, headings: Sequence[str], rows: Sequence[Sequence[str]], noun: str) -> None:
+def _print_table(out: Console, headings: Sequence[str], rows: Sequence[Sequence[str]], noun: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -119,8 +119,8 @@ def _table(out: Console, headings: Sequence[str], rows: Sequence[Sequence[str]],
         table.add_row(*(Text(one_line(cell, 80)) for cell in row))
     if rows:
         out.print(table)
-    out.print(Text("no entities" if not rows and noun == "entity" else _counted(len(rows), noun)))
+    out.print(Text("no entities" if not rows and noun == "entity" else _count_noun(len(rows), noun)))
 
 
-def _counted(count: int, noun: str) -> str:
+def _count_noun(count: int, noun: str) -> str:
     return plural(count, noun) if noun != "entity" else f"{count:,} {'entity' if count == 1 else 'entities'}"

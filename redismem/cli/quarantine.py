@@ -1,4 +1,4 @@
-"""`redismem quarantine`: sessions that could not be read. What they were is still there, until its time runs out."""
+"""`redismem quarantine`: sessions that could not be read; their data stays until it expires."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter, validators
 
-from redismem.cli.place import looking, opened, say_if_embedded
-from redismem.cli.sessions import Full, Redact, confirmed
+from redismem.cli.place import open_memory, open_read_only, warn_if_embedded
+from redismem.cli.sessions import Full, Redact, confirm
 from redismem.cli.terminal import (
     AsJson,
     Namespace,
@@ -22,7 +22,7 @@ from redismem.cli.terminal import (
     print_rows,
     printable,
     progress,
-    spoken,
+    text_of_message,
 )
 from redismem.errors import CorruptSession, RedismemError, SessionExists
 from redismem.inspection import quarantine
@@ -30,34 +30,37 @@ from redismem.inspection.quarantine import QuarantinedSession, Search
 from redismem.messages.values import readable
 from redismem.store.store import Store
 
-Session = Annotated[str, Parameter(help="The session's id.")]
+Session = Annotated[str, Parameter(help="The id of the session.")]
 At = Annotated[
     int | None,
     Parameter(
-        help="When it was put there, in ms, if there are several of this name.", validator=validators.Number(gte=0)
+        help="Time of quarantine in ms, to select one of several sessions with this id.",
+        validator=validators.Number(gte=0),
     ),
 ]
-Limit = Annotated[int, Parameter(validator=validators.Number(gte=1, lte=10_000), help="Sessions shown.")]
+Limit = Annotated[int, Parameter(validator=validators.Number(gte=1, lte=10_000), help="Sessions to show.")]
 Keys = Annotated[
     int,
-    Parameter(validator=validators.Number(gte=1), help="Keys of the Redis to look at: there is no index of these."),
+    Parameter(validator=validators.Number(gte=1), help="Redis keys to scan: quarantine has no index."),
 ]
-Cursor = Annotated[int, Parameter(validator=validators.Number(gte=0), help="Where the last search ended; it says so.")]
+Cursor = Annotated[
+    int, Parameter(validator=validators.Number(gte=0), help="Continue from here: the last search prints its cursor.")
+]
 Salvage = Annotated[
     bool,
     Parameter(
         negative=(),
         show_default=False,
-        help="Restore what can be read of a session with faults. All of it stays in quarantine as well.",
+        help="Restore the readable part of a faulty session; the whole stays in quarantine.",
     ),
 ]
 Swap = Annotated[
     bool,
-    Parameter(
-        negative=(), show_default=False, help="If a session of this name lives, put that one into quarantine instead."
-    ),
+    Parameter(negative=(), show_default=False, help="If a live session has this id, put that session into quarantine."),
 ]
-Yes = Annotated[bool, Parameter(name=("--yes", "-y"), negative=(), show_default=False, help="Do not ask.")]
+Yes = Annotated[
+    bool, Parameter(name=("--yes", "-y"), negative=(), show_default=False, help="Do not ask for confirmation.")
+]
 SHOWN_CHARS = 240
 
 
@@ -70,13 +73,13 @@ async def list_quarantined(
     namespace: Namespace = "default",
     as_json: AsJson = False,
 ) -> int:
-    """List the sessions in quarantine, the first put there first.
+    """List the sessions in quarantine, oldest first.
 
-    Looks through all keys of the Redis, a thousand at a time. `log` is what the logs call a session: look there for
-    what was wrong, or `show` it.
+    Scans all keys of the Redis, a thousand at a time. `log` is the session's hash in the logs: search there for the
+    fault, or use `show`.
     """
-    async with looking(url, namespace) as (memory, place):
-        with progress("keys looked at") as on_step:
+    async with open_read_only(url, namespace) as (memory, place):
+        with progress("keys scanned") as on_step:
             found = await quarantine.list_quarantined(
                 memory.store, limit, cursor=cursor, looked_at_limit=keys, on_step=on_step
             )
@@ -89,7 +92,7 @@ async def list_quarantined(
         _print(found, now_ms)
     print(f"{plural(len(found.sessions), 'session')} in quarantine in namespace {namespace} on {place.name}")
     if found.cursor is not None:
-        print(f"there may be more: --cursor {found.cursor}")
+        print(f"scan incomplete, continue with --cursor {found.cursor}")
     return 0
 
 
@@ -105,7 +108,7 @@ def _print(found: Search, now_ms: int) -> None:
         ]
         for each in found.sessions
     ]
-    print_rows(("session", "log", "put there", "--at", "holds", ""), rows)
+    print_rows(("session", "log", "since", "--at", "holds", ""), rows)
 
 
 def _sizes(each: QuarantinedSession) -> str:
@@ -121,7 +124,7 @@ def _end(each: QuarantinedSession, now_ms: int) -> str:
     return f"expires in {duration(min(ends) - now_ms)}" if ends else "never expires"
 
 
-async def _found(store: Store, session_id: str, put_ms: int | None) -> QuarantinedSession:
+async def _find(store: Store, session_id: str, put_ms: int | None) -> QuarantinedSession:
     try:
         return await quarantine.find(store, session_id, put_ms)
     except ValueError as several:
@@ -141,12 +144,12 @@ async def show(
     namespace: Namespace = "default",
     as_json: AsJson = False,
 ) -> int:
-    """Show a session in quarantine: what is wrong with it, and what of it can be read.
+    """Show a session in quarantine: its faults and its readable content.
 
-    It prints the texts of the conversation, since you ask for them; values of the state never.
+    Prints the conversation's text, but never the values of its state.
     """
-    async with looking(url, namespace) as (memory, place):
-        found = await _found(memory.store, session, at)
+    async with open_read_only(url, namespace) as (memory, place):
+        found = await _find(memory.store, session, at)
         read = await quarantine.read(memory.store, found)
         now_ms = await memory.server_time_ms()
     if as_json:
@@ -155,7 +158,7 @@ async def show(
     out = console()
     out.print(f"{printable(found.session_id)}  in quarantine in {namespace} on {place.name}", markup=False)
     out.print(
-        f"  put there {duration(now_ms - found.put_ms)} ago · {_sizes(found)} · {_end(found, now_ms)}", markup=False
+        f"  quarantined {duration(now_ms - found.put_ms)} ago · {_sizes(found)} · {_end(found, now_ms)}", markup=False
     )
     for fault in dict.fromkeys(read.faults):
         out.print(f"  fault: {fault}", style="yellow", markup=False)
@@ -163,7 +166,7 @@ async def show(
         text = "(redacted)" if redact else _short(summary.text, full)
         out.print(f"  summary of {summary.first_seq} to {summary.last_seq}: {text}", markup=False)
     for message in read.messages:
-        text = f"(redacted, {message.tokens} tokens)" if redact else _short(spoken(message.to_openai()), full)
+        text = f"(redacted, {message.tokens} tokens)" if redact else _short(text_of_message(message.to_openai()), full)
         out.print(f"  {message.seq} {one_line(str(message.role), 12)}: {text}", markup=False)
     return 0
 
@@ -197,28 +200,28 @@ async def restore(
     namespace: Namespace = "default",
     as_json: AsJson = False,
 ) -> int:
-    """Bring a session back from quarantine, all or nothing.
+    """Restore a session from quarantine, all or nothing.
 
-    It is refused if the session has faults, unless `--salvage`; and if one of its name lives, unless `--swap`. Then
-    nothing has changed, and the exit code is 1.
+    Refused if the session has faults, unless `--salvage` is given, and if a live session has its id, unless `--swap` is
+    given. A refusal changes nothing; the exit code is then 1.
     """
-    async with opened(url, namespace) as (memory, place):
-        say_if_embedded(place)
-        found = await _found(memory.store, session, at)
+    async with open_memory(url, namespace) as (memory, place):
+        warn_if_embedded(place)
+        found = await _find(memory.store, session, at)
         try:
             back = await quarantine.restore(memory.store, found, salvage=salvage, swap=swap)
-        except SessionExists as lives:
-            raise Stop(f"{lives}; --swap puts the one that lives into quarantine instead") from None
+        except SessionExists as conflict:
+            raise Stop(f"{conflict}; --swap puts the live session into quarantine") from None
         except CorruptSession as faulty:
             if salvage:
                 raise
-            raise Stop(f"{faulty}; --salvage restores what can be read") from None
+            raise Stop(f"{faulty}; --salvage restores the readable part") from None
     if as_json:
         counts = {"messages": len(back.messages), "left_out": len(back.left_out), "summaries": len(back.summaries)}
         where = {"namespace": namespace, "session_id": session, "put_ms": found.put_ms}
         print_json({**where, **counts, "faults": list(dict.fromkeys(back.faults))})
     else:
-        stays = "; what was in quarantine stays there" if back.faults else ""
+        stays = "; the original stays in quarantine" if back.faults else ""
         print(f"restored {printable(session)} in namespace {namespace} on {place.name}:")
         print(f"{plural(len(back.messages), 'message')}, {len(back.summaries)} summaries{stays}")
     return 0
@@ -234,16 +237,16 @@ async def drop(
     namespace: Namespace = "default",
     as_json: AsJson = False,
 ) -> int:
-    """Remove a session from quarantine for good.
+    """Delete a session from quarantine.
 
-    Asks first on a terminal, unless `--yes` is given.
+    On a terminal it asks for confirmation first, unless `--yes` is given.
     """
-    async with opened(url, namespace) as (memory, place):
-        say_if_embedded(place)
-        found = await _found(memory.store, session, at)
-        question = f"Drop {printable(session)}, put there at {found.put_ms}, from quarantine in {namespace}?"
-        if not yes and sys.stdin.isatty() and not confirmed(question):
-            raise Stop("nothing was dropped")
+    async with open_memory(url, namespace) as (memory, place):
+        warn_if_embedded(place)
+        found = await _find(memory.store, session, at)
+        question = f"Drop {printable(session)} of {found.put_ms} from quarantine in {namespace}?"
+        if not yes and sys.stdin.isatty() and not confirm(question):
+            raise Stop("cancelled; nothing was dropped")
         dropped = await quarantine.drop(memory.store, found)
     if as_json:
         print_json({"namespace": namespace, "session_id": session, "put_ms": found.put_ms, "dropped": dropped > 0})

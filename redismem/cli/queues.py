@@ -1,4 +1,4 @@
-"""`redismem queues`: what waits, for how long, and in whose hands. Looking changes nothing."""
+"""`redismem queues`: show the queues with their depths and waiting times. Read-only."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from redismem.cli.depths import wait_of
-from redismem.cli.place import looking
+from redismem.cli.place import open_read_only
 from redismem.cli.terminal import AsJson, Namespace, Url, console, duration, plural, print_json
 from redismem.inspection.depths import QUEUES, Depth, Depths, depths_of
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-Shards = Annotated[bool, Parameter(name="--shards", negative=(), show_default=False, help="Shard by shard.")]
+Shards = Annotated[bool, Parameter(name="--shards", negative=(), show_default=False, help="Also show each shard.")]
 STYLES = {"dead": "bold red", "overdue": "yellow"}
 
 
 async def queues(
     *, by_shard: Shards = False, url: Url = None, namespace: Namespace = "default", as_json: AsJson = False
 ) -> int:
-    """Show the queues: how many sessions wait, and how long the oldest.
+    """Show the queues: how many sessions wait, and for how long.
 
-    overdue: they wait for a summary. leased: a worker has them in hand, until the lease runs out. dead: no summary
-    after `REDISMEM_MAX_ATTEMPTS` attempts; see `redismem dead`. evictions: chosen to go. sessions: all that are
-    listed, beside the limit that is set here, `REDISMEM_MAX_SESSIONS`.
+    overdue: waiting for a summary. leased: claimed by a worker until the lease expires. dead: no summary after
+    `REDISMEM_MAX_ATTEMPTS` attempts; see `redismem dead`. evictions: chosen for eviction. sessions: all listed
+    sessions, with the limit set in this environment, `REDISMEM_MAX_SESSIONS`.
     """
-    async with looking(url, namespace) as (memory, place):
+    async with open_read_only(url, namespace) as (memory, place):
         depths = await depths_of(memory.store)
     if as_json:
         print_json({"store": place.name, "namespace": namespace, **depths.document(by_shard=by_shard)})
@@ -41,7 +41,7 @@ async def queues(
 
 
 def table_of(depths: Depths) -> Table:
-    """Queue, depth, the first one's wait."""
+    """Return a table with the name, depth and first waiting time of each queue."""
     from rich.table import Table
     from rich.text import Text
 
@@ -68,24 +68,24 @@ def _print_shards(depths: Depths) -> None:
     ]
     if filled:
         table = Table(box=None, pad_edge=False, header_style="bold")
-        for heading in ("shard", "sessions", "overdue", "oldest", "leased", "runs out", "dead", "evictions"):
+        for heading in ("shard", "sessions", "overdue", "oldest", "leased", "expires", "dead", "evictions"):
             table.add_column(heading, justify="right", no_wrap=True)
         for number, shard in filled:
             table.add_row(
                 f"{number:02d}",
                 f"{shard['active'].count:,}",
-                _some(shard["overdue"]),
+                _count_cell(shard["overdue"]),
                 _age(shard["overdue"], depths.now_ms),
-                _some(shard["leased"]),
+                _count_cell(shard["leased"]),
                 _age(shard["leased"], depths.now_ms),
-                _some(shard["dead"]),
-                _some(shard["evictions"]),
+                _count_cell(shard["dead"]),
+                _count_cell(shard["evictions"]),
             )
         console().print(table)
-    print(f"{plural(len(depths.shards) - len(filled), 'shard')} of {len(depths.shards)} hold nothing")
+    print(f"{plural(len(depths.shards) - len(filled), 'shard')} of {len(depths.shards)} empty")
 
 
-def _some(depth: Depth) -> str:
+def _count_cell(depth: Depth) -> str:
     return f"{depth.count:,}" if depth.count else "·"
 
 

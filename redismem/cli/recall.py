@@ -1,4 +1,4 @@
-"""`redismem recall`: what was said long ago about something, in a session or in a file of evicted ones."""
+"""`redismem recall`: search the older messages of a session, or of an archive of evicted sessions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter, validators
 
-from redismem.cli.place import looking
+from redismem.cli.place import open_read_only
 from redismem.cli.terminal import AsJson, Namespace, Stop, Url, console, print_json, printable
 from redismem.errors import SessionNotFound
 from redismem.messages.values import readable
@@ -25,26 +25,28 @@ Limit = Annotated[int, Parameter(validator=validators.Number(gte=1, lte=64))]
 
 
 async def recall(
-    session: Annotated[str, Parameter(help="The session's id, or the file of an archive that evicted ones are in.")],
-    question: Annotated[str, Parameter(help="What is asked: the words in it are looked for, in any form.")],
+    session: Annotated[str, Parameter(help="The id of a session, or the path of an archive of evicted sessions.")],
+    question: Annotated[str, Parameter(help="The question; its words are matched in any inflected form.")],
     /,
     *,
-    limit: Annotated[Limit, Parameter(help="Messages to find; their neighbours come with them.")] = 8,
-    full: Annotated[bool, Parameter(negative=(), show_default=False, help="Whole messages.")] = False,
+    limit: Annotated[Limit, Parameter(help="Messages to find; neighbouring messages are added.")] = 8,
+    full: Annotated[
+        bool, Parameter(negative=(), show_default=False, help="Print whole messages instead of their beginnings.")
+    ] = False,
     url: Url = None,
     namespace: Namespace = "default",
     as_json: AsJson = False,
 ) -> int:
-    """Find earlier messages that a question is about, among those that summaries stand for.
+    """Find earlier messages that match a question, among the messages behind the summaries.
 
-    No model is asked. It prints the texts of the conversation, since you ask for them.
+    Uses no model. Prints the conversation's text.
     """
     from redismem.cli import session_view
 
-    if (archive := _archive(session)) is not None:
-        found = await asyncio.to_thread(_in_archive, archive, question, limit)
+    if (archive := _archive_path(session)) is not None:
+        found = await asyncio.to_thread(_search_archive, archive, question, limit)
     else:
-        async with looking(url, namespace) as (memory, _):
+        async with open_read_only(url, namespace) as (memory, _):
             handle = memory.session(session)
             if not await handle.exists():
                 raise SessionNotFound(f"there is no such session in namespace {namespace}, and no such file", session)
@@ -54,13 +56,13 @@ async def recall(
         print_json({"question": question, "sessions": [_document(name, messages) for name, messages in found]})
     else:
         for name, messages in found:
-            session_view.found(console(), f"recalled from {printable(name)}", messages, full)
+            session_view.show_recalled(console(), f"recalled from {printable(name)}", messages, full)
         if not found:
-            print("nothing of the kind is kept")
+            print("no matching messages")
     return 0 if found else 1
 
 
-def _archive(name: str) -> Path | None:
+def _archive_path(name: str) -> Path | None:
     path = Path(name)
     try:
         return path if path.is_file() else None
@@ -68,18 +70,18 @@ def _archive(name: str) -> Path | None:
         return None
 
 
-def _in_archive(path: Path, question: str, limit: int) -> Found:
-    """What is found in an archive: of each session, in its newest transcript."""
-    return [(context.session_id, within(context, question, limit)) for context in _newest(path)]
+def _search_archive(path: Path, question: str, limit: int) -> Found:
+    """Search the newest transcript of each session in an archive."""
+    return [(context.session_id, within(context, question, limit)) for context in _newest_transcripts(path)]
 
 
-def _newest(path: Path) -> Iterator[Context]:
+def _newest_transcripts(path: Path) -> Iterator[Context]:
     lines: dict[tuple[str, str], int] = {}
     try:
         for number, context in enumerate(read_archive(path)):
             lines[context.session_id, context.epoch] = number
         wanted = set(lines.values())
-        # Read twice: an archive may be larger than what there is of memory.
+        # Read the file twice: an archive may not fit in memory.
         yield from (context for number, context in enumerate(read_archive(path)) if number in wanted)
     except (OSError, ValueError) as refused:
         raise Stop(f"{printable(str(path))}: {refused}", 2) from None

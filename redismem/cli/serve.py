@@ -1,4 +1,4 @@
-"""`redismem serve`: the memory over HTTP, until it is told to stop."""
+"""`redismem serve`: serve the memory over HTTP until a signal stops it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter, validators
 
 from redismem.cli.logs import logs_on_stderr
-from redismem.cli.place import address_of, refused, safe_url
+from redismem.cli.place import address_of, safe_url, stop_for
 from redismem.cli.stopping import stop_signals
 from redismem.cli.terminal import Namespace, Stop, Url, complain
 from redismem.errors import RedismemError, StoreUnavailable
@@ -29,54 +29,64 @@ if TYPE_CHECKING:
     from redismem.web.access import Access
     from redismem.web.metrics.prometheus import Meters
 
-Host = Annotated[str, Parameter(help="Where to listen. Without keys a loopback address alone.")]
-Port = Annotated[int, Parameter(validator=validators.Number(gte=0, lte=65_535), help="0: a free one.")]
+Host = Annotated[str, Parameter(help="The address to listen on; without keys only a loopback address.")]
+Port = Annotated[int, Parameter(validator=validators.Number(gte=0, lte=65_535), help="The port; 0 picks a free one.")]
 Keys = Annotated[
     str | None,
-    Parameter(env_var="REDISMEM_SERVER_KEYS", help="The keys, a line each as `redismem key` prints it; `;` ends one."),
+    Parameter(
+        env_var="REDISMEM_SERVER_KEYS",
+        help="The keys, one per line as `redismem key` prints them; `;` separates keys too.",
+    ),
 ]
 KeysFile = Annotated[
-    str | None, Parameter(env_var="REDISMEM_SERVER_KEYS_FILE", help="A file of such lines. [default: no keys]")
+    str | None,
+    Parameter(env_var="REDISMEM_SERVER_KEYS_FILE", help="A file with the keys, one per line. [default: no keys]"),
 ]
 Rate = Annotated[
     float | None,
     Parameter(
         env_var="REDISMEM_SERVER_RATE",
         validator=validators.Number(gte=0.001, lte=1_000_000),
-        help="Requests of one key a second, all servers together. [default: no limit]",
+        help="Requests per second and key, over all servers. [default: no limit]",
     ),
 ]
 Burst = Annotated[
-    int, Parameter(env_var="REDISMEM_SERVER_BURST", validator=validators.Number(gte=1, lte=1_000_000), help="At once.")
+    int,
+    Parameter(
+        env_var="REDISMEM_SERVER_BURST",
+        validator=validators.Number(gte=1, lte=1_000_000),
+        help="Requests that a key may send in one burst.",
+    ),
 ]
 Origins = Annotated[
     tuple[str, ...],
-    Parameter(negative=(), help="An origin whose pages may ask, such as https://shop.example; repeatable."),
+    Parameter(negative=(), help="An origin whose pages may send requests, such as https://shop.example; repeatable."),
 ]
 Workers = Annotated[
-    bool | None, Parameter(help="Summarise and evict in this server too. [default: with the embedded store]")
+    bool | None, Parameter(help="Also summarise and evict in this server. [default: only with the embedded store]")
 ]
-SlotsFile = Annotated[Path | None, Parameter(help="A TOML file of what the chat asks for: see docs/http.md.")]
+SlotsFile = Annotated[Path | None, Parameter(help="A TOML file with the slots that the chat fills: see docs/http.md.")]
 ProjectName = Annotated[
-    str | None, Parameter(help="The project that the chat knows about, unless a message names another.")
+    str | None, Parameter(help="The project in the chat's context, unless a message names another.")
 ]
 AnswerTokens = Annotated[
     int,
     Parameter(
         validator=validators.Number(gte=16, lte=1_000_000),
-        help="The longest answer of the chat's model, in tokens, its reasoning among them.",
+        help="Limit of an answer of the chat's model in tokens, reasoning included.",
     ),
 ]
 StopS = Annotated[
-    float, Parameter(validator=validators.Number(gte=1, lte=600), help="Seconds that what is in hand may take to end.")
+    float,
+    Parameter(validator=validators.Number(gte=1, lte=600), help="Seconds to finish open requests before stopping."),
 ]
-JsonLogs = Annotated[bool, Parameter(name="--json", negative=(), show_default=False, help="Logs as JSON.")]
+JsonLogs = Annotated[bool, Parameter(name="--json", negative=(), show_default=False, help="Log as JSON.")]
 _ORIGIN = re.compile(r"(https?)://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?")
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a server is set up."""
+    """The options of a server."""
 
     host: Host = "127.0.0.1"
     port: Port = 8080
@@ -101,35 +111,40 @@ async def serve(
 ) -> int:
     """Serve the memory over HTTP, until SIGTERM or SIGINT.
 
-    Without keys it listens on a loopback address alone, and serves one namespace to everybody there. With keys each of
-    them is bound to a namespace. Told to stop, it takes up nothing more and ends what is in hand.
+    Without keys the server listens only on a loopback address and gives every local user access to one namespace. With
+    keys, each key belongs to a namespace. On a signal it accepts no new requests and finishes the open ones.
 
-    Logs go to stderr, a line each: never a text. Exit code: 0 it was told to stop, else 1.
+    Logs go to stderr, one line per event, never message text. Exit code: 0 stopped by a signal, else 1.
     """
     try:
         from redismem.web.metrics import prometheus
     except ImportError:
         raise Stop("a server needs more packages: pip install 'redismem[server]'", 2) from None
     _check_origins(options.cors_origin)
-    access = _access(options, namespace)
+    access = _load_access(options, namespace)
     if access.is_open and not _is_loopback(options.host):
-        raise Stop(f"without keys a server listens on loopback alone, not on {options.host}: see --keys-file", 2)
+        raise Stop(f"without keys a server listens only on loopback, not on {options.host}: see --keys-file", 2)
     settings = Settings()
     address = address_of(url, settings)
     embedded = address.lower() == EMBEDDED
     measured = prometheus.Meters()
-    connect = _connect(address, settings, embedded if options.workers is None else options.workers, measured)
+    connect = _connector(address, settings, embedded if options.workers is None else options.workers, measured)
     place = "embedded" if embedded else safe_url(address)
-    with logs_on_stderr(as_json=as_json), stop_signals() as told:
+    with logs_on_stderr(as_json=as_json), stop_signals() as stopping:
         try:
-            await _serve(options, access, measured, connect, place, told)
+            await _serve(options, access, measured, connect, place, stopping)
         except StoreUnavailable as error:
-            raise refused(place, error) from None
+            raise stop_for(place, error) from None
     return 0
 
 
 async def _serve(
-    options: Options, access: Access, meters: Meters, connect: Callable[[str], Memory], place: str, told: asyncio.Event
+    options: Options,
+    access: Access,
+    meters: Meters,
+    connect: Callable[[str], Memory],
+    place: str,
+    stopping: asyncio.Event,
 ) -> None:
     from redismem.slots import Slots
     from redismem.web.chat.chat import Chat
@@ -138,44 +153,45 @@ async def _serve(
     from redismem.web.service import Limits, Service, opened
 
     settings = Settings()
-    # What is loaded by now stays: looking through it again and again for garbage is work that every turn would pay for.
+    # Modules loaded by now are never garbage: freezing them spares every turn their share of the collections.
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 50)
     async with opened(access.namespaces, connect) as memories:
         limits = Limits(rate_per_s=options.rate, rate_burst_count=options.burst)
-        slots = None if options.slots is None else Slots.from_toml(_text_of(options.slots))
-        if options.project is not None:  # a name that is none is refused before anybody asks
+        slots = None if options.slots is None else Slots.from_toml(_read_text(options.slots))
+        if options.project is not None:  # refuse an invalid name at start, not at the first request
             next(iter(memories.values())).project(options.project)
-        chat = Chat(_model(settings), slots, max_tokens=options.answer_tokens, project=options.project)
+        chat = Chat(_open_model(settings), slots, max_tokens=options.answer_tokens, project=options.project)
         service = Service(memories, access, limits, chat=chat, cors_origins=options.cors_origin, meters=meters)
         with listen(options.host, options.port) as listening:
             host = f"[{options.host}]" if ":" in options.host else options.host
             at = f"http://{host}:{listening.getsockname()[1]}"
-            print(f"redismem listens on {at} (store: {place}); a browser finds its page there", flush=True)
+            print(f"redismem listens on {at} (store: {place}); open it in a browser for the page", flush=True)
             if access.is_open:
-                complain("no keys: everybody on this machine may do everything; see --keys-file")
-            await _complain_of_no_worker(memories)
-            await serve_until(service, listening, told, options.stop_s)
+                complain("no keys: every user of this machine has full access; see --keys-file")
+            await _warn_of_missing_workers(memories)
+            await serve_until(service, listening, stopping, options.stop_s)
             print("redismem has stopped", flush=True)
 
 
-async def _complain_of_no_worker(memories: Mapping[str, Memory]) -> None:
-    """Names the namespaces that nobody works for now. If Redis does not say so, nothing is said."""
-    alone = []
+async def _warn_of_missing_workers(memories: Mapping[str, Memory]) -> None:
+    """Warn of namespaces without a worker. Says nothing if Redis does not answer."""
+    unattended = []
     for namespace, memory in memories.items():
         with contextlib.suppress(RedismemError):
             if memory.workers is None and not await is_looked_after(memory.store):
-                alone.append(namespace)
-    if alone:
-        names = ", ".join(alone[:3]) + (f" and {len(alone) - 3} more" if len(alone) > 3 else "")
+                unattended.append(namespace)
+    if unattended:
+        more = f" and {len(unattended) - 3} more" if len(unattended) > 3 else ""
+        names = ", ".join(unattended[:3]) + more
         complain(
-            f"no worker looks after {names} now: nothing is summarised, nor evicted; start `redismem worker` on the "
-            "same Redis and namespace, or serve with --workers"
+            f"no worker runs for {names}: nothing is summarised or evicted; start `redismem worker` on the same Redis "
+            "and namespace, or serve with --workers"
         )
 
 
-def _connect(address: str, settings: Settings, workers: bool, meters: Meters) -> Callable[[str], Memory]:
+def _connector(address: str, settings: Settings, workers: bool, meters: Meters) -> Callable[[str], Memory]:
     from redismem.web.metrics.prometheus import listener
 
     def connect(namespace: str) -> Memory:
@@ -186,40 +202,40 @@ def _connect(address: str, settings: Settings, workers: bool, meters: Meters) ->
     return connect
 
 
-def _access(options: Options, namespace: str) -> Access:
+def _load_access(options: Options, namespace: str) -> Access:
     from redismem.web.access import Access
 
     keys, keys_file = options.keys, options.keys_file
     if keys and keys_file:
-        raise Stop("give keys or a file of keys; not both", 2)
+        raise Stop("give keys or a key file, not both", 2)
     if keys_file == "" and not keys:
-        raise Stop("REDISMEM_SERVER_KEYS_FILE, or --keys-file, is empty: it names no file", 2)
+        raise Stop("REDISMEM_SERVER_KEYS_FILE or --keys-file is empty: it must name a file", 2)
     if keys_file:
-        keys = _text_of(Path(keys_file))
+        keys = _read_text(Path(keys_file))
     access = Access.of(keys or "", namespace)
     if access.is_open and keys is not None:
-        raise Stop(f"{keys_file or 'REDISMEM_SERVER_KEYS, or --keys,'} holds no key", 2)
+        raise Stop(f"{keys_file or 'REDISMEM_SERVER_KEYS or --keys'} contains no key", 2)
     if namespace not in ("default", *access.namespaces):
         complain(
-            f"--namespace {namespace} is not obeyed: the keys say which namespaces are served, and it is none of theirs"
+            f"--namespace {namespace} is ignored: the server serves the namespaces of its keys, and no key has this one"
         )
     return access
 
 
 def _check_origins(origins: tuple[str, ...]) -> None:
-    """Raises Stop for one that no browser sends: its pages would be refused in silence."""
+    """Raise Stop for an origin that no browser sends: its pages would be refused without a trace."""
     for origin in origins:
         parts = _ORIGIN.fullmatch(origin)
         if parts is None or (parts[1], parts[2]) in (("http", ":80"), ("https", ":443")):
             raise Stop(
-                "--cors-origin is http:// or https:// with a host in small letters, and a port if it is not the usual "
-                "one; nothing behind: https://shop.example",
+                "--cors-origin takes http:// or https://, a lowercase host and a port unless it is the default one; no "
+                "path: https://shop.example",
                 2,
             )
 
 
-def _model(settings: Settings) -> StreamingModel | None:
-    """The model that writes summaries also answers. Raises InvalidSettings."""
+def _open_model(settings: Settings) -> StreamingModel | None:
+    """Return the summary model, which also answers the chat; None without one. Raises InvalidSettings."""
     if settings.model_provider == "extractive":
         return None
     from redismem.models.streaming import open_streaming
@@ -235,11 +251,11 @@ def _model(settings: Settings) -> StreamingModel | None:
     )
 
 
-def _text_of(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text()
     except (OSError, UnicodeError):
-        raise Stop(f"{path} cannot be read", 2) from None
+        raise Stop(f"cannot read {path}", 2) from None
 
 
 def _is_loopback(host: str) -> bool:
@@ -250,15 +266,15 @@ def _is_loopback(host: str) -> bool:
 
 
 async def key(
-    name: Annotated[str, Parameter(help="What logs and limits call the key.")],
+    name: Annotated[str, Parameter(help="The name of the key in logs and limits.")],
     *,
     namespace: Namespace = "default",
-    scope: Annotated[tuple[str, ...], Parameter(negative=(), help="read, write, admin; repeatable.")] = (
+    scope: Annotated[tuple[str, ...], Parameter(negative=(), help="read, write or admin; repeatable.")] = (
         "read",
         "write",
     ),
 ) -> int:
-    """Make a key: it is printed once on stdout, its line for the list of keys on the next line."""
+    """Create a key: prints the key, which is shown only once, and below it the line for the key list."""
     from redismem.web.access import new_key
 
     secret, line = new_key(name, namespace, scope)

@@ -1,4 +1,4 @@
-"""How a session looks: for a person at 80 columns, and as a JSON document."""
+"""The views of a session: text for a terminal of 80 columns, and a JSON document."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from redismem.cli.depths import failures
-from redismem.cli.terminal import duration, one_line, plural, printable, spoken
+from redismem.cli.depths import failures_line
+from redismem.cli.terminal import duration, one_line, plural, printable, text_of_message
 from redismem.context import Context, Summary
 from redismem.info import SessionInfo
 from redismem.inspection.sessions import hash_of
@@ -31,16 +31,16 @@ def role_style(role: object) -> str:
 def document(
     context: Context, info: SessionInfo, namespace: str, key: str, *, redact: bool, originals: Sequence[Message] = ()
 ) -> dict[str, Any]:
-    """All of a session but the values of its state."""
+    """Return a session as JSON, without the values of its state."""
 
     def message(each: Message) -> dict[str, Any]:
-        seen: dict[str, Any] = {"seq": each.seq, "tokens": each.tokens, "stored_ms": each.stored_ms}
+        row: dict[str, Any] = {"seq": each.seq, "tokens": each.tokens, "stored_ms": each.stored_ms}
         if redact:
-            return seen | {"role": each.role}
+            return row | {"role": each.role}
         beside = dict(each.beside or {})
         if beside.pop("timestamp_us", None) is not None:
             beside["timestamp"] = each.timestamp.isoformat()
-        return {**seen, **readable(beside), "message": readable(each.to_openai())}
+        return {**row, **readable(beside), "message": readable(each.to_openai())}
 
     summaries = [asdict(summary) for summary in context.summaries]
     for summary in summaries if redact else ():
@@ -60,7 +60,7 @@ def document(
 
 
 def state_names(context: Context) -> list[str]:
-    """The names of the state values that are set, beside params and what is waited for."""
+    """Return the names of the state values that are set, except params and waiting_for_param."""
     state = context.state
     others = {"last_intent": state.last_intent, "last_result": state.last_result, "plan": state.plan}
     return [name for name, value in others.items() if value is not None]
@@ -111,7 +111,7 @@ def _show_messages(out: Console, title: str, messages: Sequence[Message], full: 
 
 
 def _provenance(summary: Summary) -> str:
-    """What it stands for, and who wrote it."""
+    """Describe a summary: its messages, its tokens and its model."""
     start, end = moment(summary.start_ms), moment(summary.end_ms)
     until = f"{end:%H:%M:%S}" if start.date() == end.date() else f"{end:%Y-%m-%d %H:%M:%S}"
     count = summary.last_seq - summary.first_seq + 1
@@ -124,7 +124,7 @@ def _numbers(context: Context, info: SessionInfo, now_ms: int, key: str) -> list
     lines = [
         f"{plural(info.total_messages, 'message')} ever · window {info.window_count} ({info.window_tokens:,} tokens) · "
         f"summaries {info.summaries_count}{queue}",
-        *([printable(failed)] if (failed := failures(info, now_ms)) else []),
+        *([printable(line)] if (line := failures_line(info, now_ms)) else []),
         f"active {duration(now_ms - info.active_ms)} ago · expires in {duration(info.expires_ms - now_ms)} · "
         f"epoch {info.epoch}",
         f"in logs: {hash_of(info.session_id)}",
@@ -138,8 +138,8 @@ def _numbers(context: Context, info: SessionInfo, now_ms: int, key: str) -> list
     return lines
 
 
-def found(out: Console, title: str, messages: Sequence[Message], full: bool) -> None:
-    """Prints the messages that were recalled."""
+def show_recalled(out: Console, title: str, messages: Sequence[Message], full: bool) -> None:
+    """Print recalled messages."""
     _show_messages(out, title, messages, full, False)
 
 
@@ -147,7 +147,7 @@ def _add(table: Table, message: Message, full: bool, redact: bool) -> None:
     from rich.text import Text
 
     role = str(message.role)
-    text = spoken(message.to_openai())
+    text = text_of_message(message.to_openai())
     if redact:
         shown = f"(redacted, {message.tokens} tokens)"
     elif full or len(text) <= SHORT_CHARS:

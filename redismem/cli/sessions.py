@@ -1,4 +1,4 @@
-"""`redismem sessions`, `show` and `clear`: what an operator looks at, and removes. Looking changes nothing."""
+"""`redismem sessions`, `show` and `clear`: list, inspect and remove sessions. Listing and showing are read-only."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated
 
 from cyclopts import Parameter, validators
 
-from redismem.cli.depths import failing
-from redismem.cli.place import looking, opened, say_if_embedded
+from redismem.cli.depths import failing_line
+from redismem.cli.place import open_memory, open_read_only, warn_if_embedded
 from redismem.cli.terminal import (
     AsJson,
     Namespace,
@@ -25,27 +25,29 @@ from redismem.cli.terminal import (
 from redismem.errors import SessionNotFound
 from redismem.inspection.sessions import Listing, hash_of, key_of, list_sessions, look, numbers_of, originals_of
 
-Session = Annotated[str, Parameter(help="The session's id.")]
-Full = Annotated[bool, Parameter(negative=(), show_default=False, help="Whole messages, not their first lines.")]
+Session = Annotated[str, Parameter(help="The id of the session.")]
+Full = Annotated[
+    bool, Parameter(negative=(), show_default=False, help="Print whole messages instead of their beginnings.")
+]
 Redact = Annotated[
-    bool, Parameter(negative=(), show_default=False, help="Without the texts of messages and summaries.")
+    bool, Parameter(negative=(), show_default=False, help="Leave out the texts of messages and summaries.")
 ]
 Limit = Annotated[int, Parameter(validator=validators.Number(gte=1, lte=10_000))]
 
 
 async def sessions(
     *,
-    limit: Annotated[Limit, Parameter(help="Sessions a page.")] = 20,
-    cursor: Annotated[str | None, Parameter(help="Where the last page ended; it says so itself.")] = None,
+    limit: Annotated[Limit, Parameter(help="Sessions per page.")] = 20,
+    cursor: Annotated[str | None, Parameter(help="Continue from here: the last page prints its cursor.")] = None,
     url: Url = None,
     namespace: Namespace = "default",
     as_json: AsJson = False,
 ) -> int:
-    """List the sessions of a namespace, the last active first.
+    """List the sessions of a namespace, most recently active first.
 
-    Numbers only: no text and no value of any conversation. A session that ended while the list was read is `gone`.
+    Prints numbers only, no text or state value. A session that ended during the listing is shown as `gone`.
     """
-    async with looking(url, namespace) as (memory, place):
+    async with open_read_only(url, namespace) as (memory, place):
         try:
             found = await list_sessions(memory.store, limit, cursor)
         except ValueError as refused:
@@ -65,7 +67,7 @@ async def sessions(
         )
     else:
         _print_sessions(found)
-        room = f"; the limit of {memory.store.session_limit:,} leaves room for {found.room:,} more"
+        room = f"; room for {found.room:,} more, the limit is {memory.store.session_limit:,}"
         print(f"{plural(found.count, 'live session')} in namespace {namespace} on {place.name}{room}")
         if found.cursor:
             print(f"more: --cursor {found.cursor}")
@@ -80,7 +82,7 @@ def _print_sessions(found: Listing) -> None:
             rows.append([printable(entry.session_id), active, "", "", "", "", info])
             continue
         numbers = (f"{number:,}" for number in (info.total_messages, info.window_count, info.window_tokens))
-        queue = (info.queued, failing(info, found.now_ms))
+        queue = (info.queued, failing_line(info, found.now_ms))
         waits = ", ".join(printable(word) for word in (*queue, info.waiting_for_param) if word)
         expires = f"in {duration(info.expires_ms - found.now_ms)}"
         rows.append([printable(entry.session_id), active, *numbers, expires, one_line(waits, 60)])
@@ -92,9 +94,9 @@ async def show(
     session: Session,
     /,
     *,
-    limit: Annotated[Limit | None, Parameter(help="Only the newest messages. [default: all]")] = None,
+    limit: Annotated[Limit | None, Parameter(help="Show only this many newest messages. [default: all]")] = None,
     originals: Annotated[
-        bool, Parameter(negative=(), show_default=False, help="With the kept messages that summaries stand for.")
+        bool, Parameter(negative=(), show_default=False, help="Include the original messages behind the summaries.")
     ] = False,
     full: Full = False,
     redact: Redact = False,
@@ -102,21 +104,21 @@ async def show(
     namespace: Namespace = "default",
     as_json: AsJson = False,
 ) -> int:
-    """Show a session: summaries, pending and recent messages, names of its state, numbers.
+    """Show a session: summaries, pending and recent messages, state names, counters.
 
-    It prints the texts of the conversation, since you ask for them; values of the state never.
+    Prints the conversation's text, but never the values of its state.
     """
     from redismem.cli import session_view
 
-    async with looking(url, namespace) as (memory, place):
+    async with open_read_only(url, namespace) as (memory, place):
         info, context = await look(memory.store, session, limit)
-        kept = await originals_of(memory.store, context) if originals else []
+        messages = await originals_of(memory.store, context) if originals else []
         now_ms, key = await memory.server_time_ms(), key_of(memory.store, session)
     if as_json:
-        print_json(session_view.document(context, info, namespace, key, redact=redact, originals=kept))
+        print_json(session_view.document(context, info, namespace, key, redact=redact, originals=messages))
     else:
         where = f"namespace {namespace} on {place.name}"
-        session_view.show(console(), context, info, now_ms, where, key, full, redact, kept)
+        session_view.show(console(), context, info, now_ms, where, key, full, redact, messages)
     return 0
 
 
@@ -124,26 +126,28 @@ async def clear(
     session: Session,
     /,
     *,
-    yes: Annotated[bool, Parameter(name=("--yes", "-y"), negative=(), show_default=False, help="Do not ask.")] = False,
+    yes: Annotated[
+        bool, Parameter(name=("--yes", "-y"), negative=(), show_default=False, help="Do not ask for confirmation.")
+    ] = False,
     url: Url = None,
     namespace: Namespace = "default",
     as_json: AsJson = False,
 ) -> int:
-    """Remove everything of a session: messages, summaries, state, its places in the queues.
+    """Remove a session with its messages, summaries, state and queue entries.
 
-    Asks first on a terminal, unless `--yes` is given.
+    On a terminal it asks for confirmation first, unless `--yes` is given.
     """
-    async with opened(url, namespace) as (memory, place):
-        say_if_embedded(place)
+    async with open_memory(url, namespace) as (memory, place):
+        warn_if_embedded(place)
         handle = memory.session(session)
         if not await handle.exists():
             raise SessionNotFound(f"there is no such session in namespace {namespace}", session)
         if (
             not yes
             and sys.stdin.isatty()
-            and not confirmed(f"Clear {printable(session)} in {namespace} on {place.name}?")
+            and not confirm(f"Clear {printable(session)} in {namespace} on {place.name}?")
         ):
-            raise Stop("nothing was cleared")
+            raise Stop("cancelled; nothing was cleared")
         cleared = await handle.clear()
     if as_json:
         print_json({"namespace": namespace, "session_id": session, "cleared": cleared})
@@ -152,7 +156,7 @@ async def clear(
     return 0
 
 
-def confirmed(question: str) -> bool:
-    """Whether the person at the terminal says yes."""
+def confirm(question: str) -> bool:
+    """Ask on the terminal; True if the answer is yes."""
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

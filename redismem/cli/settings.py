@@ -1,4 +1,4 @@
-"""`redismem settings`: every setting, its variable, the value in force, where it comes from, and what it means."""
+"""`redismem settings`: list every setting with its variable, value, source and meaning."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _ADDRESSES = ("url", "model_base_url", "embed_base_url")
 
 
 async def settings(*, as_json: AsJson = False) -> int:
-    """List every setting: its variable, the value in force, where it comes from, and what it means.
+    """List every setting: its variable, the value in use, its source and its meaning.
 
-    In force is what a process with this environment takes, if nothing is given in code. Of a secret it says whether
-    it is set; of an address neither user, password nor options.
+    The value in use is the one that a process with this environment takes unless its code says otherwise. Secrets show
+    only as set or not set; addresses show without user, password and options.
     """
-    seen, made = look(Settings), Settings()
+    environment, values = look(Settings), Settings()
     rows = [
         {
             "name": name,
             "variable": PREFIX + name.upper(),
-            "value": _shown(name, getattr(made, name)),
-            "source": _source(name, getattr(made, name), seen),
+            "value": _public_value(name, getattr(values, name)),
+            "source": _source(name, getattr(values, name), environment),
             "meaning": field.description,
         }
         for name, field in Settings.model_fields.items()
@@ -37,8 +37,8 @@ async def settings(*, as_json: AsJson = False) -> int:
     return 0
 
 
-def _shown(name: str, value: Any) -> Any:
-    """The value, as far as everybody may see it."""
+def _public_value(name: str, value: Any) -> Any:
+    """Return the value without secrets."""
     if name in _SECRETS:
         return "set" if value is not None and value.get_secret_value() else "not set"
     if not value or name not in _ADDRESSES:
@@ -46,17 +46,17 @@ def _shown(name: str, value: Any) -> Any:
     return safe_url(value) if "://" in value else "the given URL"
 
 
-def _source(name: str, value: Any, seen: Look) -> str:
-    """Environment, default, or why it is neither."""
-    case = {each.variable: each.case for each in seen.complaints}.get(PREFIX + name.upper())
+def _source(name: str, value: Any, environment: Look) -> str:
+    """Return the source of a value: environment, default, or the reason for another value."""
+    case = {each.variable: each.case for each in environment.complaints}.get(PREFIX + name.upper())
     if case == "kept":
-        return "the variable cannot be used: nothing is removed"
+        return "the variable is invalid: nothing is evicted"
     if case == "default":
-        return "the variable cannot be used: default"
-    if name in seen.given:
+        return "the variable is invalid: default"
+    if name in environment.given:
         return "environment"
-    # A threshold rises over a recent_limit, and a recent_limit falls with a threshold.
-    return "default" if value == Settings.model_fields[name].default else "follows another setting"
+    # The default threshold rises above a given recent_limit; the default recent_limit falls below a given threshold.
+    return "default" if value == Settings.model_fields[name].default else "derived from another setting"
 
 
 def _print(rows: list[dict[str, Any]]) -> None:

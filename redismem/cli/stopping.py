@@ -1,4 +1,4 @@
-"""Being told to stop: SIGTERM from a supervisor, SIGINT from a keyboard."""
+"""Stop signals: SIGTERM from a supervisor, SIGINT from a keyboard."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def stop_signals() -> Iterator[asyncio.Event]:
-    """Set by the first signal. A second one ends the process at once, as it would any other."""
+    """Yield an event that the first stop signal sets. A second signal ends the process at once."""
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
 
@@ -31,7 +31,7 @@ def stop_signals() -> Iterator[asyncio.Event]:
 
 
 async def wait_for(stopping: asyncio.Event, seconds: float) -> bool:
-    """Whether it was set within this time."""
+    """Wait until the event is set, at most this long. True if it is set."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await stopping.wait()

@@ -1,4 +1,4 @@
-"""What a person or a program reads: text fit for a terminal, numbers and ages, one JSON document, one line of error."""
+"""Output for terminals and programs: safe text, tables, sizes and durations, JSON, one-line errors."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 Url = Annotated[
     str | None,
     Parameter(
-        help="Where Redis is: `redis://[user:password@]host:port/db`, `rediss://…`, `valkey://…`, `unix://…`, "
+        help="Address of Redis: `redis://[user:password@]host:port/db`, `rediss://…`, `valkey://…`, `unix://…`, "
         "`redis+cluster://host:port,host:port`, `redis+sentinel://host:port,host:port/service/db`."
     ),
 ]
-Namespace = Annotated[str, Parameter(help="The tenant. Nothing crosses it.")]
+Namespace = Annotated[str, Parameter(help="The tenant, isolated from all other namespaces.")]
 AsJson = Annotated[
     bool,
     Parameter(
-        name="--json", negative=(), show_default=False, help="One JSON document on stdout, and nothing else there."
+        name="--json", negative=(), show_default=False, help="Print one JSON document on stdout and nothing else."
     ),
 ]
 
@@ -35,7 +35,7 @@ _UUID_CHARS = 36
 
 
 class Stop(Exception):
-    """Ends a command with one line on stderr and an exit code."""
+    """Raised to end a command with one line on stderr and an exit code."""
 
     def __init__(self, text: str, code: int = 1) -> None:
         super().__init__(text)
@@ -43,16 +43,16 @@ class Stop(Exception):
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Colours on a terminal only, and never with NO_COLOR; 80 columns in a pipe."""
+    """Return a console: colours only on a terminal and without NO_COLOR; 80 columns in a pipe."""
     from rich.console import Console
 
     return Console(stderr=stderr, highlight=False, emoji=False)
 
 
-def fitted(out: Console, table: Table, ids: str) -> RenderableType:
-    """The table with the ids of the column `ids` on one line each, up to a UUID's length.
+def fit_table(out: Console, table: Table, ids: str) -> RenderableType:
+    """Return the table with the ids of the column `ids` unwrapped, up to the length of a UUID.
 
-    One that is wider than the terminal becomes a list: the id on a line, and below it what else is known.
+    A table wider than the terminal becomes a list: each id on its own line, the other cells below it.
     """
     from rich.console import Group
     from rich.measure import Measurement
@@ -60,7 +60,7 @@ def fitted(out: Console, table: Table, ids: str) -> RenderableType:
 
     (column,) = (column for column in table.columns if column.header == ids)
     column.min_width = min(_UUID_CHARS, max((len(str(cell)) for cell in column.cells), default=0))
-    anywhere = out.options.update(max_width=10_000)  # a measure is cut at the width that there is
+    anywhere = out.options.update(max_width=10_000)  # else the measurement is capped at the terminal's width
     if Measurement.get(out, anywhere, table).minimum <= out.width:
         return table
     lines = []
@@ -72,12 +72,12 @@ def fitted(out: Console, table: Table, ids: str) -> RenderableType:
 
 
 def complain(text: str) -> None:
-    """Prints the text as one line on stderr."""
+    """Print the text as one line on stderr."""
     print(f"redismem: {printable(' '.join(text.split()))}", file=sys.stderr, flush=True)
 
 
 def print_rows(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table, its first column to the left; too wide for that, each row's first cell on a line and the rest below."""
+    """Print a table; if it is wider than the terminal, each row's first cell on a line and the rest below it."""
     from rich.measure import Measurement
     from rich.table import Table
     from rich.text import Text
@@ -93,54 +93,57 @@ def print_rows(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         return
     for first, *others in rows:
         out.print(Text(first, overflow="fold"))
-        told = (f"{heading} {cell}".strip() for heading, cell in zip(headings[1:], others, strict=True) if cell)
-        out.print(Text(f"  {' · '.join(told)}", "dim"))
+        cells = (f"{heading} {cell}".strip() for heading, cell in zip(headings[1:], others, strict=True) if cell)
+        out.print(Text(f"  {' · '.join(cells)}", "dim"))
 
 
 def print_json(document: Any) -> None:
-    """ASCII, so that half characters and every terminal survive."""
+    """Print the document as ASCII JSON, safe for lone surrogates and for any terminal."""
     print(json.dumps(document, indent=2))
 
 
 def printable(text: str) -> str:
-    """The text without what could steer a terminal: control characters become visible, line breaks and tabs stay."""
+    """Return the text with its control characters escaped, so that it cannot steer the terminal.
+
+    Line breaks and tabs stay.
+    """
     return "".join(
-        char if char in "\n\t" or unicodedata.category(char) not in _STEERING else _shown(char) for char in text
+        char if char in "\n\t" or unicodedata.category(char) not in _STEERING else _escape(char) for char in text
     )
 
 
-# Control, format (direction marks among them), half characters.
+# Control characters, format characters (direction marks too), surrogates.
 _STEERING = {"Cc", "Cf", "Cs"}
 
 
-def _shown(char: str) -> str:
+def _escape(char: str) -> str:
     return char if char == "\u200d" else char.encode("unicode_escape").decode("ascii")
 
 
 def one_line(text: str, limit: int) -> str:
-    """The text on one line of `limit` characters at most."""
+    """Return the text as one line of at most `limit` characters."""
     line = " ".join(text.split())
     return printable(line if len(line) <= limit else line[: limit - 1] + "…")
 
 
 @contextlib.contextmanager
-def progress(what: str) -> Iterator[Callable[[int], None]]:
-    """Shows a count on one line of a terminal's stderr, and takes it away at the end; nothing if nobody looks."""
-    shown = sys.stderr.isatty()
+def progress(unit: str) -> Iterator[Callable[[int], None]]:
+    """Show a count on one line of stderr and erase it at the end; does nothing unless stderr is a terminal."""
+    is_terminal = sys.stderr.isatty()
 
-    def tell(count: int) -> None:
-        if shown:
-            print(f"\r{count:,} {what}", end="", file=sys.stderr, flush=True)
+    def show(count: int) -> None:
+        if is_terminal:
+            print(f"\r{count:,} {unit}", end="", file=sys.stderr, flush=True)
 
     try:
-        yield tell
+        yield show
     finally:
-        if shown:
+        if is_terminal:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def duration(ms: float) -> str:
-    """About two figures: 350 ms, 4.2 s, 3 min, 5 h, 12 days."""
+    """Format a duration with about two digits: 350 ms, 4.2 s, 3 min, 5 h, 12 days."""
     seconds = abs(ms) / 1000
     for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
         if seconds >= 2 * size:
@@ -149,7 +152,7 @@ def duration(ms: float) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes as people say them."""
+    """Format a number of bytes: 9,999 B, 12 KiB, 34 MiB."""
     if count < 10_000:
         return f"{count:,} B"
     return f"{count / 1024:,.0f} KiB" if count < 10 * 1024 * 1024 else f"{count / 1024 / 1024:,.0f} MiB"
@@ -159,14 +162,14 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def spoken(message: dict[str, Any]) -> str:
-    """What a message says, on one line: its text, its tool calls, its other parts by their kind."""
-    said = []
+def text_of_message(message: dict[str, Any]) -> str:
+    """Return the text of a message on one line, with its tool calls; other parts by their type."""
+    words = []
     content = message.get("content") or message.get("parts")
     if isinstance(content, str):
-        said.append(content)
+        words.append(content)
     elif isinstance(content, list):
-        said += [
+        words += [
             str(part.get("text", f"[{part.get('type') or next(iter(part), 'part')}]"))
             if isinstance(part, dict)
             else str(part)
@@ -176,5 +179,5 @@ def spoken(message: dict[str, Any]) -> str:
     for call in calls if isinstance(calls, list) else ():
         function = call.get("function") if isinstance(call, dict) else None
         if isinstance(function, dict):
-            said.append(f"calls {function.get('name')}({function.get('arguments')})")
-    return " ".join(said)
+            words.append(f"calls {function.get('name')}({function.get('arguments')})")
+    return " ".join(words)

@@ -1,4 +1,4 @@
-"""`redismem watch`: the queues, again and again."""
+"""`redismem watch`: poll the queues and show how they change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter, validators
 
-from redismem.cli.place import Place, looking
+from redismem.cli.place import Place, open_read_only
 from redismem.cli.queues import table_of
 from redismem.cli.stopping import stop_signals, wait_for
 from redismem.cli.terminal import Namespace, Url, console
@@ -21,13 +21,15 @@ if TYPE_CHECKING:
     from rich.live import Live
 
 Count = Annotated[
-    int | None, Parameter(validator=validators.Number(gte=1), help="Looks, then it ends. [default: until Ctrl-C]")
+    int | None,
+    Parameter(validator=validators.Number(gte=1), help="Stop after this many polls. [default: until Ctrl-C]"),
 ]
-EveryS = Annotated[
-    float, Parameter(validator=validators.Number(gte=0.01, lte=3_600), help="Seconds between two looks.")
-]
+EveryS = Annotated[float, Parameter(validator=validators.Number(gte=0.01, lte=3_600), help="Seconds between polls.")]
 JsonLines = Annotated[
-    bool, Parameter(name="--json", negative=(), show_default=False, help="One JSON document a line, a line a look.")
+    bool,
+    Parameter(
+        name="--json", negative=(), show_default=False, help="Print one JSON document per poll, each on one line."
+    ),
 ]
 
 
@@ -39,24 +41,24 @@ async def watch(
     namespace: Namespace = "default",
     as_json: JsonLines = False,
 ) -> int:
-    """Watch the queues: a picture that renews itself, in a pipe a line a look.
+    """Watch the queues: refreshes in place on a terminal, prints one line per poll when piped.
 
-    Rates are changes a second since the last look. `given` counts new sessions and claims of workers together, all
-    workers and pods included. Ctrl-C ends it, with exit code 0.
+    Rates are changes per second since the last poll. `given` counts new sessions plus claims by workers, over all pods
+    and workers. Ctrl-C ends it, with exit code 0.
     """
     with stop_signals() as stopping:
-        async with looking(url, namespace) as (memory, place):
-            live = None if as_json or not sys.stdout.isatty() else _live()
-            looks, before = 0, None
+        async with open_read_only(url, namespace) as (memory, place):
+            live = None if as_json or not sys.stdout.isatty() else _start_live()
+            polls_count, before = 0, None
             start_s = time.monotonic()
             try:
                 while True:
                     depths = await depths_of(memory.store)
                     _show(live, place, namespace, depths, rates(depths, before), as_json=as_json)
-                    looks, before = looks + 1, depths
-                    # By the clock, so that slow looks do not add up.
-                    wait_s = max(0.0, start_s + looks * every_s - time.monotonic())
-                    if looks == count or await wait_for(stopping, wait_s):
+                    polls_count, before = polls_count + 1, depths
+                    # Measured from the start, so that slow polls do not add up.
+                    wait_s = max(0.0, start_s + polls_count * every_s - time.monotonic())
+                    if polls_count == count or await wait_for(stopping, wait_s):
                         return 0
             finally:
                 if live is not None:
@@ -64,7 +66,7 @@ async def watch(
 
 
 def rates(now: Depths, before: Depths | None) -> dict[str, float]:
-    """Changes a second: of each queue's depth, of the sessions, of the fences given. Empty at the first look."""
+    """Return the changes per second: queue depths, sessions, fences given. Empty at the first poll."""
     if before is None or now.now_ms <= before.now_ms:
         return {}
     seconds = (now.now_ms - before.now_ms) / 1000
@@ -73,7 +75,7 @@ def rates(now: Depths, before: Depths | None) -> dict[str, float]:
     return {name: change / seconds for name, change in changes.items()}
 
 
-def _live() -> Live:
+def _start_live() -> Live:
     from rich.live import Live
 
     live = Live(console=console(), auto_refresh=False)
@@ -85,7 +87,7 @@ def _show(
     live: Live | None, place: Place, namespace: str, depths: Depths, rates: dict[str, float], *, as_json: bool
 ) -> None:
     if live is not None:
-        live.update(_picture(place, namespace, depths, rates), refresh=True)
+        live.update(_render(place, namespace, depths, rates), refresh=True)
     elif as_json:
         print(json.dumps(_line(depths, rates)), flush=True)
     else:
@@ -109,15 +111,15 @@ def _time(depths: Depths, timespec: str) -> str:
     return datetime.fromtimestamp(depths.now_ms / 1000, UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
-def _picture(place: Place, namespace: str, depths: Depths, rates: dict[str, float]) -> Group:
+def _render(place: Place, namespace: str, depths: Depths, rates: dict[str, float]) -> Group:
     from rich.console import Group
     from rich.text import Text
 
     changing = " · ".join(f"{name} {rate:+,.1f}" for name, rate in rates.items() if round(rate, 1) and name != "given")
-    given = f"{rates.get('given', 0):,.1f} new sessions and claims a second"
+    given = f"{rates.get('given', 0):,.1f} new sessions and claims per second"
     return Group(
         Text.assemble((f"namespace {namespace}", "bold"), f" on {place.name}  {_time(depths, 'seconds')}"),
         table_of(depths),
-        Text(f"  a second: {changing or 'no change'}", "dim"),
+        Text(f"  per second: {changing or 'no change'}", "dim"),
         Text(f"  {given}   (Ctrl-C ends)", "dim"),
     )

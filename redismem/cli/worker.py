@@ -1,4 +1,4 @@
-"""`redismem worker`: summaries, the session limit and the sweep, until it is told to stop."""
+"""`redismem worker`: write summaries, enforce the session limit and sweep, until a signal stops it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cyclopts import Parameter, validators
 
 from redismem.cli.depths import sessions_line
 from redismem.cli.logs import logs_on_stderr
-from redismem.cli.place import HOW_TO_NAME_REDIS, Place, opened
+from redismem.cli.place import HOW_TO_NAME_REDIS, Place, open_memory
 from redismem.cli.stopping import stop_signals
 from redismem.cli.terminal import Namespace, Stop, Url, plural, print_json
 from redismem.events import facts
@@ -31,27 +31,33 @@ if TYPE_CHECKING:
     from redismem.workers.summaries import Worker
 
 Concurrency = Annotated[
-    int, Parameter(validator=validators.Number(gte=1, lte=10_000), help="Sessions in hand at the same time.")
+    int, Parameter(validator=validators.Number(gte=1, lte=10_000), help="Sessions processed at the same time.")
 ]
 Strategy = Annotated[
     Literal["summarize", "trim", "none"] | None,
-    Parameter(help="What becomes of older messages. [default: `REDISMEM_STRATEGY`, else summarize]"),
+    Parameter(help="Treatment of older messages. [default: `REDISMEM_STRATEGY`, else summarize]"),
 ]
 OnEvictFile = Annotated[
-    Path | None, Parameter(help="Append the transcript of each evicted session to this file, a JSON line each.")
+    Path | None,
+    Parameter(help="Append the transcript of each evicted session to this file, one JSON line per session."),
 ]
 StopS = Annotated[
     float,
-    Parameter(validator=validators.Number(gte=0, lte=3_600), help="Seconds that what is in hand may take to end."),
+    Parameter(
+        validator=validators.Number(gte=0, lte=3_600), help="Seconds to finish work in progress before stopping."
+    ),
 ]
-Once = Annotated[bool, Parameter(negative=(), show_default=False, help="Do what is due now, and exit.")]
+Once = Annotated[bool, Parameter(negative=(), show_default=False, help="Process what is due now, then exit.")]
 JsonLogs = Annotated[
     bool,
     Parameter(
-        name="--json", negative=(), show_default=False, help="Logs as JSON; with --once one document on stdout too."
+        name="--json",
+        negative=(),
+        show_default=False,
+        help="Log as JSON; with --once also print one document on stdout.",
     ),
 ]
-_NOT_WELL = (
+_FAILURES = (
     *(SummaryOutcome.FAILED, SummaryOutcome.DEAD, SummaryOutcome.PAUSED),
     *(SummaryOutcome.UNAVAILABLE, SummaryOutcome.STOPPING),
 )
@@ -68,38 +74,36 @@ async def worker(
     namespace: Namespace = "default",
     as_json: JsonLogs = False,
 ) -> int:
-    """Summarise and evict, until SIGTERM or SIGINT.
+    """Summarise and evict sessions, until SIGTERM or SIGINT.
 
-    Run any number of workers, on any machines. Who writes the summaries is set by `REDISMEM_MODEL_PROVIDER`
-    (extractive, openai, gemini, anthropic), `REDISMEM_MODEL` and `REDISMEM_MODEL_API_KEY`; who makes vectors of what is
-    kept, by `REDISMEM_EMBED` and `REDISMEM_EMBED_API_KEY`. Which sessions have to go is set by `REDISMEM_MAX_SESSIONS`
-    (1,000) and `REDISMEM_IDLE_TIMEOUT_S` (24 h): give a worker the values of the pods. By the defaults it removes
-    nothing that others were told to keep.
+    Run any number of workers, on any machines. `REDISMEM_MODEL_PROVIDER` (extractive, openai, gemini, anthropic),
+    `REDISMEM_MODEL` and `REDISMEM_MODEL_API_KEY` select the summary model; `REDISMEM_EMBED` and
+    `REDISMEM_EMBED_API_KEY` select the embedding model for stored messages. `REDISMEM_MAX_SESSIONS` (1,000) and
+    `REDISMEM_IDLE_TIMEOUT_S` (24 h) decide which sessions are evicted: give a worker the same values as the pods. With
+    the defaults it evicts nothing that pods with other settings want to keep.
 
-    Told to stop, it takes up nothing more, waits `--stop-s` for what it has in hand, gives the rest back to the queue
-    and exits. A second signal ends it at once; that loses nothing either, but its sessions wait until their leases run
-    out.
+    On a signal the worker takes no new work, gives the work in progress `--stop-s` seconds to finish, returns the rest
+    to the queue and exits. A second signal ends it at once; nothing is lost, but its sessions wait until their leases
+    expire.
 
-    Logs go to stderr, a line each: hashes of session ids and durations, never a text. `redismem dead list` shows ids
-    with their hashes. Exit code: 0 it was told to stop, or `--once` left nothing undone; 2 wrong usage, or a
-    `REDISMEM_STRATEGY` that cannot be used; else 1.
+    Logs go to stderr, one line per event: hashes of session ids and durations, never message text.
+    `redismem dead list` shows ids with their hashes. Exit code: 0 stopped by a signal, or `--once` completed all work;
+    2 wrong usage, or an invalid `REDISMEM_STRATEGY`; else 1.
     """
     if on_evict_file is not None and not _can_append(on_evict_file):
-        raise Stop(f"{on_evict_file} is not a file that can be written", 2)
+        raise Stop(f"cannot write to the file {on_evict_file}", 2)
     if strategy is None and _has_unusable_strategy():
-        raise Stop(
-            "REDISMEM_STRATEGY cannot be used: it is summarize, trim or none; until it is, nothing is summarised", 2
-        )
+        raise Stop("REDISMEM_STRATEGY is invalid: use summarize, trim or none; until then nothing is summarised", 2)
     with logs_on_stderr(as_json=as_json) as log, stop_signals() as stopping:
-        given: dict[str, Any] = {} if strategy is None else {"strategy": strategy}
-        async with opened(url, namespace, **given) as (memory, place):
+        overrides: dict[str, Any] = {} if strategy is None else {"strategy": strategy}
+        async with open_memory(url, namespace, **overrides) as (memory, place):
             if place.embedded:
-                raise Stop(f"a worker needs a store that others use too: {HOW_TO_NAME_REDIS}", 2)
+                raise Stop(f"a worker needs a store shared with the pods: {HOW_TO_NAME_REDIS}", 2)
             memory.store.embedder = make_embedder(None, memory.settings)  # the memory closes it
-            on_evict = _archive(on_evict_file)
+            on_evict = _open_archive(on_evict_file)
             if once:
-                return await _once(memory, on_evict, concurrency, stop_s, stopping, as_json=as_json)
-            await _until(stopping, memory, place, on_evict, concurrency, stop_s, log)
+                return await _run_once(memory, on_evict, concurrency, stop_s, stopping, as_json=as_json)
+            await _run_until_stopped(stopping, memory, place, on_evict, concurrency, stop_s, log)
     return 0
 
 
@@ -111,13 +115,13 @@ def _can_append(path: Path) -> bool:
     return os.access(path, os.W_OK) and path.is_file() if path.exists() else os.access(path.parent, os.W_OK)
 
 
-def _archive(path: Path | None) -> OnEvict | None:
+def _open_archive(path: Path | None) -> OnEvict | None:
     from redismem.workers.archive import JsonlArchive
 
     return None if path is None else JsonlArchive(path)
 
 
-async def _until(
+async def _run_until_stopped(
     stopping: asyncio.Event,
     memory: Memory,
     place: Place,
@@ -132,8 +136,8 @@ async def _until(
     settings = memory.settings
     by = f" by {settings.model_provider}" if settings.strategy == "summarize" else ""
     log.info(
-        "started on %s, namespace %s: %s%s%s, %d at a time, at most %d sessions, none idle for over %g s",
-        *(place.name, memory.store.keys.namespace, settings.strategy, by, _vectors_by(memory), concurrency),
+        "started on %s, namespace %s: %s%s%s, concurrency %d, at most %d sessions, idle timeout %g s",
+        *(place.name, memory.store.keys.namespace, settings.strategy, by, _embedder_words(memory), concurrency),
         *(memory.store.session_limit, settings.idle_timeout_s),
         extra=facts(op="worker", namespace=memory.store.keys.namespace),
     )
@@ -141,31 +145,31 @@ async def _until(
     start_s = time.monotonic()
     try:
         await stopping.wait()
-        log.info("told to stop: taking up nothing more", extra=facts(op="worker"))
+        log.info("stopping: taking no new work", extra=facts(op="worker"))
         start_s = time.monotonic()
     finally:
         await scheduler.stop()
     outcomes = {} if scheduler.worker is None else scheduler.worker.outcomes
     duration_ms = int((time.monotonic() - start_s) * 1000)
-    known = facts(op="worker", duration_ms=duration_ms)
-    log.info("stopped in %d ms; sessions: %s", duration_ms, _counts(outcomes), extra=known)
+    extra = facts(op="worker", duration_ms=duration_ms)
+    log.info("stopped in %d ms; sessions: %s", duration_ms, _count_words(outcomes), extra=extra)
 
 
-def _vectors_by(memory: Memory) -> str:
-    """Who makes vectors, for the line of the start; "" if nobody is to."""
+def _embedder_words(memory: Memory) -> str:
+    """Name the embedding model for the start line; "" if there is none."""
     embedder, settings = memory.store.embedder, memory.settings
     if embedder is None:
         return ""
     if settings.strategy == "none" or not settings.keep_originals:
-        return ", no vectors, as no messages are kept"
+        return ", no vectors: no messages are kept"
     return f", vectors by {embedder.name}"
 
 
-def _counts(outcomes: Mapping[SummaryOutcome, int]) -> str:
+def _count_words(outcomes: Mapping[SummaryOutcome, int]) -> str:
     return ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(outcomes.items())) or "none"
 
 
-async def _once(
+async def _run_once(
     memory: Memory,
     on_evict: OnEvict | None,
     concurrency: int,
@@ -184,31 +188,31 @@ async def _once(
     extraction = None if model is None else ExtractionWorker(memory.store, model)
     eviction = Eviction(memory.store, on_evict if extraction is None else extraction.before(on_evict))
     try:
-        done = await _unless(stopping, stop_s, worker, extraction, eviction)
+        done = await _drain_unless_stopped(stopping, stop_s, worker, extraction, eviction)
     finally:
         for each in (strategy, model):
             if close := getattr(each, "aclose", None):
                 await close()
     outcomes = {} if worker is None else dict(worker.outcomes)
     left = await depths_of(memory.store)
-    good = done is not None and left.over <= 0 and not any(outcomes.get(each) for each in _NOT_WELL)
+    good = done is not None and left.over <= 0 and not any(outcomes.get(each) for each in _FAILURES)
     summaries_count, evicted_count = done or (outcomes.get(SummaryOutcome.OK, 0), None)
     if as_json:
         counts = {"summaries_count": summaries_count, "evicted_count": evicted_count, "outcomes": outcomes}
         print_json({"namespace": memory.store.keys.namespace, **counts, "left": left.document(), "good": good})
     else:
-        _say(summaries_count, evicted_count, outcomes, left)
+        _print_counts(summaries_count, evicted_count, outcomes, left)
     return 0 if good else 1
 
 
-async def _unless(
+async def _drain_unless_stopped(
     stopping: asyncio.Event,
     stop_s: float,
     worker: Worker | None,
     extraction: ExtractionWorker | None,
     eviction: Eviction,
 ) -> tuple[int, int] | None:
-    """Summaries written and sessions evicted; None if it was told to stop before the end."""
+    """Do all due work and return the numbers of summaries and evictions; None if stopped before the end."""
 
     async def work() -> tuple[int, int]:
         written = 0 if worker is None else await worker.drain()
@@ -216,9 +220,9 @@ async def _unless(
             await extraction.drain()
         return written, await eviction.enforce()
 
-    working, told = asyncio.create_task(work()), asyncio.create_task(stopping.wait())
+    working, stop = asyncio.create_task(work()), asyncio.create_task(stopping.wait())
     try:
-        await asyncio.wait((working, told), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((working, stop), return_when=asyncio.FIRST_COMPLETED)
         if working.done():
             return await working
         for each in (worker, extraction, eviction):
@@ -226,19 +230,21 @@ async def _unless(
                 each.stop()
         await asyncio.wait((working,), timeout=stop_s)
     finally:
-        for task in (working, told):
+        for task in (working, stop):
             task.cancel()
-        await asyncio.gather(working, told, return_exceptions=True)
+        await asyncio.gather(working, stop, return_exceptions=True)
     return None
 
 
-def _say(summaries_count: int, evicted_count: int | None, outcomes: Mapping[SummaryOutcome, int], left: Depths) -> None:
+def _print_counts(
+    summaries_count: int, evicted_count: int | None, outcomes: Mapping[SummaryOutcome, int], left: Depths
+) -> None:
     unusual: Mapping[SummaryOutcome, int] = {
         outcome: count for outcome, count in outcomes.items() if outcome is not SummaryOutcome.OK
     }
     written = f"{summaries_count:,} {'summary' if summaries_count == 1 else 'summaries'} written"
     print(f"{written}, {plural(evicted_count or 0, 'session')} evicted", end="")
-    print(f" ({_counts(unusual)})" if unusual else "")
+    print(f" ({_count_words(unusual)})" if unusual else "")
     names = ("overdue", "leased", "dead", "evictions")
     print("left: " + ", ".join(f"{left.total(name).count:,} {name}" for name in names), end="")
     print(f"; {sessions_line(left)}")

@@ -98,7 +98,7 @@ def test_a_session_that_is_not_on_the_list_is_named(command: Any, dead: Any, her
     ran = command("dead", "retry", "s-0", "unknown", *here)
     assert ran.code == 1
     assert "1 session overdue again" in ran.out
-    assert ran.err == "redismem: session unknown is not on the list\n"
+    assert ran.err == "redismem: session unknown is not dead\n"
 
 
 def test_nothing_dead_is_fine(command: Any, here: Any) -> None:
@@ -121,6 +121,6 @@ def test_a_session_of_another_layout_stops_no_other(
     ran = command("dead", word, *(dead if named else ["--all"]), *here)
     assert ran.code == 1
     assert ran.out.startswith("2 sessions ")
-    assert "session s-1 is of another layout: left as it is" in ran.err
+    assert "session s-1 has another layout and was left unchanged" in ran.err
     ran = command("dead", word, "--all", "--json", *here)
     assert (ran.code, ran.document["other_layout"]) == (1, ["s-1"])

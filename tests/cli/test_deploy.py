@@ -239,4 +239,4 @@ def test_the_doctor_says_whether_they_are_loaded(app_url: str, deploy_url: str, 
     assert "this user may not load them" in " ".join(capsys.readouterr().out.split())
     assert main(["deploy", "--url", deploy_url]) == 0
     assert main(words) == 0
-    assert "this user may load none" in " ".join(capsys.readouterr().out.split())
+    assert "this user may not load scripts" in " ".join(capsys.readouterr().out.split())

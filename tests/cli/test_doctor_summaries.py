@@ -61,7 +61,7 @@ def test_a_provider_that_refuses_the_key(
         assert (found["providers"]["verdict"], found["dead"]["verdict"]) == ("fail", "ok")
         assert command("doctor", *here).code == 1
         seen = found["providers"]["seen"]
-        assert seen.startswith("openai/some-model is paused since ")
+        assert seen.startswith("openai/some-model has been paused for ")
         for said in ("openai answered 401 invalid_api_key", "1 failure", "next try in 10 min", "3 sessions overdue"):
             assert said in seen
         assert "REDISMEM_MODEL_" in found["providers"]["advice"]
@@ -88,7 +88,7 @@ def test_dead_sessions_and_why(
         assert command("worker", "--once", *here).code == 1
     found = examined()
     assert found["dead"]["verdict"] == "warn"
-    assert "1 session; the longest dead since " in found["dead"]["seen"]
+    assert "1 session; the oldest dead for " in found["dead"]["seen"]
     assert "after 1 attempt: openai answered 400 context_length_exceeded" in found["dead"]["seen"]
 
 
@@ -144,7 +144,7 @@ def test_sessions_whose_summaries_fail(examined: Any, redis_server: Any, namespa
     asyncio.run(fail())
     found = examined()["summaries"]
     assert (found["verdict"], "2 sessions overdue" in found["seen"]) == ("warn", True)
-    assert found["seen"].endswith("; at least 1 failing, the first for 10 min: 2 failed attempts, the last: ValueError")
+    assert found["seen"].endswith("; at least 1 failing, the first for 10 min: 2 failed attempts, last: ValueError")
 
 
 def test_attempts_that_fail_for_long_are_told_between_them_too() -> None:
@@ -152,9 +152,7 @@ def test_attempts_that_fail_for_long_are_told_between_them_too() -> None:
     found = rules.summaries(rested, 1_000_000, Settings(), is_paused=False, failing=failing)
     assert (found.verdict, found.case) == ("warn", "failing")
     seen, advice = words_of(found)
-    assert seen.startswith(
-        "3 sessions overdue; at least 1 failing, the first for 100.0 s: 4 failed attempts, the last: the"
-    )
+    assert seen.startswith("3 sessions overdue; at least 1 failing, the first for 100.0 s: 4 failed attempts, last: no")
     assert "redismem show" in advice
     assert rules.summaries(rested, 1_000_000, Settings(), is_paused=True, failing=failing).verdict == "ok"
     again = [rules.FailureFacts(900_000, 0, "x")]  # it was dead, and put in line again
@@ -167,28 +165,28 @@ def test_attempts_that_fail_for_long_are_told_between_them_too() -> None:
 @pytest.mark.parametrize(
     ("variables", "verdict", "said"),
     [
-        ({}, "ok", "each setting that a REDISMEM_* variable gives is obeyed"),
-        ({"SERVER_RATE": "7"}, "ok", "each setting that a REDISMEM_* variable gives is obeyed"),
-        ({"THRESHOLD": "canary"}, "warn", "REDISMEM_THRESHOLD cannot be used: the default counts"),
-        ({"TRESHOLD": "canary"}, "warn", "REDISMEM_TRESHOLD is no setting (did you mean REDISMEM_THRESHOLD?)"),
-        ({"MAX_SESSIONS": "canary"}, "fail", "REDISMEM_MAX_SESSIONS cannot be used: nothing is removed"),
-        ({"STRATEGY": "canary"}, "fail", "REDISMEM_STRATEGY cannot be used: nothing is removed"),
+        ({}, "ok", "all REDISMEM_* variables are valid"),
+        ({"SERVER_RATE": "7"}, "ok", "all REDISMEM_* variables are valid"),
+        ({"THRESHOLD": "canary"}, "warn", "REDISMEM_THRESHOLD is invalid: the default is used"),
+        ({"TRESHOLD": "canary"}, "warn", "REDISMEM_TRESHOLD is not a setting (did you mean REDISMEM_THRESHOLD?)"),
+        ({"MAX_SESSIONS": "canary"}, "fail", "REDISMEM_MAX_SESSIONS is invalid: nothing is evicted"),
+        ({"STRATEGY": "canary"}, "fail", "REDISMEM_STRATEGY is invalid: nothing is evicted"),
         (
             {"STRATEGY": "trim", "THRESHOLD": "canary"},
             "fail",
-            "REDISMEM_THRESHOLD cannot be used: nothing is removed",
+            "REDISMEM_THRESHOLD is invalid: nothing is evicted",
         ),
         (
             {"STRATEGY": "trim", "THRESHOLD": "canary", "MAX_WINDOW_COUNT": "500"},
             "fail",
-            "REDISMEM_THRESHOLD cannot be used: nothing is removed",
+            "REDISMEM_THRESHOLD is invalid: nothing is evicted",
         ),
         (
             {"STRATEGY": "trim", "RECENT_LIMIT": "500", "MAX_WINDOW_COUNT": "100"},
             "fail",
-            "REDISMEM_MAX_WINDOW_COUNT cannot be used, as recent_limit 500 is over max_window_count 100: the default "
-            "counts; REDISMEM_RECENT_LIMIT cannot be used, as recent_limit 500 is over max_window_count 100: nothing "
-            "is removed",
+            "REDISMEM_MAX_WINDOW_COUNT is invalid, as recent_limit 500 is over max_window_count 100: the default is "
+            "used; REDISMEM_RECENT_LIMIT is invalid, as recent_limit 500 is over max_window_count 100: nothing is "
+            "evicted",
         ),
     ],
 )
@@ -207,9 +205,9 @@ def test_variables_that_are_not_obeyed_are_named_and_their_values_are_not(
 @pytest.mark.parametrize(
     ("variables", "verdict", "said"),
     [
-        ({}, "ok", "none is asked"),
-        ({"": "x"}, "warn", "none is asked, though one is named"),
-        ({"API_KEY": "canary"}, "warn", "none is asked, though one is named"),
+        ({}, "ok", "no model is used"),
+        ({"": "x"}, "warn", "a model is named, but not used"),
+        ({"API_KEY": "canary"}, "warn", "a model is named, but not used"),
         ({"PROVIDER": "openai"}, "fail", "needs a model: set REDISMEM_MODEL"),
         ({"PROVIDER": "openai", "": "x"}, "warn", "openai, x: no key is set"),
         ({"PROVIDER": "openai", "": "x", "API_KEY": "canary"}, "ok", "openai, x"),
@@ -234,14 +232,14 @@ def test_what_is_said_of_paused_providers() -> None:
     found = rules.providers({"a": pause, "b": replace(pause, since_ms=5)}, 1, 600_005)
     seen, _ = words_of(found)
     assert seen == (
-        "b is paused since 10 min: x answered 503; 2 failures, a try is due since 10 min; 1 session overdue; 1 more"
+        "b has been paused for 10 min: x answered 503; 2 failures, next try due for 10 min; 1 session overdue; 1 more"
     )
     unknown = rules.dead(4, rules.FailureFacts(1_000, 0, None), 2_000)
-    assert words_of(unknown)[0] == "4 sessions; the longest dead since 1.0 s, after 0 attempts: the reason is not noted"
+    assert words_of(unknown)[0] == "4 sessions; the oldest dead for 1.0 s, after 0 attempts: no reason recorded"
 
 
 def test_who_ticks_for_all(examined: Any, redis_server: Any, namespace: str) -> None:
-    assert examined()["ticks"]["seen"] == "no pod looks after this namespace now"
+    assert examined()["ticks"]["seen"] == "no worker runs for this namespace"
     settings = Settings(tick_s=60)
     connected = redismem.blocking.Memory.connect(redis_server.url, namespace=namespace, settings=settings, workers=True)
     with connected as memory:
@@ -266,5 +264,5 @@ def test_who_ticks_for_all(examined: Any, redis_server: Any, namespace: str) -> 
 def test_nobody_ticks_and_sessions_wait(examined: Any, memory: Any) -> None:
     memory.session("a").append(*({"role": "user", "content": f"canary {n}"} for n in range(12)))
     found = examined()["ticks"]
-    assert (found["verdict"], found["seen"]) == ("warn", "no pod looks after this namespace now, and 1 session overdue")
+    assert (found["verdict"], found["seen"]) == ("warn", "no worker runs for this namespace, and 1 session overdue")
     assert "redismem worker" in found["advice"]

@@ -89,16 +89,16 @@ def test_files_go_out_and_come_in(command: Any, here: list[str], ids: dict[str, 
     assert names == ["conversations.json", "decisions.json", "entities.json", "tasks.json"]
     copied = run(command, here, "import", "other", tmp_path / "x")
     assert copied.out.startswith("8 added, 0 replaced")
-    assert "was an export of project apollo, not of other" in copied.err
+    assert "an export of project apollo, not other" in copied.err
     assert run(command, here, "import", "apollo", tmp_path / "x").err == ""
     assert "Use Redis" in run(command, here, "decisions", "other").out
-    assert "8 as they were" in run(command, here, "import", "other", tmp_path / "x", "--replace").out
+    assert "8 unchanged" in run(command, here, "import", "other", tmp_path / "x", "--replace").out
     (tmp_path / "x" / "tasks.json").write_text("{")
     broken = run(command, here, "import", "third", tmp_path / "x")
     assert broken.code == 2
     assert "tasks.json is no JSON: line 1, column 2" in broken.complaint
     assert run(command, here, "import", "third", tmp_path).code == 2
-    assert "would do" in run(command, here, "consolidate", "apollo", "--days", "0").out
+    assert "dry run" in run(command, here, "consolidate", "apollo", "--days", "0").out
 
 
 def test_an_export_of_nothing_leaves_a_good_one_as_it_is(
@@ -109,7 +109,7 @@ def test_an_export_of_nothing_leaves_a_good_one_as_it_is(
     assert "decisions.json 2, tasks.json 3, entities.json 3, conversations.json 0" in told.out
     good = {path.name: path.read_text() for path in tmp_path.iterdir()}
     assert len(good) == 4, "and nothing beside them"
-    assert f"no project apolo in namespace {here[-1]}" in run(command, here, "export", "apolo", tmp_path).complaint
+    assert "has no project apolo" in run(command, here, "export", "apolo", tmp_path).complaint
     elsewhere = [*here[:2], "--namespace", f"{here[-1]}2"]
     assert run(command, elsewhere, "export", "apollo", tmp_path).code == 1
     for file, text in good.items():
@@ -117,7 +117,7 @@ def test_an_export_of_nothing_leaves_a_good_one_as_it_is(
         (tmp_path / file).write_text(json.dumps(document | {file.removesuffix(".json"): []}))
     assert "has no item" in run(command, here, "import", "apollo", tmp_path, "--replace").complaint
     asyncio.run(cleared(here))
-    assert "nothing in project apollo" in run(command, here, "export", "apollo", tmp_path).complaint
+    assert "is empty" in run(command, here, "export", "apollo", tmp_path).complaint
     assert run(command, here, "show", "apollo").code == 0
 
 
@@ -144,7 +144,7 @@ def test_an_export_says_that_messages_are_gone(command: Any, here: list[str], tm
 
     asyncio.run(talked())
     told = run(command, here, "export", "apollo", tmp_path).out
-    assert "without the messages of 1 conversation: they have gone" in told
+    assert "without the messages of 1 conversation: the sessions no longer exist" in told
 
 
 def test_where_no_file_can_be_written_none_is(
@@ -154,7 +154,7 @@ def test_where_no_file_can_be_written_none_is(
     for folder in (tmp_path / "file", tmp_path / "file" / "below"):
         refused = run(command, here, "export", "apollo", folder)
         assert refused.code == 2
-        assert f"{folder} is not a folder that can be written to" in refused.complaint
+        assert f"cannot write to the folder {folder}" in refused.complaint
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
     half = tmp_path / "half"
     (half / ".tasks.json.new").mkdir(parents=True)  # the second of the files fails
@@ -177,7 +177,7 @@ def test_a_name_that_no_project_has_is_no_empty_project(command: Any, here: list
     for words in (("show",), ("decisions", "--json"), ("tasks",), ("entities",), ("board",), ("consolidate", "--do")):
         refused = run(command, here, words[0], "nobody", *words[1:])
         assert refused.code == 1
-        assert "there is no project nobody" in refused.complaint
+        assert "has no project nobody" in refused.complaint
     assert run(command, here, "decisions", "apollo", "--text", "nothing").code == 0
     assert "--days" in run(command, here, "consolidate", "apollo", "--days", "-1").complaint
 

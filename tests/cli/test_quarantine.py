@@ -143,7 +143,7 @@ def test_a_search_says_that_there_may_be_more(command: Any, here: list[str], red
         raw.mset({f"filler:{number}": "x" for number in range(5_000)})
         for words in (["quarantine", "list", *here], ["namespaces", *here[:2]]):
             ran = command(*words, "--keys", "1000")
-            assert re.search(r"there may be more: --cursor \d+", ran.out), words
+            assert re.search(r"scan incomplete, continue with --cursor \d+", ran.out), words
         raw.delete(*(f"filler:{number}" for number in range(5_000)))
 
 

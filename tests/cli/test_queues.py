@@ -63,7 +63,7 @@ def test_queues_for_people(command: Any, filled: Any, here: Any, monkeypatch: py
     assert (ran.code, ran.err) == (0, "")
     for line in (
         r"overdue +3 +oldest waits 3 h",
-        r"leased +1 +next runs out in 4 h",
+        r"leased +1 +next expires in 4 h",
         r"dead +1 +oldest died 5 h ago",
         r"evictions +1 +oldest waits 6 h",
         r"sessions +7 +of 5: 2 over the limit",
@@ -92,7 +92,7 @@ def test_queues_shard_by_shard(command: Any, filled: Any, memory: Any, here: Any
     rows = {line.split()[0]: line.split() for line in ran.out.splitlines() if re.match(r" +0\d ", line)}
     assert rows["00"][2] == "2"
     assert rows["03"][-2:] == ["1", "1"]
-    assert re.search(r"\d shards? of 4 hold nothing", ran.out)
+    assert re.search(r"\d shards? of 4 empty", ran.out)
 
 
 def test_a_lease_that_ran_out_and_a_session_that_is_tried_later(command: Any, memory: Any, raw: Any, here: Any) -> None:
@@ -101,7 +101,7 @@ def test_a_lease_that_ran_out_and_a_session_that_is_tried_later(command: Any, me
     raw.zadd(memory.store.keys.shards()[0].leased, {"a": now - 60_000 * 3})
     raw.zadd(memory.store.keys.shards()[0].overdue, {"b": now + HOUR_MS * 4})
     out = command("queues", *here).out
-    assert "ran out 3 min ago" in out
+    assert "expired 3 min ago" in out
     assert "next try in 4 h" in out
 
 

@@ -59,7 +59,7 @@ def test_a_question_to_an_archive(told: Path, command: Any) -> None:
 
 def test_what_is_not_there_is_said(told: Path, command: Any, here: Any, tmp_path: Path) -> None:
     ran = command("recall", "first", "zebra", *here)
-    assert (ran.code, ran.out) == (1, "nothing of the kind is kept\n")
+    assert (ran.code, ran.out) == (1, "no matching messages\n")
     ran = command("recall", "nobody", "dog", *here)
     assert ran.code == 1
     assert "there is no such session" in ran.err

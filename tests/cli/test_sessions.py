@@ -175,7 +175,7 @@ def test_a_session_whose_summaries_fail_says_so(command: Any, here: Any, redis_s
     asyncio.run(fail())
     ran = command("show", "talk", *here)
     assert max(map(len, ran.out.splitlines())) <= 80
-    assert "queue: overdue\n  failing for 10 min: 3 failed attempts, the last: ValueError\n" in ran.out
+    assert "queue: overdue\n  failing for 10 min: 3 failed attempts, last: ValueError\n" in ran.out
     assert "overdue, failing for 10 min, order_id" in command("sessions", *here).out
     assert command("worker", "--once", *here).code == 0
     assert "fail" not in command("show", "talk", *here).out + command("sessions", *here).out
@@ -258,5 +258,5 @@ def test_the_list_says_how_much_room_is_left(command: Any, memory: Any, here: An
     memory.session("a").append({"role": "user", "content": "x"})
     monkeypatch.setenv("REDISMEM_MAX_SESSIONS", "3")
     assert "1 live session in" in (shown := command("sessions", *here).out)
-    assert "the limit of 3 leaves room for 2 more" in shown
+    assert "room for 2 more, the limit is 3" in shown
     assert command("sessions", "--json", *here).document["room"] == 2

@@ -43,10 +43,10 @@ def test_where_a_value_comes_from_that_was_not_obeyed(listed: Any, monkeypatch: 
     monkeypatch.setenv("REDISMEM_MAX_SESSIONS", "many")
     monkeypatch.setenv("REDISMEM_TICK_S", "often")
     rows = listed()
-    assert (rows["threshold"]["value"], rows["threshold"]["source"]) == (54, "follows another setting")
+    assert (rows["threshold"]["value"], rows["threshold"]["source"]) == (54, "derived from another setting")
     assert rows["max_sessions"]["value"] == 1_000_000_000
-    assert rows["max_sessions"]["source"] == "the variable cannot be used: nothing is removed"
-    assert (rows["tick_s"]["value"], rows["tick_s"]["source"]) == (1, "the variable cannot be used: default")
+    assert rows["max_sessions"]["source"] == "the variable is invalid: nothing is evicted"
+    assert (rows["tick_s"]["value"], rows["tick_s"]["source"]) == (1, "the variable is invalid: default")
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_a_file_that_cannot_hold_transcripts_is_refused(command: Any, here: Any,
     path = {"folder": tmp_path, "device": "/dev/full"}.get(kind, tmp_path / kind)
     ran = command("worker", "--once", "--on-evict-file", path, *here)
     assert ran.code == 2
-    assert "is not a file that can be written" in ran.complaint
+    assert "cannot write to the file" in ran.complaint
 
 
 class EvictsNothing(Between):
@@ -148,7 +148,7 @@ def test_an_embedded_store_has_nothing_for_a_worker(command: Any) -> None:
     for words in (["worker"], ["worker", "--once"]):
         ran = command(*words)
         assert ran.code == 2
-        assert "a worker needs a store that others use too" in ran.complaint
+        assert "a worker needs a store shared with the pods" in ran.complaint
 
 
 def test_settings_that_name_no_model_are_one_line(command: Any, here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +175,7 @@ def test_a_strategy_that_cannot_be_read_stops_it_before_it_begins(
     monkeypatch.setenv("REDISMEM_STRATEGY", "canary")
     ran = command("worker", *options, *here)
     assert (ran.code, ran.out) == (2, "")
-    assert "REDISMEM_STRATEGY cannot be used" in ran.err
+    assert "REDISMEM_STRATEGY is invalid" in ran.err
     assert "canary" not in ran.err
     assert memory.session(overdue[0]).info().queued == "overdue"
     assert command("worker", "--once", "--strategy", "summarize", *here).code == 0
@@ -220,7 +220,7 @@ def test_work_in_hand_is_given_back_when_it_takes_too_long(
         running.send_signal(number)
         ran = finished(running)
     assert ran.code == 0
-    assert "told to stop" in ran.err
+    assert "stopping: taking no new work" in ran.err
     assert "stopped in" in ran.err
     assert SECRET not in ran.err
     assert {memory.session(name).info().queued for name in overdue} == {"overdue"}  # no lease to wait for
@@ -237,7 +237,7 @@ def test_work_in_hand_is_finished_where_there_is_time(
     with started("worker", "--stop-s", "60", "--concurrency", "3", *here, **by_model) as running:
         model.wait_for_asked(3)
         running.send_signal(signal.SIGTERM)
-        wait_for_line(running.stderr, "told to stop")
+        wait_for_line(running.stderr, "stopping: taking no new work")
         model.release()
         ran = finished(running)
     assert ran.code == 0
@@ -253,7 +253,7 @@ def test_a_second_signal_ends_it_at_once_and_the_lease_runs_out(
     with started("worker", "--stop-s", "60", *here, **environment) as running:
         model.wait_for_asked(len(overdue))
         running.send_signal(signal.SIGTERM)
-        wait_for_line(running.stderr, "told to stop")
+        wait_for_line(running.stderr, "stopping: taking no new work")
         running.send_signal(signal.SIGTERM)
         assert running.wait(60) == -signal.SIGTERM
     written: list[int] = []

@@ -87,7 +87,7 @@ def test_where_nothing_is_kept_it_says_that_there_are_no_vectors(
     here: Any, by_meaning: dict[str, str], variables: dict[str, str]
 ) -> None:
     with started("worker", *here, **by_meaning, **variables) as running:
-        assert "no vectors, as no messages are kept" in wait_for_line(running.stderr, "started on")
+        assert "no vectors: no messages are kept" in wait_for_line(running.stderr, "started on")
         running.send_signal(signal.SIGTERM)
         assert finished(running).code == 0
 

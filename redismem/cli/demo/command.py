@@ -12,7 +12,7 @@ from redismem.cli.demo import view
 from redismem.cli.demo.expected import bundled_turns
 from redismem.cli.demo.playing import Playing
 from redismem.cli.demo.project_week import play_week
-from redismem.cli.place import opened
+from redismem.cli.place import open_memory
 from redismem.cli.terminal import AsJson, Namespace, Url, console, print_json
 from redismem.errors import RedismemError
 
@@ -56,7 +56,7 @@ async def demo(
         return await play_week(url, namespace, as_json)
     out = console()
     waits = step and sys.stdin.isatty() and not as_json
-    async with opened(url, namespace, **SETTINGS) as (memory, place):
+    async with open_memory(url, namespace, **SETTINGS) as (memory, place):
         playing = Playing(memory, f"demo-{memory.new_session_id()}")
         if not as_json:
             view.begin(out, place, memory, playing.session.id)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from redismem.cli.place import opened
+from redismem.cli.place import open_memory
 from redismem.cli.terminal import console, print_json
 from redismem.project.project import Project
 
@@ -79,7 +79,7 @@ async def play_week(url: str | None, namespace: str, as_json: bool) -> int:
         if not as_json:
             out.print(f"[bold]{day:<10}[/bold] {what}")
 
-    async with opened(url, namespace) as (memory, _):
+    async with open_memory(url, namespace) as (memory, _):
         apollo = memory.project(f"demo-{memory.new_session_id()[-12:]}")
         week = Week(apollo, told)
         try:

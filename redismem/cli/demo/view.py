@@ -10,7 +10,7 @@ from redismem.cli.demo.expected import Drained, Played
 from redismem.cli.demo.playing import Playing
 from redismem.cli.place import HOW_TO_NAME_REDIS, Place
 from redismem.cli.session_view import role_style
-from redismem.cli.terminal import one_line, plural, printable, spoken
+from redismem.cli.terminal import one_line, plural, printable, text_of_message
 from redismem.context import Context, State
 from redismem.info import SessionInfo
 from redismem.memory import Memory
@@ -73,7 +73,9 @@ def show_turn(out: Console, played: Played) -> None:
     width = out.width - 18
     for seq, message in enumerate(turn.messages, played.receipt.first_seq):
         role = str(message["role"])
-        out.print(Text.assemble(f"+ {seq:3} ", (f"{role:10}", role_style(role)), one_line(spoken(message), width)))
+        out.print(
+            Text.assemble(f"+ {seq:3} ", (f"{role:10}", role_style(role)), one_line(text_of_message(message), width))
+        )
     rows = _rows()
     rows.add_row("window", _window(context))
     _add_state(rows, context.state, turn.change)
@@ -178,15 +180,15 @@ def show_context(out: Console, context: Context) -> None:
     for heading in ("part", "role", "message"):
         table.add_column(heading, no_wrap=True)
     for message in context.pinned:
-        said = Text(one_line(spoken(message.to_openai()), out.width - 28))
+        said = Text(one_line(text_of_message(message.to_openai()), out.width - 28))
         table.add_row(str(message.seq), "pinned", Text(str(message.role), role_style(message.role)), said)
     for summary in context.summaries:
-        said = Text(one_line(spoken(summary.to_openai()), out.width - 28), "blue")
+        said = Text(one_line(text_of_message(summary.to_openai()), out.width - 28), "blue")
         table.add_row(f"{summary.first_seq}-{summary.last_seq}", "summary", Text("user", role_style("user")), said)
     for part, messages in (("pending", context.pending), ("recent", context.recent)):
         for message in messages:
             dim = "dim " if part == "pending" else ""
-            said = Text(one_line(spoken(message.to_openai()), out.width - 28), dim)
+            said = Text(one_line(text_of_message(message.to_openai()), out.width - 28), dim)
             table.add_row(str(message.seq), part, Text(str(message.role), dim + role_style(message.role)), said)
     out.print(table)
 

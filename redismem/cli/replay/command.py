@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter, validators
 
-from redismem.cli.place import HOW_TO_NAME_REDIS, Place, opened
+from redismem.cli.place import HOW_TO_NAME_REDIS, Place, open_memory
 from redismem.cli.replay.replaying import Findings, Replay, Steps
 from redismem.cli.terminal import AsJson, Namespace, Stop, Url, complain, console, plural, print_json
 from redismem.workers.strategies import from_settings
@@ -67,7 +67,7 @@ async def replay(
     """
     total = _file_bytes(file)
     given: dict[str, Any] = {} if no_summaries else _SUMMARISED
-    async with opened(url, namespace, **given) as (memory, place):
+    async with open_memory(url, namespace, **given) as (memory, place):
         if keep and place.embedded:
             raise Stop(f"--keep needs a store that outlives this command: {HOW_TO_NAME_REDIS}", 2)
         strategy = None if no_summaries else from_settings(memory.settings)
