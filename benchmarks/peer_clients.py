@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from redismem.errors import ServerError
 from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
+from redismem.protocol.server_errors import ServerError
+from redismem.transport.replicas import Wanted
 
 
 class _ClientTransport(ABC):
@@ -19,6 +20,9 @@ class _ClientTransport(ABC):
 
     repeats = False
     blocks = False
+    place = ""
+    nodes = None
+    calls_count = 0
 
     async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:
         del timeout_s
@@ -31,6 +35,14 @@ class _ClientTransport(ABC):
     async def run_independent(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
         del timeout_s
         return await self._sent(commands, is_atomic=False)
+
+    async def run_confirmed(
+        self, commands: Sequence[Command], timeout_s: float, script: Script | None, wanted: Wanted
+    ) -> list[Any]:
+        raise NotImplementedError("no benchmark asks replicas")
+
+    def drop(self) -> None:  # noqa: B027 (not every client has something to drop)
+        """Do nothing: each benchmark closes its client."""
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

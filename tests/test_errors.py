@@ -62,7 +62,3 @@ def test_what_an_error_carries_survives_a_queue() -> None:
 def test_every_error_that_callers_of_the_memory_see_is_at_the_front_door() -> None:
     drawn_later = {name for name in DRAWN if not hasattr(redismem, name)}
     assert drawn_later <= {"ModelFailed", "ProviderUnavailable"}
-
-
-def test_a_word_of_the_server_is_either_passing_or_lasting() -> None:
-    assert not errors.TRANSIENT_WORDS & errors.LASTING_WORDS

@@ -15,12 +15,8 @@ import weakref
 from typing import Protocol
 
 _Held = tuple[int, int]
-
-
 _held: set[_Held] = set()
 """Descriptors of sockets that are open, and of each the inode: that of another file that has its number is another."""
-
-
 NONE: _Held = -1, -1
 
 

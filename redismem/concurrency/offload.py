@@ -7,11 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
-
-
 U = TypeVar("U")
-
-
 LARGE_BYTES = 65_536
 """What has more bytes unpacked is decoded in a thread. Lists in lists take much less, compressed."""
 

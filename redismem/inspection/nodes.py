@@ -9,7 +9,6 @@ from typing import Any
 from redismem.inspection.rules import OK, WARN, Facts, Finding
 from redismem.protocol.queue import depths
 from redismem.store.store import Store
-from redismem.transport.base import place_of
 
 # How much more than its share the fullest node may hold: the shards are dealt out evenly, sessions nearly so.
 _EVEN = 1.5
@@ -30,12 +29,12 @@ class Node:
 
 def owners_of(store: Store) -> dict[str, list[int]]:
     """Each node by its place, with the numbers of the shards it has."""
-    transport: Any = store.transport
-    if store.breakers is None:
-        return {place_of(transport): list(range(store.keys.shard_count))}
-    owners: dict[str, list[int]] = {place: [] for place in transport.places}
+    nodes = store.transport.nodes
+    if nodes is None:
+        return {store.transport.place: list(range(store.keys.shard_count))}
+    owners: dict[str, list[int]] = {place: [] for place in nodes.places}
     for number, shard in enumerate(store.keys.shards()):
-        owners.setdefault(transport.node_of([("GET", shard.fences)]), []).append(number)
+        owners.setdefault(nodes.node_of([("GET", shard.fences)]), []).append(number)
     return owners
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from redismem.errors import ConnectionLost, NotAllowed, ServerError, StoreUnavailable
+from redismem.errors import NotAllowed, StoreUnavailable
 from redismem.inspection.nodes import owners_of
 from redismem.inspection.rules import Facts, drops_keys
 from redismem.protocol import replies
 from redismem.protocol.call import Call
+from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.store.store import Store
-from redismem.transport.base import place_of
 
 
 async def facts(store: Store, command: tuple[str, ...]) -> Facts:
@@ -24,8 +24,8 @@ async def facts(store: Store, command: tuple[str, ...]) -> Facts:
 
 async def memory_of(store: Store) -> dict[str, Facts]:
     """What INFO says of the memory of each node, by its place; empty if a node does not tell."""
-    if store.breakers is None:
-        return {place_of(store.transport): await facts(store, ("INFO", "memory"))}
+    if store.transport.nodes is None:
+        return {store.transport.place: await facts(store, ("INFO", "memory"))}
     places = owners_of(store)
     found = await asyncio.gather(*(_memory_at(store, place) for place in places))
     return dict(zip(places, found, strict=True))
@@ -37,9 +37,10 @@ async def drop_keys(store: Store) -> bool:
 
 
 async def _memory_at(store: Store, place: str) -> Facts:
-    transport: Any = store.transport
+    nodes = store.transport.nodes
+    assert nodes is not None, "only clusters have several places"
     try:
-        (answer,) = await transport.run_at(place, [("INFO", "memory")], store.settings.reply_timeout_s)
+        (answer,) = await nodes.run_at(place, [("INFO", "memory")], store.settings.reply_timeout_s)
     except (ServerError, ConnectionLost):
         return {}
     return {} if isinstance(answer, ServerError) else _named(answer)

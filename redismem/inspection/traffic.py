@@ -12,6 +12,7 @@ from redismem.protocol.namespace import calls as namespace_calls
 from redismem.protocol.scripts import Script
 from redismem.store.store import Store
 from redismem.transport.base import Transport
+from redismem.transport.replicas import Wanted
 
 
 class CountingTransport:
@@ -21,6 +22,9 @@ class CountingTransport:
         self._inner = inner
         self.repeats = inner.repeats
         self.blocks = inner.blocks
+        self.place = inner.place
+        self.nodes = inner.nodes
+        self.calls_count = 0
         self.trips = 0
 
     async def run(self, commands: Sequence[Command], timeout_s: float, script: Script | None = None) -> list[Any]:
@@ -31,11 +35,20 @@ class CountingTransport:
         self.trips += 1
         return await self._inner.run_independent(commands, timeout_s)
 
+    async def run_confirmed(
+        self, commands: Sequence[Command], timeout_s: float, script: Script | None, wanted: Wanted
+    ) -> list[Any]:
+        self.trips += 1
+        return await self._inner.run_confirmed(commands, timeout_s, script, wanted)
+
     async def sleep(self, seconds: float) -> None:
         await self._inner.sleep(seconds)
 
     async def aclose(self) -> None:
-        """Closes nothing: the connections are the other store's."""
+        """Close nothing: the connections belong to the other store."""
+
+    def drop(self) -> None:
+        """Close nothing, for the same reason."""
 
 
 def counted(store: Store) -> tuple[Store, CountingTransport]:

@@ -10,8 +10,6 @@ from redismem.messages.message import FORMAT_VERSION, Message, TokenCounter
 from redismem.messages.values import encode_plain, pack
 
 _HEAD = b"\x95" + FORMAT_VERSION.to_bytes(1, "big")
-
-
 _NIL = encode_plain(None)
 
 

@@ -22,28 +22,14 @@ from redismem.errors import InvalidMessage
 from redismem.messages.coercion import Shape, message_of
 
 FORMAT_VERSION = 1
-
-
 COMPRESSED_VERSION = 2
 """What large messages are stored as, if the settings say so: `compressed` has its form."""
-
-
 STAMP_BYTES = 9
-
-
 PINNED_ROLES = ("system", "developer")
 """Messages in these roles are pinned, unless they are marked as not."""
-
-
 _EPOCH = datetime.fromtimestamp(0, UTC)
-
-
 _FIRST_MS = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
-
-
 _LAST_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
-
-
 TokenCounter = Callable[[dict[str, Any]], int]
 """Counts the tokens of a message's dict, once, when it is appended. The default: a quarter of its bytes, plus 4."""
 

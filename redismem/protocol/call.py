@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from redismem.context import Receipt
-from redismem.errors import NOT_READY_WORDS, ConnectionLost, ServerError, Unconfirmed
+from redismem.errors import Unconfirmed
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.scripts import Script
+from redismem.protocol.server_errors import NOT_READY_WORDS, ConnectionLost, ServerError
 
 T = TypeVar("T")
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
-from redismem.errors import NotAllowed, ServerError
+from redismem.errors import NotAllowed
 from redismem.protocol import scripts
 from redismem.protocol.call import Call
 from redismem.protocol.keys import SessionKeys
+from redismem.protocol.server_errors import ServerError
 
 # `script|load`: when a server does not know a script yet. `asking` and `cluster|slots`: at the nodes of a cluster;
 # `role`: behind sentinels, to see whether it is the primary. The rest lets a connection in.

@@ -7,15 +7,12 @@ from typing import Any
 
 from redismem.context import Context, Receipt, State, Summary
 from redismem.errors import (
-    LASTING_WORDS,
-    TRANSIENT_WORDS,
     Conflict,
     CorruptSession,
     InvalidMessage,
     InvalidTime,
     RedismemError,
     ScriptFailed,
-    ServerError,
     SessionExists,
     TooLarge,
     UnsupportedFormat,
@@ -26,6 +23,7 @@ from redismem.messages.values import Undecodable, decode_value
 from redismem.protocol import layout
 from redismem.protocol.layout import PARAM, PINNED, SUMMARY, bounds, counters, uncounted
 from redismem.protocol.permissions import not_allowed
+from redismem.protocol.server_errors import LASTING_WORDS, TRANSIENT_WORDS, ServerError
 
 _Meaning = Callable[[str, str | None], RedismemError]
 

@@ -17,44 +17,22 @@ from redismem.recall.postings import PLACES, Postings
 from redismem.text.stems import stems
 
 HITS_LIMIT = 8
-
-
 BLOCKS_LIMIT = 6
 """Blocks that are read for one question."""
-
-
 BLOCKS_BYTES = 2 * 1024 * 1024
 """What they may have unpacked, all together."""
-
-
 SIGNATURES_LIMIT = 1_024
 """Blocks that are searched, the newest."""
-
-
 HITS_MOST = 64
-
-
 QUERY_CHARS = 16_384
 """What of a question is looked at."""
-
-
 _QUERY_STEMS = 64
-
-
 _POSTINGS_LIMIT = 48
-
-
 _BLOCKS_COUNT = 6
-
-
 # Worths of words are integers: their sum is the same in every order.
 _SCALE = 1 << 16
-
-
 # What a message's neighbours say is a part of what it is about: an answer need not repeat the words of its question.
 _NEIGHBOUR = 0.3
-
-
 _RANK_CONSTANT = 60
 
 

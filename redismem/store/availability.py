@@ -6,16 +6,16 @@ import logging
 from functools import partial
 from typing import Any
 
-from redismem.errors import NOT_READY_WORDS, ConnectionLost, ServerError, StoreUnavailable
+from redismem.errors import StoreUnavailable
 from redismem.events import facts
 from redismem.info import Health
 from redismem.protocol.call import Call
 from redismem.protocol.ids import now_ms
 from redismem.protocol.keys import Keys
 from redismem.protocol.namespace import calls as namespace_calls
+from redismem.protocol.server_errors import NOT_READY_WORDS, ConnectionLost, ServerError
 from redismem.settings.settings import Settings
-from redismem.store.breaker import Breaker, BreakerState
-from redismem.store.breakers import Breakers
+from redismem.store.breaker import Breaker, Breakers, BreakerState
 from redismem.store.retries import explained, perhaps, redis_at
 from redismem.transport.base import Transport, place_of
 
@@ -36,7 +36,7 @@ class Reach:
         self.keys = Keys(namespace, settings.shards)
         self.transport = transport
         self.breaker = Breaker()
-        self.breakers = Breakers(transport, self.breaker) if hasattr(transport, "node_of") else None
+        self.breakers = None if transport.nodes is None else Breakers(transport.nodes, self.breaker)
         """If there are several nodes: what `breaker` is for all of them together, each has for itself."""
         self.is_agreed = False
         """Whether the namespace was found to be as the settings say."""
@@ -91,11 +91,11 @@ class Reach:
 
         A node of a cluster answers a PING while the cluster is down: it is asked for a key that lies there instead.
         """
-        transport: Any = self.transport
-        if place and place not in transport.places:
+        nodes = self.transport.nodes if place else None
+        if nodes is not None and place not in nodes.places:
             return ""
         asked = self._asked_of(place)
-        run = partial(transport.run_at, place) if place else transport.run
+        run = self.transport.run if nodes is None else partial(nodes.run_at, place)
         try:
             asked.finish(await run(asked.commands, self._reply_timeout_s))
         except ConnectionLost as lost:
@@ -105,12 +105,12 @@ class Reach:
         return ""
 
     def _asked_of(self, place: str) -> Call[Any]:
-        if place:
-            transport: Any = self.transport
-            asks = (namespace_calls.served(shard) for shard in self.keys.shards())
-            found = next((ask for ask in asks if transport.node_of(ask.commands) == place), None)
-            if found is not None:
-                return found
+        nodes = self.transport.nodes if place else None
+        if nodes is not None:
+            for shard in self.keys.shards():
+                call = namespace_calls.served(shard)
+                if nodes.node_of(call.commands) == place:
+                    return call
         return namespace_calls.ping()
 
     def away(self, breaker: Breaker, session_id: str | None, *, may_be_done: bool = False) -> StoreUnavailable:

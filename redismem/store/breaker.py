@@ -10,10 +10,13 @@ import math
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
+from typing import Any
 
 from redismem.concurrency import forks
+from redismem.protocol.call import Call, Command
+from redismem.transport.base import MultiNode
 
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 2.0
@@ -105,3 +108,41 @@ class Breaker:
             self.answered_s = self._clock()
             self.since_s, self.reason = None, ""
             self.state, self.is_closed = BreakerState.CLOSED, True
+
+
+class Breakers:
+    """The breakers of the nodes that calls have gone to, and that of all of them together, for what may go to any."""
+
+    def __init__(self, nodes: MultiNode, whole: Breaker) -> None:
+        self._nodes = nodes
+        self._whole = whole
+        self._by_place: dict[str, Breaker] = {}
+
+    def at(self, place: str) -> Breaker:
+        """The breaker of the node at a place; "" is the place of all together."""
+        if not place:
+            return self._whole
+        found = self._by_place.get(place)
+        return self._by_place.setdefault(place, Breaker(place=place)) if found is None else found
+
+    def of(self, call: Call[Any]) -> Breaker:
+        """The breaker of the node which a call goes to."""
+        return self._whole if call.is_independent or not self._whole.is_closed else self.owning(call.commands)
+
+    def owning(self, commands: Sequence[Command]) -> Breaker:
+        """The breaker of the node which has the key of the first of these commands."""
+        return self.at(self._nodes.node_of(commands))
+
+    def away(self) -> list[Breaker]:
+        """The breakers of what does not answer, without nodes that the cluster has no more."""
+        places = self._nodes.places
+        for place, breaker in list(self._by_place.items()):
+            if not breaker.is_closed and place not in places:
+                del self._by_place[place]
+        return [breaker for breaker in (self._whole, *self._by_place.values()) if not breaker.is_closed]
+
+    def is_all_away(self) -> bool:
+        """Whether no node at all is known to answer."""
+        places = self._nodes.places
+        away = {breaker.place for breaker in self.away()}
+        return "" in away or (bool(places) and away.issuperset(places))

@@ -168,9 +168,8 @@ def open_store(
         store = ObservedStore(transport, namespace, settings, clock, on_event=on_event)
     else:
         store = _ObservedFallbackStore(transport, namespace, settings, clock, background, on_event=on_event)
-    drop = getattr(transport, "drop", None)
-    if drop is not None:  # an event loop keeps a connection open for ever, whoever has forgotten it
-        weakref.finalize(store, drop).atexit = False
+    # An event loop keeps a connection open for ever, also when nobody has a reference to it.
+    weakref.finalize(store, transport.drop).atexit = False
     return store
 
 

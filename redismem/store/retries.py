@@ -9,10 +9,13 @@ import random
 import time
 from collections.abc import Callable
 
-from redismem.errors import TRANSIENT_WORDS, ConnectionLost, ServerError, StoreUnavailable
+from redismem.errors import StoreUnavailable
 from redismem.protocol.replies import refusal
+from redismem.protocol.server_errors import LASTING_WORDS, TRANSIENT_WORDS, ConnectionLost, ServerError
 from redismem.transport.base import BEHIND_SENTINELS
 
+SERVER_WORDS = TRANSIENT_WORDS | LASTING_WORDS
+"""The words of servers that a `StoreUnavailable` may have as its reason."""
 _FIRST_PAUSE_S = 0.01
 _LONGEST_PAUSE_S = 0.5
 _random = random.SystemRandom()

@@ -8,14 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from redismem.errors import (
-    ConnectionLost,
-    CorruptSession,
-    InvalidSettings,
-    NotAllowed,
-    ServerError,
-    StoreUnavailable,
-)
+from redismem.errors import CorruptSession, NotAllowed, StoreUnavailable
 from redismem.events import facts
 from redismem.originals.dictionaries import Dictionary
 from redismem.protocol.call import Call
@@ -23,6 +16,7 @@ from redismem.protocol.clock import Clock, clock_ms
 from redismem.protocol.ids import now_ms, session_hash
 from redismem.protocol.namespace import calls as namespace_calls
 from redismem.protocol.queue.calls import QueueCalls
+from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.protocol.session.calls import SessionCalls
 from redismem.settings.settings import Settings
 from redismem.store.availability import Reach
@@ -176,7 +170,7 @@ class Store(Reach):
     @property
     def calls_count(self) -> int:
         """Calls that have no answer yet, if the transport knows it: the lane does, others say 0."""
-        return int(getattr(self.transport, "calls_count", 0))
+        return self.transport.calls_count
 
     async def ping(self) -> bool:
         """True if Redis answers, also one that cannot save: it refuses a PING then, and serves reads.
@@ -216,12 +210,8 @@ class Store(Reach):
         return self.transport.run(call.commands, timeout_s, call.script)
 
     def _sent_to_confirm(self, call: Call[T], timeout_s: float) -> Awaitable[list[Any]]:
-        run: Any = getattr(self.transport, "run_confirmed", None)
-        if run is None:
-            raise InvalidSettings("confirm asks for replicas, and this transport knows of none")
         wait_s = min(self.settings.confirm_timeout_s, self.settings.deadline_s)
-        confirmed: Awaitable[list[Any]] = run(call.commands, timeout_s, call.script, Wanted(call.confirm, wait_s))
-        return confirmed
+        return self.transport.run_confirmed(call.commands, timeout_s, call.script, Wanted(call.confirm, wait_s))
 
     async def _gathered(self, call: Call[T], timeout_s: float) -> list[Any]:
         """The replies of all nodes, as far as each is needed."""

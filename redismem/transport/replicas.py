@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from redismem.errors import ConnectionLost, ServerError
 from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
+from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport import resp
 
 _BATCH_COUNT = 512
@@ -25,18 +25,6 @@ class Wanted(NamedTuple):
 
     replicas: int
     wait_s: float
-
-
-class Confirms(Protocol):
-    """A transport that can ask replicas."""
-
-    def run_confirmed(
-        self, commands: Sequence[Command], timeout_s: float, script: Script | None, wanted: Wanted
-    ) -> Awaitable[list[Any]]:
-        """The replies that `run` gives, and how many replicas have all of it, after `wanted.wait_s` at the latest.
-
-        Raises InvalidSettings, before anything is sent, if there can be no replicas.
-        """
 
 
 class Line(Protocol):

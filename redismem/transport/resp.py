@@ -12,9 +12,9 @@ from typing import Any
 
 import hiredis
 
-from redismem.errors import ConnectionLost, ServerError
 from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
+from redismem.protocol.server_errors import ConnectionLost, ServerError
 
 Outcome = list[Any] | ServerError | ConnectionLost
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 
-from redismem.errors import ConnectionLost
+from redismem.protocol.server_errors import ConnectionLost
 from redismem.transport.url import Address
 
 SILENCE = "HandshakeTimeout"

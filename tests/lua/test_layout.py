@@ -15,9 +15,9 @@ import pytest
 from support.script_header import header
 from support.script_text import Text, text
 
-from redismem.errors import ServerError
 from redismem.protocol import layout, replies, scripts
 from redismem.protocol.keys import Keys, ShardKeys
+from redismem.protocol.server_errors import ServerError
 from redismem.protocol.session import append_ids
 
 ROOT = Path(__file__).parents[2]

@@ -11,9 +11,9 @@ from support.callers import PATIENT, Caller, calling, on_each
 from support.checks import until
 from support.cluster_servers import ClusterNode, ClusterServers
 
-from redismem.errors import ServerError
 from redismem.inspection.check import check
 from redismem.protocol.scripts import Script
+from redismem.protocol.server_errors import ServerError
 from redismem.transport.nodes.cluster import Cluster
 from redismem.transport.nodes.seeds import cluster
 from redismem.transport.nodes.sides import LoopSide, ThreadSide

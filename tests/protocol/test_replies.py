@@ -7,21 +7,12 @@ from typing import Any
 import pytest
 
 from redismem.context import Receipt
-from redismem.errors import (
-    LASTING_WORDS,
-    TRANSIENT_WORDS,
-    Conflict,
-    CorruptSession,
-    RedismemError,
-    ScriptFailed,
-    ServerError,
-    TooLarge,
-    UnsupportedFormat,
-)
+from redismem.errors import Conflict, CorruptSession, RedismemError, ScriptFailed, TooLarge, UnsupportedFormat
 from redismem.messages.encoding import encode_message
 from redismem.messages.values import Undecodable, encode_value
-from redismem.protocol import layout, replies
+from redismem.protocol import layout, replies, server_errors
 from redismem.protocol.layout import Counters
+from redismem.protocol.server_errors import LASTING_WORDS, TRANSIENT_WORDS, ServerError
 
 STAMP = b"\xcf" + bytes(8)
 ELEMENTS = [encode_message({"role": "user", "content": str(number)})[0] + STAMP for number in range(1, 6)]
@@ -231,3 +222,7 @@ def test_the_numbers_of_no_session() -> None:
 def test_numbers_that_are_none_are_corrupt(change: dict[str, Any]) -> None:
     with pytest.raises(CorruptSession):
         replies.info("s", stored(**change))
+
+
+def test_a_word_of_the_server_is_either_transient_or_lasting() -> None:
+    assert not server_errors.TRANSIENT_WORDS & server_errors.LASTING_WORDS

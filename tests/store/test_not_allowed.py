@@ -15,8 +15,8 @@ from support.redis_server import ON_THE_PATH, REDIS_8, RedisServer, binary_of
 from redismem import NotAllowed, RedismemError, Settings, StoreUnavailable, Unconfirmed
 from redismem.blocking import memory as blocking
 from redismem.cli import main
-from redismem.errors import ServerError
 from redismem.protocol import permissions, replies, scripts
+from redismem.protocol.server_errors import ServerError
 
 SETTINGS = Settings(threshold=3, recent_limit=1, keep_originals=True, confirm_timeout_s=0.001)
 DATA = permissions.COMMANDS[permissions.COMMANDS.index("client|setname") + 1 :]

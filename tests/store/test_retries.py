@@ -6,17 +6,8 @@ import re
 
 import pytest
 
-from redismem.errors import (
-    LASTING_WORDS,
-    TRANSIENT_WORDS,
-    Conflict,
-    ConnectionLost,
-    CorruptSession,
-    ScriptFailed,
-    ServerError,
-    StoreUnavailable,
-    TooLarge,
-)
+from redismem.errors import Conflict, CorruptSession, ScriptFailed, StoreUnavailable, TooLarge
+from redismem.protocol.server_errors import LASTING_WORDS, TRANSIENT_WORDS, ConnectionLost, ServerError
 from redismem.store.retries import Retries
 
 

@@ -15,9 +15,9 @@ from support.redis_server import RedisServer
 
 import redismem.blocking
 from redismem import Context, Memory, SessionNotFound, Settings
-from redismem.errors import ConnectionLost
 from redismem.protocol.call import evalsha
 from redismem.protocol.scripts import Script
+from redismem.protocol.server_errors import ConnectionLost
 from redismem.transport.redis_py.client import BlockingRedisPy, RedisPy
 
 # What is sent again, because it took long, is counted too.

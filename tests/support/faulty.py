@@ -9,9 +9,9 @@ from typing import Any, Literal
 import fakeredis
 
 from redismem import Memory, Settings
-from redismem.errors import ConnectionLost, ServerError
 from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
+from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport.redis_py.client import RedisPy
 from support.checks import until
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from redismem import Conflict
-from redismem.errors import ServerError
 from redismem.project.items.erasing import erase
 from redismem.project.items.items import Change, Items
 from redismem.project.items.schema import ENTITY, TASK
 from redismem.project.project import Project
 from redismem.protocol.project.calls import LATEST, Batch, Group, Write
+from redismem.protocol.server_errors import ServerError
 from support.project_clock import ProjectClock
 
 Scene = Callable[[Project, ProjectClock, Any], Awaitable[None]]

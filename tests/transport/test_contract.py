@@ -18,9 +18,10 @@ from support.transports import ALL, EMBEDDED, NODE, OURS, OVER_A_SOCKET, SENTINE
 
 from redismem import Memory, Settings
 from redismem.blocking.memory import Memory as BlockingMemory
-from redismem.errors import ConnectionLost, ServerError, StoreUnavailable
+from redismem.errors import StoreUnavailable
 from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
+from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.store.store import Store
 from redismem.transport.base import Transport
 from redismem.transport.redis_py.client import BlockingRedisPy, RedisPy

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from redismem.errors import ConnectionLost
+from redismem.protocol.server_errors import ConnectionLost
 from redismem.transport.lane.blocking import BlockingLane
 from redismem.transport.lane.lane import Lane
 from redismem.transport.url import Address
@@ -51,7 +51,7 @@ def read_to_the_end(server: socket.socket) -> None:
 
 ASKING = """
 import asyncio, os, signal, sys
-from redismem.errors import ConnectionLost
+from redismem.protocol.server_errors import ConnectionLost
 from redismem.transport.url import Address
 from redismem.transport.lane.blocking import BlockingLane
 from redismem.transport.lane.lane import Lane

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redismem.errors import ConnectionLost, ServerError
 from redismem.protocol.call import Command
+from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport import resp
 from redismem.transport.lane import connection as connection_module
 from redismem.transport.lane.connection import Connection, Waiting

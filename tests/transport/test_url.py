@@ -13,7 +13,8 @@ import pytest
 import redis
 from support.servers import PASSWORD, GuardedServer, TlsServer
 
-from redismem.errors import ConnectionLost, InvalidSettings, ServerError
+from redismem.errors import InvalidSettings
+from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport.base import Transport
 from redismem.transport.lane.blocking import BlockingLane
 from redismem.transport.lane.lane import Lane

@@ -13,11 +13,12 @@ from time import monotonic
 from typing import Any
 
 from redismem.concurrency.background import Background, Ongoing
-from redismem.errors import ConnectionLost, CorruptSession, RedismemError, ServerError, StoreUnavailable
+from redismem.errors import CorruptSession, RedismemError, StoreUnavailable
 from redismem.events import facts, unquoted
 from redismem.protocol import replies
 from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash
+from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.protocol.session.append import replay_call
 from redismem.store.breaker import Breaker
 from redismem.store.fallback.backlog import Backlog, Entry, Held

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from redismem.errors import RedismemError, ServerError
+from redismem.errors import RedismemError
 from redismem.messages.values import Undecodable
 from redismem.protocol import layout, replies
+from redismem.protocol.server_errors import ServerError
 from redismem.protocol.session import append_ids
 from redismem.protocol.session.append import Append
 from redismem.settings.settings import Settings

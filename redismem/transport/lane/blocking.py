@@ -13,9 +13,9 @@ from typing import Any
 import hiredis
 
 from redismem.concurrency import forks
-from redismem.errors import ConnectionLost
 from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
+from redismem.protocol.server_errors import ConnectionLost
 from redismem.transport import resp, tls
 from redismem.transport.base import discard_unsent
 from redismem.transport.replicas import Content, Wanted, confirmed, waiting
@@ -133,6 +133,8 @@ class BlockingLane:
 
     repeats = False
     blocks = True
+    nodes = None
+    calls_count = 0
 
     def __init__(self, address: Address, *, max_connections: int = 64) -> None:
         self._address = address
@@ -198,6 +200,9 @@ class BlockingLane:
         """Closes what is idle, and the rest when its call is over. Nothing can be called afterwards."""
         self._is_closed = True
         self._close_idle()
+
+    def drop(self) -> None:
+        """Do nothing: a blocking socket is closed with its object."""
 
     def retire(self) -> None:
         """Keeps no connection open beyond its call from now on."""

@@ -12,8 +12,8 @@ from typing import Any, cast
 import hiredis
 
 from redismem.concurrency import forks
-from redismem.errors import ConnectionLost, ServerError
 from redismem.protocol.scripts import Script
+from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport import resp, tls
 from redismem.transport.base import discard_unsent
 from redismem.transport.resp import Outcome

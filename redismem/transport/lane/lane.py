@@ -18,9 +18,9 @@ from copy import copy
 from functools import partial
 from typing import Any
 
-from redismem.errors import ConnectionLost, ServerError
 from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
+from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport import resp
 from redismem.transport.lane.connection import RECONNECTING, Connection, Waiting, connect, end_late
 from redismem.transport.replicas import Confirming, Wanted
@@ -47,6 +47,7 @@ class Lane:
 
     repeats = False
     blocks = False
+    nodes = None
 
     def __init__(
         self, address: Address, *, stall_s: float = 1, max_calls_count: int = 4096, max_bytes: int = 32 * 1024 * 1024

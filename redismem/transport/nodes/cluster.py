@@ -11,11 +11,11 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from redismem.errors import ConnectionLost, ServerError
 from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
+from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport import resp
-from redismem.transport.base import Transport
+from redismem.transport.base import MultiNode, Transport
 from redismem.transport.nodes.nodes import Nodes
 from redismem.transport.nodes.seeds import Places
 from redismem.transport.nodes.sides import Side
@@ -38,6 +38,11 @@ class Cluster:
         self._reply_timeout_s = reply_timeout_s
         self.blocks = side.blocks
         self.place = places.place
+
+    @property
+    def nodes(self) -> MultiNode:
+        """This transport: its nodes fail one by one."""
+        return self
 
     async def run(
         self, commands: Sequence[Command], timeout_s: float, script: Script | None = None, wanted: Wanted | None = None

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import partial
 from time import monotonic
 
-from redismem.errors import ConnectionLost, ServerError
+from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport.base import Transport
 from redismem.transport.nodes.seeds import Places
 from redismem.transport.nodes.sides import Side
@@ -51,7 +51,7 @@ class Nodes:
     @property
     def calls_count(self) -> int:
         """Calls that have no answer yet, if the lanes know it."""
-        return sum(int(getattr(lane, "calls_count", 0)) for lane in self._lanes.values())
+        return sum(lane.calls_count for lane in self._lanes.values())
 
     async def known(self, timeout_s: float) -> Topology:
         """Which node has which slot. Raises ServerError, ConnectionLost if nobody says so."""
@@ -171,8 +171,7 @@ class Nodes:
         """Closes what is open, if nobody is left who could, and warns of it."""
         self._is_closed = True
         for lane in self._lanes.values():
-            if (drop := getattr(lane, "drop", None)) is not None:
-                drop()
+            lane.drop()
 
 
 def _some(places: Sequence[str]) -> list[str]:

@@ -15,9 +15,9 @@ from typing import Any
 from redis._parsers.helpers import parse_sentinel_master
 
 from redismem.concurrency.finished import finished
-from redismem.errors import ConnectionLost, ServerError
 from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
+from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport.base import BEHIND_SENTINELS
 from redismem.transport.lane.blocking import BlockingLane
 from redismem.transport.lane.connection import RECONNECTING

@@ -16,7 +16,7 @@ from time import monotonic
 from typing import Any, Protocol, TypeVar
 
 from redismem.concurrency.finished import finished
-from redismem.errors import ConnectionLost, ServerError
+from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport.base import Transport
 from redismem.transport.lane.blocking import BlockingLane
 from redismem.transport.lane.lane import Lane

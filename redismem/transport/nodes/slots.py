@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from redis.cluster import parse_cluster_slots
 from redis.crc import key_slot
 
-from redismem.errors import ServerError
 from redismem.protocol.call import Command
+from redismem.protocol.server_errors import ServerError
 from redismem.transport.url import place_at
 
 SLOTS_COUNT = 16_384

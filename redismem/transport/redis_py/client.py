@@ -12,9 +12,10 @@ import redis.asyncio
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from redismem.errors import ConnectionLost, InvalidSettings, ServerError
+from redismem.errors import InvalidSettings
 from redismem.protocol.call import Command
 from redismem.protocol.scripts import Script
+from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport.redis_py import given_client
 from redismem.transport.redis_py.replies import (
     check_replicas,
@@ -54,6 +55,8 @@ class RedisPy:
     """A transport over `redis.asyncio`: standalone, Sentinel, Cluster, or fakeredis' FakeAsyncRedis."""
 
     blocks = False
+    nodes = None
+    calls_count = 0
 
     def __init__(self, client: Any, *, owned: bool) -> None:
         given_client.refuse_other(client, (redis.Redis, redis.RedisCluster), "one of redis.asyncio")
@@ -158,11 +161,16 @@ class RedisPy:
             await self._client.aclose()
             await self._client.connection_pool.disconnect()
 
+    def drop(self) -> None:
+        """Do nothing: the client closes its connections, or the caller closes the client."""
+
 
 class BlockingRedisPy:
     """A transport over `redis.Redis` or fakeredis' FakeRedis: blocks, and never suspends."""
 
     blocks = True
+    nodes = None
+    calls_count = 0
 
     def __init__(self, client: Any, *, owned: bool) -> None:
         asynchronous = (redis.asyncio.Redis, redis.asyncio.RedisCluster)
@@ -261,3 +269,6 @@ class BlockingRedisPy:
         if self._owned:
             self._client.close()
             self._client.connection_pool.disconnect()
+
+    def drop(self) -> None:
+        """Do nothing: the client closes its connections, or the caller closes the client."""

@@ -7,8 +7,9 @@ from typing import Any
 
 import redis
 
-from redismem.errors import ConnectionLost, InvalidSettings, ServerError
+from redismem.errors import InvalidSettings
 from redismem.protocol.call import Command
+from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.transport.redis_py.given_client import is_embedded
 from redismem.transport.replicas import Wanted
 

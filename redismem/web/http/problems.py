@@ -8,8 +8,6 @@ from typing import Any
 import msgspec
 
 from redismem.errors import (
-    LASTING_WORDS,
-    TRANSIENT_WORDS,
     Conflict,
     CorruptSession,
     InvalidItem,
@@ -30,6 +28,7 @@ from redismem.errors import (
     UnsupportedFormat,
     WrongShards,
 )
+from redismem.store.retries import SERVER_WORDS
 
 MEDIA_TYPE = "application/problem+json"
 # code -> status, title
@@ -140,7 +139,7 @@ def _more(error: RedismemError) -> Mapping[str, Any]:
     """What a program may want to know beside the words."""
     if isinstance(error, Conflict):
         return {"last_seq": error.last_seq}
-    if isinstance(error, StoreUnavailable) and error.reason in TRANSIENT_WORDS | LASTING_WORDS:
+    if isinstance(error, StoreUnavailable) and error.reason in SERVER_WORDS:
         return {"reason": error.reason}
     if isinstance(error, InvalidTransition):
         return {"before": error.before, "after": error.after}

@@ -8,9 +8,9 @@ import pytest
 import redis
 from support.commands import Between, spawn
 
-from redismem.errors import ServerError
 from redismem.protocol import replies
 from redismem.protocol.scripts import load
+from redismem.protocol.server_errors import ServerError
 
 
 def test_the_demo_shows_the_conversation_and_is_sure_of_itself(command: Any, where: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from support.commands import Between
 from support.transcripts import chat, namespace_keys, write
 
-from redismem.errors import ServerError
+from redismem.protocol.server_errors import ServerError
 
 
 class Changes(Between):

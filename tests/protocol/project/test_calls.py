@@ -8,12 +8,13 @@ import pytest
 from redis.crc import key_slot
 from support.script_header import header
 
-from redismem.errors import Conflict, ServerError
+from redismem.errors import Conflict
 from redismem.protocol import scripts
 from redismem.protocol.keys import Keys
 from redismem.protocol.project.calls import Batch, Group, ProjectCalls, Removal, Write, projects, register
 from redismem.protocol.project.keys import ProjectKeys
 from redismem.protocol.replies import refusal
+from redismem.protocol.server_errors import ServerError
 
 KEYS = ProjectKeys(Keys("shop", 8), "apollo")
 CALLS = ProjectCalls(KEYS)

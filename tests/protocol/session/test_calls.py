@@ -9,16 +9,7 @@ from redis.crc import key_slot
 
 from redismem import UNSET
 from redismem.context import Context, State
-from redismem.errors import (
-    ConnectionLost,
-    CorruptSession,
-    InvalidMessage,
-    InvalidState,
-    ServerError,
-    TooLarge,
-    UnsupportedFormat,
-    WrongShards,
-)
+from redismem.errors import CorruptSession, InvalidMessage, InvalidState, TooLarge, UnsupportedFormat, WrongShards
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import Message
 from redismem.protocol import scripts
@@ -26,6 +17,7 @@ from redismem.protocol.call import Call
 from redismem.protocol.ids import append_token
 from redismem.protocol.keys import Keys
 from redismem.protocol.namespace import calls as namespace_calls
+from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.protocol.session import edits
 from redismem.protocol.session import state as state_changes
 from redismem.protocol.session.append import append_limits

@@ -21,7 +21,7 @@ from support.redis_server import RedisServer
 
 from redismem import Memory, Settings, StoreUnavailable
 from redismem.blocking.memory import Memory as BlockingMemory
-from redismem.errors import ConnectionLost
+from redismem.protocol.server_errors import ConnectionLost
 from redismem.store.store import Store
 from redismem.transport.lane.blocking import BlockingLane
 from redismem.transport.url import Address

@@ -11,7 +11,7 @@ import pytest
 from support.lanes import SilentServer, lane_to, until
 from support.redis_server import free_port
 
-from redismem.errors import ConnectionLost
+from redismem.protocol.server_errors import ConnectionLost
 from redismem.transport.lane.lane import Lane
 from redismem.transport.nodes.cluster import Cluster
 from redismem.transport.nodes.seeds import cluster, sentinel

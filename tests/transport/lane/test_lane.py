@@ -16,7 +16,7 @@ from support.proxy import How, Proxy
 from support.redis_server import RedisServer
 
 from redismem import Memory, Settings
-from redismem.errors import ConnectionLost
+from redismem.protocol.server_errors import ConnectionLost
 from redismem.store.store import Store
 from redismem.transport.lane.lane import Lane
 

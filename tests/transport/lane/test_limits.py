@@ -13,7 +13,8 @@ from support.proxy import Proxy
 from support.redis_server import RedisServer
 
 from redismem import Memory, Settings
-from redismem.errors import ConnectionLost, StoreUnavailable
+from redismem.errors import StoreUnavailable
+from redismem.protocol.server_errors import ConnectionLost
 from redismem.store.store import Store
 from redismem.transport.lane.connection import Waiting, end_late
 from redismem.transport.lane.lane import Lane

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis.cluster import key_slot  # type: ignore[attr-defined]
 
-from redismem.errors import ServerError
+from redismem.protocol.server_errors import ServerError
 from redismem.transport.nodes.slots import (
     SLOTS_COUNT,
     Redirection,

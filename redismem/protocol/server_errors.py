@@ -1,0 +1,42 @@
+"""Errors of one exchange with a server: an error reply, or no reply. Callers never see them."""
+
+from __future__ import annotations
+
+
+class ServerError(Exception):
+    """An error reply. `word` is its first word (`NOSCRIPT`, `OOM`, …), `text` the whole reply, without arguments."""
+
+    def __init__(self, word: str, text: str) -> None:
+        super().__init__(text)
+        self.word = word
+        self.text = text
+
+
+class ConnectionLost(Exception):
+    """No reply: refused, reset, timed out. Unless `sent` is False, the call may have been carried out.
+
+    `text`: what there is to know beside the reason. `lasts`: it is of no use to try again. `crowded`: other
+    calls of this process were in the way, which the server answered. `place`: host and port of the node that did not
+    answer, if there are several.
+    """
+
+    def __init__(
+        self, reason: str, *, sent: bool = True, text: str = "", lasts: bool = False, crowded: bool = False
+    ) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.sent = sent
+        self.text = text
+        self.lasts = lasts
+        self.crowded = crowded
+        self.place = ""
+
+
+# The server did not run the call, and the error is likely to pass: the call is retried until its deadline.
+TRANSIENT_WORDS = frozenset(
+    ["NOSCRIPT", "LOADING", "BUSY", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "MOVED", "ASK", "TRYAGAIN", "NOREPLICAS"]
+)
+# The transient words of a server that takes no calls at all for now.
+NOT_READY_WORDS = frozenset(["LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN"])
+# The server did not run the call, and only an operator can fix the cause: a retry would only delay the chat.
+LASTING_WORDS = frozenset(["OOM", "MISCONF", "CROSSSLOT", "NOAUTH", "WRONGPASS", "EXECABORT", "NOPROTO"])
