@@ -26,7 +26,7 @@ from redismem.protocol.session.calls import SessionCalls
 from redismem.recall.cache import RecallCache
 from redismem.session.session import Session
 from redismem.settings.settings import Settings
-from redismem.store.observed import open_store
+from redismem.store.open import open_store
 from redismem.store.store import Store
 from redismem.transport.base import place_of
 from redismem.transport.connect import connect

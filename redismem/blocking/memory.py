@@ -29,7 +29,7 @@ from redismem.protocol.session.append import AppendOptions
 from redismem.session import session
 from redismem.session.background import PROJECT_TOKENS
 from redismem.settings.settings import Settings
-from redismem.store.observed import open_store
+from redismem.store.open import open_store
 from redismem.store.store import Store
 from redismem.transport.connect import connect_blocking, connect_both
 

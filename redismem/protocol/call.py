@@ -41,6 +41,9 @@ class Call(Generic[T]):
     absent: Any = None
     """What counts as the reply of a node that does not answer, if others do; None: then there is no value."""
 
+    sends: list[float] | None = None
+    """The timeout of each sending, in seconds, noted for the hook; None: no hook wants it."""
+
     def again(self) -> Call[T]:
         """The same call, for a server that may have run it already."""
         if self.resent is None:

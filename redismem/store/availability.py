@@ -27,8 +27,10 @@ UNTIL_IT_DOES = "; calls are refused until it does"
 class Reach:
     """The part of a store that knows which nodes answer."""
 
-    _goes_on = False
-    """Whether calls are served while Redis is away."""
+    @property
+    def _goes_on(self) -> bool:
+        """True if calls are served while Redis is down."""
+        return False
 
     def __init__(self, transport: Transport, namespace: str, settings: Settings) -> None:
         """Raises InvalidSessionId for the namespace. No I/O."""

@@ -6,10 +6,11 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Coroutine
 from time import monotonic
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from redismem.errors import CorruptSession, NotAllowed, StoreUnavailable
 from redismem.events import facts
+from redismem.info import Health
 from redismem.originals.dictionaries import Dictionary
 from redismem.protocol.call import Call
 from redismem.protocol.clock import Clock, clock_ms
@@ -20,7 +21,8 @@ from redismem.protocol.server_errors import ConnectionLost, ServerError
 from redismem.protocol.session.calls import SessionCalls
 from redismem.settings.settings import Settings
 from redismem.store.availability import Reach
-from redismem.store.breaker import Breaker
+from redismem.store.breaker import Breaker, BreakerState
+from redismem.store.hook import Hook
 from redismem.store.limits import session_limit, to_record
 from redismem.store.retries import Retries
 from redismem.transport.base import CLOSED, Transport, place_of
@@ -36,13 +38,49 @@ T = TypeVar("T")
 _PATIENCE = 0.95
 
 
-class Store(Reach):
-    """One namespace, over one transport. Fit for any number of tasks at once."""
+class Layer(Protocol):
+    """The fallback, as the store knows it: it serves calls while Redis is down."""
 
-    def __init__(self, transport: Transport, namespace: str, settings: Settings, clock: Clock | None = None) -> None:
-        """Raises InvalidSessionId for the namespace. No I/O. `clock`: counts in all calls instead of the server's."""
+    @property
+    def is_away(self) -> bool:
+        """True if Redis is known to be down."""
+
+    async def run(self, call: Call[T], *, quarantine: bool = False, begun_s: float | None = None) -> T:
+        """Run a call as `Store.send` does; while Redis is down, serve it from this process."""
+
+    def health(self, of_redis: Health) -> Health:
+        """Add the backlog to the health of Redis."""
+
+    def opened(self) -> None:
+        """Begin to look for Redis: a breaker has opened."""
+
+    def begin_without_redis(self) -> None:
+        """Note that this process begins while Redis is down."""
+
+    async def aclose(self) -> None:
+        """Replay the backlog, within the deadline, and log what is lost."""
+
+
+class Store(Reach):
+    """One namespace, over one transport. Fit for any number of tasks at once.
+
+    A call passes three steps, each in a method of that name: `run` tells the hook, `serve` asks the fallback, `send`
+    sends it to Redis until it is answered. A store without hook or fallback skips their steps.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        namespace: str,
+        settings: Settings,
+        clock: Clock | None = None,
+        hook: Hook | None = None,
+    ) -> None:
+        """Raises InvalidSessionId for the namespace. No I/O. `clock` counts in all calls instead of the server's."""
         super().__init__(transport, namespace, settings)
         self.clock = clock
+        self.hook = hook
+        self.fallback: Layer | None = None
         self.on_agreed: Callable[[], Awaitable[None]] | None = None
         """Awaited once the namespace was found to be as the settings say: before the first call about a session."""
         self.session_limit = settings.max_sessions
@@ -58,12 +96,28 @@ class Store(Reach):
         """Dictionaries are not reloaded before this moment of the monotonic clock."""
         self._patience_s = settings.deadline_s
 
+    def use_fallback(self, fallback: Layer, patience_s: float) -> None:
+        """Let this fallback serve calls once Redis has not answered for `patience_s`."""
+        self.fallback = fallback
+        self._patience_s = patience_s
+        self._reply_timeout_s = min(self._reply_timeout_s, patience_s)
+
+    @property
+    def _goes_on(self) -> bool:
+        return self.fallback is not None
+
     async def open(self) -> None:
         """Looks whether Redis answers and the namespace is laid out as this release and the settings say.
 
-        Raises StoreUnavailable, WrongShards, UnsupportedFormat. The first call about a session does it likewise.
+        With the fallback, a process may begin while Redis is down. Raises StoreUnavailable, WrongShards,
+        UnsupportedFormat. The first call about a session does it likewise.
         """
-        await self.agree()
+        try:
+            await self.agree()
+        except StoreUnavailable:
+            if self.fallback is None or not self.away_breakers():
+                raise
+            self.fallback.begin_without_redis()
 
     async def agree(self, begun_s: float | None = None) -> None:
         """Looks at the namespace's record, and writes it if there is none, or none any more. Raises as `open` does."""
@@ -104,12 +158,39 @@ class Store(Reach):
             log.warning(text, failure, extra=known)
 
     async def aclose(self) -> None:
-        """Closes the connections; a client that the caller brought stays open. Nothing can be called afterwards."""
-        transport, self.transport = self.transport, CLOSED
-        await transport.aclose()
+        """Close the connections; a client that the caller brought stays open. Nothing can be called afterwards.
 
-    async def run(self, call: Call[T], *, quarantine: bool = False, begun_s: float | None = None) -> T:
-        """The value of a call. Raises StoreUnavailable, and what the replies mean.
+        With the fallback, first replay its backlog, within `deadline_s`.
+        """
+        try:
+            if self.fallback is not None:
+                await self.fallback.aclose()
+        finally:
+            transport, self.transport = self.transport, CLOSED
+            await transport.aclose()
+
+    @property
+    def is_away(self) -> bool:
+        """True if a call would not be sent now, because Redis is known to be down."""
+        return super().is_away if self.fallback is None else self.fallback.is_away
+
+    def health(self) -> Health:
+        """Return what is known of Redis and of the backlog, without asking Redis."""
+        health = super().health()
+        return health if self.fallback is None else self.fallback.health(health)
+
+    def run(self, call: Call[T], *, quarantine: bool = False, begun_s: float | None = None) -> Coroutine[Any, Any, T]:
+        """Return the value of a call, see `send`, and tell the hook about it."""
+        served = self.serve(call, quarantine=quarantine, begun_s=begun_s)
+        return served if self.hook is None else self.hook.run(served, call)
+
+    def serve(self, call: Call[T], *, quarantine: bool = False, begun_s: float | None = None) -> Coroutine[Any, Any, T]:
+        """Return the value of a call: from Redis, or from the fallback while Redis is down."""
+        run = self.send if self.fallback is None else self.fallback.run
+        return run(call, quarantine=quarantine, begun_s=begun_s)
+
+    async def send(self, call: Call[T], *, quarantine: bool = False, begun_s: float | None = None) -> T:
+        """Send a call until it is answered, and return its value. Raises StoreUnavailable, and what the replies mean.
 
         `quarantine`: a session that cannot be read is put into quarantine, and the call is sent again and finds a new
         session. `begun_s`: since when its deadline runs, by the monotonic clock, if something had to be done before it.
@@ -143,10 +224,14 @@ class Store(Reach):
             if not quarantine:
                 raise
             await self.quarantine(corrupt, begun_s)
-        return await Store.run(self, call.again(), begun_s=begun_s)  # what a subclass adds, it has added
+        return await self.send(call.again(), begun_s=begun_s)
 
-    async def once(self, call: Call[T], begun_s: float | None = None) -> T:
-        """The value of a call that is sent once. Raises ServerError, ConnectionLost, and what the replies mean."""
+    def once(self, call: Call[T], begun_s: float | None = None) -> Coroutine[Any, Any, T]:
+        """Send a call once, and return its value. Raises ServerError, ConnectionLost, and what the replies mean."""
+        sent = self._once(call, begun_s)
+        return sent if self.hook is None else self.hook.run(sent, call)
+
+    async def _once(self, call: Call[T], begun_s: float | None) -> T:
         timeout_s = self._reply_timeout_s if begun_s is None else self._within_s(begun_s)
         begun_s = monotonic()
         breaker = self.breaker_of(call)
@@ -155,9 +240,8 @@ class Store(Reach):
         return value
 
     def told(self, op: str, work: Coroutine[Any, Any, T], session_id: str | None = None) -> Coroutine[Any, Any, T]:
-        """The work, of whose end a hook is told if there is one: see `observed`."""
-        del op, session_id
-        return work
+        """Return the work, of whose end the hook is told if there is one."""
+        return work if self.hook is None else self.hook.observe(op, work, session_id)
 
     def session_calls(self, session_id: str) -> SessionCalls:
         """The calls about one session. Raises InvalidSessionId."""
@@ -203,6 +287,8 @@ class Store(Reach):
         log.error("session %s: put into quarantine and started afresh: %s", session, corrupt.text, extra=known)
 
     def _sent(self, call: Call[T], timeout_s: float) -> Awaitable[list[Any]]:
+        if call.sends is not None:
+            call.sends.append(timeout_s)
         if call.is_independent:
             return self._gathered(call, timeout_s)
         if call.confirm:
@@ -250,3 +336,10 @@ class Store(Reach):
     def _raise_if_away(self, breaker: Breaker, call: Call[T], retries: Retries) -> None:
         if not breaker.is_closed:
             raise self.away(breaker, call.session_id, may_be_done=retries.may_be_done)
+
+    def _changed(self, state: BreakerState, breaker: Breaker, away_s: float = 0.0) -> None:
+        super()._changed(state, breaker, away_s)
+        if self.fallback is not None and state is BreakerState.OPEN:
+            self.fallback.opened()
+        if self.hook is not None:
+            self.hook.tell("breaker", state.value, monotonic() - away_s, None, None)

@@ -21,7 +21,6 @@ from redismem.blocking import memory as blocking
 from redismem.concurrency import finished
 from redismem.events import Event
 from redismem.protocol.ids import session_hash
-from redismem.store.observed import ObservedStore
 
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 
@@ -168,7 +167,7 @@ def test_a_hook_that_must_be_awaited_is_refused(memory: Any) -> None:
 
 def test_without_a_hook_the_store_is_a_plain_one() -> None:
     for memory in (redismem.Memory.connect(), blocking.Memory.connect()):
-        assert not isinstance(memory.store, ObservedStore)
+        assert memory.store.hook is None
 
 
 def test_the_page_for_operators_counts_and_sums(server: RedisServer | None) -> None:

@@ -29,7 +29,7 @@ ROOMS = (
     "project",
 )
 # Their methods do what a class with docstrings says: Store, Transport, pydantic's settings, Strategy.
-TOLD_ELSEWHERE = ("ObservedStore", "CountingTransport", "Settings", "Summarize", "Trim")
+TOLD_ELSEWHERE = ("CountingTransport", "Settings", "Summarize", "Trim")
 
 FRAGMENT = re.compile(r"\s*(Of|As|Those)\s")
 Documented = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import pytest
 from protocol.test_acl import TURNS
-from store.fallback.test_store import REFUSED as UNSERVED
-from store.fallback.test_store import SERVED
+from store.fallback.test_fallback import REFUSED as UNSERVED
+from store.fallback.test_fallback import SERVED
 from store.test_corrupt import READS
 from store.test_interruptions import FORGOTTEN
 from store.test_other_layouts import REFUSED
@@ -229,7 +229,7 @@ def test_every_word_of_an_event_is_listed_and_no_other() -> None:
     looked = [words_sent(path.read_text()) for path in PACKAGE.glob("inspection/*.py")]
     told = [words_told(path.read_text()) for path in PACKAGE.glob("workers/*.py")]
     told += [words_told((PACKAGE / "recall" / "semantic.py").read_text())]
-    told += [words_told((PACKAGE / "store" / "observed.py").read_text(), "_tell")]
+    told += [words_told((PACKAGE / "store" / "store.py").read_text(), "tell")]
     assert all(sent)
     sent += [words_sent((PACKAGE / "protocol" / "session" / "append.py").read_text())]
     assert set().union(*sent, *looked, *told) == words_listed((PACKAGE / "events.py").read_text())

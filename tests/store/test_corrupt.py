@@ -181,14 +181,14 @@ async def test_what_cannot_be_quarantined_is_raised(
 ) -> None:
     """Somebody breaks it again, faster than it is mended."""
     await session.append(said("a"))
-    run = Store.run
+    send = Store.send
 
     async def breaking(store: Store, call: Any, **options: Any) -> Any:
         await raw.delete(keys.state)
         await raw.set(keys.state, "x")
-        return await run(store, call, **options)
+        return await send(store, call, **options)
 
-    monkeypatch.setattr(Store, "run", breaking)
+    monkeypatch.setattr(Store, "send", breaking)
     with pytest.raises(CorruptSession) as corrupt:
         await session.read()
     assert corrupt.value.session_id == "user-42"

@@ -67,7 +67,7 @@ class Held:
 
 
 class Backlog:
-    """Guarded by whoever uses it: `FallbackStore` holds one lock around each change."""
+    """Guarded by whoever uses it: `Fallback` holds one lock around each change."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

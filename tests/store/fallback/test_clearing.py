@@ -203,7 +203,8 @@ async def test_what_is_on_its_way_to_redis_does_not_come_back_behind_the_clear(
         await pod.there.merge({"theirs": UNSET})
         await gate.reached.wait()
         clear = asyncio.create_task(pod.session.clear())
-        backlog: Any = pod.memory.store._backlog  # type: ignore[attr-defined]
+        fallback: Any = pod.memory.store.fallback
+        backlog = fallback._backlog
 
         async def is_clearing() -> bool:
             return bool(backlog.is_clearing("a"))

@@ -17,7 +17,7 @@ from support.proxy import Proxy
 
 from redismem import FallbackFull, Memory, Settings, StoreUnavailable, TooLarge
 from redismem.blocking import memory as blocking
-from redismem.store.fallback.store import FallbackStore
+from redismem.store.fallback.fallback import Fallback
 
 
 def texts(context: Any) -> list[str]:
@@ -142,8 +142,8 @@ async def test_a_memory_that_is_never_closed_says_it_too(
     memory = over(faulty, namespace)
     faulty.is_away = True
     await memory.session("a").append(user(1))
-    assert isinstance(memory.store, FallbackStore)
-    await memory.store._background.end(0)  # as the end of the event loop does
+    assert isinstance(memory.store.fallback, Fallback)
+    await memory.store.fallback._background.end(0)  # as the end of the event loop does
     del memory
 
     async def said() -> bool:
@@ -168,21 +168,23 @@ async def test_a_child_has_nothing_to_replay(degradable: Memory, faulty: Faulty)
 async def test_the_contexts_that_are_kept_are_bounded(faulty: Faulty, namespace: str) -> None:
     async with over(faulty, namespace, Settings(**LIMITS, max_cached_sessions=2)) as memory:
         store = memory.store
-        assert isinstance(store, FallbackStore)
+        fallback = store.fallback
+        assert isinstance(fallback, Fallback)
         for name in "abac":
             await memory.session(name).append_and_read(user(name))
-        assert len(store._seen) == 2
+        assert len(fallback._seen) == 2
         faulty.is_away = True
         assert [len(texts(await memory.session(name).read())) for name in "abc"] == [2, 0, 1], "b was used least"
     faulty.is_away = False
     async with over(faulty, f"{namespace}-2", Settings(**LIMITS, max_cached_bytes=20_000)) as memory:
         store = memory.store
-        assert isinstance(store, FallbackStore)
+        fallback = store.fallback
+        assert isinstance(fallback, Fallback)
         for number in range(50):
             await memory.session(f"s-{number % 9}").append_and_read(user("x" * 1000))
             await memory.session(f"s-{number % 9}").append(user("x" * 1000))
-            assert store._seen.size_bytes <= 20_000
-        assert 0 < len(store._seen) < 9
+            assert fallback._seen.size_bytes <= 20_000
+        assert 0 < len(fallback._seen) < 9
 
 
 async def test_a_replay_is_logged_when_it_has_done_something(

@@ -15,7 +15,7 @@ from support.faulty import caught_up
 from support.redis_server import RedisServer
 
 from redismem import Memory, Settings, StoreUnavailable
-from redismem.store.fallback.store import FallbackStore
+from redismem.store.fallback.fallback import Fallback
 
 # The connection of a loop that has ended is closed when it is collected: here, at the end of each test.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
@@ -95,10 +95,11 @@ def test_an_event_loop_that_goes_on_looks_beside_its_calls_again(server: RedisSe
     async def go_on() -> None:
         assert (await memory.session("a").read()).degraded
         store = memory.store
-        assert isinstance(store, FallbackStore)
+        fallback = store.fallback
+        assert isinstance(fallback, Fallback)
 
         async def is_looked_for() -> bool:
-            return not store._replay._ongoing.is_cut_off
+            return not fallback._replay._ongoing.is_cut_off
 
         await until(is_looked_for)
         await asyncio.to_thread(server.start)

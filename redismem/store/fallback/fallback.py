@@ -1,4 +1,4 @@
-"""A store that serves turns by itself while Redis is away, and replays them. One without the fallback is a plain store.
+"""Serve turns from this process while Redis is down, and replay them. A store without the fallback has none of this.
 
 While a session has something to replay, all of its appends go behind it, so nothing overtakes.
 """
@@ -22,18 +22,15 @@ from redismem.events import facts
 from redismem.info import Health, SessionInfo
 from redismem.protocol import layout
 from redismem.protocol.call import Call
-from redismem.protocol.clock import Clock
 from redismem.protocol.ids import now_ms
 from redismem.protocol.namespace import calls as namespace_calls
 from redismem.protocol.session.append import taken_apart
-from redismem.settings.settings import Settings
-from redismem.store.breaker import Breaker, BreakerState
+from redismem.store.breaker import Breaker
 from redismem.store.fallback.backlog import Backlog, Entry, Held
 from redismem.store.fallback.clearing import clearing
 from redismem.store.fallback.contexts import SeenContexts
 from redismem.store.fallback.replay import Replay
 from redismem.store.store import Store
-from redismem.transport.base import Transport
 
 log = logging.getLogger("redismem")
 
@@ -52,62 +49,55 @@ _LOOK_S = 0.002
 _LONGEST_LOOK_S = 0.1
 
 
-class FallbackStore(Store):
-    """The same store; appends and reads are served by this process while Redis is away."""
+class Fallback:
+    """Serves appends and reads from this process while Redis is down, and replays the appends afterwards."""
 
-    _goes_on = True
-
-    def __init__(
-        self, transport: Transport, namespace: str, settings: Settings, clock: Clock | None, background: Background
-    ) -> None:
-        """Raises InvalidSessionId for the namespace. No I/O."""
-        super().__init__(transport, namespace, settings, clock)
-        self._patience_s = min(settings.fallback_after_s, settings.deadline_s)
-        self._reply_timeout_s = min(self._reply_timeout_s, self._patience_s)
+    def __init__(self, store: Store, background: Background) -> None:
+        """No I/O. `background` is where the replay runs."""
+        self._store = store
+        self._settings = store.settings
+        self._patience_s = min(self._settings.fallback_after_s, self._settings.deadline_s)
         self._begin(background)
         forks.inherit(self)
 
     def _begin(self, background: Background) -> None:
         self._lock = threading.Lock()
-        self._seen = SeenContexts(self.settings)
+        self._seen = SeenContexts(self._settings)
         self._background = background
-        self._backlog = Backlog(self.settings)
-        self._unclosed = weakref.finalize(self, _say_lost, self._backlog, self.keys.namespace)
-        self._replay = Replay(self, self._backlog, background, self._lock, self._caught_up)
+        self._backlog = Backlog(self._settings)
+        self._unclosed = weakref.finalize(self, _say_lost, self._backlog, self._store.keys.namespace)
+        self._replay = Replay(self._store, self._backlog, background, self._lock, self._caught_up)
 
     def begin_again(self) -> None:
         """In a process that was forked off: nothing is to be replayed. What a process accepts, it replays itself."""
         self._unclosed.detach()
         self._begin(type(self._background)())
 
-    async def open(self) -> None:
-        """The same, but if Redis is away this process begins without it."""
-        try:
-            await super().open()
-        except StoreUnavailable:
-            if not self.away_breakers():
-                raise
-            known = facts(op="breaker", outcome="degraded", namespace=self.keys.namespace)
-            log.warning("Redis is away: this process begins without it, and serves what it is told", extra=known)
+    def begin_without_redis(self) -> None:
+        """Log that this process begins while Redis is down."""
+        known = facts(op="breaker", outcome="degraded", namespace=self._store.keys.namespace)
+        log.warning("Redis is away: this process begins without it, and serves what it is told", extra=known)
 
     async def aclose(self) -> None:
-        """Replays what there is, within `deadline_s`, and says what is lost; then closes the connections."""
-        try:
-            await self._replay.end(self.settings.deadline_s)
-            self._unclosed()
-        finally:
-            await super().aclose()
+        """Replay the backlog, within `deadline_s`, and log what is lost."""
+        await self._replay.end(self._settings.deadline_s)
+        self._unclosed()
+
+    def opened(self) -> None:
+        """Begin to look for Redis: a breaker has opened."""
+        self._replay.start()
 
     @property
     def is_away(self) -> bool:
-        """Whether Redis is known to be away; it is looked for beside the calls."""
-        return not self.breaker.is_closed if self.breakers is None else self.breakers.is_all_away()
+        """True if Redis is known to be down. The replay looks for it, beside the calls."""
+        breakers = self._store.breakers
+        return not self._store.breaker.is_closed if breakers is None else breakers.is_all_away()
 
-    def health(self) -> Health:
-        """What is known of Redis, without asking it, and what is to be replayed."""
+    def health(self, of_redis: Health) -> Health:
+        """Add the backlog to the health of Redis."""
         backlog = self._backlog
         return replace(
-            super().health(),
+            of_redis,
             fallback=True,
             backlog_session_count=len(backlog.held),
             backlog_message_count=backlog.message_count,
@@ -116,27 +106,30 @@ class FallbackStore(Store):
         )
 
     async def run(self, call: Call[T], *, quarantine: bool = False, begun_s: float | None = None) -> T:
-        """The same; while Redis is away, what this process can say. Raises FallbackFull as well."""
+        """Send a call to Redis; while Redis is down, serve it from this process.
+
+        Raises FallbackFull, and what `Store.send` raises.
+        """
         session_id = call.session_id
         if call.confirm:
             return await self._run_confirmed(call, quarantine=quarantine, begun_s=begun_s)
         if session_id is None or call.op not in _SERVED:
             return await self._run_beside(call, quarantine=quarantine, begun_s=begun_s)
         known_seq, decode, sent_s = self._seen.last_seq(session_id), call.decode, None
-        breaker = self.breaker_of(call)
-        is_there = (breaker.is_closed and self.is_agreed) or await self._is_there(breaker)
+        breaker = self._store.breaker_of(call)
+        is_there = (breaker.is_closed and self._store.is_agreed) or await self._is_there(breaker)
         if is_there and (not self._backlog.held or await self._may_overtake(session_id, breaker)):
             call.decode, tried_s = partial(self._noted, call, decode), monotonic()
             try:
-                return await super().run(call, quarantine=quarantine, begun_s=begun_s)
+                return await self._store.send(call, quarantine=quarantine, begun_s=begun_s)
             except StoreUnavailable as refused:
                 # The node that did not answer, the one that has the session by now, or the one with the record.
-                if breaker.is_closed and self.breaker_of(call).is_closed and not self._cannot_agree():
+                if breaker.is_closed and self._store.breaker_of(call).is_closed and not self._cannot_agree():
                     raise
                 # A client of the caller's own may have sent it before the attempt that failed.
-                sent_s = tried_s if refused.may_be_done or self.transport.repeats else None
+                sent_s = tried_s if refused.may_be_done or self._store.transport.repeats else None
         self._replay.start()
-        await self.transport.sleep(0)  # whoever goes on at once must not keep the replay from its turn
+        await self._store.transport.sleep(0)  # whoever goes on at once must not keep the replay from its turn
         try:
             with self._lock:
                 return self._served(replace(call, decode=decode), session_id, known_seq, sent_s)
@@ -149,26 +142,27 @@ class FallbackStore(Store):
 
     def _cannot_agree(self) -> bool:
         """Whether this process began while the node with the namespace's record was away."""
-        return not self.is_agreed and not self.breaker_of(namespace_calls.recorded(self.keys)).is_closed
+        store = self._store
+        return not store.is_agreed and not store.breaker_of(namespace_calls.recorded(store.keys)).is_closed
 
     async def _run_confirmed(self, call: Call[T], *, quarantine: bool, begun_s: float | None) -> T:
         """What replicas are to confirm: nobody else can say that it is safe."""
         assert call.session_id is not None
-        breaker = self.breaker_of(call)
+        breaker = self._store.breaker_of(call)
         if not breaker.is_closed and not await self._replay.look(breaker):
-            await self.transport.sleep(0)
+            await self._store.transport.sleep(0)
             raise self._refusal(call, "what replicas are to confirm cannot be accepted without it")
         if self._backlog.held and not await self._may_overtake(call.session_id, breaker):
             raise self._refusal(call, "what replicas are to confirm comes behind it")
         call.decode = partial(self._noted, call, call.decode)
-        return await super().run(call, quarantine=quarantine, begun_s=begun_s)
+        return await self._store.send(call, quarantine=quarantine, begun_s=begun_s)
 
     async def _run_beside(self, call: Call[T], *, quarantine: bool, begun_s: float | None) -> T:
         """What cannot be served without Redis."""
         session_id = call.session_id
-        breaker = self.breaker_of(call)
+        breaker = self._store.breaker_of(call)
         if not breaker.is_closed and not await self._replay.look(breaker):
-            await self.transport.sleep(0)
+            await self._store.transport.sleep(0)
             name = _CALLED.get(call.op, call.op if call.op in _METHODS else "this call")
             raise self._refusal(call, f"{name} cannot be served without it")
         if session_id is not None and self._backlog.held:
@@ -178,20 +172,20 @@ class FallbackStore(Store):
                 raise self._refusal(call, "the newest message comes with it")
         around: AbstractAsyncContextManager[None] = nullcontext()
         if session_id is not None and call.op == "clear":
-            around = clearing(self._backlog, self._lock, session_id, self.transport.sleep, self._patience_s)
+            around = clearing(self._backlog, self._lock, session_id, self._store.transport.sleep, self._patience_s)
         async with around:
-            value = await super().run(call, quarantine=quarantine, begun_s=begun_s)
+            value = await self._store.send(call, quarantine=quarantine, begun_s=begun_s)
         if session_id is not None and call.op in _REMOVING:
             self._seen.forget(session_id)
         return value
 
     def _refusal(self, call: Call[Any], why: str) -> StoreUnavailable:
         self._replay.start()
-        held, breaker = self._backlog.held.get(call.session_id or ""), self.breaker_of(call)
+        held, breaker = self._backlog.held.get(call.session_id or ""), self._store.breaker_of(call)
         if held is not None and breaker.is_closed:
             text = "Redis answers, and what was accepted without it is still to be replayed"
             return StoreUnavailable(f"{text}; {why}", call.session_id, held.refused)
-        return StoreUnavailable(f"{self.away(breaker, None).text}; {why}", call.session_id, breaker.reason)
+        return StoreUnavailable(f"{self._store.away(breaker, None).text}; {why}", call.session_id, breaker.reason)
 
     async def _may_overtake(self, session_id: str, breaker: Breaker) -> bool:
         """Waits while the session is replayed. False if that takes long, or Redis is away again."""
@@ -200,7 +194,7 @@ class FallbackStore(Store):
         while (held := self._backlog.held.get(session_id)) is not None or self._replay.is_in_haste():
             if (held is not None and held.refused) or not breaker.is_closed or monotonic() >= until_s:
                 return held is None
-            await self.transport.sleep(look_s)
+            await self._store.transport.sleep(look_s)
             look_s = min(_LONGEST_LOOK_S, look_s * 2)
         return True
 
@@ -246,7 +240,7 @@ class FallbackStore(Store):
             counters: Any = held.view.duplicate(*before)
         else:
             self._backlog.check_room(append, held.session_id)
-            refused = held.view.refusal(append, self.settings, held.session_id)
+            refused = held.view.refusal(append, self._settings, held.session_id)
             if refused is not None:
                 raise refused
             counters = held.view.append(append, now_ms())
@@ -262,11 +256,6 @@ class FallbackStore(Store):
             self._seen.put_back(held.session_id, held.view)
         else:
             self._seen.forget(held.session_id)
-
-    def _changed(self, state: BreakerState, breaker: Breaker, away_s: float = 0.0) -> None:
-        super()._changed(state, breaker, away_s)
-        if state is BreakerState.OPEN:
-            self._replay.start()
 
 
 def _say_lost(backlog: Backlog, namespace: str) -> None:

@@ -1,0 +1,156 @@
+"""Tell a hook about each call. A store without a hook has none of this on its path."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Coroutine
+from contextvars import ContextVar
+from enum import StrEnum
+from time import monotonic
+from typing import Any, TypeVar
+
+from redismem.concurrency.callbacks import ENDING
+from redismem.context import Context, Receipt, State
+from redismem.errors import Conflict
+from redismem.events import Event, OnEvent, facts, unquoted
+from redismem.info import SessionInfo
+from redismem.protocol.call import Call
+from redismem.protocol.ids import session_hash
+from redismem.protocol.queue.calls import Job, covered_sizes
+from redismem.protocol.session.append import appended_sizes
+from redismem.protocol.session.pages import Page
+
+log = logging.getLogger("redismem")
+
+T = TypeVar("T")
+
+_APPENDS = frozenset(["append", "append_and_read", "replay"])
+_MAY_FIND_NOTHING = frozenset(["read", "prune"])
+_in_hook: ContextVar[bool] = ContextVar("redismem_in_hook", default=False)
+
+
+class Hook:
+    """Tells `on_event` about each call when it has ended, also if it failed."""
+
+    def __init__(self, on_event: OnEvent, namespace: str) -> None:
+        """Raises TypeError for a hook that is no plain function."""
+        if not callable(on_event) or _must_be_awaited(on_event):
+            raise TypeError("on_event is a plain function, which takes an event and returns at once")
+        self._on_event = on_event
+        self._namespace = namespace
+        self._failures: set[type[BaseException]] = set()
+
+    async def run(self, work: Coroutine[Any, Any, T], call: Call[T]) -> T:
+        """Await the work of a call, and tell of it."""
+        call.sends, begun_s = [], monotonic()
+        try:  # as `observe` does, without one more coroutine on the path of a turn
+            value = await work
+        except BaseException as error:
+            self.tell(call.op, _failure(error), begun_s, call.session_id, call)
+            raise
+        self.tell(call.op, _outcome(call.op, value), begun_s, call.session_id, call, value)
+        return value
+
+    async def observe(self, op: str, work: Coroutine[Any, Any, T], session_id: str | None) -> T:
+        """Await work that is no call, and tell of it under this name."""
+        begun_s = monotonic()
+        try:
+            value = await work
+        except BaseException as error:
+            self.tell(op, _failure(error), begun_s, session_id, None)
+            raise
+        self.tell(op, _outcome(op, value), begun_s, session_id, None, value)
+        return value
+
+    def tell(
+        self,
+        op: str,
+        outcome: str,
+        begun_s: float,
+        session_id: str | None,
+        call: Call[Any] | None,
+        value: Any = None,
+    ) -> None:
+        """Call the hook with an event. What it raises is logged once per kind, and disturbs no call."""
+        if _in_hook.get():  # what a hook calls by itself would have events without end
+            return
+        event = Event(
+            op,
+            outcome,
+            (monotonic() - begun_s) * 1000,
+            self._namespace,
+            None if session_id is None else session_hash(session_id),
+            0 if call is None or call.sends is None else len(call.sends),
+            *_sizes(op, call, value),
+        )
+        inside = _in_hook.set(True)
+        try:
+            self._on_event(event)
+        except ENDING:
+            raise
+        except BaseException as error:
+            # The call is done: what it gave, or raised, is what the caller is owed.
+            if type(error) not in self._failures:
+                self._failures.add(type(error))
+                log.error(
+                    "on_event failed with %s; others of the kind are not logged",
+                    type(error).__name__,
+                    exc_info=unquoted(error),
+                    extra=facts(op="on_event", namespace=event.namespace, error=type(error).__name__),
+                )
+        finally:
+            _in_hook.reset(inside)
+
+
+def _must_be_awaited(on_event: OnEvent) -> bool:
+    """Whether a call of it would not run it: a coroutine function or a generator, or an object with such a __call__."""
+    asks = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
+    return any(ask(each) for ask in asks for each in (on_event, getattr(on_event, "__call__", None)))  # noqa: B004
+
+
+def _failure(error: BaseException) -> str:
+    return "conflict" if isinstance(error, Conflict) else type(error).__name__
+
+
+def _outcome(op: str, value: Any) -> str:
+    if isinstance(value, Context):  # the way of a turn comes first
+        if value.degraded:
+            return "degraded"
+        if value.receipt is not None:
+            return "duplicate" if value.receipt.duplicate else "ok"
+        return "ok" if value.epoch or op not in _MAY_FIND_NOTHING else "nothing"
+    match value:
+        case None | False:
+            return "nothing"
+        case StrEnum():
+            return value.value
+        case Job():
+            return "job"
+        case Receipt(degraded=True) | State(degraded=True) | SessionInfo(degraded=True):
+            return "degraded"
+        case Receipt():
+            return "duplicate" if value.duplicate else "ok"
+        case 0 if op in _MAY_FIND_NOTHING:
+            return "nothing"
+    return "ok"
+
+
+def _sizes(op: str, call: Call[Any] | None, value: Any) -> tuple[int, int, int, int | None]:
+    """Messages, their bytes, their tokens, and the window's messages."""
+    if op in _APPENDS and call is not None:
+        return *appended_sizes(call), _window_count(value)
+    if op == "commit" and call is not None:
+        count, tokens = covered_sizes(call)
+        return count, 0, tokens, None
+    if op == "messages" and isinstance(value, Page):
+        return value.count, 0, 0, None
+    if op == "prune" and isinstance(value, int):
+        return value, 0, 0, None
+    return 0, 0, 0, _window_count(value)
+
+
+def _window_count(value: Any) -> int | None:
+    if isinstance(value, Context | SessionInfo) or (isinstance(value, Receipt) and not value.duplicate):
+        return value.window_count
+    return None

@@ -1,0 +1,34 @@
+"""Open a store with its layers: the hook, and the fallback."""
+
+from __future__ import annotations
+
+import weakref
+
+from redismem.concurrency.background import Background
+from redismem.events import OnEvent
+from redismem.protocol.clock import Clock
+from redismem.settings.settings import Settings
+from redismem.store.fallback.fallback import Fallback
+from redismem.store.hook import Hook
+from redismem.store.store import Store
+from redismem.transport.base import Transport
+
+
+def open_store(
+    transport: Transport,
+    namespace: str,
+    settings: Settings,
+    on_event: OnEvent | None,
+    clock: Clock | None,
+    background: Background | None = None,
+) -> Store:
+    """Return a store with its hook, if there is one; with the fallback, if it has a background to replay in.
+
+    Raises InvalidSessionId, TypeError.
+    """
+    store = Store(transport, namespace, settings, clock, None if on_event is None else Hook(on_event, namespace))
+    if background is not None:
+        store.use_fallback(Fallback(store, background), min(settings.fallback_after_s, settings.deadline_s))
+    # An event loop keeps a connection open for ever, also when nobody has a reference to it.
+    weakref.finalize(store, transport.drop).atexit = False
+    return store
