@@ -6,35 +6,157 @@ Both name a session by its hash, and hold no text of a message, no value and no 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypedDict, Unpack
+from enum import StrEnum
+from typing import NamedTuple, Self, TypedDict, Unpack
+
+
+class Outage(StrEnum):
+    """What the fallback does with a call."""
+
+    REFUSED = "refused"
+    """It is refused while Redis is down."""
+    ACCEPTED = "accepted"
+    """It is accepted while Redis is down, and replayed afterwards."""
+    SERVED = "served"
+    """It is answered while Redis is down."""
+    WAITS = "waits"
+    """It is refused while Redis is down, and waits until what the session has accepted is replayed."""
+
+
+class Traits(NamedTuple):
+    """The attributes of an operation, see `Op`."""
+
+    outage: Outage = Outage.REFUSED
+    removes: bool = False
+    appends: bool = False
+    is_turn: bool = False
+    may_find_nothing: bool = False
+    method: str = ""
+
+
+_NO_TRAITS = Traits()
+
+
+class Op(StrEnum):
+    """An operation, the `op` of an event: one call to Redis, or one piece of work.
+
+    A method of a session is one call of its name. `params()` and the like are a `state`, `merge()` and the like an
+    `update`, `undo()` is a `pop`, `unpin()` a `replace`. Some methods take more calls: `messages` is one call per page,
+    and one `pinned`; a `read_epoch` precedes a `clear`, a `read_window` a `prune`, `pop` or `replace`. A call that is
+    refused before it is sent, such as one with a message that cannot be stored, has no event. An `embed` goes to the
+    embedder: it makes the vector of a question.
+    """
+
+    outage: Outage
+    """What the fallback does with it."""
+    removes: bool
+    """True if the session's messages may be others afterwards: contexts that the fallback has cached are stale."""
+    appends: bool
+    """True if the event counts the messages, bytes and tokens of an append."""
+    is_turn: bool
+    """True if the metrics of turns count it."""
+    may_find_nothing: bool
+    """True if an empty value means that there was nothing, such as a read of an unknown session."""
+    method: str
+    """The method that the text of a refusal names; "" if none has called it."""
+
+    def __new__(cls, word: str, traits: Traits = _NO_TRAITS) -> Self:
+        op = str.__new__(cls, word)
+        op._value_ = word
+        op.outage, op.removes, op.appends, op.is_turn, op.may_find_nothing, op.method = traits
+        return op
+
+    __repr__ = str.__repr__
+
+    # Calls of a session
+    APPEND = "append", Traits(Outage.ACCEPTED, appends=True, is_turn=True)
+    APPEND_AND_READ = "append_and_read", Traits(Outage.ACCEPTED, appends=True, is_turn=True)
+    READ = "read", Traits(Outage.SERVED, may_find_nothing=True)
+    MESSAGES = "messages", Traits(Outage.SERVED)
+    STATE = "state", Traits(Outage.SERVED)
+    INFO = "info", Traits(Outage.SERVED)
+    EXISTS = "exists", Traits(Outage.WAITS, method="exists")
+    TOUCH = "touch", Traits(Outage.WAITS, method="touch")
+    UPDATE = "update", Traits(Outage.ACCEPTED)
+    READ_EPOCH = "read_epoch", Traits(Outage.WAITS, method="clear")
+    CLEAR = "clear", Traits(removes=True, method="clear")
+    READ_WINDOW = "read_window", Traits(Outage.WAITS, method="pop, undo, replace, unpin or prune")
+    PRUNE = "prune", Traits(removes=True, may_find_nothing=True, method="prune")
+    POP = "pop", Traits(removes=True, method="pop")
+    REPLACE = "replace", Traits(removes=True, method="replace")
+    PINNED = "pinned", Traits(Outage.WAITS, method="messages")
+    RECALL = "recall", Traits(method="recall")
+    BLOCK = "block"
+    QUARANTINE_BLOCK = "quarantine_block"
+    QUARANTINE = "quarantine", Traits(removes=True)
+    EMBED = "embed"
+
+    # Calls of a memory
+    PING = "ping", Traits(method="ping")
+    COUNT = "count"
+    SESSIONS = "sessions"
+    SERVER_TIME = "server_time"
+    TAKE = "take", Traits(method="take")
+    RECORDED = "recorded"
+    RECORD = "record"
+
+    # Calls of workers
+    HOLD = "hold"
+    PROVIDER = "provider"
+    PAUSE = "pause"
+    DUE = "due"
+    CLAIM = "claim"
+    EXTEND = "extend"
+    COMMIT = "commit"
+    RELEASE = "release"
+    COUNTS = "counts"
+    OLDEST = "oldest"
+    EXPIRIES = "expiries"
+    QUEUE_EVICTION = "queue_eviction"
+    DUE_EVICTIONS = "due_evictions"
+    CLAIM_EVICTION = "claim_eviction"
+    EVICT = "evict", Traits(removes=True)
+    SCAN = "scan"
+    SWEEP = "sweep"
+    DICTIONARIES = "dictionaries"
+    VECTORS = "vectors"
+    SET_VECTORS = "set_vectors"
+
+    # A worker's whole piece of work, with the code of a strategy or an `on_evict`
+    SUMMARY = "summary"
+    EMBEDDING = "embedding"
+    EVICTION = "eviction"
+    DRAIN = "drain"
+    ENFORCE = "enforce"
+    SWEEP_ROUND = "sweep_round"
+
+    # What a store does by itself
+    BREAKER = "breaker"
+    REPLAY = "replay", Traits(appends=True)
+
+    # Calls of a project
+    PROJECT_READ = "project_read"
+    PROJECT_CHANGE = "project_change"
+    PROJECT_FIND = "project_find"
+    PROJECT_WORDS = "project_words"
+    PROJECT_COUNT = "project_count"
+    PROJECT_RECORD = "project_record"
+
+    # Calls of operators' commands
+    LOOK = "look"
+    DEPTHS = "depths"
+    MEMBERS = "members"
+    REQUEUE = "requeue"
+    RECORDED_SHARDS = "recorded_shards"
+    RESTORE = "restore"
+    DROP = "drop"
 
 
 class Event(NamedTuple):
-    """One call to Redis that has ended, or one piece of a worker's work.
-
-    A method of a session is one call of its name, `params()` and the like are a `state`, `merge()` and the like an
-    `update`; `undo()` is a `pop`, `unpin()` a `replace`. Some take more: `messages` is a call a page, and `pinned` one
-    more; a `read_epoch` goes before a `clear`, a `read_window` before a `prune`, `pop` or `replace`. What is refused
-    before it is sent, such as a message that cannot be stored, is no call. An `embed` goes to no Redis: it is the
-    vector of a question.
-    """
+    """One call to Redis that has ended, or one piece of a worker's work."""
 
     op: str
-    """What was done.
-
-    By a session: append, append_and_read, read, messages, state, info, exists, touch, update, read_epoch, clear,
-    read_window, prune, pop, replace, pinned, recall, block, quarantine_block, quarantine, embed. By a memory:
-    ping, count, sessions, server_time, take, recorded, record.
-    By workers, a call each: hold (whose turn it is); provider, pause (whether somebody may be asked); due, claim,
-    extend, commit, release; counts, oldest, expiries, queue_eviction, due_evictions, claim_eviction, evict; scan,
-    sweep, dictionaries (what originals are compressed with: sessions read them too); vectors, set_vectors.
-    By workers, all of it together, with what a strategy or an `on_evict` takes: summary, embedding and eviction (of one
-    session), drain (the overdue queue), enforce (the session limit and the timeout), sweep_round.
-    By a store: breaker (it has changed: its state is the outcome), replay (an append that was accepted while Redis was
-    away).
-    By a project: project_read, project_change, project_find, project_words, project_count, project_record.
-    By commands for operators: look, depths, members, requeue, recorded_shards, restore, drop.
-    """
+    """What was done: an `Op`."""
     outcome: str
     """ok; duplicate (an append whose id was known before the call); degraded (this process has served it while Redis
     was away); conflict (`expect` was another); nothing (no such session, or it is not as the call expected it). A

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from redismem.context import Receipt
 from redismem.errors import Unconfirmed
+from redismem.events import Op
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.scripts import Script
 from redismem.protocol.server_errors import NOT_READY_WORDS, ConnectionLost, ServerError
@@ -30,8 +31,8 @@ class Call(Generic[T]):
     script: Script | None = None
     resent: Callable[[tuple[Command, ...]], tuple[Command, ...]] | None = None
     """How the commands read when they are sent again; None: the same."""
-    op: str = "look"
-    """Its name in an event. What commands for operators look at has no name of its own."""
+    op: Op = Op.LOOK
+    """Its name in an event; `look` for what commands of operators read."""
     is_independent: bool = False
     """The commands have nothing to do with each other: no transaction, and each goes to the node of its key."""
     confirm: int = 0
@@ -101,7 +102,7 @@ def evalsha(script: Script, keys: Sequence[bytes], arguments: Sequence[bytes | s
 
 
 def independent(
-    commands: tuple[Command, ...], decode: Callable[..., T], op: str = "look", *, absent: Any = None
+    commands: tuple[Command, ...], decode: Callable[..., T], op: Op = Op.LOOK, *, absent: Any = None
 ) -> Call[T]:
     """A call of commands that have nothing to do with each other, such as the same one for each shard."""
     return Call(None, commands, decode, is_independent=True, op=op, absent=absent)

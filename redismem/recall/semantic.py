@@ -12,6 +12,7 @@ from functools import partial
 
 from redismem.concurrency.offload import apart
 from redismem.errors import CorruptSession, ModelFailed, NotAllowed, StoreUnavailable
+from redismem.events import Op
 from redismem.originals.vectors import SCALE_BYTES, Embeds, model_of
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.session import vectors
@@ -98,6 +99,6 @@ class Meaning:
 
     async def _row(self) -> bytes | None:
         try:
-            return await self._store.told("embed", self._embedder.question(self._query), self._keys.session_id)
+            return await self._store.told(Op.EMBED, self._embedder.question(self._query), self._keys.session_id)
         except ModelFailed:
             return None  # it is told of, and logged when it begins

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from redismem.concurrency.callbacks import ENDING
 from redismem.context import Context, Receipt, State
 from redismem.errors import Conflict
-from redismem.events import Event, OnEvent, facts, unquoted
+from redismem.events import Event, OnEvent, Op, facts, unquoted
 from redismem.info import SessionInfo
 from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash
@@ -25,8 +25,6 @@ log = logging.getLogger("redismem")
 
 T = TypeVar("T")
 
-_APPENDS = frozenset(["append", "append_and_read", "replay"])
-_MAY_FIND_NOTHING = frozenset(["read", "prune"])
 _in_hook: ContextVar[bool] = ContextVar("redismem_in_hook", default=False)
 
 
@@ -52,7 +50,7 @@ class Hook:
         self.tell(call.op, _outcome(call.op, value), begun_s, call.session_id, call, value)
         return value
 
-    async def observe(self, op: str, work: Coroutine[Any, Any, T], session_id: str | None) -> T:
+    async def observe(self, op: Op, work: Coroutine[Any, Any, T], session_id: str | None) -> T:
         """Await work that is no call, and tell of it under this name."""
         begun_s = monotonic()
         try:
@@ -65,7 +63,7 @@ class Hook:
 
     def tell(
         self,
-        op: str,
+        op: Op,
         outcome: str,
         begun_s: float,
         session_id: str | None,
@@ -113,13 +111,13 @@ def _failure(error: BaseException) -> str:
     return "conflict" if isinstance(error, Conflict) else type(error).__name__
 
 
-def _outcome(op: str, value: Any) -> str:
+def _outcome(op: Op, value: Any) -> str:
     if isinstance(value, Context):  # the way of a turn comes first
         if value.degraded:
             return "degraded"
         if value.receipt is not None:
             return "duplicate" if value.receipt.duplicate else "ok"
-        return "ok" if value.epoch or op not in _MAY_FIND_NOTHING else "nothing"
+        return "ok" if value.epoch or not op.may_find_nothing else "nothing"
     match value:
         case None | False:
             return "nothing"
@@ -131,21 +129,21 @@ def _outcome(op: str, value: Any) -> str:
             return "degraded"
         case Receipt():
             return "duplicate" if value.duplicate else "ok"
-        case 0 if op in _MAY_FIND_NOTHING:
+        case 0 if op.may_find_nothing:
             return "nothing"
     return "ok"
 
 
-def _sizes(op: str, call: Call[Any] | None, value: Any) -> tuple[int, int, int, int | None]:
+def _sizes(op: Op, call: Call[Any] | None, value: Any) -> tuple[int, int, int, int | None]:
     """Messages, their bytes, their tokens, and the window's messages."""
-    if op in _APPENDS and call is not None:
+    if op.appends and call is not None:
         return *appended_sizes(call), _window_count(value)
-    if op == "commit" and call is not None:
+    if op is Op.COMMIT and call is not None:
         count, tokens = covered_sizes(call)
         return count, 0, tokens, None
-    if op == "messages" and isinstance(value, Page):
+    if op is Op.MESSAGES and isinstance(value, Page):
         return value.count, 0, 0, None
-    if op == "prune" and isinstance(value, int):
+    if op is Op.PRUNE and isinstance(value, int):
         return value, 0, 0, None
     return 0, 0, 0, _window_count(value)
 

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from redismem.errors import CorruptSession, NotAllowed, StoreUnavailable
-from redismem.events import facts
+from redismem.events import Op, facts
 from redismem.info import Health
 from redismem.originals.dictionaries import Dictionary
 from redismem.protocol.call import Call
@@ -239,7 +239,7 @@ class Store(Reach):
         breaker.answered_s = begun_s
         return value
 
-    def told(self, op: str, work: Coroutine[Any, Any, T], session_id: str | None = None) -> Coroutine[Any, Any, T]:
+    def told(self, op: Op, work: Coroutine[Any, Any, T], session_id: str | None = None) -> Coroutine[Any, Any, T]:
         """Return the work, of whose end the hook is told if there is one."""
         return work if self.hook is None else self.hook.observe(op, work, session_id)
 
@@ -342,4 +342,4 @@ class Store(Reach):
         if self.fallback is not None and state is BreakerState.OPEN:
             self.fallback.opened()
         if self.hook is not None:
-            self.hook.tell("breaker", state.value, monotonic() - away_s, None, None)
+            self.hook.tell(Op.BREAKER, state.value, monotonic() - away_s, None, None)

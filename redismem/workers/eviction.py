@@ -8,7 +8,7 @@ from functools import partial
 
 from redismem.concurrency.callbacks import awaited_within
 from redismem.errors import RedismemError
-from redismem.events import facts
+from redismem.events import Op, facts
 from redismem.info import SessionEntry
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys, is_session_id
@@ -60,7 +60,7 @@ class Eviction:
 
         Raises StoreUnavailable.
         """
-        return await self._store.told("enforce", self._enforce())
+        return await self._store.told(Op.ENFORCE, self._enforce())
 
     async def enforce_limit(self) -> int:
         """`enforce`, if there are more sessions than the namespace may hold: costs a command a shard to find out."""
@@ -207,7 +207,7 @@ class Eviction:
             try:
                 if self._stopping:
                     return False
-                return await self._store.told("eviction", self.evict(session_id), session_id)
+                return await self._store.told(Op.EVICTION, self.evict(session_id), session_id)
             except Exception as error:  # the caller's on_evict may raise anything; the session stays, and is due again
                 session = session_hash(session_id)
                 log_failure(f"session {session}: not evicted", error, facts(op="eviction", session=session))
@@ -236,7 +236,7 @@ class Eviction:
 
     async def sweep(self) -> tuple[int, int]:
         """Looks after the next few sessions of every shard: (index entries removed, sessions mended)."""
-        return await self._store.told("sweep_round", self._sweep())
+        return await self._store.told(Op.SWEEP_ROUND, self._sweep())
 
     async def _sweep(self) -> tuple[int, int]:
         keys = self._store.keys

@@ -15,7 +15,7 @@ import time
 from collections import Counter, deque
 
 from redismem.errors import ModelFailed, ProviderUnavailable, RedismemError, StoreUnavailable
-from redismem.events import facts
+from redismem.events import Op, facts
 from redismem.protocol.ids import session_hash
 from redismem.protocol.layout import CommitOutcome, ReleaseOutcome
 from redismem.protocol.queue import calls as queue_calls
@@ -85,7 +85,7 @@ class Worker:
 
         Raises StoreUnavailable; what goes wrong with one session is logged and leaves the others alone.
         """
-        return await self._store.told("drain", self._drain())
+        return await self._store.told(Op.DRAIN, self._drain())
 
     async def _drain(self) -> int:
         committed, leases = 0, None
@@ -169,7 +169,7 @@ class Worker:
                     return SummaryOutcome.STOPPING
                 if by is None and self._provider.is_paused:
                     return SummaryOutcome.PAUSED
-                outcome = await self._store.told("summary", self.summarise(session_id, by), session_id)
+                outcome = await self._store.told(Op.SUMMARY, self.summarise(session_id, by), session_id)
         except Exception as error:  # of one session: the others go on; its lease, if it has one, runs out
             session = session_hash(session_id)
             if not self._other_layouts.is_named(session, error):
@@ -235,7 +235,7 @@ class Worker:
         if self._embedding is not None and originals:
             self._embedding.note(calls.keys.session_id)
         known = facts(
-            op="summary",
+            op=Op.SUMMARY,
             session=session_hash(calls.keys.session_id),
             message_count=len(todo.covered),
             folded_count=len(todo.folded),

@@ -11,7 +11,7 @@ import math
 from time import monotonic
 
 from redismem.errors import ProviderUnavailable
-from redismem.events import facts
+from redismem.events import Op, facts
 from redismem.messages.decoding import decode_messages
 from redismem.messages.values import Undecodable
 from redismem.originals.blocks import BLOCK_COUNT, decode_block, first_seq_of, number_of
@@ -86,7 +86,7 @@ class Embedding:
     async def _attend(self, embedder: Embeds, session_id: str) -> None:
         self._waiting.pop(session_id, None)
         try:
-            await self._store.told("embedding", self._made(embedder, session_id), session_id)
+            await self._store.told(Op.EMBEDDING, self._made(embedder, session_id), session_id)
         except ProviderUnavailable:  # it is paused, and has said so
             self._waiting.setdefault(session_id)
         except Exception as error:  # of one session: it has its words still

@@ -23,7 +23,8 @@ from store.test_other_layouts import REFUSED
 from store.test_round_trips import OPERATIONS
 from test_memory import UNKNOWN
 
-from redismem import Session, events
+from redismem import Memory, Session, events
+from redismem.events import Op, Outage
 from redismem.protocol.call import Call
 
 PACKAGE = Path(events.__file__).parent
@@ -163,95 +164,23 @@ def test_what_passes_on_is_the_same_operation() -> None:
     }
 
 
-# The words of events.
-
-OP_PLACE = {"Call": 5, "independent": 2}
-UNNAMED = Call(None, (), bool).op
-Function = ast.FunctionDef | ast.AsyncFunctionDef
+# The operations of events.
 
 
-def words_sent(source: str) -> set[str]:
-    """The `op` of each call that is made. If a function has it from its caller: its default, and what callers give."""
-    tree = ast.parse(source)
-    found: set[str] = set()
-    for function in (node for node in ast.walk(tree) if isinstance(node, Function)):
-        for call in calls_of(function, *OP_PLACE):
-            op = argument(call, "op", OP_PLACE[name_of(call)])
-            if isinstance(op, ast.Name):
-                found |= words_given(tree, function, op.id)
-            elif op is None:
-                found.add(UNNAMED)
-            else:
-                found.add(ast.literal_eval(op))
-    return found
+def members_used(package: Path) -> set[str]:
+    """The names of all members of `Op` that the package uses."""
+    return {name for path in package.rglob("*.py") for name in re.findall(r"\bOp\.([A-Z_]+)\b", path.read_text())}
 
 
-def words_given(tree: ast.Module, function: Function, parameter: str) -> set[str]:
-    """What the parameter can be: its default, and what the function is called with."""
-    names = [each.arg for each in function.args.args]
-    place, defaults = names.index(parameter), function.args.defaults
-    given = [argument(call, parameter, place - (names[0] == "self")) for call in calls_of(tree, function.name)]
-    given += [each for name, each in zip(names[::-1], defaults[::-1], strict=False) if name == parameter]
-    return {ast.literal_eval(each) for each in given if each is not None}
+def test_every_operation_is_used_and_every_call_has_one() -> None:
+    assert members_used(PACKAGE) == set(Op.__members__)
 
 
-def calls_of(tree: ast.AST, *names: str) -> list[ast.Call]:
-    return [node for node in ast.walk(tree) if isinstance(node, ast.Call) and name_of(node) in names]
-
-
-def name_of(call: ast.Call) -> str:
-    return str(getattr(call.func, "id", None) or getattr(call.func, "attr", ""))
-
-
-def argument(call: ast.Call, name: str, place: int) -> ast.expr | None:
-    named = [keyword.value for keyword in call.keywords if keyword.arg == name]
-    return named[0] if named else (call.args[place] if place < len(call.args) else None)
-
-
-def words_told(source: str, by: str = "told") -> set[str]:
-    """The words of a worker's work, or of what a store tells by itself."""
-    words = (call.args[0] for call in calls_of(ast.parse(source), by))
-    return {ast.literal_eval(word) for word in words if isinstance(word, ast.Constant)}
-
-
-def words_listed(source: str) -> set[str]:
-    """The words that stand below `op` in `Event`."""
-    (event,) = (node for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and node.name == "Event")
-    (place,) = (at for at, node in enumerate(event.body) if ast.unparse(node) == "op: str")
-    text = ast.literal_eval(event.body[place + 1].value)  # type: ignore[attr-defined]
-    lists = re.findall(r"\bBy [^:]*:([^.]*)\.", re.sub(r"\([^)]*\)", "", text))
-    return {word for each in lists for word in re.findall(r"[a-z_]+", each)} - {"and"}
-
-
-def test_every_word_of_an_event_is_listed_and_no_other() -> None:
-    sent = [words for path in PACKAGE.glob("protocol/**/*.py") if (words := words_sent(path.read_text()))]
-    assert len(sent) > 10
-    looked = [words_sent(path.read_text()) for path in PACKAGE.glob("inspection/*.py")]
-    told = [words_told(path.read_text()) for path in PACKAGE.glob("workers/*.py")]
-    told += [words_told((PACKAGE / "recall" / "semantic.py").read_text())]
-    told += [words_told((PACKAGE / "store" / "store.py").read_text(), "tell")]
-    assert all(sent)
-    sent += [words_sent((PACKAGE / "protocol" / "session" / "append.py").read_text())]
-    assert set().union(*sent, *looked, *told) == words_listed((PACKAGE / "events.py").read_text())
-
-
-def test_a_word_is_found_however_it_is_given() -> None:
-    source = """
-class Calls:
-    def _call(self, name, keys): return Call(1, 2, 3, op=name)
-    def page(self, limit, op="messages"): return Call(1, 2, 3, op=op)
-    def window(self): return self.page(9, op="read_window")
-    def extend(self): return self._call("extend", ())
-    def append(self): return Call(1, 2, 3, 4, 5, "append")
-    def counts(self): return independent(1, 2, "counts")
-    def whistle(self): return Call(1, 2, 3, op="whistle")
-    def doctor(self): return Call(1, 2, 3)
-"""
-    sent = {"messages", "read_window", "extend", "append", "counts", "whistle", "look"}
-    assert words_sent(source) == sent
-    assert words_told("async def f(): await store.told('drain', g())") == {"drain"}
-    listed = (
-        'class Event:\n    op: str\n    """By a session: append, {}.\n    By workers: drain (or so), evict and look."""'
-    )
-    assert words_listed(listed.format("whistle")) == {"append", "whistle", "drain", "evict", "look"}
-    assert words_listed(listed.format("touch")) == {"append", "touch", "drain", "evict", "look"}
+def test_an_operation_is_its_word_with_its_traits() -> None:
+    assert f"{Op.APPEND} {Op.APPEND!r}" == "append 'append'"
+    assert Op("append") is Op.APPEND
+    assert {op for op in Op if op.outage is Outage.ACCEPTED} == {"append", "append_and_read", "update"}
+    assert {op for op in Op if op.removes} == {"clear", "prune", "pop", "replace", "quarantine", "evict"}
+    assert {op for op in Op if op.is_turn} < {op for op in Op if op.appends}
+    methods = {name for op in Op for name in re.findall(r"\w+", op.method)} - {"or"}
+    assert methods <= {name for kind in (Session, Memory) for name in dir(kind)}

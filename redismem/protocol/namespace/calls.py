@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from redismem.errors import UnsupportedFormat, WrongShards
+from redismem.events import Op
 from redismem.info import SessionEntry, SessionPage
 from redismem.protocol import layout, scripts
 from redismem.protocol.call import Call, evalsha, independent
@@ -24,12 +25,12 @@ _MOST = 1 << 53
 
 def ping() -> Call[bool]:
     """Whether the server answers."""
-    return Call(None, (("PING",),), bool, op="ping")
+    return Call(None, (("PING",),), bool, op=Op.PING)
 
 
 def served(shard: ShardKeys) -> Call[bool]:
     """Whether the node that has a shard takes calls."""
-    return Call(None, (("EXISTS", shard.active),), lambda found: found >= 0, op="ping")
+    return Call(None, (("EXISTS", shard.active),), lambda found: found >= 0, op=Op.PING)
 
 
 def recorded(keys: Keys) -> Call[int | None]:
@@ -52,7 +53,7 @@ def recorded(keys: Keys) -> Call[int | None]:
             )
         return None if shards is None or version is None else max_sessions or 0
 
-    return Call(None, (("HMGET", keys.record, "layout", "shards", "max_sessions"),), decode, op="recorded")
+    return Call(None, (("HMGET", keys.record, "layout", "shards", "max_sessions"),), decode, op=Op.RECORDED)
 
 
 def _number(keys: Keys, field: bytes | None) -> int | None:
@@ -84,18 +85,18 @@ def record(keys: Keys, max_sessions: int) -> Call[int | None]:
         *([("HSET", keys.record, "max_sessions", max_sessions)] if max_sessions else []),
         *looked.commands,
     )
-    return Call(None, commands, lambda *answers: looked.decode(answers[-1]), op="record")
+    return Call(None, commands, lambda *answers: looked.decode(answers[-1]), op=Op.RECORD)
 
 
 def recorded_shards(keys: Keys) -> Call[int | None]:
     """The number of shards that is recorded; None if none is."""
     command = ("HGET", keys.record, "shards")
-    return Call(None, (command,), lambda answer: _number(keys, answer), op="recorded_shards")
+    return Call(None, (command,), lambda answer: _number(keys, answer), op=Op.RECORDED_SHARDS)
 
 
 def server_time_ms() -> Call[int]:
     """The server's clock in milliseconds."""
-    return Call(None, (("TIME",),), lambda time: int(time[0]) * 1000 + int(time[1]) // 1000, op="server_time")
+    return Call(None, (("TIME",),), lambda time: int(time[0]) * 1000 + int(time[1]) // 1000, op=Op.SERVER_TIME)
 
 
 def take(keys: Keys, name: str, per_s: float, burst_count: int) -> Call[int]:
@@ -104,13 +105,13 @@ def take(keys: Keys, name: str, per_s: float, burst_count: int) -> Call[int]:
         raise ValueError("a rate is 0.001 to 1,000,000 a second, and 1 to 1,000,000 at once")
     script = scripts.load("take")
     command = evalsha(script, (keys.rate(name),), (round(1_000_000 / per_s), burst_count, nonce()))
-    return Call(None, (command,), int, script, op="take")
+    return Call(None, (command,), int, script, op=Op.TAKE)
 
 
 def count(keys: Keys, since_ms: int) -> Call[int]:
     """How many sessions were active after `since_ms`."""
     commands = tuple(("ZCOUNT", shard.active, f"({since_ms}", "+inf") for shard in keys.shards())
-    return independent(commands, lambda *counts: sum(counts), "count")
+    return independent(commands, lambda *counts: sum(counts), Op.COUNT)
 
 
 def page(keys: Keys, limit: int, cursor: str | None, since_ms: int) -> Call[SessionPage]:
@@ -143,13 +144,13 @@ def page(keys: Keys, limit: int, cursor: str | None, since_ms: int) -> Call[Sess
         same = sum(entry.active_ms == last.active_ms for entry in sessions)
         return SessionPage(sessions, _sealed(last, same + (ties if last.active_ms == after_ms else 0)))
 
-    return independent(commands, decode, "sessions")
+    return independent(commands, decode, Op.SESSIONS)
 
 
 def expiries(keys: Keys, listed: Sequence[SessionEntry]) -> Call[list[int]]:
     """When each of these sessions expires, in milliseconds since 1970; -1: never, -2: it is gone."""
     commands = tuple(("PEXPIRETIME", keys.session(entry.session_id).state) for entry in listed)
-    return independent(commands, lambda *ends_ms: list(ends_ms), "expiries", absent=-2)
+    return independent(commands, lambda *ends_ms: list(ends_ms), Op.EXPIRIES, absent=-2)
 
 
 def name_of(member: bytes) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from redismem.events import Op
 from redismem.messages.values import Undecodable
 from redismem.originals.dictionaries import Dictionary
 from redismem.protocol.call import Call
@@ -23,7 +24,7 @@ def versions(keys: Keys) -> Call[list[int]]:
     def decode(found: Any) -> list[int]:
         return sorted(int(version) for version in found if version.isdigit())
 
-    return Call(None, (("HKEYS", keys.dictionaries),), decode, op="dictionaries")
+    return Call(None, (("HKEYS", keys.dictionaries),), decode, op=Op.DICTIONARIES)
 
 
 def read(keys: Keys, versions: Sequence[int]) -> Call[dict[int, Dictionary]]:
@@ -33,13 +34,13 @@ def read(keys: Keys, versions: Sequence[int]) -> Call[dict[int, Dictionary]]:
         readable = ((version, _dictionary(version, value)) for version, value in zip(versions, found, strict=True))
         return {version: each for version, each in readable if each is not None}
 
-    return Call(None, (("HMGET", keys.dictionaries, *versions),), decode, op="dictionaries")
+    return Call(None, (("HMGET", keys.dictionaries, *versions),), decode, op=Op.DICTIONARIES)
 
 
 def add(keys: Keys, dictionary: Dictionary) -> Call[bool]:
     """Adds one, unless there is one of its version. Sent again after a lost reply, it gives False."""
     value = dictionary.created_ms.to_bytes(_TIME_BYTES, "big") + dictionary.content
-    return Call(None, (("HSETNX", keys.dictionaries, dictionary.version, value),), bool, op="dictionaries")
+    return Call(None, (("HSETNX", keys.dictionaries, dictionary.version, value),), bool, op=Op.DICTIONARIES)
 
 
 def _dictionary(version: int, value: bytes | None) -> Dictionary | None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from redismem.events import Op
 from redismem.protocol import replies, scripts
 from redismem.protocol.call import Call, evalsha
 from redismem.protocol.clock import Clock, time_argument
@@ -41,7 +42,7 @@ def hold(
     def decode(reply: Any) -> dict[str, Hold]:
         return _known(dict(zip(works, reply, strict=True)))
 
-    return Call(None, (command,), decode, script, op="hold")
+    return Call(None, (command,), decode, script, op=Op.HOLD)
 
 
 def holds(keys: Keys) -> Call[dict[str, Hold]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
 from redismem.errors import TooLarge
+from redismem.events import Op
 from redismem.protocol import scripts
 from redismem.protocol.call import Call, Command, evalsha
 from redismem.protocol.keys import Keys
@@ -102,7 +103,7 @@ class ProjectCalls:
         def decode(bodies: list[Any], *versions: Any) -> list[Any]:
             return [bodies, [fields(each) for each in versions]]
 
-        return Call(None, commands, decode, op="project_read")
+        return Call(None, commands, decode, op=Op.PROJECT_READ)
 
     def change(self, batch: Batch) -> Call[bool]:
         """All of a batch or nothing. True if it was made now, False if this same batch was made before.
@@ -134,7 +135,7 @@ class ProjectCalls:
             vocabulary = 0 if removal.vocabulary is None else place(removal.vocabulary)
             arguments += (place(removal.left), removal.item_id, vocabulary, removal.word or "-")
         script = scripts.load("change")
-        return Call(None, (evalsha(script, list(places), arguments),), _made, script, op="project_change")
+        return Call(None, (evalsha(script, list(places), arguments),), _made, script, op=Op.PROJECT_CHANGE)
 
     def find(
         self, order: bytes, groups: Sequence[Group], limit: int, after: tuple[str, str] | None = None
@@ -146,7 +147,7 @@ class ProjectCalls:
         for group in groups:
             arguments += (len(group.indexes), *(group.bounds or ("-", "-")))
         script = scripts.load("find")
-        return Call(None, (evalsha(script, keys, arguments),), _page, script, op="project_find")
+        return Call(None, (evalsha(script, keys, arguments),), _page, script, op=Op.PROJECT_FIND)
 
     def holder(self, name: str) -> Call[str | None]:
         """The id that has this name; None if none has."""
@@ -154,7 +155,7 @@ class ProjectCalls:
             None,
             (("HGET", self.keys.names, name),),
             lambda found: None if found is None else str(found.decode()),
-            op="project_read",
+            op=Op.PROJECT_READ,
         )
 
     def all_names(self) -> Call[dict[str, str]]:
@@ -163,7 +164,7 @@ class ProjectCalls:
         def decode(found: Any) -> dict[str, str]:
             return {name.decode("utf-8", "replace"): holder.decode() for name, holder in fields(found).items()}
 
-        return Call(None, (("HGETALL", self.keys.names),), decode, op="project_read")
+        return Call(None, (("HGETALL", self.keys.names),), decode, op=Op.PROJECT_READ)
 
     def words(self, vocabulary: bytes, beginnings: Sequence[str], limit: int) -> Call[list[list[str]]]:
         """The words of a vocabulary that begin so: a list for each beginning, of at most `limit` words."""
@@ -172,32 +173,32 @@ class ProjectCalls:
             for text in beginnings
         )
         return Call(
-            None, commands, lambda *found: [[word.decode() for word in each] for each in found], op="project_words"
+            None, commands, lambda *found: [[word.decode() for word in each] for each in found], op=Op.PROJECT_WORDS
         )
 
     def counts(self, indexes: Sequence[bytes]) -> Call[list[int]]:
         """How many items are in each index."""
         commands = tuple(("ZCARD", index) for index in indexes)
-        return Call(None, commands, lambda *found: list(map(int, found)), op="project_count")
+        return Call(None, commands, lambda *found: list(map(int, found)), op=Op.PROJECT_COUNT)
 
     def count_between(self, index: bytes, least: int, greatest: int) -> Call[int]:
         """How many items of an index have a score between these."""
-        return Call(None, (("ZCOUNT", index, least, greatest),), int, op="project_count")
+        return Call(None, (("ZCOUNT", index, least, greatest),), int, op=Op.PROJECT_COUNT)
 
     def leave(self, index: bytes, item_ids: Sequence[str]) -> Call[int]:
         """Takes items out of one index."""
-        return Call(None, (("ZREM", index, *item_ids),), int, op="project_change")
+        return Call(None, (("ZREM", index, *item_ids),), int, op=Op.PROJECT_CHANGE)
 
     def ranked(self, index: bytes, first: int, last: int) -> Call[list[str]]:
         """The items of an index from one rank to another, the least first."""
         return Call(
-            None, (("ZRANGE", index, first, last),), lambda found: [each.decode() for each in found], op="project_find"
+            None, (("ZRANGE", index, first, last),), lambda found: [each.decode() for each in found], op=Op.PROJECT_FIND
         )
 
     def scored(self, index: bytes, least: int, offset: int, limit: int) -> Call[list[tuple[str, int]]]:
         """Items of an index from a score on, the least first: each with its score."""
         command = ("ZRANGE", index, least, "+inf", "BYSCORE", "LIMIT", offset, limit, "WITHSCORES")
-        return Call(None, (command,), _scored, op="project_find")
+        return Call(None, (command,), _scored, op=Op.PROJECT_FIND)
 
     def ends(self, indexes: Sequence[bytes]) -> Call[list[int]]:
         """The least and the greatest score of each index that is not empty."""
@@ -206,12 +207,12 @@ class ProjectCalls:
         def decode(*found: Any) -> list[int]:
             return [score for each in found for _, score in _scored(each)]
 
-        return Call(None, commands, decode, op="project_find")
+        return Call(None, commands, decode, op=Op.PROJECT_FIND)
 
     def members(self, index: bytes, least: int, greatest: int, offset: int, limit: int) -> Call[list[str]]:
         """The items of an index between two scores, the least first: a part of them."""
         command = ("ZRANGE", index, least, greatest, "BYSCORE", "LIMIT", offset, limit)
-        return Call(None, (command,), lambda found: [each.decode() for each in found], op="project_find")
+        return Call(None, (command,), lambda found: [each.decode() for each in found], op=Op.PROJECT_FIND)
 
     def if_whole(self, call: Call[T]) -> Call[T]:
         """The call, which raises Unfinished while an import that counts is not carried out yet."""
@@ -241,18 +242,18 @@ def together(calls: Sequence[Call[Any]]) -> Call[list[Any]]:
             begin += counts[at]
         return [found[at] for at in range(len(calls))]
 
-    return Call(None, commands, decode, script, op="project_find")
+    return Call(None, commands, decode, script, op=Op.PROJECT_FIND)
 
 
 def register(keys: Keys, name: str) -> Call[int]:
     """Lists a project among those of its namespace."""
-    return Call(None, (("ZADD", registry(keys), 0, name),), int, op="project_record")
+    return Call(None, (("ZADD", registry(keys), 0, name),), int, op=Op.PROJECT_RECORD)
 
 
 def projects(keys: Keys) -> Call[list[str]]:
     """The names of the projects of a namespace, sorted."""
     command = ("ZRANGE", registry(keys), 0, -1)
-    return Call(None, (command,), lambda found: [name.decode() for name in found], op="project_record")
+    return Call(None, (command,), lambda found: [name.decode() for name in found], op=Op.PROJECT_RECORD)
 
 
 def _made(reply: int) -> bool:

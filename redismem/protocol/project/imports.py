@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from redismem.events import Op
 from redismem.messages.values import decode_value, packed_unchecked
 from redismem.protocol import scripts
 from redismem.protocol.call import Call, Command, evalsha
@@ -79,14 +80,14 @@ def _size(arguments: list[Any]) -> int:
 
 def seen(keys: ProjectKeys) -> Call[bytes]:
     """How many changes of the project there were; empty for none."""
-    return Call(None, (("HGET", keys.changes, "count"),), lambda answer: answer or b"", op="project_read")
+    return Call(None, (("HGET", keys.changes, "count"),), lambda answer: answer or b"", op=Op.PROJECT_READ)
 
 
 def stage(keys: ProjectKeys, nonce: str, number: int, piece: bytes) -> Call[Any]:
     """Puts down a piece."""
     staged = keys.staged(nonce)
     commands: tuple[Command, ...] = (("HSET", staged, number, piece), ("PEXPIRE", staged, STAGED_MS))
-    return Call(None, commands, lambda *answers: answers, op="project_change")
+    return Call(None, commands, lambda *answers: answers, op=Op.PROJECT_CHANGE)
 
 
 def count(keys: ProjectKeys, nonce: str, seen: bytes) -> Call[bool]:
@@ -99,12 +100,12 @@ def count(keys: ProjectKeys, nonce: str, seen: bytes) -> Call[bool]:
             raise Unfinished
         return bool(reply)
 
-    return Call(None, (command,), decode, script, op="project_change")
+    return Call(None, (command,), decode, script, op=Op.PROJECT_CHANGE)
 
 
 def left(keys: ProjectKeys) -> Call[list[bytes]]:
     """The pieces that are still to be carried out."""
-    return Call(None, (("HKEYS", keys.journal),), list, op="project_read")
+    return Call(None, (("HKEYS", keys.journal),), list, op=Op.PROJECT_READ)
 
 
 def some(keys: ProjectKeys, numbers: Sequence[bytes]) -> Call[list[bytes | None]]:
@@ -113,7 +114,7 @@ def some(keys: ProjectKeys, numbers: Sequence[bytes]) -> Call[list[bytes | None]
     def decode(found: Iterable[bytes | None]) -> list[bytes | None]:
         return list(found)
 
-    return Call(None, (("HMGET", keys.journal, *numbers),), decode, op="project_read")
+    return Call(None, (("HMGET", keys.journal, *numbers),), decode, op=Op.PROJECT_READ)
 
 
 def carry_out(keys: ProjectKeys, number: bytes, piece: bytes) -> Call[bool]:
@@ -123,7 +124,7 @@ def carry_out(keys: ProjectKeys, number: bytes, piece: bytes) -> Call[bool]:
     for command, key, values in _writes(piece):
         arguments += (command, places.setdefault(key, len(places) + 1), len(values), *values)
     script = scripts.load("piece")
-    return Call(None, (evalsha(script, list(places), arguments),), bool, script, op="project_change")
+    return Call(None, (evalsha(script, list(places), arguments),), bool, script, op=Op.PROJECT_CHANGE)
 
 
 def _writes(piece: bytes) -> Iterator[tuple[str, bytes, list[bytes | str | int]]]:

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from redismem.context import Context, Summary
+from redismem.events import Op
 from redismem.info import SessionEntry
 from redismem.messages.message import Message
 from redismem.protocol import layout, replies, scripts
@@ -69,7 +70,7 @@ def due(shards: Sequence[ShardKeys], now_ms: int, limit: int, *, leases: bool = 
         for shard in shards
         for queue in ((shard.overdue, shard.leased) if leases else (shard.overdue,))
     )
-    return independent(commands, _session_ids, "due", absent=())
+    return independent(commands, _session_ids, Op.DUE, absent=())
 
 
 def _session_ids(*answers: Any) -> list[str]:
@@ -79,7 +80,7 @@ def _session_ids(*answers: Any) -> list[str]:
 def due_evictions(shards: Sequence[ShardKeys], now_ms: int, limit: int) -> Call[list[str]]:
     """Sessions to evict now, `limit` a shard."""
     commands = tuple(("ZRANGEBYSCORE", shard.evictions, "-inf", now_ms, "LIMIT", 0, limit) for shard in shards)
-    return independent(commands, _session_ids, "due_evictions", absent=())
+    return independent(commands, _session_ids, Op.DUE_EVICTIONS, absent=())
 
 
 def oldest(keys: Keys, limit: int) -> Call[list[list[SessionEntry]]]:
@@ -108,7 +109,7 @@ def idle(looks: Sequence[Look], below_ms: int | str, limit: int) -> Call[list[li
         (words[0], look.shard.active, look.since_ms, f"({below_ms}", *words[1:], look.skipped_count, limit)
         for look in looks
     )
-    return independent(commands, lambda *answers: [list(entries(answer)) for answer in answers], "oldest", absent=())
+    return independent(commands, lambda *answers: [list(entries(answer)) for answer in answers], Op.OLDEST, absent=())
 
 
 def queue_eviction(
@@ -123,7 +124,7 @@ def queue_eviction(
     activity = (part for keys, active_ms in seen for part in (keys.session, active_ms))
     arguments = (time_argument(clock), reason, int(kept), *activity)
     command = evalsha(script, (*shard.indexes, *stored), arguments)
-    return Call(None, (command,), tuple, script, op="queue_eviction")
+    return Call(None, (command,), tuple, script, op=Op.QUEUE_EVICTION)
 
 
 def scan(shard: ShardKeys, cursor: int, limit: int) -> Call[tuple[int, list[str]]]:
@@ -140,7 +141,7 @@ def scan(shard: ShardKeys, cursor: int, limit: int) -> Call[tuple[int, list[str]
         names += [name_of(session) for first in firsts for session in first]
         return int(next_cursor), sorted(set(names))
 
-    return Call(None, commands, decode, op="scan")
+    return Call(None, commands, decode, op=Op.SCAN)
 
 
 def sweep(
@@ -151,7 +152,7 @@ def sweep(
     waits_ms = (int(settings.max_backoff_s * 1000), LONGEST_DEAD_MS)
     arguments = (time_argument(clock), settings.max_attempts, *waits_ms, *(keys.session for keys in swept))
     command = evalsha(script, (*shard.indexes, *(keys.state for keys in swept)), arguments)
-    return Call(None, (command,), lambda reply: (reply[0], reply[1]), script, op="sweep")
+    return Call(None, (command,), lambda reply: (reply[0], reply[1]), script, op=Op.SWEEP)
 
 
 def covered_sizes(commit: Call[Any]) -> tuple[int, int]:
@@ -170,9 +171,9 @@ class QueueCalls:
     settings: Settings
     clock: Clock | None = None
 
-    def _call(self, name: str, keys: Sequence[bytes], arguments: Sequence[bytes | str | int], decode: Any) -> Call[Any]:
-        script = scripts.load(name)
-        return Call(self.keys.session_id, (evalsha(script, keys, arguments),), decode, script, op=name)
+    def _call(self, op: Op, keys: Sequence[bytes], arguments: Sequence[bytes | str | int], decode: Any) -> Call[Any]:
+        script = scripts.load(op.value)
+        return Call(self.keys.session_id, (evalsha(script, keys, arguments),), decode, script, op=op)
 
     def claim(self, *, reads: bool = True) -> Call[Job | ClaimOutcome]:
         """The job, or why there is none. Raises CorruptSession, UnsupportedFormat.
@@ -210,13 +211,13 @@ class QueueCalls:
             return Job(fence.decode(), attempts, claimed_ms, context, due_ms, failure, sketch, elements, is_kept)
 
         commands = (command, *context_reads(keys)) if reads else (command,)
-        return Call(keys.session_id, commands, decode, script, op="claim")
+        return Call(keys.session_id, commands, decode, script, op=Op.CLAIM)
 
     def extend(self, fence: str) -> Call[bool]:
         """False: the lease is another's, or gone."""
         keys = self.keys
         arguments = (keys.session, time_argument(self.clock), fence, int(self.settings.lease_s * 1000))
-        return self._call("extend", (keys.state, keys.shard.leased), arguments, bool)
+        return self._call(Op.EXTEND, (keys.state, keys.shard.leased), arguments, bool)
 
     def commit(
         self,
@@ -258,7 +259,7 @@ class QueueCalls:
             *(_field(old) for old in folded),
         )
         keys_in_order = (keys.messages, keys.state, keys.originals, keys.vectors, shard.overdue, shard.leased)
-        return self._call("commit", keys_in_order, arguments, lambda reply: CommitOutcome(reply.decode()))
+        return self._call(Op.COMMIT, keys_in_order, arguments, lambda reply: CommitOutcome(reply.decode()))
 
     def release(
         self,
@@ -274,26 +275,26 @@ class QueueCalls:
         claims_limit = 0 if dead else self.settings.claims_limit
         arguments = (keys.session, time_argument(self.clock), fence, backoff_ms, int(counts), claims_limit, reason)
         keys_in_order = (keys.state, shard.overdue, shard.leased, shard.dead)
-        return self._call("release", keys_in_order, arguments, lambda reply: ReleaseOutcome(reply.decode()))
+        return self._call(Op.RELEASE, keys_in_order, arguments, lambda reply: ReleaseOutcome(reply.decode()))
 
     def requeue(self, *, again: bool) -> Call[bool]:
         """Off the dead list; `again`: onto the overdue one. False: it was not on the list."""
         keys, shard = self.keys, self.keys.shard
         arguments = (keys.session, time_argument(self.clock), int(again))
-        return self._call("requeue", (keys.state, shard.overdue, shard.dead), arguments, bool)
+        return self._call(Op.REQUEUE, (keys.state, shard.overdue, shard.dead), arguments, bool)
 
     def claim_eviction(self) -> Call[bool]:
         """True: this worker may evict the session."""
         keys = self.keys
         arguments = (keys.session, time_argument(self.clock), int(self.settings.lease_s * 1000))
-        return self._call("claim_eviction", (keys.state, keys.shard.evictions), arguments, bool)
+        return self._call(Op.CLAIM_EVICTION, (keys.state, keys.shard.evictions), arguments, bool)
 
     def evict(self, transcript: View | None) -> Call[bool]:
         """False: touched since, or not as in the transcript; None: there is no transcript to be as."""
         keys = self.keys
         appends = "*" if transcript is None else transcript.fields.get(layout.NEWEST_IDS, layout.NONE)
         keys_in_order = (keys.messages, keys.state, keys.originals, keys.vectors, *keys.shard.indexes)
-        return self._call("evict", keys_in_order, (keys.session, appends), bool)
+        return self._call(Op.EVICT, keys_in_order, (keys.session, appends), bool)
 
 
 def _field(summary: Summary) -> bytes:

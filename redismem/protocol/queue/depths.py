@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from redismem.events import Op
 from redismem.info import SessionEntry
 from redismem.protocol import layout
 from redismem.protocol.call import Call, independent
@@ -38,7 +39,7 @@ def depths(keys: Keys) -> Call[list[dict[str, Depth]]]:
         found = [Depth(count, _first_ms(first)) for count, first in zip(pairs, pairs, strict=True)]
         return [dict(zip(names, found[at : at + len(names)], strict=True)) for at in range(0, len(found), len(names))]
 
-    return independent(commands, decode, "depths")
+    return independent(commands, decode, Op.DEPTHS)
 
 
 def _first_ms(answer: Any) -> int | None:
@@ -48,10 +49,12 @@ def _first_ms(answer: Any) -> int | None:
 def members(keys: Keys, queue: str, limit: int) -> Call[list[SessionEntry]]:
     """The first `limit` of a queue in every shard, with their times."""
     commands = tuple(("ZRANGE", getattr(shard, queue), 0, limit - 1, "WITHSCORES") for shard in keys.shards())
-    return independent(commands, lambda *answers: [entry for answer in answers for entry in entries(answer)], "members")
+    return independent(
+        commands, lambda *answers: [entry for answer in answers for entry in entries(answer)], Op.MEMBERS
+    )
 
 
 def counts(keys: Keys) -> Call[list[int]]:
     """Sessions of every shard; none in those of a node that does not answer."""
     commands = tuple(("ZCARD", shard.active) for shard in keys.shards())
-    return independent(commands, lambda *answers: list(answers), "counts", absent=0)
+    return independent(commands, lambda *answers: list(answers), Op.COUNTS, absent=0)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from redismem.events import Op
 from redismem.protocol import layout, scripts
 from redismem.protocol.call import Call, evalsha
 from redismem.protocol.keys import Keys
@@ -47,14 +48,14 @@ class Pause:
 def noted(keys: Keys, provider: str) -> Call[bytes]:
     """What is noted of a provider; empty for nothing."""
     command = ("HGET", keys.providers, provider.encode())
-    return Call(None, (command,), lambda answer: answer or b"", op="provider")
+    return Call(None, (command,), lambda answer: answer or b"", op=Op.PROVIDER)
 
 
 def note(keys: Keys, provider: str, seen: bytes, value: bytes) -> Call[bytes]:
     """Notes the value, empty for nothing, if what is noted is still as it was seen. Gives what is noted then."""
     script = scripts.load("pause")
     command = evalsha(script, (keys.providers,), (provider.encode(), seen, value, _KEEP_MS))
-    return Call(None, (command,), bytes, script, op="pause")
+    return Call(None, (command,), bytes, script, op=Op.PAUSE)
 
 
 def paused(keys: Keys) -> Call[dict[str, Pause]]:

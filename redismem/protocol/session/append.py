@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from redismem.context import Receipt
 from redismem.errors import InvalidMessage, TooLarge
+from redismem.events import Op
 from redismem.messages.coercion import Shape, check_is_said
 from redismem.messages.compression import compressed
 from redismem.messages.encoding import encode_message
@@ -177,5 +178,5 @@ def replay_call(call: Call[Any], *, may_be_there: bool) -> Call[Receipt]:
         # What was accepted cannot be refused any more.
         partial(replies.receipt, call.session_id, int(count), any_kind=True),
         call.script,
-        op="replay",
+        op=Op.REPLAY,
     )

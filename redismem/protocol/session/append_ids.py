@@ -6,6 +6,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from typing import NamedTuple
 
 from redismem.errors import UnsupportedFormat
+from redismem.events import Op
 from redismem.messages.values import Undecodable
 from redismem.protocol import replies
 from redismem.protocol.call import Call
@@ -108,4 +109,4 @@ def last_appends(keys: SessionKeys) -> Call[LastAppends | None]:
     # What is left until a moment tells the clock of the very node that has the session: TIME may be asked of any.
     asked = ("HMGET", keys.state, EPOCH, COUNTERS, *names)
     commands = (asked, ("PEXPIRETIME", keys.state), ("PTTL", keys.state))
-    return Call(keys.session_id, commands, decode, op="messages")
+    return Call(keys.session_id, commands, decode, op=Op.MESSAGES)

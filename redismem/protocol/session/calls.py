@@ -8,6 +8,7 @@ from typing import Any, Unpack
 
 from redismem.context import Context, Receipt, State
 from redismem.errors import InvalidMessage, InvalidState, TooLarge, UnsupportedFormat
+from redismem.events import Op
 from redismem.info import SessionInfo
 from redismem.messages.coercion import Shape, check_is_said
 from redismem.messages.encoding import encode_message
@@ -69,7 +70,7 @@ class SessionCalls:
         """Raises InvalidMessage, InvalidState, TooLarge, InvalidTime."""
         command, session_id = self._append("append", messages, options), self.keys.session_id
         decode = partial(replies.receipt, session_id, len(messages))  # below by place: names make every turn slower
-        call = Call(session_id, (command,), decode, self._script, resent_append, "append")
+        call = Call(session_id, (command,), decode, self._script, resent_append, Op.APPEND)
         return to_confirm(call, options, self._confirm) if options or self._confirm else call
 
     def append_and_read(
@@ -78,14 +79,14 @@ class SessionCalls:
         """The append, and the reads of a context behind it in one transaction. Raises as `append` does."""
         command, session_id = self._append("append_and_read", messages, options), self.keys.session_id
         decode = partial(replies.appended, session_id, len(messages), self.settings.recent_limit)
-        call = Call(session_id, (command, *self._reads), decode, self._script, resent_append, "append_and_read")
+        call = Call(session_id, (command, *self._reads), decode, self._script, resent_append, Op.APPEND_AND_READ)
         return to_confirm(call, options, self._confirm) if options or self._confirm else call
 
     def update(self, id: str | None = None, **changes: Unpack[StateChanges]) -> Call[Receipt]:
         """The state alone: an append of no messages. Raises InvalidState, InvalidMessage for the id, TooLarge."""
         command, session_id = self._command((), 0, self.change(**changes), id, layout.NONE), self.keys.session_id
         decode = partial(replies.receipt, session_id, 0)
-        call = Call(session_id, (command,), decode, self._script, resent_append, "update")
+        call = Call(session_id, (command,), decode, self._script, resent_append, Op.UPDATE)
         return to_confirm(call, {"id": id}, self._confirm)
 
     def _append(self, called: str, messages: Sequence[Message | Shape], options: AppendOptions) -> Command:
@@ -197,14 +198,14 @@ class SessionCalls:
         if by_script:
             script = scripts.load("read")
             command = evalsha(script, (keys.messages, keys.state), (first, last))
-            return Call(keys.session_id, (command,), lambda reply: decode(*reply), script, op="read")
+            return Call(keys.session_id, (command,), lambda reply: decode(*reply), script, op=Op.READ)
         if limit is None:
-            return Call(keys.session_id, self._reads, decode, op="read")
+            return Call(keys.session_id, self._reads, decode, op=Op.READ)
         reads = (("HGETALL", keys.state), ("LRANGE", keys.messages, first, last))
-        return Call(keys.session_id, reads, decode, op="read")
+        return Call(keys.session_id, reads, decode, op=Op.READ)
 
     def page(
-        self, limit: int, before_seq: int | None = None, include_originals: bool = False, op: str = "messages"
+        self, limit: int, before_seq: int | None = None, include_originals: bool = False, op: Op = Op.MESSAGES
     ) -> Call[Page | None]:
         """The newest `limit` messages before a seq, as they are stored."""
         keys = self.keys
@@ -226,7 +227,7 @@ class SessionCalls:
                 return []
             return replies.context(keys.session_id, 1, found, (), 0).pinned
 
-        return Call(keys.session_id, (("HGETALL", keys.state),), decode, op="pinned")
+        return Call(keys.session_id, (("HGETALL", keys.state),), decode, op=Op.PINNED)
 
     def state(self) -> Call[State]:
         """All of the state: empty if there is no session."""
@@ -244,7 +245,7 @@ class SessionCalls:
                 epoch = found.get(layout.EPOCH, b"").decode("utf-8", "replace")
                 raise replies.corrupt(keys.session_id, cause, epoch) from None
 
-        return Call(keys.session_id, (("HGETALL", keys.state),), decode, op="state")
+        return Call(keys.session_id, (("HGETALL", keys.state),), decode, op=Op.STATE)
 
     def info(self) -> Call[SessionInfo | None]:
         """None if there is no session."""
@@ -253,7 +254,7 @@ class SessionCalls:
         def decode(stored: Any) -> SessionInfo | None:
             return replies.info(keys.session_id, replies.fields(stored))
 
-        return Call(keys.session_id, (("HGETALL", keys.state),), decode, op="info")
+        return Call(keys.session_id, (("HGETALL", keys.state),), decode, op=Op.INFO)
 
     def epoch(self) -> Call[str]:
         """The epoch, "" if there is no session."""
@@ -261,12 +262,12 @@ class SessionCalls:
             self.keys.session_id,
             (("HGET", self.keys.state, layout.EPOCH),),
             lambda reply: (reply or b"").decode("utf-8", "replace"),
-            op="read_epoch",
+            op=Op.READ_EPOCH,
         )
 
     def exists(self) -> Call[bool]:
         """Whether there is such a session."""
-        return Call(self.keys.session_id, (("HEXISTS", self.keys.state, layout.COUNTERS),), bool, op="exists")
+        return Call(self.keys.session_id, (("HEXISTS", self.keys.state, layout.COUNTERS),), bool, op=Op.EXISTS)
 
     def clear(self, epoch: str) -> Call[bool]:
         """Everything of the session, if it is still in this epoch."""
@@ -274,7 +275,7 @@ class SessionCalls:
         script = scripts.load("clear")
         names = (keys.messages, keys.state, keys.originals, keys.vectors, *shard.indexes)
         command = evalsha(script, names, (keys.session, epoch or layout.NONE))
-        return Call(keys.session_id, (command,), bool, script, op="clear")
+        return Call(keys.session_id, (command,), bool, script, op=Op.CLEAR)
 
     def touch(self) -> Call[bool]:
         """Makes the session active now; False if there is none. Raises InvalidTime."""
@@ -285,7 +286,7 @@ class SessionCalls:
             (keys.messages, keys.state, keys.originals, keys.vectors, shard.active, shard.evictions),
             (keys.session, time_argument(self.clock), self.settings.kept_ms),
         )
-        return Call(keys.session_id, (command,), bool, script, op="touch")
+        return Call(keys.session_id, (command,), bool, script, op=Op.TOUCH)
 
     def quarantine(self, epoch: str, now_ms: int) -> Call[int]:
         """The session that cannot be read to `…:quarantine:<session>:<now_ms>:<what it was>`."""
@@ -297,4 +298,4 @@ class SessionCalls:
             (keys.messages, keys.state, keys.originals, keys.vectors, *kept, *shard.indexes),
             (keys.session, epoch or layout.NONE, self.settings.idle_timeout_ms),
         )
-        return Call(keys.session_id, (command,), int, script, op="quarantine")
+        return Call(keys.session_id, (command,), int, script, op=Op.QUARANTINE)

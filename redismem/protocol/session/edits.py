@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from redismem.context import Context
+from redismem.events import Op
 from redismem.formats.tool_groups import cut_before
 from redismem.messages.decoding import GAP, parted
 from redismem.messages.encoding import encode_message
@@ -79,7 +80,7 @@ def window(calls: SessionCalls) -> Call[View | None]:
         return View(context, fields, elements) if context.epoch else None
 
     command = evalsha(script, (keys.messages, keys.state), (0, -1))
-    return Call(keys.session_id, (command,), decode, script, op="read_window")
+    return Call(keys.session_id, (command,), decode, script, op=Op.READ_WINDOW)
 
 
 def leaving(context: Context, messages: Sequence[Message]) -> tuple[int, list[Message]]:
@@ -122,7 +123,7 @@ def prune(calls: SessionCalls, view: View, max_messages: int) -> Call[int] | Non
             *moved(context, pinned),
         ),
     )
-    return Call(keys.session_id, (command,), lambda reply: len(dropped) if reply else 0, script, op="prune")
+    return Call(keys.session_id, (command,), lambda reply: len(dropped) if reply else 0, script, op=Op.PRUNE)
 
 
 def pop(calls: SessionCalls, view: View, popped: Sequence[Message]) -> Call[bool]:
@@ -147,7 +148,7 @@ def pop(calls: SessionCalls, view: View, popped: Sequence[Message]) -> Call[bool
             *(message.seq for message in popped),
         ),
     )
-    return Call(keys.session_id, (command,), bool, script, op="pop")
+    return Call(keys.session_id, (command,), bool, script, op=Op.POP)
 
 
 def replacement(calls: SessionCalls, old: Message, new: Message | dict[str, Any]) -> Changed:
@@ -204,7 +205,7 @@ def replace(
             *kept,
         ),
     )
-    return Call(keys.session_id, (command,), lambda reply: new if reply else None, script, op="replace")
+    return Call(keys.session_id, (command,), lambda reply: new if reply else None, script, op=Op.REPLACE)
 
 
 def kept_change(view: View, old: Message, changed: Changed, block: Block, known: Dictionaries) -> KeptChange:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from redismem.errors import UnsupportedFormat
+from redismem.events import Op
 from redismem.messages.compression import expanded_bytes
 from redismem.messages.decoding import decode_messages
 from redismem.messages.message import Message
@@ -108,7 +109,7 @@ def why_unreadable(block: Block, known: Dictionaries) -> Undecodable:
 def block(keys: SessionKeys, number: int) -> Call[Block | None]:
     """A block of originals; None if there is none of this number."""
     commands = (("HGET", keys.originals, number),)
-    return Call(keys.session_id, commands, lambda stored: Block(number, stored) if stored else None, op="block")
+    return Call(keys.session_id, commands, lambda stored: Block(number, stored) if stored else None, op=Op.BLOCK)
 
 
 class Signed(NamedTuple):
@@ -152,7 +153,7 @@ def signed(keys: SessionKeys, numbers: Sequence[int], vectors: Sequence[int] = (
             raise corrupt(keys.session_id, cause, (epoch or b"").decode("utf-8", "replace")) from None
 
     asked = ("HMGET", keys.state, EPOCH, COUNTERS, WITH_ORIGINALS, EDITED)
-    return Call(keys.session_id, (asked, signatures(keys, numbers, vectors)), decode, op="recall")
+    return Call(keys.session_id, (asked, signatures(keys, numbers, vectors)), decode, op=Op.RECALL)
 
 
 def blocks(keys: SessionKeys, numbers: Sequence[int]) -> Call[list[Block]]:
@@ -161,7 +162,7 @@ def blocks(keys: SessionKeys, numbers: Sequence[int]) -> Call[list[Block]]:
     def decode(found: Sequence[bytes | None]) -> list[Block]:
         return [Block(number, stored) for number, stored in zip(numbers, found, strict=True) if stored]
 
-    return Call(keys.session_id, (("HMGET", keys.originals, *numbers),), decode, op="recall")
+    return Call(keys.session_id, (("HMGET", keys.originals, *numbers),), decode, op=Op.RECALL)
 
 
 def quarantine_block(keys: SessionKeys, block: Block, now_ms: int, idle_timeout_ms: int) -> Call[bool]:
@@ -169,4 +170,4 @@ def quarantine_block(keys: SessionKeys, block: Block, now_ms: int, idle_timeout_
     script = scripts.load("quarantine_block")
     kept = b"%s:%d:originals" % (keys.quarantine, now_ms)
     command = evalsha(script, (keys.originals, keys.vectors, kept), (block.number, block.stored, idle_timeout_ms))
-    return Call(keys.session_id, (command,), bool, script, op="quarantine_block")
+    return Call(keys.session_id, (command,), bool, script, op=Op.QUARANTINE_BLOCK)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from redismem.events import Op
 from redismem.protocol import layout, replies, scripts
 from redismem.protocol.call import Call, Command, evalsha, independent
 from redismem.protocol.clock import Clock, time_argument
@@ -155,7 +156,7 @@ def restore(
     stored = (keys.messages, keys.state, keys.originals, keys.vectors)
     names = (*stored, *quarantined_keys(keys, put_ms), *shard.indexes, shard.fences)
     command = evalsha(script, names, (*arguments, *fields, *restoration.left_out))
-    return Call(keys.session_id, (command,), bool, script, op="restore")
+    return Call(keys.session_id, (command,), bool, script, op=Op.RESTORE)
 
 
 def new_epoch(keys: SessionKeys) -> Call[str]:
@@ -164,7 +165,7 @@ def new_epoch(keys: SessionKeys) -> Call[str]:
     def decode(number: int) -> str:
         return f"{number}-{nonce().decode()}"
 
-    return Call(keys.session_id, (("INCR", keys.shard.fences),), decode, op="project_change")
+    return Call(keys.session_id, (("INCR", keys.shard.fences),), decode, op=Op.PROJECT_CHANGE)
 
 
 def put(keys: SessionKeys, put_ms: int, elements: Sequence[bytes], originals: Mapping[bytes, bytes]) -> Call[Any]:
@@ -175,7 +176,7 @@ def put(keys: SessionKeys, put_ms: int, elements: Sequence[bytes], originals: Ma
     commands += [("RPUSH", messages, *part) for part in _parts(elements)]
     commands += [("HSET", kept, *part) for part in _parts(fields)]
     commands += [("PEXPIRE", name, KEPT_MS) for name in names]
-    return Call(keys.session_id, tuple(commands), lambda *answers: answers, op="project_change")
+    return Call(keys.session_id, tuple(commands), lambda *answers: answers, op=Op.PROJECT_CHANGE)
 
 
 def _parts(arguments: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
@@ -184,4 +185,4 @@ def _parts(arguments: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
 
 def drop(keys: SessionKeys, put_ms: int) -> Call[int]:
     """Removes it from quarantine for good: how many keys there were."""
-    return Call(keys.session_id, (("DEL", *quarantined_keys(keys, put_ms)),), int, op="drop")
+    return Call(keys.session_id, (("DEL", *quarantined_keys(keys, put_ms)),), int, op=Op.DROP)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from redismem.events import Op
 from redismem.originals.vectors import MARK_BYTES
 from redismem.protocol import scripts
 from redismem.protocol.call import Call, Command, evalsha
@@ -28,7 +29,7 @@ IN_SET = "w"
 def lengths(keys: SessionKeys, numbers: Sequence[int], kind: str = BESIDE) -> Call[dict[int, int]]:
     """How long the vectors of these blocks are, in bytes; 0: there are none."""
     commands = tuple(("HSTRLEN", keys.originals, f"{kind}{number}") for number in numbers)
-    return Call(keys.session_id, commands, lambda *found: dict(zip(numbers, found, strict=True)), op="vectors")
+    return Call(keys.session_id, commands, lambda *found: dict(zip(numbers, found, strict=True)), op=Op.VECTORS)
 
 
 def beside(keys: SessionKeys, number: int) -> Call[Beside | None]:
@@ -38,14 +39,14 @@ def beside(keys: SessionKeys, number: int) -> Call[Beside | None]:
         stored, vectors = found
         return None if stored is None else Beside(Block(number, stored), vectors)
 
-    return Call(keys.session_id, (("HMGET", keys.originals, number, f"v{number}"),), decode, op="vectors")
+    return Call(keys.session_id, (("HMGET", keys.originals, number, f"v{number}"),), decode, op=Op.VECTORS)
 
 
 def set_vectors(keys: SessionKeys, block: Block, vectors: bytes) -> Call[bool]:
     """Keeps them beside this block; False: it is another one by now."""
     script = scripts.load("set_vectors")
     command = evalsha(script, (keys.originals,), (block.number, block.stored, vectors))
-    return Call(keys.session_id, (command,), bool, script, op="set_vectors")
+    return Call(keys.session_id, (command,), bool, script, op=Op.SET_VECTORS)
 
 
 def move_vectors(
@@ -59,7 +60,7 @@ def move_vectors(
     script = scripts.load("move_vectors")
     pairs = (part for row in rows for part in row)
     command = evalsha(script, (keys.originals, keys.vectors), (number, vectors, model, *pairs))
-    return Call(keys.session_id, (command,), int, script, op="set_vectors")
+    return Call(keys.session_id, (command,), int, script, op=Op.SET_VECTORS)
 
 
 def element_of(mark: bytes, seq: int) -> bytes:
@@ -79,10 +80,10 @@ def near(keys: SessionKeys, mark: bytes, vector: bytes, limit: int) -> Call[dict
         return {int(name[MARK_BYTES:]): 2 * float(score) - 1 for name, score in pairs if name[:MARK_BYTES] == mark}
 
     command = ("VSIM", keys.vectors, "FP32", vector, "WITHSCORES", "COUNT", limit, "TRUTH")
-    return Call(keys.session_id, (command,), decode, op="recall")
+    return Call(keys.session_id, (command,), decode, op=Op.RECALL)
 
 
 def in_set(keys: SessionKeys, numbers: Sequence[int]) -> Call[dict[int, bytes | None]]:
     """What is kept beside these blocks of the vectors that are in the vector set as well."""
     command: Command = ("HMGET", keys.originals, *(f"{IN_SET}{number}" for number in numbers))
-    return Call(keys.session_id, (command,), lambda found: dict(zip(numbers, found, strict=True)), op="recall")
+    return Call(keys.session_id, (command,), lambda found: dict(zip(numbers, found, strict=True)), op=Op.RECALL)

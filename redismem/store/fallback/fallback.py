@@ -18,7 +18,7 @@ from redismem.concurrency import forks
 from redismem.concurrency.background import Background
 from redismem.context import Context, Receipt, State
 from redismem.errors import StoreUnavailable
-from redismem.events import facts
+from redismem.events import Op, Outage, facts
 from redismem.info import Health, SessionInfo
 from redismem.protocol import layout
 from redismem.protocol.call import Call
@@ -36,15 +36,6 @@ log = logging.getLogger("redismem")
 
 T = TypeVar("T")
 
-_APPENDS = frozenset(["append", "append_and_read", "update"])
-_SERVED = _APPENDS | {"read", "state", "info", "messages"}
-# What a session is asked beside that: it waits for the replay, but goes to Redis in any case.
-_WAITING = frozenset(["exists", "touch", "read_epoch", "read_window", "pinned"])
-# After these, what was seen of the session is true no more.
-_REMOVING = frozenset(["clear", "prune", "pop", "replace", "quarantine", "evict"])
-# What a refusal calls an operation that is no method of the session by its own name.
-_CALLED = {"read_epoch": "clear", "read_window": "pop, undo, replace, unpin or prune", "pinned": "messages"}
-_METHODS = frozenset(["clear", "prune", "pop", "replace", "exists", "touch", "recall", "ping", "take"])
 _LOOK_S = 0.002
 _LONGEST_LOOK_S = 0.1
 
@@ -113,7 +104,7 @@ class Fallback:
         session_id = call.session_id
         if call.confirm:
             return await self._run_confirmed(call, quarantine=quarantine, begun_s=begun_s)
-        if session_id is None or call.op not in _SERVED:
+        if session_id is None or call.op.outage not in (Outage.ACCEPTED, Outage.SERVED):
             return await self._run_beside(call, quarantine=quarantine, begun_s=begun_s)
         known_seq, decode, sent_s = self._seen.last_seq(session_id), call.decode, None
         breaker = self._store.breaker_of(call)
@@ -163,19 +154,19 @@ class Fallback:
         breaker = self._store.breaker_of(call)
         if not breaker.is_closed and not await self._replay.look(breaker):
             await self._store.transport.sleep(0)
-            name = _CALLED.get(call.op, call.op if call.op in _METHODS else "this call")
+            name = call.op.method or "this call"
             raise self._refusal(call, f"{name} cannot be served without it")
         if session_id is not None and self._backlog.held:
-            if call.op in _WAITING:
+            if call.op.outage is Outage.WAITS:
                 await self._may_overtake(session_id, breaker)
-            elif call.op == "pop" and session_id in self._backlog.held:
+            elif call.op is Op.POP and session_id in self._backlog.held:
                 raise self._refusal(call, "the newest message comes with it")
         around: AbstractAsyncContextManager[None] = nullcontext()
-        if session_id is not None and call.op == "clear":
+        if session_id is not None and call.op is Op.CLEAR:
             around = clearing(self._backlog, self._lock, session_id, self._store.transport.sleep, self._patience_s)
         async with around:
             value = await self._store.send(call, quarantine=quarantine, begun_s=begun_s)
-        if session_id is not None and call.op in _REMOVING:
+        if session_id is not None and call.op.removes:
             self._seen.forget(session_id)
         return value
 
@@ -202,31 +193,31 @@ class Fallback:
         """The value of a call that Redis has answered; what it says of the session is kept."""
         value, op, session_id = decode(*answers), call.op, call.session_id
         assert session_id is not None
-        if op == "append_and_read":
+        if op is Op.APPEND_AND_READ:
             self._seen.note(session_id, answers[1], answers[2], value)
-        elif op in ("append", "update"):
+        elif op in (Op.APPEND, Op.UPDATE):
             self._seen.extend(session_id, call.commands[0], value)
-        elif op == "read" and len(call.commands) == 2 and call.commands[1][2] == 0:
+        elif op is Op.READ and len(call.commands) == 2 and call.commands[1][2] == 0:
             self._seen.note(session_id, answers[0], answers[1], value)
         return value
 
     def _served(self, call: Call[T], session_id: str, known_seq: int | None, sent_s: float | None) -> T:
         """The value, without Redis. Raises StoreUnavailable, FallbackFull, TooLarge."""
         held = self._backlog.held.get(session_id)
-        if call.op in _APPENDS:
+        if call.op.outage is Outage.ACCEPTED:
             if held is None:
                 held = Held(session_id, self._seen.view(session_id), last_seq=known_seq)
             return self._accepted(call, held, known_seq, sent_s)
         view = self._seen.view(session_id) if held is None else held.view
         command = call.commands[0]
         match call.op:
-            case "read" if command[0] == "HGETALL":
+            case Op.READ if command[0] == "HGETALL":
                 return _marked(call.decode(*view.read(None if (first := call.commands[1][2]) == 0 else _limit(first))))
-            case "state":
+            case Op.STATE:
                 return _marked(call.decode(view.fields if layout.COUNTERS in view.fields else {}))
-            case "info" if layout.COUNTERS in view.fields:
+            case Op.INFO if layout.COUNTERS in view.fields:
                 return _marked(call.decode(view.fields))
-            case "messages" if layout.COUNTERS in view.fields and command[-2] == 0:
+            case Op.MESSAGES if layout.COUNTERS in view.fields and command[-2] == 0:
                 before, limit = command[-4:-2]
                 return call.decode(view.page(int(limit), None if before == layout.NONE else int(before)))
         raise self._refusal(call, f"this {call.op} cannot be served without it")

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from prometheus_client.metrics_core import Metric
 
 from redismem.errors import StoreUnavailable
-from redismem.events import Event, OnEvent
+from redismem.events import Event, OnEvent, Op
 from redismem.inspection.depths import QUEUES, Depths
 from redismem.web.http.static import is_page
 from redismem.web.metrics import spans
@@ -24,16 +24,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-OPERATIONS = _words(
-    """
-    append append_and_read read messages state info exists touch update read_epoch clear read_window prune
-    pop replace pinned quarantine hold ping count sessions server_time take recorded record provider pause due
-    claim extend commit release counts oldest expiries queue_eviction due_evictions claim_eviction evict scan sweep
-    breaker replay dictionaries recall embed vectors set_vectors embedding block quarantine_block
-    project_read project_change project_find project_words project_count project_record
-    summary eviction drain enforce sweep_round look depths members requeue recorded_shards restore drop
-    """
-)
+OPERATIONS = frozenset(Op)
 OUTCOMES = _words(
     """
     ok duplicate conflict nothing job none notdue leased gone noop dead already fenced stale waiting failed paused
@@ -42,7 +33,7 @@ OUTCOMES = _words(
     SessionExists CorruptSession UnsupportedFormat WrongShards ScriptFailed CancelledError
     """
 )
-_TURNS = frozenset(["append", "append_and_read"])
+_TURNS = frozenset(op for op in Op if op.is_turn)
 _DONE = frozenset(["ok", "duplicate", "degraded", "conflict"])
 _METHODS = frozenset(["GET", "HEAD", "POST", "PATCH", "DELETE", "OPTIONS"])
 _SESSION, _PROJECT = "/v1/sessions/", "/v1/projects/"
@@ -173,11 +164,11 @@ class Meters:
             self._degraded.set(self._is_degraded)
         if event.window_count is not None:
             self._window.observe(event.window_count)
-        if event.op == "commit" and event.outcome == "ok":
+        if event.op == Op.COMMIT and event.outcome == "ok":
             self._covered.observe(event.tokens)
         elif event.message_bytes:
             self._appended.observe(event.tokens)
-        elif event.op == "eviction":
+        elif event.op == Op.EVICTION:
             self._evictions.labels(_known(event.outcome, OUTCOMES)).inc()
 
     def request(self, route: str, method: str, status: int, seconds: float) -> None:
@@ -193,7 +184,7 @@ class Meters:
                 turns = [a + b for a, b in zip(turns, counts.counts, strict=True)]
             elif op in _TURNS:
                 failed_count += sum(counts.counts)
-            elif op == "eviction" and outcome == "ok":
+            elif op == Op.EVICTION and outcome == "ok":
                 evictions_count += sum(counts.counts)
         return Worked(bounds_s, turns, failed_count, evictions_count)
 
