@@ -1,10 +1,10 @@
-"""Session memory for chat backends, on Redis: one round trip a turn.
+"""Session memory for chat backends, on Redis: one round trip per turn.
 
 >>> async with Memory.connect("redis://127.0.0.1:6379/0", namespace="shop") as memory:
 ...     session = memory.session("user-42")
 ...     context = await session.append_and_read({"role": "user", "content": "Where is my order?"})
 
-`redismem.blocking.Memory` is the same without await.
+`redismem.blocking.Memory` has the same methods without `await`.
 """
 
 from redismem.context import Context, Receipt, State, Summary

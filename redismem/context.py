@@ -1,4 +1,4 @@
-"""What the memory answers: Context, Summary, State, Receipt and their kind. No I/O."""
+"""The results of reads and appends: Context, Summary, State and Receipt. No I/O."""
 
 from __future__ import annotations
 
@@ -18,23 +18,24 @@ from redismem.messages.values import decode_value, encode_value
 
 @dataclass(slots=True, repr=False)
 class Receipt:
-    """What an append did. Seqs are the places of its first and last message; `total` is `last_seq`: all ever given.
-
-    `created`: the append began the session. `duplicate`: the id was known, nothing was written, and these are the
-    numbers of the first time.
-    """
+    """The result of an append."""
 
     first_seq: int
+    """The seq of the first appended message."""
     last_seq: int
+    """The seq of the last appended message."""
     total: int
+    """The number of seqs used so far, equal to `last_seq`."""
     created: bool
+    """True if the append created the session."""
     duplicate: bool
+    """True if the session already had an append with this id: nothing was written, and this is the first receipt."""
     window_count: int = field(default=-1, compare=False, repr=False)
-    """Messages in the window after it; -1 for a duplicate."""
+    """Messages in the window after the append; -1 for a duplicate."""
     degraded: bool = field(default=False, repr=False)
-    """Redis was away, and this process has accepted the append: the seqs are provisional, and `created` is False."""
+    """True if Redis was down and this process accepted the append: seqs are provisional, and `created` is False."""
     replicas: int | None = field(default=None, compare=False, repr=False)
-    """How many replicas have it; None if it was not to be confirmed."""
+    """The number of replicas that acknowledged the append; None if no confirmation was requested."""
 
     def __repr__(self) -> str:
         shown = (f"{each.name}={getattr(self, each.name)!r}" for each in fields(self) if each.repr)
@@ -43,15 +44,17 @@ class Receipt:
 
 @dataclass(slots=True, repr=False)
 class State:
-    """Conversation state, beside the history. The representation shows names only."""
+    """The state of a conversation, separate from its messages. Its `repr` shows names but no values."""
 
     params: dict[str, Any] = field(default_factory=dict)
+    """Named JSON values."""
     waiting_for_param: str | None = None
+    """The name of the param that the agent waits for; None means that it waits for none."""
     last_intent: Any = None
     last_result: Any = None
     plan: Any = None
     degraded: bool = False
-    """Whether this is only what this process knows, because Redis was away."""
+    """True if Redis was down and this is the state that this process knows, possibly stale."""
 
     def __repr__(self) -> str:
         degraded = " degraded" * self.degraded
@@ -60,37 +63,39 @@ class State:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Summary:
-    """A text that stands for the messages `first_seq` to `last_seq`. `start_ms`, `end_ms`, `created_ms` are since 1970.
-
-    `message_ids` names those messages; if it took in other summaries, these in place of theirs.
-    """
+    """A text that replaces the messages `first_seq` to `last_seq` in the context."""
 
     id: str
     text: str
     first_seq: int
     last_seq: int
     start_ms: int
+    """The time of the first covered message, in milliseconds since 1970."""
     end_ms: int
+    """The time of the last covered message, in milliseconds since 1970."""
     model: str
+    """The provider and model, or the strategy, that wrote the text."""
     tokens: int
     created_ms: int
+    """The time at which the summary was written, in milliseconds since 1970."""
     message_ids: tuple[str, ...]
+    """The ids of the covered messages. A summary that merged other summaries has the ids of the merged summaries."""
 
     def __repr__(self) -> str:
         return f"<Summary {self.id} of {self.first_seq} to {self.last_seq} tokens={self.tokens}>"
 
     def encode(self) -> bytes:
-        """The field of the state hash that holds this summary."""
+        """Return the bytes of this summary for the state hash."""
         return encode_value([*(getattr(self, field.name) for field in fields(self)[:-1]), list(self.message_ids)])
 
     @classmethod
     def decode(cls, packed: bytes) -> Summary:
-        """Raises Undecodable, ValueError or TypeError for what `encode` did not write."""
+        """Return the summary from its bytes. Raise Undecodable, ValueError or TypeError for other bytes."""
         stored: Any = dict(zip((field.name for field in fields(cls)), decode_value(packed), strict=True))
         return cls(**stored | {"message_ids": tuple(stored["message_ids"])})
 
     def to_openai(self) -> dict[str, str]:
-        """The summary quoted as data in a user message: what a transcript made a model write gives no orders."""
+        """Return a user message that quotes the summary as data, so instructions inside its text do not count."""
         start, end = (moment(ms).isoformat(timespec="seconds") for ms in (self.start_ms, self.end_ms))
         what = f"Summary of the earlier messages {self.first_seq} to {self.last_seq} of this conversation"
         return quoted_as_data("summary", f"{what} ({start} to {end})", self.text)
@@ -98,11 +103,9 @@ class Summary:
 
 @dataclass(slots=True, repr=False, eq=False)
 class Context:
-    """What to give to a model: pinned messages, summaries, then the messages after them; each oldest first.
+    """The input for a model: pinned messages, then summaries, then the messages after them, each oldest first.
 
-    `first_seq` is the seq of the window's first message (of the next one if the window is empty): everything before
-    it is in the summaries, or pinned. A read of a part leaves out messages from there on: then `is_part` is True.
-    Seqs have gaps where messages are pinned or were popped.
+    `to_openai()`, `to_anthropic()` and `to_gemini()` return it in the format of a provider.
     """
 
     session_id: str
@@ -110,51 +113,54 @@ class Context:
     _messages: list[Message] | StoredMessages
     state: State
     total_messages: int
-    """Seqs ever given in this epoch: one to each message appended, and to each pop."""
+    """The number of seqs used in this epoch: one per appended message and one per pop."""
     first_seq: int
+    """The seq of the window's first message; all earlier messages are summarised or pinned. In an empty window, the
+    next seq. Seqs have gaps where messages are pinned or were popped."""
     last_seq: int
     epoch: str
-    """The life of the session that this is; "" if there is none."""
+    """The id of this life of the session: a clear or an expiry ends it. "" if the session does not exist."""
     recent_limit: int
     summary_version: str = ""
-    """Changes when a summary is committed, and only then: till then the start of the context stays the same."""
+    """A version that changes only when a summary is committed; in between, the start of the context stays the same."""
     receipt: Receipt | None = None
-    """What the append did that this context came back from; None after a read."""
+    """The receipt of the append that returned this context; None after a read."""
     window_version: str = ""
-    """Changes when a message of the window is popped, replaced, pinned or unpinned, and only then."""
+    """A version that changes only when a message of the window is popped, replaced, pinned or unpinned."""
     _pinned: list[Message] | StoredMessages | None = None
-    """Pinned messages that have left the window, None: none; those of the window too, once they are told apart."""
+    """Pinned messages that have left the window, None if there are none; once separated, all pinned messages."""
     is_mixed: bool = field(default=False, compare=False)
-    """Whether the window as it was read has pinned messages or gaps, which are not told apart yet."""
+    """True while `_messages` still contains pinned messages or gaps, see `_separate_pinned`."""
     is_part: bool = field(default=False, compare=False)
-    """Whether messages of the window were left out: for `limit`, `before` or `max_tokens`."""
+    """True if `limit`, `before` or `max_tokens` left out messages of the window."""
     degraded: bool = False
-    """Redis was away: the last context that this process has seen, and what it has accepted since; seqs provisional."""
+    """True if Redis was down: the last context this process saw, with the messages it accepted since. Seqs are
+    provisional."""
     background: str = ""
-    """What is known of a project, if it was asked for: quoted before the summaries."""
+    """Text about the project of this turn, quoted before the summaries; "" if none was requested."""
     _recalled: Sequence[Message] | Recalled = ()
 
     @property
     def messages(self) -> list[Message]:
-        """pending + recent"""
-        self._tell_apart()
+        """The messages of the window without pinned ones, oldest first: `pending`, then `recent`."""
+        self._separate_pinned()
         assert isinstance(self._messages, list)
         return self._messages
 
     @messages.setter
     def messages(self, messages: list[Message]) -> None:
-        self._tell_apart()
+        self._separate_pinned()
         self._messages = messages
 
     @property
     def window_count(self) -> int:
-        """How many `messages` there are. They are not made to be counted."""
+        """The number of `messages`. It decodes them only if it has to."""
         return len(self.messages if self.is_mixed else self._messages)
 
     @property
     def pinned(self) -> list[Message]:
-        """The messages that no summary ever covers: system prompts, and what was appended with `pin=True`."""
-        self._tell_apart()
+        """The messages that no summary ever covers: system prompts and messages appended with `pin=True`."""
+        self._separate_pinned()
         if self._pinned is None:
             self._pinned = []
         assert isinstance(self._pinned, list)
@@ -162,12 +168,12 @@ class Context:
 
     @pinned.setter
     def pinned(self, pinned: list[Message]) -> None:
-        self._tell_apart()
+        self._separate_pinned()
         self._pinned = pinned
 
     @property
     def recalled(self) -> Sequence[Message]:
-        """Earlier messages that may bear on the appended ones, oldest first: what was asked for with `recall=`."""
+        """The earlier messages that match the appended ones, oldest first; empty without `recall=`."""
         if not isinstance(self._recalled, Sequence):
             self._recalled = self._recalled.messages()
         return self._recalled
@@ -176,72 +182,83 @@ class Context:
     def recalled(self, recalled: Sequence[Message] | Recalled) -> None:
         self._recalled = recalled
 
-    def _tell_apart(self) -> None:
+    def _separate_pinned(self) -> None:
         if isinstance(self._messages, StoredMessages):
             self._messages = self._messages.messages()
         if isinstance(self._pinned, StoredMessages):
             self._pinned = self._pinned.messages()
         if self.is_mixed:
-            found, self.is_mixed = self._messages, False
-            self._pinned = [*(self._pinned or []), *(each for each in found if each.pinned)]
-            self._messages = [each for each in found if not (each.pinned or is_gap(each))]
+            window, self.is_mixed = self._messages, False
+            self._pinned = [*(self._pinned or []), *(message for message in window if message.pinned)]
+            self._messages = [message for message in window if not (message.pinned or is_gap(message))]
 
     @property
     def recent(self) -> list[Message]:
-        """The newest messages, `recent_limit` at most."""
+        """The newest messages of the window, at most `recent_limit`. They stay verbatim."""
         return self.messages[-self.recent_limit :]
 
     @property
     def pending(self) -> list[Message]:
-        """The messages before `recent`: they wait for a summary."""
+        """The messages of the window before `recent`. They wait for a summary."""
         return self.messages[: -self.recent_limit]
 
     def to_openai(self) -> list[Any]:
-        """A new list of dicts, typed so that OpenAI's client takes it: pinned messages, the background, each summary
-        and what was recalled as quoted user messages, then the messages; dicts as put in.
+        """Return the messages for OpenAI: `client.chat.completions.create(model=…, messages=context.to_openai())`.
 
-        But for what a provider would refuse: a tool result that does not answer a call right before it, and a call that
-        the conversation went on without, are quoted in a user message. At the very end a call may wait for results.
+        A new list of dicts: pinned messages, then background, summaries and recalled messages quoted in user messages,
+        then the messages of the window. Messages are exactly as appended, with one exception.
+
+        The exception is tool calls and results that a provider would refuse, which are quoted in a user message: a
+        result without its call right before it, and a call that got no result. Calls at the very end may still wait
+        for their results.
         """
         messages = self._messages
         if self._pinned is None and not self.is_mixed and isinstance(messages, StoredMessages):
-            shown = messages.payloads()
+            payloads = messages.payloads()
             if messages.may_hold_calls:
-                shown = provider_view(shown)
-            return self._quoted() + shown
+                payloads = provider_view(payloads)
+            return self._quotes() + payloads
         pinned, payloads, may_hold_calls = self._payloads()
         if not pinned:
-            return self._quoted() + (provider_view(payloads) if may_hold_calls else payloads)
-        whole: list[dict[str, Any]] = [*pinned, *self._quoted(), *payloads]
+            return self._quotes() + (provider_view(payloads) if may_hold_calls else payloads)
+        whole: list[dict[str, Any]] = [*pinned, *self._quotes(), *payloads]
         return provider_view(whole) if may_hold_calls else whole
 
-    def _quoted(self) -> list[dict[str, Any]]:
-        """The background, the summaries, and what was recalled."""
+    def _quotes(self) -> list[dict[str, Any]]:
+        """The user messages that quote the background, the summaries and the recalled messages."""
         quoted: list[dict[str, Any]] = [summary.to_openai() for summary in self.summaries]
         if self.background:
             quoted.insert(0, quoted_as_data("project", "What is known of the project", self.background))
         return [*quoted, recalled_payload(self._recalled)] if self._recalled else quoted
 
     def _payloads(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]], bool]:
-        """The dicts of pinned messages and of the others, and whether any may hold a tool call."""
+        """Return the dicts of pinned and of other messages, and True if any of them may hold a tool call."""
         moved, window = self._pinned, self._messages
         if isinstance(window, StoredMessages) and not isinstance(moved, list):
             pinned = [] if moved is None else moved.payloads()
             also_pinned, others = window.payloads_apart() if self.is_mixed else ([], window.payloads())
             return pinned + also_pinned, others, window.may_hold_calls or (moved is not None and moved.may_hold_calls)
-        return [each.to_openai() for each in self.pinned], [each.to_openai() for each in self.messages], True
+        return (
+            [message.to_openai() for message in self.pinned],
+            [message.to_openai() for message in self.messages],
+            True,
+        )
 
     def to_anthropic(self) -> AnthropicContext:
-        """The same for Anthropic: `client.messages.create(model=…, max_tokens=…, **context.to_anthropic())`.
+        """Return arguments for Anthropic: `client.messages.create(model=…, max_tokens=…, **context.to_anthropic())`.
 
-        What the system and developer say before anybody else is `system`; later it is a text of the user's that says
-        so. Messages in the formats of OpenAI and Gemini are written anew; Anthropic's parts stay as they are. What
-        Anthropic has no form for or would refuse, such as a sound or a broken URL, is named in brackets.
+        Messages with the role system or developer at the start become `system`; later ones become user texts that say
+        so. Messages in the formats of OpenAI and Gemini are converted; parts in Anthropic's format stay unchanged.
+        Content that Anthropic would refuse, such as audio or a broken URL, becomes a placeholder in brackets.
         """
         return anthropic_context(self.to_openai(), self._quoted_count)
 
     def to_gemini(self) -> GeminiContext:
-        """The same for Gemini: `contents` and, for the config, `system_instruction`; likewise JSON values."""
+        """Return JSON values for Gemini: `contents`, and `system_instruction` for the config.
+
+        Messages in the formats of OpenAI and Anthropic are converted; parts in Gemini's format stay unchanged. Content
+        that Gemini would refuse becomes a placeholder in brackets.
+        """
         return gemini_context(self.to_openai(), self._quoted_count)
 
     @property

@@ -1,4 +1,4 @@
-"""What is told of sessions beside their contexts: numbers of one, and lists of them. No I/O."""
+"""Metadata of sessions and of the memory: SessionInfo, SessionPage and Health. No I/O."""
 
 from __future__ import annotations
 
@@ -8,82 +8,94 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """Numbers of a session. Times are milliseconds of the server's clock.
-
-    The window's count and tokens are those of the messages that are not pinned.
-    """
+    """Counts, times and queue of a session. Times are milliseconds since 1970 by the server's clock."""
 
     session_id: str
     epoch: str
+    """The id of this life of the session: a clear or an expiry ends it."""
     total_messages: int
+    """The number of seqs used in this epoch: one per appended message and one per pop."""
     first_seq: int
+    """The seq of the window's first message."""
     window_count: int
+    """Messages in the window, without pinned ones."""
     window_tokens: int
+    """The tokens of these messages."""
     summaries_count: int
     params_keys: tuple[str, ...]
+    """The names of the params."""
     waiting_for_param: str | None
+    """The name of the param that the agent waits for; None means that it waits for none."""
     active_ms: int
+    """The time of last use, to the second."""
     expires_ms: int
+    """The time at which Redis removes the session unless it is used before."""
     queued: str | None
-    """The queue the session is in: overdue, leased, dead, or None."""
+    """The queue the session is in: overdue, leased or dead; None means no queue."""
     pinned_count: int = 0
     attempts: int = 0
-    """Failed attempts at its next summary, with one that is under way."""
+    """Failed attempts at the next summary, plus one if an attempt is running."""
     failure: str | None = None
-    """Why the last of them failed; `failing_since_ms` is the first failure, `failed_ms` the last."""
+    """The reason of the last failed attempt; None if none failed."""
     failing_since_ms: int | None = None
+    """The time of the first failed attempt."""
     failed_ms: int | None = None
+    """The time of the last failed attempt."""
     degraded: bool = False
-    """Whether this is only what this process knows, because Redis was away."""
+    """True if Redis was down and these are the numbers that this process knows, possibly stale."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionEntry:
-    """A line of `Memory.sessions()`."""
+    """One session of `Memory.sessions()`."""
 
     session_id: str
     active_ms: int
+    """The time of last use, in milliseconds since 1970, to the second."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionPage:
-    """Sessions, the last active first, and the cursor of the next page (None: there is none)."""
+    """One page of `Memory.sessions()`."""
 
     sessions: Sequence[SessionEntry]
+    """The sessions of this page, most recently active first."""
     cursor: str | None
+    """The cursor of the next page; None on the last page."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Health:
-    """What a memory knows of its Redis, without asking it; and what it has accepted that is not in Redis yet."""
+    """The health of Redis as this process sees it, without I/O, and the backlog that Redis does not have yet."""
 
     state: str
-    """The state of the circuit breaker. "closed": calls go to Redis. "open": it is away, and nobody waits for it.
-    "half_open": it is away, and one call looks for it."""
+    """The state of the circuit breaker. "closed": calls go to Redis. "open": Redis is down, and calls do not wait for
+    it. "half_open": Redis is down, and one call probes it."""
     since_ms: int | None
-    """Since when Redis has not answered, in milliseconds since 1970 by this machine's clock; None while closed."""
+    """The start of the outage, in milliseconds since 1970 by this machine's clock; None while closed."""
     reason: str
-    """What happened to the last call or probe; "" while closed."""
+    """The error of the last call or probe; "" while closed."""
     fallback: bool = False
+    """True if the memory has the fallback."""
     backlog_session_count: int = 0
-    """Sessions with something that is still to be replayed."""
+    """Sessions with appends or state changes to replay."""
     backlog_message_count: int = 0
-    """Messages of theirs; a change of the state alone counts as one."""
+    """Messages to replay; a state change without messages counts as one."""
     backlog_bytes: int = 0
     away_nodes: tuple[str, ...] = ()
-    """Nodes of a cluster that do not answer, by host and port; sessions on others are served all the same."""
+    """The cluster nodes that do not answer, as host and port. Sessions on all other nodes work normally."""
     refused_session_count: int = 0
-    """Sessions whose replay Redis refuses for now, such as a window that may not grow; tried again and again."""
+    """Sessions whose replay Redis refuses so far, for example because the window is full. The replay is retried."""
     holds: tuple[str, ...] = ()
-    """What the workers of this process look after for all pods, such as "summaries/openai"."""
+    """The queues that the workers of this process poll for all pods, such as "summaries/openai"."""
 
     def __repr__(self) -> str:
-        """Whether it is away and the state, then what there is of the rest."""
+        """Show `is_away`, and all fields with a value."""
         shown = {"is_away": self.is_away}
-        shown |= {each.name: value for each in fields(self) if (value := getattr(self, each.name))}
+        shown |= {field.name: value for field in fields(self) if (value := getattr(self, field.name))}
         return f"Health({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     @property
     def is_away(self) -> bool:
-        """Whether Redis counts as away: calls fail at once, or with the fallback are served by this process."""
+        """True if Redis counts as down: calls fail at once, or this process serves them if it has the fallback."""
         return self.state != "closed"

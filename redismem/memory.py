@@ -1,4 +1,4 @@
-"""The face: a memory is a namespace of sessions in Redis, and gives the handle of each. For asyncio."""
+"""The entry point, for asyncio: a memory holds the sessions of one namespace in Redis and returns their handles."""
 
 from __future__ import annotations
 
@@ -38,34 +38,38 @@ _REMEMBERED_COUNT = 4_096
 
 
 class Workers(Protocol):
-    """Workers that live with a memory: `redismem.workers.scheduler.Scheduler`."""
+    """Background workers that start and stop with a memory, such as `redismem.workers.scheduler.Scheduler`."""
 
     async def start(self) -> None:
-        """Begins to work."""
+        """Start to work."""
 
     async def stop(self) -> None:
-        """Ends what is in hand, or gives it back."""
+        """Stop: finish the current work or release it."""
 
     def appended(self, session_id: str, receipt: Receipt) -> None:
-        """Told of each append of this process."""
+        """Handle an append of this process; called after each one."""
 
 
 class Memory:
-    """The sessions of one namespace. Fit for any number of tasks at once: make one a process, close it at the end."""
+    """The sessions of one namespace, for any number of concurrent tasks: open one per process, close it at the end.
+
+    >>> async with Memory.connect("redis://127.0.0.1:6379/0", namespace="shop") as memory:
+    ...     session = memory.session("user-42")
+    """
 
     def __init__(self, store: Store, count_tokens: TokenCounter | None = None, workers: Workers | None = None) -> None:
-        """A memory on this store. `connect` is what puts all of it together."""
+        """Use `Memory.connect` instead of this constructor."""
         self.store = store
         self._count_tokens = count_tokens
         self._append_limits = append_limits(store.settings)
         self.settings = store.settings
         self.recall_cache = RecallCache(store.settings.max_recalled_sessions, store.settings.max_recalled_bytes)
-        """What this process caches of the sessions that it recalled from."""
-        # A handle is made for every turn: what the calls of the sessions used last have in common is kept.
+        """The cache of sessions that this process recalled from."""
+        # Each turn makes a handle, so the prepared calls of the most recently used sessions are cached.
         self._calls = lru_cache(maxsize=_REMEMBERED_COUNT)(self._session_calls)
         self._projects = lru_cache(maxsize=_REMEMBERED_COUNT)(partial(Project, store, sessions=self.session))
         self.workers = workers
-        self._has_workers_begun = False
+        self._are_workers_started = False
         self._on_append = None if workers is None else workers.appended
         if workers is not None:
             store.on_agreed = self._start_workers
@@ -86,24 +90,32 @@ class Memory:
         embed: Embed | str | None = None,
         **others: Never,
     ) -> Memory:
-        """A memory on the Redis at `url`; without one on `REDISMEM_URL`'s, and without that on a new embedded store.
+        """Return a memory. It connects on first use; `async with` checks Redis, its layout and the number of shards.
 
-        An embedded store ends with the process, so it is warned of, unless the URL is `memory://`. An empty URL raises.
+        Args:
+            url: The URL of Redis. `None` means `REDISMEM_URL`; if that is unset too, an embedded store. The embedded
+                store ends with the process, so a warning is logged unless the URL is `memory://`.
+            namespace: The tenant. Sessions of different namespaces never mix.
+            settings: All other settings. `None` reads them from the environment.
+            client: A redis.asyncio client to use instead of a URL. The caller closes it.
+            count_tokens: A function that returns the number of tokens of a message, given as a dict.
+            on_event: A plain function that is called with an event after each call and each piece of work of a
+                worker, successful or not. It runs on the event loop, so it must return quickly. Its exceptions are
+                logged once per type and affect no call.
+            clock: A clock for tests: it returns milliseconds since 1970 as an int and replaces the server's time.
+            workers: True also writes summaries and evicts in this process, as the settings say. A callable makes the
+                workers from the store, such as `partial(Scheduler, strategy=mine)`. They start with `async with` or
+                the first call of a session, and stop with `aclose()`.
+            fallback: True serves appends and reads from this process while Redis is down, marked `degraded`, and
+                replays them afterwards. `None` means `REDISMEM_FALLBACK`.
+            embed: An async callable that returns one vector per text, or a provider's model such as
+                `openai:text-embedding-3-small`; recall then also searches by meaning. `None` means `REDISMEM_EMBED`.
+                Needs `redismem[embeddings]`.
 
-        `client`: a redis.asyncio client to use instead, which stays yours to close. `count_tokens`: called with each
-        message's dict. `workers`: True to summarise and evict in this process too, as the settings say; or what makes
-        the workers, such as `partial(Scheduler, strategy=mine)`. They begin with `async with`, or with the first call
-        about a session, and end with `aclose()`. `on_event`: a plain function that is told of each call and each piece
-        of a worker's work when it has ended, well or not. It runs on the event loop, so it must be quick. What it
-        raises is logged, once a kind, and disturbs no call. `clock`: for tests; gives milliseconds since 1970 as an
-        int, which then count everywhere instead of the server's time. `fallback`:
-        True to serve appends and reads from this process while Redis is away, marked `degraded`, and to replay them
-        when it is back; None: as `REDISMEM_FALLBACK` says. `embed`: who makes vectors of messages, so that recall finds
-        what means the same: an async callable that gives one for each of some texts, or a provider's model, such as
-        `openai:text-embedding-3-small`; None: as `REDISMEM_EMBED` says. It needs `redismem[embeddings]`.
-        No I/O happens here; `async with` checks that Redis answers and has the same layout and as many shards.
-        Raises InvalidSessionId for the namespace, InvalidSettings, TypeError for a hook that must be awaited, or for
-        `others`: there are none.
+        Raises:
+            InvalidSessionId: The namespace is invalid.
+            InvalidSettings: A setting, the URL, the client or another argument is invalid.
+            TypeError: `on_event` is not a plain function, or an argument is unknown.
         """
         refuse_others(others)
         settings = Settings.given(settings)
@@ -132,10 +144,10 @@ class Memory:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stops the workers and closes the connections; a client that the caller brought stays open.
+        """Stop the workers and close the connections, except a client of the caller.
 
-        With the fallback: first replays what it has accepted, within `deadline_s`; what Redis does not take is lost,
-        which is logged as an error.
+        With the fallback, first replay its backlog, within `deadline_s`. Whatever Redis does not accept is lost, and an
+        error is logged.
         """
         if self.workers is not None:
             await self.workers.stop()
@@ -144,23 +156,31 @@ class Memory:
         await self.store.aclose()
 
     async def _start_workers(self) -> None:
-        if self.workers is None or self._has_workers_begun:
+        if self.workers is None or self._are_workers_started:
             return
-        self._has_workers_begun = True
+        self._are_workers_started = True
         try:
             await self.workers.start()
         except BaseException:
-            self._has_workers_begun = False
+            self._are_workers_started = False
             raise
 
     def session(self, session_id: str) -> Session:
-        """The handle of a session, without I/O. Raises InvalidSessionId."""
+        """Return the handle of a session, without I/O.
+
+        Raises:
+            InvalidSessionId: The id is empty, too long, or has characters that are not allowed.
+        """
         if type(session_id) is not str:
             session_id = plain(session_id) if isinstance(session_id, str) else ""
         return Session(self.store, self._calls(session_id), self.recall_cache, self._on_append)
 
     def project(self, name: str) -> Project:
-        """The handle of a project, without I/O. Raises InvalidItem for a name that is none."""
+        """Return the handle of a project, without I/O.
+
+        Raises:
+            InvalidItem: The name is invalid.
+        """
         return self._projects(plain(name) if isinstance(name, str) else "")
 
     def _session_calls(self, session_id: str) -> SessionCalls:
@@ -169,44 +189,70 @@ class Memory:
 
     @staticmethod
     def new_session_id() -> str:
-        """A UUIDv7: unique, and sorted by time."""
+        """Return a new session id: a UUIDv7, which is unique and sorts by time."""
         return ids.new_session_id()
 
     async def ping(self) -> bool:
-        """True if Redis answers. Raises StoreUnavailable."""
+        """Return True if Redis answers.
+
+        Raises:
+            StoreUnavailable: Redis does not answer before the deadline.
+        """
         return await self.store.ping()
 
     async def count(self) -> int:
-        """Live sessions of the namespace: those active within the timeout. Raises StoreUnavailable."""
+        """Return the number of live sessions in the namespace: active within the idle timeout.
+
+        Raises:
+            StoreUnavailable: Redis does not answer before the deadline.
+        """
         since_ms = await self._alive_since_ms()
         return await self.store.run(namespace_calls.count(self.store.keys, since_ms))
 
     async def sessions(self, limit: int = 100, cursor: str | None = None) -> SessionPage:
-        """A page of the live sessions, the last active first.
+        """Return a page of the live sessions, most recently active first.
 
-        `cursor`: the last page's. Raises ValueError for a cursor that no page gave, or a limit outside 1 to 10,000;
-        StoreUnavailable.
+        Args:
+            limit: The number of sessions per page, 1 to 10,000.
+            cursor: The cursor of the previous page. `None` starts at the first page.
+
+        Raises:
+            ValueError: The limit is out of range, or the cursor does not come from a page.
+            StoreUnavailable: Redis does not answer before the deadline.
         """
         since_ms = await self._alive_since_ms()
         return await self.store.run(namespace_calls.page(self.store.keys, limit, cursor, since_ms))
 
     def health(self) -> Health:
-        """Whether Redis counts as away, since when and why, and what is to be replayed. Without I/O.
+        """Return what this process knows about Redis, without I/O: up or down, since when and why, and the backlog.
 
-        With workers: also what they look after for all pods of the namespace.
+        With workers, also the queues that they poll for all pods of the namespace.
         """
         return replace(self.store.health(), holds=getattr(self.workers, "holds", ()))
 
     async def take(self, name: str, per_s: float, burst_count: int = 1) -> int:
-        """Takes one of what `name` may do, together with all others of the namespace who take under this name.
+        """Take one permit of a rate limit. All callers in the namespace that use this name share the limit.
 
-        Gives 0 if it was taken, else how many milliseconds to wait. `burst_count`: how many at once after a pause.
-        Raises ValueError for a rate outside 0.001 to 1,000,000, StoreUnavailable.
+        Returns 0 if there was a permit, else the milliseconds to wait before the next try.
+
+        Args:
+            name: The name of the rate limit.
+            per_s: Permits per second, 0.001 to 1,000,000.
+            burst_count: The number of permits that may be taken at once after a pause, 1 to 1,000,000.
+
+        Raises:
+            ValueError: The rate or `burst_count` is out of range.
+            StoreUnavailable: Redis does not answer before the deadline.
         """
         return await self.store.run(namespace_calls.take(self.store.keys, name, per_s, burst_count))
 
     async def server_time_ms(self) -> int:
-        """The server's clock, or the memory's own, in milliseconds. Raises StoreUnavailable, InvalidTime."""
+        """Return the server's time, or the time of the memory's own clock, in milliseconds since 1970.
+
+        Raises:
+            StoreUnavailable: Redis does not answer before the deadline.
+            InvalidTime: The memory's own clock returned an invalid time.
+        """
         return await self.store.server_time_ms()
 
     async def _alive_since_ms(self) -> int:
@@ -214,7 +260,7 @@ class Memory:
 
 
 def refuse_others(names: Collection[str]) -> None:
-    """Raises TypeError for what `Memory.connect` does not take, with the place where it belongs."""
+    """Raise TypeError for unknown arguments of `Memory.connect`, with a hint to the right one."""
     for name in names:
         if name in Settings.model_fields:
             raise TypeError(f"connect() has no option {name!r}: pass settings=Settings({name}=...)")
@@ -224,25 +270,25 @@ def refuse_others(names: Collection[str]) -> None:
 
 
 def make_embedder(embed: Embed | str | None, settings: Settings) -> Embedder | None:
-    """Who makes vectors, as `connect` was asked for, or as the settings say. Raises InvalidSettings."""
-    if not (wanted := embed or settings.embed):
+    """Return the embedder from this argument or the settings; None without one. Raise InvalidSettings."""
+    if not (source := embed or settings.embed):
         return None
-    from redismem.recall.embedder import open_embedder  # numpy is imported only for those who want vectors
+    from redismem.recall.embedder import open_embedder  # imports numpy, an optional dependency
 
-    return open_embedder(wanted, settings)
+    return open_embedder(source, settings)
 
 
-def make_workers(store: Store, wanted: bool | Callable[[Store], Workers]) -> Workers | None:
-    """The workers that `connect` was asked for. Raises InvalidSettings."""
-    if wanted is True:
-        from redismem.workers.scheduler import Scheduler  # APScheduler is imported only for those who want workers
+def make_workers(store: Store, workers: bool | Callable[[Store], Workers]) -> Workers | None:
+    """Return the workers for this argument of `connect`; None for False. Raise InvalidSettings."""
+    if workers is True:
+        from redismem.workers.scheduler import Scheduler  # only workers need APScheduler
 
         return Scheduler.from_settings(store)
-    if wanted is False:
+    if workers is False:
         return None
-    if not callable(wanted):
+    if not callable(workers):
         raise InvalidSettings(
-            "workers is True, False, or what makes them of a store, such as partial(Scheduler, strategy=mine); "
-            f"not one of the type {type(wanted).__name__}"
+            "workers must be True, False, or a callable that makes them from a store, such as "
+            f"partial(Scheduler, strategy=mine); not {type(workers).__name__}"
         )
-    return wanted(store)
+    return workers(store)

@@ -1,14 +1,14 @@
-"""Ask and resume: what an agent must know before it can go on, asked for one value at a time.
+"""Slot filling: an agent asks for missing params, one at a time, then resumes the user's request.
 
     which = Slot(name="order_id", prompt="Which order?")
     asking = Slots([Intent(name="order", words=("order", "parcel"), slots=(which,))])
     step = asking.step(await session.state(), text)
     await session.append({"role": "user", "content": step.text}, **step.changes)
     if step.say is not None:
-        ...  # say it, and wait for the next message; else answer, with `params` to hand
+        ...  # reply with it, and wait for the next message; else answer, using the params
 
-It needs no server and does no I/O. All that it remembers is in the session's state, so any pod may take the next
-message: `waiting_for_param` names what is waited for, the param `ASKED` says since when and how often.
+This module does no I/O. It keeps everything in the session's state, so any pod can handle the next message:
+`waiting_for_param` is the name of the current slot, and the param `ASKED` holds the time and number of its questions.
 """
 
 from __future__ import annotations
@@ -29,34 +29,42 @@ from redismem.messages.message import UNSET
 from redismem.text.patterns import Pattern
 
 ASKED = "asked"
-"""The param that says what was asked: intent, count, and since when."""
+"""The param that holds the intent of the current question, the number of times it was asked, and the last time."""
 ANSWER_CHARS = 256
-"""What is longer is no answer."""
+"""The maximum length of an answer in characters."""
 RESET_WORDS = ("reset", "cancel", "never mind")
 _WORD = re.compile(r"[^\W_]+")
 
 
 class Slot(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A param that is asked for. With neither pattern nor choices, any answer is one."""
+    """A param to ask for. Without a pattern and choices, any text is a valid answer."""
 
     name: str
+    """The name of the param."""
     prompt: str
+    """The question."""
     pattern: str | None = None
+    """A regular expression that must match the whole answer."""
     choices: tuple[str, ...] = ()
+    """The valid answers, in any case; they take precedence over the pattern."""
     example: str = ""
-    """What an answer looks like; said when one was none."""
+    """A valid answer, shown after an invalid one."""
     asks_limit: int = 3
+    """The number of times to ask before giving up."""
     sensitive: bool = False
-    """Its value is kept in the state, and appears in no message, no log and no page."""
+    """True keeps the value in the state only, out of messages, logs and pages."""
     timeout_s: float = 900
+    """The time for an answer, in seconds."""
 
 
 class Intent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What somebody may want: a message with one of these words wants it. Its slots are asked for in their order."""
+    """A request that users may make, and the params that it needs."""
 
     name: str
     words: tuple[str, ...]
+    """The words that select this intent, in any case; one of them in a message is enough."""
     slots: tuple[Slot, ...]
+    """The slots to ask for, in this order."""
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -64,44 +72,45 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Kind(StrEnum):
-    """What a message was."""
+    """The kinds of steps."""
 
     FREE = "free"
-    """Nothing is asked, and nothing was: go on as ever."""
+    """The message concerns no intent: answer it as usual."""
     ASK = "ask"
-    """Something has to be known first, or an answer was none: say what `say` says."""
+    """A param is missing, or the answer is invalid: reply with `say`."""
     RESUME = "resume"
-    """All is known now: go on with what `intent` names."""
+    """All params of `intent` are there: carry it out."""
     GAVE_UP = "gave_up"
-    """The user was asked often enough, or answered a sensitive question too late: this is given up."""
+    """The question was asked `asks_limit` times, or a sensitive answer came too late: reply with `say`."""
     RESET = "reset"
-    """The user does not want it any more."""
+    """The user cancelled the intent: reply with `say`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What to do with one message."""
+    """The next step after a message of the user."""
 
     kind: Kind
     text: str
-    """The message as it may be stored: a sensitive answer is not in it."""
+    """The text of the message to store, without a sensitive answer."""
     changes: dict[str, Any] = field(default_factory=dict)
-    """What changes in the state: arguments for `append` or `update`."""
+    """The state changes, as arguments for `append` or `update`."""
     say: str | None = None
-    """What the agent says, in place of an answer."""
+    """The agent's reply; None means that the agent should answer the message itself."""
     intent: str | None = None
+    """The name of the intent; None if the message concerns none."""
 
     def __repr__(self) -> str:
         return f"<Step {self.kind} intent={self.intent} changes={sorted(self.changes)}>"
 
 
-def _shown(name: str) -> str:
+def _placeholder(name: str) -> str:
     return f"[{name}]"
 
 
-def _stored(slot: Slot, text: str) -> str:
-    """What is stored of a message to somebody who waits for this slot."""
-    return _shown(slot.name) if slot.sensitive else text
+def _redact(slot: Slot, text: str) -> str:
+    """Return the text to store for an answer to this slot: a placeholder if the slot is sensitive."""
+    return _placeholder(slot.name) if slot.sensitive else text
 
 
 def _now_ms() -> int:
@@ -109,7 +118,7 @@ def _now_ms() -> int:
 
 
 class Slots:
-    """The intents that there are. One for all sessions: it keeps nothing of any."""
+    """The intents of an application. One instance serves all sessions, as it keeps no state."""
 
     def __init__(
         self,
@@ -121,25 +130,36 @@ class Slots:
         reset: str = "All right, we leave that.",
         clock: Callable[[], int] = _now_ms,
     ) -> None:
-        """Raises InvalidSettings for an intent or slot that cannot be one.
+        """Check the intents.
 
-        `gave_up`, `late`, `reset`: what is said when the user was asked often enough, when the time of a sensitive
-        question had run out, and after a reset word. `clock`: for tests; milliseconds since 1970, instead of this
-        machine's.
+        Args:
+            intents: The intents, with unique names, and slots with unique names.
+            reset_words: Messages that cancel the current intent, in any case.
+            gave_up: The reply after `asks_limit` questions without a valid answer.
+            late: The reply to a sensitive answer after its timeout.
+            reset: The reply to a reset word.
+            clock: A clock for tests: it returns milliseconds since 1970 and replaces this machine's.
+
+        Raises:
+            InvalidSettings: An intent or slot is invalid, or a name occurs twice.
         """
         self._now_ms = clock
         self._intents = {intent.name: intent for intent in intents}
         self._slots = {slot.name: slot for intent in intents for slot in intent.slots}
         self._reset_words = frozenset(word.casefold() for word in reset_words)
         self._late = late
-        self._said = {Kind.GAVE_UP: gave_up, Kind.RESET: reset}
+        self._replies = {Kind.GAVE_UP: gave_up, Kind.RESET: reset}
         self._words = {word: intent for intent in intents for word in map(str.casefold, intent.words)}
         self._patterns = {name: Pattern(slot.pattern) for name, slot in self._slots.items() if slot.pattern is not None}
         self._check(intents)
 
     @classmethod
     def from_toml(cls, text: str) -> Slots:
-        """The slots in a text with tables [[intents]], each with its [[intents.slots]]. Raises InvalidSettings."""
+        """Return the slots from TOML with tables [[intents]] and [[intents.slots]].
+
+        Raises:
+            InvalidSettings: The text is not TOML, or an intent or slot is invalid.
+        """
         try:
             return cls(msgspec.convert(tomllib.loads(text), _File).intents)
         except (tomllib.TOMLDecodeError, msgspec.ValidationError) as refused:
@@ -147,50 +167,50 @@ class Slots:
 
     @property
     def sensitive(self) -> frozenset[str]:
-        """The params whose values are shown to nobody."""
+        """The names of the sensitive params: never show their values."""
         return frozenset(name for name, slot in self._slots.items() if slot.sensitive)
 
     @property
     def shown(self) -> frozenset[str]:
-        """What stands in a message for the value of a sensitive slot."""
-        return frozenset(map(_shown, self.sensitive))
+        """The placeholders for values of sensitive slots in messages."""
+        return frozenset(map(_placeholder, self.sensitive))
 
     def step(self, state: State, text: str) -> Step:
-        """What to do with a message of the user's; costs time in proportion to its length. Does no I/O."""
+        """Return the next step after a message of the user. Does no I/O; the time is linear in the text's length."""
         slot = self._slots.get(state.waiting_for_param or "")
         asked = state.params.get(ASKED)
         if slot is None or not isinstance(asked, dict):
-            return self._begin(state, text)
+            return self._take_unasked(state, text)
         intent = self._intents.get(str(asked.get("intent")))
         since_ms = asked.get("asked_ms")
         if intent is None or type(since_ms) is not int or self._now_ms() - since_ms > slot.timeout_s * 1000:
-            return self._begin(state, text)
-        return self._answered(state, text, intent, slot, asked)
+            return self._take_unasked(state, text)
+        return self._take_answer(state, text, intent, slot, asked)
 
-    def _begin(self, state: State, text: str) -> Step:
-        """A message that answers nothing: it may be about an intent.
+    def _take_unasked(self, state: State, text: str) -> Step:
+        """Return the step after a message that answers no current question; it may start an intent.
 
-        Whoever was asked for a sensitive value may still mean to give it, however long ago that was.
+        After a sensitive question the message is redacted even if the question has expired: it may still be the answer.
         """
         slot = self._slots.get(state.waiting_for_param or "")
-        cleared: dict[str, Any] = {} if slot is None else {"waiting": None, "merge": {ASKED: UNSET}}
-        shown = text if slot is None else _stored(slot, text)
-        intent = self._wanted(text)
+        changes: dict[str, Any] = {} if slot is None else {"waiting": None, "merge": {ASKED: UNSET}}
+        redacted = text if slot is None else _redact(slot, text)
+        intent = self._find_intent(text)
         if intent is not None:
-            return self._go_on(state.params, {}, shown, intent)
+            return self._ask_or_resume(state.params, {}, redacted, intent)
         if slot is not None and slot.sensitive:
-            return Step(Kind.GAVE_UP, shown, cleared, self._late)
-        return Step(Kind.FREE, shown, cleared)
+            return Step(Kind.GAVE_UP, redacted, changes, self._late)
+        return Step(Kind.FREE, redacted, changes)
 
-    def _wanted(self, text: str) -> Intent | None:
+    def _find_intent(self, text: str) -> Intent | None:
         for word in _WORD.findall(text.casefold()):
             if word in self._words:
                 return self._words[word]
         return None
 
-    def _go_on(self, known: Mapping[str, Any], merge: dict[str, Any], text: str, intent: Intent) -> Step:
-        """Asks for the first slot that has no value yet; without one it resumes."""
-        missing = next((slot for slot in intent.slots if slot.name not in known and slot.name not in merge), None)
+    def _ask_or_resume(self, params: Mapping[str, Any], merge: dict[str, Any], text: str, intent: Intent) -> Step:
+        """Ask for the first slot without a value, or resume if all slots have one."""
+        missing = next((slot for slot in intent.slots if slot.name not in params and slot.name not in merge), None)
         if missing is None:
             changes = {"waiting": None, "merge": merge | {ASKED: UNSET}, "last_intent": intent.name}
             return Step(Kind.RESUME, text, changes, None, intent.name)
@@ -198,28 +218,28 @@ class Slots:
         changes = {"waiting": missing.name, "merge": merge | {ASKED: asked}, "last_intent": intent.name}
         return Step(Kind.ASK, text, changes, missing.prompt, intent.name)
 
-    def _answered(self, state: State, text: str, intent: Intent, slot: Slot, asked: Mapping[str, Any]) -> Step:
+    def _take_answer(self, state: State, text: str, intent: Intent, slot: Slot, asked: Mapping[str, Any]) -> Step:
         answer = text.strip()
-        value = self._value(slot, answer)
+        value = self._parse_answer(slot, answer)
         if answer[:ANSWER_CHARS].casefold() in self._reset_words:
-            return self._left(Kind.RESET, text, intent)
-        shown = _stored(slot, text)
+            return self._abandon(Kind.RESET, text, intent)
+        redacted = _redact(slot, text)
         if value is not None:
-            return self._go_on(state.params, {slot.name: value}, shown, intent)
-        other = self._wanted(text)
+            return self._ask_or_resume(state.params, {slot.name: value}, redacted, intent)
+        other = self._find_intent(text)
         if other is not None and other.name != intent.name:
-            return self._go_on(state.params, {}, shown, other)
+            return self._ask_or_resume(state.params, {}, redacted, other)
         count = asked.get("count")
         if type(count) is not int or count >= slot.asks_limit:
-            return self._left(Kind.GAVE_UP, shown, intent)
+            return self._abandon(Kind.GAVE_UP, redacted, intent)
         again = {"intent": intent.name, "count": count + 1, "asked_ms": self._now_ms()}
         say = f"{slot.prompt} {self._hint(slot)}".strip()
-        return Step(Kind.ASK, shown, {"merge": {ASKED: again}}, say, intent.name)
+        return Step(Kind.ASK, redacted, {"merge": {ASKED: again}}, say, intent.name)
 
-    def _left(self, kind: Kind, text: str, intent: Intent) -> Step:
-        return Step(kind, text, {"waiting": None, "merge": {ASKED: UNSET}}, self._said[kind], intent.name)
+    def _abandon(self, kind: Kind, text: str, intent: Intent) -> Step:
+        return Step(kind, text, {"waiting": None, "merge": {ASKED: UNSET}}, self._replies[kind], intent.name)
 
-    def _value(self, slot: Slot, answer: str) -> str | None:
+    def _parse_answer(self, slot: Slot, answer: str) -> str | None:
         if not answer or len(answer) > ANSWER_CHARS:
             return None
         if slot.choices:
@@ -239,8 +259,8 @@ class Slots:
         for slot in self._slots.values():
             if not slot.name or not slot.prompt or slot.name == ASKED or slot.asks_limit < 1 or slot.timeout_s <= 0:
                 raise InvalidSettings(f"slot {slot.name!r} needs a name, a prompt, asks_limit >= 1 and timeout_s > 0")
-            if slot.example and not slot.choices and self._value(slot, slot.example) is None:
-                raise InvalidSettings(f"the example of slot {slot.name!r} is no answer")
+            if slot.example and not slot.choices and self._parse_answer(slot, slot.example) is None:
+                raise InvalidSettings(f"the example of slot {slot.name!r} is not a valid answer")
         for word in self._words:
             if _WORD.fullmatch(word) is None:
-                raise InvalidSettings("the words of an intent are single words")
+                raise InvalidSettings("each of an intent's words must be a single word")

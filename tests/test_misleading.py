@@ -176,7 +176,7 @@ async def test_arguments_are_named_as_the_caller_knows_them(
     before = await everything(raw, namespace)
     wrong: Any
     for wrong in (-1, 1.0, True, "1"):
-        with pytest.raises(ValueError, match=r"^max_messages is an integer, 0 or more"):
+        with pytest.raises(ValueError, match=r"^max_messages must be an integer, 0 or more"):
             await session.prune(wrong)
     for wrong in (2.0, 0, True, 10_001, "2"):
         with pytest.raises(ValueError, match=r"^limit is an integer, from 1 to 10000"):

@@ -35,9 +35,9 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "a URL in bytes": ({"url": b"redis://:CANARY@h"}, "not one of the type bytes"),
     "a client": ({"url": redis.Redis(password="CANARY")}, "of the type Redis; a client of redis-py goes to client="),
     "settings in a dict": ({"settings": {"url": "CANARY"}}, r"settings is none of the type dict: pass Settings\(...\)"),
-    "a number of workers": ({"workers": 4}, "workers is True, False, or what makes them.*not one of the type int"),
-    "workers in words": ({"workers": "CANARY"}, "workers is True, False.*not one of the type str"),
-    "no workers": ({"workers": None}, "not one of the type NoneType"),
+    "a number of workers": ({"workers": 4}, "workers must be True, False, or a callable.*not int"),
+    "workers in words": ({"workers": "CANARY"}, "workers must be True, False.*not str"),
+    "no workers": ({"workers": None}, "not NoneType"),
     "a class": ({"workers": partial(SCHEDULER, strategy=WithCoroutine)}, r"not a class: pass WithCoroutine\(...\)"),
     "no coroutine": (
         {"workers": partial(SCHEDULER, strategy=WithoutCoroutine())},
@@ -182,5 +182,5 @@ def test_a_model_without_tls_names_the_setting_that_permits_it() -> None:
 
 
 async def test_a_query_that_is_no_text_is_refused(memory: Memory) -> None:
-    with pytest.raises(TypeError, match="a query is a string, not one of the type int"):
+    with pytest.raises(TypeError, match="query must be a string, not int"):
         await memory.session("a").recall(5)  # type: ignore[arg-type]

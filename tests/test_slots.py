@@ -1,4 +1,4 @@
-"""Ask and resume, without a server: a memory on both stores, and the loop."""
+"""Slot filling, on both stores, without an HTTP server."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ASKING = Slots(
 
 
 async def say(memory: Memory, text: str, now_ms: int = NOW_MS) -> Step:
-    """A message as a backend takes it."""
+    """Handle a message of the user as a backend does."""
     session = memory.session("s")
     CLOCK.now_ms = now_ms
     step = ASKING.step(await session.state(), text)

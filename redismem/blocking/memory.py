@@ -184,7 +184,7 @@ class Session:
         """The same as that of `redismem.Session`: its explanation stands there, and is put here below."""
         if not isinstance(project, Project | None):
             raise TypeError(
-                f"project is what memory.project(…) of a blocking memory gives, not {type(project).__name__}"
+                f"project must come from memory.project(…) of a blocking memory, not {type(project).__name__}"
             )
         twin = None if project is None else project.twin
         asked: dict[str, Any] = {"recall": recall, "project": twin, "project_tokens": project_tokens}

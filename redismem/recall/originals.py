@@ -49,7 +49,7 @@ class Originals:
         """The block that a seq belongs to, if it is kept. Raises StoreUnavailable."""
         return await self._store.run(pages.block(self._keys, number_of(seq)), quarantine=True)
 
-    async def changed(self, view: View, old: Message, changed: Changed) -> KeptChange:
+    async def prepare_change(self, view: View, old: Message, changed: Changed) -> KeptChange:
         """How this change of a message reads among the originals, if it is there. Raises StoreUnavailable."""
         if old.seq >= view.context.first_seq or layout.WITH_ORIGINALS not in view.fields:
             return NOT_KEPT

@@ -67,7 +67,7 @@ class Recall:
         self._meaning = meaning = None if store.embedder is None else Meaning(store, keys, query, store.embedder)
         self._vectors = [] if meaning is None else meaning.asked(hot, self._asked)
 
-    async def asked(self, limit: int = HITS_LIMIT, max_tokens: int | None = None) -> list[Message]:
+    async def search(self, limit: int = HITS_LIMIT, max_tokens: int | None = None) -> list[Message]:
         """The messages, oldest first. Raises StoreUnavailable, CorruptSession, UnsupportedFormat."""
         if self._meaning is not None:
             self._meaning.begin(self._hot)
@@ -79,7 +79,7 @@ class Recall:
             if self._meaning is not None:
                 self._meaning.end()
 
-    async def in_turn(self, call: Call[Context], max_tokens: int) -> Context:
+    async def search_in_turn(self, call: Call[Context], max_tokens: int) -> Context:
         """The context of this append, with what is recalled for it. Raises as the append does.
 
         That the turn has been made is no matter of what is recalled: nothing is, if it cannot be read now.
@@ -215,7 +215,7 @@ def within(context: Context, query: str, limit: int, max_tokens: int | None = No
     return [messages[seq] for seq in chosen(hits, tokens, groups(calling(usable)), limit, max_tokens)]
 
 
-def said(messages: Iterable[Message | Shape]) -> str:
+def extract_query(messages: Iterable[Message | Shape]) -> str:
     """What messages say, as far as it is looked at: of very many only the first."""
     texts, left = list[str](), QUERY_CHARS
     for each in messages:

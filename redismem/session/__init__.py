@@ -1,4 +1,4 @@
-"""The handle of one conversation."""
+"""The handle of one conversation: messages, state and recall."""
 
 from redismem.session.session import Session
 

@@ -1,4 +1,4 @@
-"""The background of a context: what a project tells about the messages of a turn. No I/O."""
+"""The background of a context: text about the items of a project that a turn mentions. No I/O."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ PROJECT_TOKENS = 1_500
 
 
 class Background(Protocol):
-    """What has something to say before the summaries of a context: a project of the memory."""
+    """A source of background for contexts: a project of the memory."""
 
     async def background(self, messages: Sequence[Message | Shape], max_tokens: int) -> str:
-        """What is known about what these messages speak of, in at most so many tokens; "" if it cannot be told now."""
+        """Return text about the items that these messages mention, within the budget; "" if Redis cannot be read."""
 
     def check_tokens(self, max_tokens: int) -> None:
-        """Raises InvalidItem for a budget that is none."""
+        """Raise InvalidItem for a budget that is too small."""
 
 
 def check_background(background: Background, max_tokens: int) -> None:
-    """Raises TypeError for what is none, a project's name or one of a blocking memory, and InvalidItem."""
+    """Raise TypeError for anything but a project of an async memory, and InvalidItem for a budget that is too small."""
     if not inspect.iscoroutinefunction(getattr(background, "background", None)):
-        raise TypeError(f"project is what memory.project(…) of an async memory gives, not {type(background).__name__}")
+        raise TypeError(f"project must come from memory.project(…) of an async memory, not {type(background).__name__}")
     background.check_tokens(max_tokens)

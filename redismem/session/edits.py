@@ -1,4 +1,4 @@
-"""Which messages a pop, an undo, a replacement or an unpin is about, and when it is refused. No I/O."""
+"""Select the messages that pop, undo, replace and unpin affect, and refuse invalid edits. No I/O."""
 
 from __future__ import annotations
 
@@ -13,75 +13,75 @@ from redismem.messages.message import Message
 
 
 def check_expected(context: Context, expect: int | None) -> None:
-    """Raises Conflict, TypeError."""
+    """Raise Conflict if `expect` is not the last seq, TypeError if it is not an integer. None expects nothing."""
     if expect is not None and type(expect) is not int:
-        raise TypeError("expect is a last seq, an integer")
+        raise TypeError("expect must be a seq, an integer")
     if expect is not None and expect != context.last_seq:
         raise Conflict(
-            f"another writer was faster, its last seq is {context.last_seq}", context.session_id, context.last_seq
+            f"another writer was faster: the last seq is {context.last_seq}", context.session_id, context.last_seq
         )
 
 
-def newest(context: Context, count: int, limit: int) -> list[Message]:
-    """The newest `count` messages, more if a tool call would lose its result; fewer if there never were so many.
+def select_newest(context: Context, count: int, limit: int) -> list[Message]:
+    """Return the newest `count` messages: more to keep tool calls with their results, fewer if no more ever existed.
 
     Raises NotInWindow, TooLarge.
     """
     messages = context.messages
     if count > len(messages) and context.first_seq > 1:
         raise NotInWindow(
-            f"{count} messages were to be popped, and {len(messages)} are left that no summary covers",
+            f"cannot pop {count} messages: summaries cover all but {len(messages)}",
             context.session_id,
         )
-    return _popped(context, cut_before(messages, max(0, len(messages) - count)), limit)
+    return _messages_from(context, cut_before(messages, max(0, len(messages) - count)), limit)
 
 
-def last_turn(context: Context, limit: int) -> list[Message]:
-    """The user's last message and what follows it; nothing if there is none. Raises NotInWindow, TooLarge."""
+def select_last_turn(context: Context, limit: int) -> list[Message]:
+    """Return the last user message and all messages after it; none without one. Raises NotInWindow, TooLarge."""
     messages = context.messages
     place = next((at for at in range(len(messages) - 1, -1, -1) if _is_question(messages[at])), None)
     if place is not None:
-        return _popped(context, cut_before(messages, place), limit)
+        return _messages_from(context, cut_before(messages, place), limit)
     if context.first_seq > 1:
-        raise NotInWindow("no message of the user's is left that no summary covers", context.session_id)
+        raise NotInWindow("cannot undo: summaries cover all messages of the user", context.session_id)
     return []
 
 
-def _popped(context: Context, place: int, limit: int) -> list[Message]:
-    popped = context.messages[place:]
-    if len(popped) > limit:
-        raise TooLarge(f"{len(popped)} messages in one pop, over {limit}", context.session_id)
-    return popped
+def _messages_from(context: Context, place: int, limit: int) -> list[Message]:
+    messages = context.messages[place:]
+    if len(messages) > limit:
+        raise TooLarge(f"{len(messages)} messages in one pop, over {limit}", context.session_id)
+    return messages
 
 
 def _is_question(message: Message) -> bool:
-    """Some formats have the results of tools in the user's role."""
+    """True if the user wrote the message: some formats send tool results in the role user."""
     return message.role == "user" and next(results(message.to_openai()), None) is None
 
 
-def chosen(context: Context, which: int | Message) -> Message:
-    """The message of the window, or the pinned one, with this seq; if it is as it was read, when a Message is given.
+def find_message(context: Context, which: int | Message) -> Message:
+    """Return the window's or pinned message with this seq. If `which` is a message, it must not have changed since.
 
     Raises NotInWindow, Conflict, TypeError.
     """
     if not isinstance(which, Message) and type(which) is not int:
-        raise TypeError(f"a message is named by its seq, or given as it was read, not as {type(which).__name__}")
+        raise TypeError(f"pass the message's seq or the message as read, not {type(which).__name__}")
     seq = which.seq if isinstance(which, Message) else which
-    found = next((message for message in (*context.pinned, *context.messages) if message.seq == seq), None)
-    if isinstance(which, Message) and (which.epoch != context.epoch or (found is not None and found != which)):
-        raise changed(context)
-    if found is None:
-        raise NotInWindow(f"message {seq} is not in the window, and is not pinned", context.session_id)
-    return found
+    current = next((message for message in (*context.pinned, *context.messages) if message.seq == seq), None)
+    if isinstance(which, Message) and (which.epoch != context.epoch or (current is not None and current != which)):
+        raise make_conflict(context)
+    if current is None:
+        raise NotInWindow(f"message {seq} is neither in the window nor pinned", context.session_id)
+    return current
 
 
-def changed(context: Context) -> Conflict:
-    """What is raised when somebody else was faster."""
-    return Conflict("it was changed since it was read", context.session_id, context.last_seq)
+def make_conflict(context: Context) -> Conflict:
+    """Return the error for a message or session that another writer changed after it was read."""
+    return Conflict("another writer changed it after it was read", context.session_id, context.last_seq)
 
 
 def check_replacement(context: Context, old: Message, new: Message | dict[str, Any]) -> None:
-    """Raises InvalidMessage if tool calls or results would lose their counterparts."""
+    """Raise InvalidMessage if the replacement would separate tool calls from results."""
     payload = new.to_openai() if isinstance(new, Message) else new
     if isinstance(payload, dict) and _keys(old.to_openai()) != _keys(payload):
         raise InvalidMessage(

@@ -1,4 +1,4 @@
-"""Parts of a conversation: what `limit`, `before` and `max_tokens` leave of it, and how a long one is paged. No I/O."""
+"""Read a part of a conversation: narrow a context to its newest messages, and page through a long one. No I/O."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ PAGE_COUNT = 500
 
 
 def check_count(name: str, value: int | None) -> None:
-    """Raises ValueError for what is no count."""
+    """Raise ValueError unless the value is None or an integer of 0 or more."""
     if value is not None and (type(value) is not int or value < 0):
-        raise ValueError(f"{name} is an integer, 0 or more")
+        raise ValueError(f"{name} must be an integer, 0 or more")
 
 
 def check(limit: int | None, before: int | datetime | None = None, max_tokens: int | None = None) -> None:
-    """Raises ValueError or TypeError for what is no count, seq or aware datetime."""
+    """Raise ValueError for an invalid count or a datetime without a time zone, TypeError for another `before`."""
     check_count("limit", limit)
     check_count("max_tokens", max_tokens)
     if isinstance(before, datetime):
         if before.tzinfo is None:
-            raise ValueError("before needs a time zone, this datetime has none")
+            raise ValueError("before must be a datetime with a time zone")
     elif before is not None and type(before) is not int:
-        raise TypeError(f"before is a seq or a datetime, not a {type(before).__name__}")
+        raise TypeError(f"before must be a seq or a datetime, not {type(before).__name__}")
 
 
 def is_before(message: Message, before: int | datetime) -> bool:
-    """Whether a message comes before a seq, or a moment: by its own timestamp, else by when Redis took it."""
+    """Return True if the message comes before this seq or time. A message without a timestamp has its append time."""
     if isinstance(before, datetime):
         return message.time_ms < before.timestamp() * 1000
     return message.seq < before
 
 
-def narrowed(context: Context, limit: int | None, before: int | datetime | None, max_tokens: int | None) -> Context:
-    """The context with fewer messages: of those before `before` the newest `limit` that fit `max_tokens`.
+def narrow(context: Context, limit: int | None, before: int | datetime | None, max_tokens: int | None) -> Context:
+    """Reduce the context to the newest `limit` messages before `before` that fit `max_tokens`, and return it.
 
-    Summaries and pinned messages count toward `max_tokens` and always stay. Changes and returns the context.
+    Summaries and pinned messages always stay, and count toward `max_tokens`. Modifies the context in place.
     """
     if limit is before is max_tokens is None:
         return context
@@ -63,15 +63,15 @@ def narrowed(context: Context, limit: int | None, before: int | datetime | None,
     return context
 
 
-def lacks_others(context: Context) -> bool:
-    """Whether a context with only the newest messages needs the others: calls of its results, or pinned ones."""
+def needs_whole_window(context: Context) -> bool:
+    """Return True if a partial context is incomplete: older messages hold calls of its results, or pinned messages."""
     return context.is_part and (context.is_mixed or any(call < 0 for call, _ in links(context.messages)))
 
 
-class Reading:
-    """Reads the newest `limit` messages before a seq or moment, a page at a time, newest page first.
+class PageReader:
+    """Read the newest `limit` messages before a seq or time, page by page, newest page first.
 
-    If the session is cleared meanwhile, what was read of it before is given.
+    If the session is cleared meanwhile, the pages read before the clear are the result.
     """
 
     def __init__(
@@ -85,56 +85,59 @@ class Reading:
         self._epoch: str | None = None
         self._pages: list[list[Message]] = []
         self._count = 0
-        self._asked = 0
-        self._finished = False
+        self._page_count = 0
+        self._is_finished = False
 
-    def next(self) -> Call[Page | None] | None:
-        """The call for the next page; None if all is read."""
-        if self._finished:
+    def next_call(self) -> Call[Page | None] | None:
+        """Return the call for the next page; None if there are no more pages."""
+        if self._is_finished:
             return None
-        self._asked = PAGE_COUNT
+        self._page_count = PAGE_COUNT
         if self._limit is not None and not isinstance(self._before, datetime):
-            self._asked = min(PAGE_COUNT, self._limit - self._count)
-        return self._calls.page(self._asked, self._next_seq, self._include_originals)
+            self._page_count = min(PAGE_COUNT, self._limit - self._count)
+        return self._calls.page(self._page_count, self._next_seq, self._include_originals)
 
-    def take(self, page: Page | None, messages: list[Message]) -> None:
-        """The page, and what could be read of it. Raises SessionNotFound if there never was a page."""
+    def add_page(self, page: Page | None, messages: list[Message]) -> None:
+        """Add a page and its readable messages. Raise SessionNotFound if the first page is missing."""
         if page is None and self._epoch is None:
             raise SessionNotFound("there is no such session", self._calls.keys.session_id)
         epoch = "" if page is None else page.epoch
         if page is None or (self._epoch is not None and epoch != self._epoch):
-            self._finished = True
+            self._is_finished = True
             self._epoch = epoch
             return
         self._epoch = epoch
         self._next_seq = page.start_seq
-        kept = self._wanted(messages)
-        self._pages.append(kept)
-        self._count += len(kept)
-        self._finished = page.count < self._asked or (self._limit is not None and self._count >= self._limit)
+        selected = self._select(messages)
+        self._pages.append(selected)
+        self._count += len(selected)
+        self._is_finished = page.count < self._page_count or (self._limit is not None and self._count >= self._limit)
 
-    def _wanted(self, messages: list[Message]) -> list[Message]:
+    def _select(self, messages: list[Message]) -> list[Message]:
         before = self._before
-        return [each for each in messages if not is_gap(each) and (before is None or is_before(each, before))]
+        return [
+            message for message in messages if not is_gap(message) and (before is None or is_before(message, before))
+        ]
 
-    def pinned(self) -> Call[list[Message]] | None:
-        """The call for pinned messages that have left the window; None if what was read begins behind none.
+    def pinned_call(self) -> Call[list[Message]] | None:
+        """Return the call for pinned messages that have left the window; None if the result cannot contain any.
 
-        Originals begin with the first message, and may lack what was pruned or lies in quarantine: not what is pinned.
+        Even a read of all originals needs it: they lack pruned and quarantined messages, which may be pinned.
         """
         is_full = self._limit is not None and self._count >= self._limit
         is_whole = self._next_seq == 1 and not self._include_originals
         return None if is_full or is_whole else self._calls.pinned()
 
-    def take_pinned(self, messages: list[Message]) -> None:
-        """Puts these pinned messages in their places among the others."""
-        known = {message.seq for page in self._pages for message in page}
-        more = [each for each in self._wanted(messages) if each.seq not in known and each.epoch == self._epoch]
-        self._pages = [
-            sorted((message for page in (more, *self._pages) for message in page), key=lambda each: each.seq)
+    def add_pinned(self, messages: list[Message]) -> None:
+        """Insert pinned messages by seq."""
+        read = [message for page in self._pages for message in page]
+        seqs = {message.seq for message in read}
+        missing = [
+            message for message in self._select(messages) if message.seq not in seqs and message.epoch == self._epoch
         ]
+        self._pages = [sorted(missing + read, key=lambda message: message.seq)]
 
     def messages(self) -> list[Message]:
-        """What was read, oldest first."""
-        found = [message for page in reversed(self._pages) for message in page]
-        return found if self._limit is None else found[max(0, len(found) - self._limit) :]
+        """Return the newest `limit` messages, oldest first."""
+        messages = [message for page in reversed(self._pages) for message in page]
+        return messages if self._limit is None else messages[max(0, len(messages) - self._limit) :]

@@ -1,4 +1,4 @@
-"""The handle of one conversation. For asyncio; `blocking` runs the same coroutines without an event loop."""
+"""The handle of one conversation, for asyncio. `blocking` runs these coroutines without an event loop."""
 
 from __future__ import annotations
 
@@ -20,24 +20,26 @@ from redismem.protocol.session.calls import SessionCalls
 from redismem.recall.bm25 import HITS_LIMIT
 from redismem.recall.cache import NO_CACHE, RecallCache
 from redismem.recall.originals import Originals
-from redismem.recall.recall import Recall, said
+from redismem.recall.recall import Recall, extract_query
 from redismem.session import edits
 from redismem.session.background import PROJECT_TOKENS, Background, check_background
-from redismem.session.paging import Reading, check, check_count, lacks_others, narrowed
+from redismem.session.paging import PageReader, check, check_count, narrow, needs_whole_window
 from redismem.session.state import SessionState
 from redismem.store.store import Store
 
 T = TypeVar("T")
 
 OnAppend = Callable[[str, Receipt], None]
-"""Told of each append: the session's id, and what the append did."""
+"""A hook that is called after each append, with the session's id and the receipt."""
 
 
 class Session(SessionState):
-    """One conversation. A handle without state of its own: make one a turn or keep it, from any number of pods.
+    """The handle of one conversation: messages, state and recall.
 
-    Every method that talks to Redis may raise StoreUnavailable. A session whose stored bytes cannot be read is put into
-    quarantine under `…:quarantine:<session>:<ms>`, which is logged, and starts afresh.
+    A handle keeps no state and costs no I/O: get one per turn or keep it. Any number of pods may share a session.
+
+    Every method that calls Redis may raise StoreUnavailable. If the stored bytes of a session cannot be read, they move
+    to `…:quarantine:<session>:<ms>`, an error is logged, and the session starts empty.
     """
 
     __slots__ = ("_on_append", "_recall_cache")
@@ -49,7 +51,7 @@ class Session(SessionState):
         recall_cache: RecallCache = NO_CACHE,
         on_append: OnAppend | None = None,
     ) -> None:
-        """`Memory.session` makes one."""
+        """Use `Memory.session` instead of this constructor."""
         super().__init__(store, session_calls)
         self._recall_cache = recall_cache
         self._on_append = on_append
@@ -59,24 +61,35 @@ class Session(SessionState):
 
     @property
     def id(self) -> str:
-        """The session's id, as it was given."""
+        """The session's id, unchanged."""
         return self._calls.keys.session_id
 
     async def append(self, *messages: Message | Shape, **options: Unpack[AppendOptions]) -> Receipt:
-        """Adds messages behind the others, and changes the state with them: all or nothing. Gives what it did.
+        """Append messages and change the state, all or nothing, and return the receipt. Creates a missing session.
 
-        A message is a dict, a `Message`, or an object with a message's fields: of an SDK, of pydantic, a dataclass.
-        `id` names this append: given again, nothing is written and the first receipt comes back with `duplicate=True`,
-        for the session's last 16 appends and changes of state. `expect`: the last seq the caller has seen (0: no
-        session). `confirm`: how many replicas must have it; None: as many as the settings say. `pin`: True to keep
-        these messages as they are, before all others and never summarised, False not to; by default those in the role
-        system or developer are. `merge`, `waiting`, `last_intent`, `last_result`, `plan`: as `merge()`,
-        `set_waiting()` and the other setters. Raises InvalidMessage, InvalidState, TooLarge, Conflict,
-        Unconfirmed, and InvalidSettings if there are no replicas to confirm it.
+        Args:
+            messages: Dicts, `Message` objects, or objects with the fields of a message: from an SDK, pydantic or a
+                dataclass. At least one.
+            id: An id that makes the append idempotent. If one of the session's last 16 appends and state changes had
+                this id, nothing is written, and the first receipt comes back with `duplicate=True`.
+            expect: The last seq that the caller has seen; 0 expects that the session does not exist.
+            confirm: The number of replicas that must acknowledge the append. `None` takes it from the settings.
+            pin: True pins these messages: they stay verbatim before all other messages and are never summarised. False
+                pins none of them. `None` pins messages with the role system or developer.
+            merge: Params to set, see `merge()`. Similarly `waiting`, `last_intent`, `last_result` and `plan`, see
+                `set_waiting()`, `set_last_intent()`, `set_last_result()` and `set_plan()`.
+
+        Raises:
+            InvalidMessage: A message, the id or another argument is invalid.
+            InvalidState: A param name or a state value cannot be stored.
+            TooLarge: A message, the batch, a state value or the window exceeds its limit.
+            Conflict: The last seq is not `expect`.
+            Unconfirmed: The append was made, but too few replicas acknowledged it in time.
+            InvalidSettings: There are no replicas that could acknowledge it.
         """
         receipt = await self._run(self._calls.append(messages, options))
         if self._on_append is not None:
-            self._tell(receipt)
+            self._notify(receipt)
         return receipt
 
     async def append_and_read(
@@ -87,13 +100,25 @@ class Session(SessionState):
         project_tokens: int = PROJECT_TOKENS,
         **options: Unpack[AppendOptions],
     ) -> Context:
-        """The same append, and the context after it, in the same round trip and transaction.
+        """Append messages and return the context after them, in one round trip and one transaction.
 
-        The receipt is `Context.receipt`. `recall`: `Context.recalled` holds earlier messages that fit these, so many
-        tokens at most; that takes a second round trip, if any are kept. `project`: a `Memory.project`, of which the
-        context then has as `background` what these messages speak of, in at most so many tokens. It is asked at the
-        same time, in at most two round trips; if it does not answer, that is logged and there is none. Raises as
-        `append` does, and InvalidItem for fewer than 50 tokens.
+        Takes the options of `append()`; its receipt is `Context.receipt`.
+
+        Args:
+            messages: See `append()`.
+            recall: A token budget: `Context.recalled` then holds the earlier messages that match these messages best.
+                Takes a second round trip if the session keeps originals.
+            project: A project from `Memory.project()`: `Context.background` then holds text about the items that these
+                messages mention. Read concurrently, in at most two round trips. If that fails, a warning is logged
+                and the background is empty.
+            project_tokens: The token budget of the background, at least 50.
+
+        Raises:
+            InvalidItem: `project_tokens` is too small.
+            TypeError: `project` is not a project of an async memory.
+            ValueError: `recall` is not an integer of 0 or more.
+
+        Also raises the errors of `append()`.
         """
         if project is not None:
             check_background(project, project_tokens)
@@ -109,34 +134,52 @@ class Session(SessionState):
             context = await self._run(call)
         else:
             check_count("recall", recall)
-            context = await Recall(self._store, self._recall_cache, self._calls.keys, said(messages)).in_turn(
-                call, recall
-            )
+            context = await Recall(
+                self._store, self._recall_cache, self._calls.keys, extract_query(messages)
+            ).search_in_turn(call, recall)
         if self._on_append is not None:
-            self._tell(context.receipt)
+            self._notify(context.receipt)
         return context
 
     async def recall(self, query: str, limit: int = HITS_LIMIT, max_tokens: int | None = None) -> list[Message]:
-        """Earlier messages that the query is about, oldest first: of the kept ones that a summary covers.
+        """Search the session's originals and return the messages that match the query, oldest first.
 
-        The best `limit`, with neighbours and whole tool calls; `max_tokens` at most. Raises TypeError for a query that
-        is no string.
+        Searches by words, and by meaning if the memory has an embedder. Returns an empty list if the session does not
+        exist or keeps no originals.
+
+        Args:
+            query: Text to search for, such as the user's question.
+            limit: The number of best matches. Their neighbours and complete tool calls come in addition.
+            max_tokens: The token budget of all returned messages. `None` means no budget.
+
+        Raises:
+            TypeError: The query is not a string.
+            ValueError: `limit` or `max_tokens` is not an integer of 0 or more.
         """
         if not isinstance(query, str):
-            raise TypeError(f"a query is a string, not one of the type {type(query).__name__}")
+            raise TypeError(f"query must be a string, not {type(query).__name__}")
         check(limit, max_tokens=max_tokens)
-        return await Recall(self._store, self._recall_cache, self._calls.keys, query).asked(limit, max_tokens)
+        return await Recall(self._store, self._recall_cache, self._calls.keys, query).search(limit, max_tokens)
 
     async def read(
         self, limit: int | None = None, before: int | datetime | None = None, max_tokens: int | None = None
     ) -> Context:
-        """The context: empty for an unknown session. A part of it with `limit`, `before` or `max_tokens`.
+        """Return the context of the session; it is empty for an unknown session.
 
-        `limit` counts messages, `max_tokens` summaries too; `before` is a seq or a datetime. Pinned messages count
-        toward `max_tokens` only. They and summaries always stay, be they more than that; of the others the newest that
-        fit are left, none if the last is too long: then `is_part` is True. A part never holds a tool result without its
-        call, nor a call without the result it has: rather it is smaller. A result whose call is in the window no more
-        stays.
+        `limit`, `before` and `max_tokens` keep the newest messages that satisfy all of them, possibly none. If they
+        leave messages out, `is_part` is True. Summaries and pinned messages always stay, even beyond `max_tokens`.
+
+        A partial context never separates a tool call from its results; it gets smaller instead. A result whose call has
+        left the window stays.
+
+        Args:
+            limit: The number of messages, without pinned ones.
+            before: A seq, or a datetime with a time zone: leave out this message and all later ones.
+            max_tokens: The token budget of messages, summaries and pinned messages together.
+
+        Raises:
+            ValueError: `limit` or `max_tokens` is not an integer of 0 or more, or the datetime has no time zone.
+            TypeError: `before` is neither a seq nor a datetime.
         """
         check(limit, before, max_tokens)
         read_limit = limit if before is None else None
@@ -146,45 +189,59 @@ class Session(SessionState):
             if refused.reason != "OOM":
                 raise
             context = await self._run(self._calls.read(read_limit, by_script=True))
-        if read_limit is not None and lacks_others(context):
-            return narrowed(await self.read(), limit, before, max_tokens)
-        return narrowed(context, limit, before, max_tokens)
+        if read_limit is not None and needs_whole_window(context):
+            return narrow(await self.read(), limit, before, max_tokens)
+        return narrow(context, limit, before, max_tokens)
 
     async def messages(
         self, limit: int | None = None, before: int | datetime | None = None, include_originals: bool = False
     ) -> list[Message]:
-        """The newest `limit` messages before a seq or a datetime, oldest first: those no summary covers, pinned or not.
+        """Return the newest messages that no summary covers, oldest first, with the pinned ones in their places.
 
-        `include_originals`: those that a summary covers too, if they are kept. Read page by page: what is summarised
-        meanwhile may be missing. Raises SessionNotFound.
+        Reads page by page, so messages that a worker summarises during the call may be missing.
+
+        Args:
+            limit: The number of messages. `None` means all.
+            before: A seq, or a datetime with a time zone: leave out this message and all later ones.
+            include_originals: True also returns summarised messages, if the session keeps them.
+
+        Raises:
+            SessionNotFound: The session does not exist.
+            ValueError: `limit` is not an integer of 0 or more, or the datetime has no time zone.
+            TypeError: `before` is neither a seq nor a datetime.
         """
         check(limit, before)
-        reading, originals = (
-            Reading(self._calls, limit, before, include_originals),
-            Originals(self._store, self._calls.keys),
-        )
-        while (call := reading.next()) is not None:
+        reader = PageReader(self._calls, limit, before, include_originals)
+        originals = Originals(self._store, self._calls.keys)
+        while (call := reader.next_call()) is not None:
             page = await self._run(call)
-            reading.take(page, await originals.messages(page))
-        if (call_for_pinned := reading.pinned()) is not None:
-            reading.take_pinned(await self._run(call_for_pinned))
-        return reading.messages()
+            reader.add_page(page, await originals.messages(page))
+        if (call_for_pinned := reader.pinned_call()) is not None:
+            reader.add_pinned(await self._run(call_for_pinned))
+        return reader.messages()
 
     async def clear(self, missing_ok: bool = True) -> bool:
-        """Removes everything of the session. False if there was none; raises SessionNotFound unless `missing_ok`."""
+        """Remove the whole session: messages, summaries, originals and state. Return False if it does not exist.
+
+        Raises:
+            SessionNotFound: The session does not exist and `missing_ok` is False.
+        """
         self._recall_cache.forget(self.id)
         epoch = await self._run(self._calls.epoch())
-        # A session that was seen and is gone counts as cleared: the first reply may have been lost.
+        # A session that vanished after its epoch was read counts as cleared: the reply to the first try may be lost.
         cleared = await self._run(self._calls.clear(epoch)) or epoch != ""
         if not cleared and not missing_ok:
-            raise SessionNotFound("there is no such session to clear", self.id)
+            raise SessionNotFound("cannot clear: there is no such session", self.id)
         return cleared
 
     async def prune(self, max_messages: int) -> int:
-        """Drops the oldest messages for good, but for the newest `max_messages`. Gives how many were dropped.
+        """Drop the oldest messages for good, keep the newest `max_messages`, and return the number of dropped messages.
 
-        More are kept if a tool call would lose its result. Summaries, pinned messages and state stay. Raises
-        SessionNotFound.
+        Keeps more messages where a tool call would lose its result. Summaries, pinned messages and state stay.
+
+        Raises:
+            SessionNotFound: The session does not exist.
+            ValueError: `max_messages` is not an integer of 0 or more.
         """
         check_count("max_messages", max_messages)
         while True:
@@ -197,90 +254,136 @@ class Session(SessionState):
                 return dropped
 
     async def pop(self, count: int = 1, *, expect: int | None = None) -> list[Message]:
-        """Takes the newest `count` messages back, for good, and gives them, oldest first; all, if there are fewer.
+        """Remove the newest `count` messages for good and return them, oldest first. Removes all if there are fewer.
 
-        More are taken if a tool call would lose its result. Pinned messages stay. No seq is given twice, and the pop
-        takes one itself: `last_seq` is higher after it. `expect`: the last seq the caller has seen. Raises Conflict if
-        somebody wrote meanwhile, NotInWindow for what a summary covers, TooLarge, SessionNotFound.
+        Removes more messages where a tool call would lose its result. Pinned messages stay. Seqs are never reused, and
+        the pop takes one itself, so `last_seq` grows.
+
+        Args:
+            count: The number of messages to remove, at least 1.
+            expect: The last seq that the caller has seen. `None` expects nothing.
+
+        Raises:
+            Conflict: The last seq is not `expect`, or another writer changed the session meanwhile.
+            NotInWindow: Summaries cover some of these messages.
+            TooLarge: More messages than `max_batch_count` would be removed.
+            SessionNotFound: The session does not exist.
+            ValueError: `count` is not an integer of 1 or more.
+            TypeError: `expect` is not an integer.
         """
         if type(count) is not int or count < 1:
-            raise ValueError("count is an integer, 1 or more")
+            raise ValueError("count must be an integer, 1 or more")
         view = await self._view("pop", expect)
-        return await self._pop(view, edits.newest(view.context, count, self._store.settings.max_batch_count))
+        return await self._pop(view, edits.select_newest(view.context, count, self._store.settings.max_batch_count))
 
     async def undo(self, *, expect: int | None = None) -> list[Message]:
-        """Takes the last turn back: the user's last message and what follows it. Otherwise as `pop`.
+        """Remove the last turn for good and return it: the user's last message and all messages after it.
 
-        Gives nothing if there is no message of the user's.
+        Returns an empty list if the user never wrote a message. Pinned messages stay. Seqs are never reused, and the
+        undo takes one itself, so `last_seq` grows.
+
+        Args:
+            expect: The last seq that the caller has seen. `None` expects nothing.
+
+        Raises:
+            Conflict: The last seq is not `expect`, or another writer changed the session meanwhile.
+            NotInWindow: Summaries cover all messages of the user.
+            TooLarge: More messages than `max_batch_count` would be removed.
+            SessionNotFound: The session does not exist.
+            TypeError: `expect` is not an integer.
         """
         view = await self._view("undo", expect)
-        return await self._pop(view, edits.last_turn(view.context, self._store.settings.max_batch_count))
+        return await self._pop(view, edits.select_last_turn(view.context, self._store.settings.max_batch_count))
 
     async def _pop(self, view: edit_calls.View, popped: list[Message]) -> list[Message]:
         if popped and not await self._run(edit_calls.pop(self._calls, view, popped)):
-            raise edits.changed(view.context)
+            raise edits.make_conflict(view.context)
         return popped
 
     async def replace(self, which: int | Message, message: Message | dict[str, Any]) -> Message:
-        """Puts another message in the place of one of the window, or of a pinned one, and gives it as it is stored.
+        """Replace a message of the window or a pinned message, and return the new message as stored.
 
-        `which`: a seq, or a message as it was read: then it must still be as it was. It is pinned if the other was, and
-        has its time. Both must make the same tool calls and hold the same results. Raises Conflict if
-        somebody was faster, NotInWindow for what a summary covers, InvalidMessage, TooLarge, SessionNotFound.
+        The new message takes over the seq, the time and the pin of the old one. Both must make the same tool calls and
+        hold the same tool results.
+
+        Args:
+            which: The seq of the old message; or the old message as read, which must not have changed since.
+            message: The new message.
+
+        Raises:
+            Conflict: Another writer changed the old message.
+            NotInWindow: A summary covers the old message, or it does not exist.
+            InvalidMessage: The new message cannot be stored, or its tool calls or results differ.
+            TooLarge: The new message exceeds its limit.
+            SessionNotFound: The session does not exist.
+            TypeError: `which` is neither a seq nor a message.
         """
         view = await self._view("replace")
         while True:
-            old = which = edits.chosen(view.context, which)
+            old = which = edits.find_message(view.context, which)
             edits.check_replacement(view.context, old, message)
-            changed = await self._replace(view, old, edit_calls.replacement(self._calls, old, message))
-            if changed is not None:
-                return changed
-            view = await self._view("replace")  # if it is still the same, it only has another place
+            replaced = await self._replace(view, old, edit_calls.replacement(self._calls, old, message))
+            if replaced is not None:
+                return replaced
+            view = await self._view("replace")  # an unchanged message has only moved, so the next try may succeed
 
     async def unpin(self, which: int | Message) -> Message:
-        """Makes a pinned message one like the others, and gives it.
+        """Unpin a message and return it. A message that is not pinned stays unchanged.
 
-        In the window it stays at its place. One that has left the window leaves the context with this, as no summary
-        covers it; among kept originals it stays. `which`, and what is raised: as of `replace`.
+        A message in the window keeps its place. A message that has left the window also leaves the context, since no
+        summary covers it; if the session keeps originals, it stays among them.
+
+        Args:
+            which: The seq of the message; or the message as read, which must not have changed since.
+
+        Raises:
+            Conflict: Another writer changed the message.
+            NotInWindow: The message is neither in the window nor pinned.
+            SessionNotFound: The session does not exist.
+            TypeError: `which` is neither a seq nor a message.
         """
         view = await self._view("unpin")
         while True:
-            old = which = edits.chosen(view.context, which)
-            changed = await self._replace(view, old, edit_calls.unpinned(old)) if old.pinned else old
-            if changed is not None:
-                return changed
-            view = await self._view("unpin")  # likewise
+            old = which = edits.find_message(view.context, which)
+            unpinned = await self._replace(view, old, edit_calls.unpinned(old)) if old.pinned else old
+            if unpinned is not None:
+                return unpinned
+            view = await self._view("unpin")  # an unchanged message has only moved, so the next try may succeed
 
     async def _replace(self, view: edit_calls.View, old: Message, changed: edit_calls.Changed) -> Message | None:
-        kept = await Originals(self._store, self._calls.keys).changed(view, old, changed)
-        return await self._run(edit_calls.replace(self._calls, view, old, changed, kept))
+        kept_change = await Originals(self._store, self._calls.keys).prepare_change(view, old, changed)
+        return await self._run(edit_calls.replace(self._calls, view, old, changed, kept_change))
 
     async def _view(self, op: str, expect: int | None = None) -> edit_calls.View:
         view = await self._run(edit_calls.window(self._calls))
         if view is None:
-            raise SessionNotFound(f"there is no such session to {op}", self.id)
+            raise SessionNotFound(f"cannot {op}: there is no such session", self.id)
         edits.check_expected(view.context, expect)
         return view
 
     async def exists(self) -> bool:
-        """Whether there is such a session."""
+        """Return True if the session exists."""
         return await self._run(self._calls.exists())
 
     async def touch(self) -> bool:
-        """Makes the session active now, as an append does. False if there is none."""
+        """Mark the session as active now and renew its expiry, as an append does. Return False if it does not exist."""
         return await self._run(self._calls.touch())
 
     async def info(self) -> SessionInfo:
-        """The numbers of the session. Raises SessionNotFound."""
-        known = await self._run(self._calls.info())
-        if known is None:
+        """Return counts, times and queue of the session.
+
+        Raises:
+            SessionNotFound: The session does not exist.
+        """
+        info = await self._run(self._calls.info())
+        if info is None:
             raise SessionNotFound("there is no such session", self.id)
-        return known
+        return info
 
     async def telemetry(self) -> dict[str, Any]:
-        """`history_count`, `params_keys`, `waiting_for_param`: numbers and names, never values. Fit for a log."""
+        """Return `history_count`, `params_keys` and `waiting_for_param`: counts and names, no values, safe to log."""
         return telemetry(await self._run(self._calls.info()))
 
-    def _tell(self, receipt: Receipt | None) -> None:
+    def _notify(self, receipt: Receipt | None) -> None:
         if self._on_append is not None and receipt is not None and not receipt.duplicate and not receipt.degraded:
             self._on_append(self.id, receipt)

@@ -1,4 +1,4 @@
-"""The state of one conversation, beside its history: params, what is waited for, last intent, last result, plan."""
+"""The state of one conversation: params, the param it waits for, last intent, last result and plan."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class SessionState:
-    """What a session knows beside its messages. `Session` is one, and has the messages as well."""
+    """The state methods of a session; `Session` inherits them and adds the messages."""
 
     __slots__ = ("_calls", "_store")
 
@@ -24,55 +24,88 @@ class SessionState:
         self._calls = session_calls
 
     async def state(self) -> State:
-        """All of the state: empty for an unknown session."""
+        """Return the whole state; it is empty for an unknown session."""
         return await self._run(self._calls.state())
 
     async def params(self) -> dict[str, Any]:
-        """All params by their names: empty for an unknown session."""
+        """Return all params by name; an unknown session has none."""
         return (await self.state()).params
 
     async def waiting(self) -> str | None:
-        """The name of the param that the agent waits for; None if it waits for none."""
+        """Return the name of the param that the agent waits for; None means that it waits for none."""
         return (await self.state()).waiting_for_param
 
     async def last_intent(self) -> Any:
-        """What was set as the last intent; None if nothing was."""
+        """Return the last intent; None if it is not set."""
         return (await self.state()).last_intent
 
     async def last_result(self) -> Any:
-        """What was set as the last result; None if nothing was."""
+        """Return the last result; None if it is not set."""
         return (await self.state()).last_result
 
     async def plan(self) -> Any:
-        """What was set as the plan; None if nothing was."""
+        """Return the plan; None if it is not set."""
         return (await self.state()).plan
 
     async def update(self, *, id: str | None = None, **changes: Unpack[StateChanges]) -> None:
-        """Several changes of the state at once: `merge`, `waiting`, `last_intent`, `last_result`, `plan`.
+        """Change several parts of the state at once, all or nothing. A missing session is created.
 
-        Creates a missing session. `id` names this change as it does an append: given again, nothing is written, so that
-        what another writer has set since stays. Raises InvalidState, TooLarge, InvalidMessage for the id.
+        Args:
+            id: An id that makes the change idempotent. If one of the session's last 16 appends and state changes had
+                this id, nothing is written, so later changes by other writers survive a retry.
+            merge: Params to set, see `merge()`. Similarly `waiting`, `last_intent`, `last_result` and `plan`, see
+                `set_waiting()`, `set_last_intent()`, `set_last_result()` and `set_plan()`.
+
+        Raises:
+            InvalidState: A param name or a value cannot be stored.
+            TooLarge: A value, or the number of params, exceeds its limit.
+            InvalidMessage: The id is invalid.
         """
         await self._run(self._calls.update(id, **changes))
 
     async def merge(self, params: Mapping[str, Any]) -> None:
-        """Sets these params and leaves the others; a param set to UNSET is removed. Raises InvalidState, TooLarge."""
+        """Set these params to JSON values and keep all others. The value UNSET removes a param.
+
+        Raises:
+            InvalidState: A name or a value cannot be stored.
+            TooLarge: A value, or the number of params, exceeds its limit.
+        """
         await self.update(merge=params)
 
     async def set_waiting(self, name: str | None) -> None:
-        """Notes which param the agent waits for; None: it waits for none. Raises InvalidState, TooLarge."""
+        """Set the name of the param that the agent waits for. None means that it waits for none.
+
+        Raises:
+            InvalidState: The name cannot be stored.
+            TooLarge: The name exceeds its limit.
+        """
         await self.update(waiting=name)
 
     async def set_last_intent(self, value: Any) -> None:
-        """Any JSON value; None removes it. Raises InvalidState, TooLarge."""
+        """Set the last intent to any JSON value. None removes it.
+
+        Raises:
+            InvalidState: The value cannot be stored.
+            TooLarge: The value exceeds its limit.
+        """
         await self.update(last_intent=value)
 
     async def set_last_result(self, value: Any) -> None:
-        """Any JSON value; None removes it. Raises InvalidState, TooLarge."""
+        """Set the last result to any JSON value. None removes it.
+
+        Raises:
+            InvalidState: The value cannot be stored.
+            TooLarge: The value exceeds its limit.
+        """
         await self.update(last_result=value)
 
     async def set_plan(self, value: Any) -> None:
-        """Any JSON value; None removes it. Raises InvalidState, TooLarge."""
+        """Set the plan to any JSON value. None removes it.
+
+        Raises:
+            InvalidState: The value cannot be stored.
+            TooLarge: The value exceeds its limit.
+        """
         await self.update(plan=value)
 
     def _run(self, call: Call[T]) -> Coroutine[Any, Any, T]:

@@ -33,7 +33,7 @@ class EditMachine(Machine):
     def pop_as_seen(self, place: int, count: int, again: bool) -> None:
         seen = newest(self.views, place)
         try:
-            self._pop(seen, edits.newest(seen.view.context, count, 1000), again)
+            self._pop(seen, edits.select_newest(seen.view.context, count, 1000), again)
         except NotInWindow:
             assert count > len(seen.view.context.messages)
 
@@ -42,7 +42,7 @@ class EditMachine(Machine):
     def undo_as_seen(self, place: int, again: bool) -> None:
         seen = newest(self.views, place)
         try:
-            self._pop(seen, edits.last_turn(seen.view.context, 1000), again)
+            self._pop(seen, edits.select_last_turn(seen.view.context, 1000), again)
         except NotInWindow:
             assert all(message.role != "user" for message in seen.view.context.messages)
 

@@ -176,10 +176,10 @@ async def test_what_is_no_project_of_this_kind_of_memory_is_refused_and_nothing_
     wrong: Any
     with blocking.Memory.connect(redis_server.url, namespace=namespace) as other:
         for wrong in ("apollo", 5, memory, other.project("apollo")):
-            with pytest.raises(TypeError, match="of an async memory gives, not "):
+            with pytest.raises(TypeError, match="of an async memory, not "):
                 await memory.session("s").append_and_read(SAID, project=wrong)
         for wrong in ("apollo", 5, other, apollo):
-            with pytest.raises(TypeError, match="of a blocking memory gives, not "):
+            with pytest.raises(TypeError, match="of a blocking memory, not "):
                 other.session("s").append_and_read(SAID, project=wrong)
         assert not other.session("s").exists()
     assert not await memory.session("s").exists()

@@ -147,7 +147,7 @@ async def test_a_block_that_is_large_unpacked_is_read_in_a_thread(
 
 def test_of_very_many_messages_only_the_first_are_a_question() -> None:
     given = iter([{"role": "user", "content": "where is Biscuit? " * 100}] * 1_000)
-    assert recall.said(given).startswith("where is Biscuit? ")
+    assert recall.extract_query(given).startswith("where is Biscuit? ")
     assert len(list(given)) > 900
 
 

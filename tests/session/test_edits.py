@@ -104,12 +104,12 @@ async def test_what_a_summary_covers_is_refused(store: Store, namespace: str) ->
         await session.append(*(said(str(number)) for number in range(3)), ANSWER, ANSWER)
         assert await summarised(memory) == 1
         before = await session.read()
-        with pytest.raises(NotInWindow, match=r"3 messages were to be popped, and 2 are left that no summary covers"):
+        with pytest.raises(NotInWindow, match=r"cannot pop 3 messages: summaries cover all but 2"):
             await session.pop(3)
-        with pytest.raises(NotInWindow, match="no message of the user's is left"):
+        with pytest.raises(NotInWindow, match="summaries cover all messages of the user"):
             await session.undo()
         for seq in (0, 1, 3, 6, -1):
-            with pytest.raises(NotInWindow, match=f"message {seq} is not in the window"):
+            with pytest.raises(NotInWindow, match=f"message {seq} is neither in the window nor pinned"):
                 await session.replace(seq, said("x"))
             with pytest.raises(NotInWindow):
                 await session.unpin(seq)
@@ -119,15 +119,15 @@ async def test_what_a_summary_covers_is_refused(store: Store, namespace: str) ->
 
 
 async def test_what_is_no_count_and_no_message_is_refused(session: Session) -> None:
-    with pytest.raises(SessionNotFound, match="no such session to pop"):
+    with pytest.raises(SessionNotFound, match="cannot pop: there is no such session"):
         await session.pop()
-    with pytest.raises(SessionNotFound, match="no such session to replace"):
+    with pytest.raises(SessionNotFound, match="cannot replace: there is no such session"):
         await session.replace(1, said("x"))
     await session.append(said("a"))
     for count in (0, -1, 1.0, True, "1"):
-        with pytest.raises(ValueError, match="count is an integer, 1 or more"):
+        with pytest.raises(ValueError, match="count must be an integer, 1 or more"):
             await session.pop(count)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="named by its seq"):
+    with pytest.raises(TypeError, match="pass the message's seq"):
         await session.replace("1", said("x"))  # type: ignore[arg-type]
     with pytest.raises(InvalidMessage):
         await session.replace(1, {"role": "user", "content": ("a tuple",)})
@@ -169,7 +169,7 @@ async def test_of_two_who_replace_what_they_read_one_is_refused(session: Session
     await session.append(said("a"))
     read = (await session.read()).messages[0]
     await session.replace(read, said("first"))
-    with pytest.raises(Conflict, match="changed since it was read"):
+    with pytest.raises(Conflict, match="changed it after it was read"):
         await session.replace(read, said("second"))
     await session.pop(1)
     with pytest.raises(NotInWindow):

@@ -12,7 +12,7 @@ from support.conversations import Conversation, closed, conversations
 
 from redismem.context import Context, State, Summary
 from redismem.messages.message import Message
-from redismem.session.paging import check, is_before, narrowed
+from redismem.session.paging import check, is_before, narrow
 
 limits = st.none() | st.integers(0, 35)
 
@@ -40,7 +40,7 @@ def test_a_part_is_the_longest_that_is_whole(
 ) -> None:
     # As Session.read does: with a limit alone only the newest are read.
     newest = limit if before is None else None
-    part = narrowed(context_of(told, summary_tokens, newest), limit, before, max_tokens)
+    part = narrow(context_of(told, summary_tokens, newest), limit, before, max_tokens)
     whole = told.messages
     stop_limit = len(whole) if before is None else max(0, min(before - 1, len(whole)))
 
@@ -66,7 +66,7 @@ def test_a_part_is_the_longest_that_is_whole(
 @settings(max_examples=100)
 @given(told=conversations())
 def test_without_limits_everything_stays(told: Conversation) -> None:
-    assert [message.seq for message in narrowed(context_of(told), None, None, None).messages] == list(
+    assert [message.seq for message in narrow(context_of(told), None, None, None).messages] == list(
         range(1, len(told.payloads) + 1)
     )
 
@@ -74,8 +74,8 @@ def test_without_limits_everything_stays(told: Conversation) -> None:
 def test_the_summaries_count_and_stay() -> None:
     told = Conversation([{"role": "user", "content": "abc"}] * 3)
     assert [message.tokens for message in told.messages] == [3, 3, 3]
-    assert len(narrowed(context_of(told, summary_tokens=5), None, None, 11).messages) == 2
-    empty = narrowed(context_of(told, summary_tokens=50), None, None, 11)
+    assert len(narrow(context_of(told, summary_tokens=5), None, None, 11).messages) == 2
+    empty = narrow(context_of(told, summary_tokens=50), None, None, 11)
     assert (empty.messages, len(empty.summaries)) == ([], 1)
 
 

@@ -114,14 +114,14 @@ async def test_one_is_replaced_by_compare(store: Store, namespace: str, moved: b
         context = await session.read()
         assert context.pinned == [stored]
         assert context.to_openai()[0] == {"role": "user", "content": "Be long."}
-        with pytest.raises(Conflict, match="changed since it was read"):
+        with pytest.raises(Conflict, match="changed it after it was read"):
             await session.replace(read, SYSTEM)
-        with pytest.raises(Conflict, match="changed since it was read"):
+        with pytest.raises(Conflict, match="changed it after it was read"):
             await session.unpin(read)
         assert (await session.read()) == context
         await session.clear()
         await session.append(SYSTEM)
-        with pytest.raises(Conflict, match="changed since it was read"):
+        with pytest.raises(Conflict, match="changed it after it was read"):
             await session.replace(read, SYSTEM)
 
 

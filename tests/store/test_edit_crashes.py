@@ -54,7 +54,7 @@ async def call_of(memory: Memory, write: str) -> Call[Any]:
         old = context.messages[1] if write == "replace" else context.pinned[0]
         is_new = write.startswith("replace")
         changed = edits.replacement(calls, old, user("new")) if is_new else edits.unpinned(old)
-        kept = await Originals(memory.store, calls.keys).changed(view, old, changed)
+        kept = await Originals(memory.store, calls.keys).prepare_change(view, old, changed)
         assert (kept is NOT_KEPT) == (not write.endswith("what left the window"))
         call = edits.replace(calls, view, old, changed, kept)
     assert call is not None

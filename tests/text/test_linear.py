@@ -23,7 +23,7 @@ from redismem.messages.values import decode_value, encode_value
 from redismem.models.extractive.summarizer import Extractive
 from redismem.models.http_model import turns
 from redismem.models.lost_facts import with_lost
-from redismem.session.paging import narrowed
+from redismem.session.paging import narrow
 from redismem.text.plain import cleaned, one_line, pieces, quoted, rendered, shortened, speaker, steps
 from redismem.text.stems import stems
 from redismem.text.word_counts import Sketch, learned
@@ -281,7 +281,7 @@ OVER_MESSAGES: dict[str, Callable[[list[Message]], object]] = {
     "open_calls": lambda messages: open_calls(messages[: len(messages) // 2], messages),
     "extractive": lambda messages: finished(Extractive().summarize(messages, None, 300)),
     "learned": lambda messages: finished(learned(Sketch(), messages)),
-    "narrowed": lambda messages: narrowed(context(*messages), len(messages) // 2, len(messages) - 1, 10**9),
+    "narrow": lambda messages: narrow(context(*messages), len(messages) // 2, len(messages) - 1, 10**9),
     "Context.to_openai": lambda messages: context(*messages).to_openai(),
     "Context.to_anthropic": lambda messages: context(*messages).to_anthropic(),
     "Context.to_gemini": lambda messages: context(*messages).to_gemini(),
