@@ -48,7 +48,7 @@ def test_every_command_has_a_help_with_the_common_options(command: Any, words: A
 
 def test_the_help_of_replay_says_what_a_turn_is_and_what_happens_to_sessions(command: Any) -> None:
     text = " ".join(command("replay", "--help").out.split())
-    for words in ("A turn is one append_and_read", "cleared once they are verified", "--keep", "Exit code"):
+    for words in ("A turn is one append_and_read", "A verified session is cleared", "--keep", "Exit code"):
         assert words in text
 
 
@@ -76,7 +76,7 @@ def test_version(command: Any) -> None:
         (["sessions", "--nonsense"], "--nonsense"),
         (["replay", "/does/not/exist.jsonl"], "there is no file /does/not/exist.jsonl"),
         (["replay", __file__, "--keep"], "--keep needs a store"),
-        (["replay", "/dev/null"], "can be read twice"),
+        (["replay", "/dev/null"], "is not a regular file"),
         (["replay", __file__, "--concurrency", "0"], "--concurrency"),
         (["worker", "--strategy", "forget"], "--strategy"),
         (["worker", "--concurrency", "0"], "--concurrency"),

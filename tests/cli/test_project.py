@@ -109,7 +109,9 @@ def test_an_export_of_nothing_leaves_a_good_one_as_it_is(
     assert "decisions.json 2, tasks.json 3, entities.json 3, conversations.json 0" in told.out
     good = {path.name: path.read_text() for path in tmp_path.iterdir()}
     assert len(good) == 4, "and nothing beside them"
-    assert "has no project apolo" in run(command, here, "export", "apolo", tmp_path).complaint
+    refused = run(command, here, "export", "apolo", tmp_path).complaint
+    assert f"namespace {here[-1]} on redis://" in refused
+    assert "has no project apolo" in refused
     elsewhere = [*here[:2], "--namespace", f"{here[-1]}2"]
     assert run(command, elsewhere, "export", "apollo", tmp_path).code == 1
     for file, text in good.items():
@@ -193,6 +195,6 @@ def test_the_demo_plays_a_week_and_checks_itself(command: Any, where: list[str])
     played = command("demo", "--project", *where)
     assert played.code == 0, played.out
     assert "PROJECT CONTEXT" in played.out
-    assert "all of it is as it should be" in played.out
+    assert "All steps checked." in played.out
     document = json.loads(command("demo", "--project", "--json", *where).out)
     assert (document["good"], document["failures"], len(document["steps"])) == (True, [], 10)

@@ -1,1 +1,1 @@
-"""`redismem demo`: a bundled conversation, played, compared and shown."""
+"""`redismem demo`: play a bundled conversation, check every step and show it."""

@@ -1,4 +1,4 @@
-"""`redismem demo`: a bundled support chat through the memory, turn by turn, and each turn checked."""
+"""`redismem demo`: play a bundled support chat turn by turn and check each turn."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from redismem.cli.place import open_memory
 from redismem.cli.terminal import AsJson, Namespace, Url, console, print_json
 from redismem.errors import RedismemError
 
-# What the notes in the bundled conversation speak of, whatever the environment says.
+# The notes in the bundled conversation describe these values, so the environment must not change them.
 SETTINGS = {
     "threshold": 10,
     "recent_limit": 6,
@@ -27,30 +27,29 @@ SETTINGS = {
 }
 
 OfProject = Annotated[
-    bool, Parameter(negative=(), show_default=False, help="A week of a project instead, and back in time.")
+    bool, Parameter(negative=(), show_default=False, help="Play a week of a project instead, with time travel.")
 ]
 
 
 async def demo(
     *,
     step: Annotated[
-        bool, Parameter(negative=(), show_default=False, help="Wait for Enter after each turn, on a terminal.")
+        bool, Parameter(negative=(), show_default=False, help="Wait for Enter after each turn (terminal only).")
     ] = False,
     project: OfProject = False,
     url: Url = None,
     namespace: Namespace = "redismem-demo",
     as_json: AsJson = False,
 ) -> int:
-    """See it at work: a bundled support chat, turn by turn.
+    """Play a bundled support chat turn by turn.
 
-    Shows after each turn what the model would be given: summaries, pending, recent, state, counters. When the window is
-    over its threshold a worker summarises it, offline. At the end an append that is sent twice, a conflict, a
-    clear, and a question about message 3 of 200. Runs on an embedded store unless you name a Redis; there it uses
-    a session of its own and clears it again.
+    Shows the context for the model after each turn: summaries, pending, recent, state and counters. Once the window
+    exceeds its threshold, a worker summarises it, without a model. At the end come a repeated append, a conflict, a
+    clear, and a question about message 3 of 200. Uses an embedded store unless you name a Redis; there it uses a
+    new session and clears it at the end.
 
-    The demo checks itself: each context, each summary and what it stands for, the state, the counters and the round
-    trips must be what they should be.
-    Exit code: 0 all of it was, 1 something was not.
+    The demo checks each context, each summary and the messages it covers, the state, the counters and the round trips.
+    Exit code: 0 if every check passed, 1 if not.
     """
     if project:
         return await play_week(url, namespace, as_json)
@@ -62,9 +61,9 @@ async def demo(
             view.begin(out, place, memory, playing.session.id)
         try:
             for turn in bundled_turns():
-                shown = await playing.play(turn)
+                played = await playing.play(turn)
                 if not as_json:
-                    view.show_turn(out, shown)
+                    view.show_turn(out, played)
                 if turn.drain is not None:
                     drained = await playing.drain(turn)
                     if not as_json:

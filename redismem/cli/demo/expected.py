@@ -1,4 +1,4 @@
-"""What the demo puts in, what it gets back, and what the memory must hold: kept beside it, and compared. No I/O."""
+"""The demo's turns and a model of the session after each: the model is compared with the memory. No I/O."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STATE = ("merge", "waiting", "last_intent", "last_result", "plan")
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One call of the host, as the file has it."""
+    """A call of the host, read from the bundled file."""
 
     number: int
     id: str
@@ -25,9 +25,9 @@ class Turn:
     reads: bool
     messages: list[dict[str, Any]]
     change: dict[str, Any]
-    """`merge`, `waiting` and the others, if this turn sets them."""
+    """The state parameters that this turn sets: `merge`, `waiting` and so on."""
     drain: dict[str, Any] | None
-    """A note, and words that the summary must keep, if a worker drains after it."""
+    """A note and the words that the summary must keep; `None` means no drain after this turn."""
 
 
 def bundled_turns() -> Iterator[Turn]:
@@ -40,7 +40,7 @@ def bundled_turns() -> Iterator[Turn]:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A turn, what the model would be given after it, and what is wrong with that."""
+    """A turn, the context for the model after it, and the differences from the expected one."""
 
     turn: Turn
     receipt: Receipt
@@ -53,7 +53,7 @@ class Played:
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """What a worker's drain left, and what is wrong with that."""
+    """The session after a worker's drain, and the differences from the expected one."""
 
     note: str
     context: Context
@@ -64,7 +64,7 @@ class Drained:
 
 @dataclass(slots=True)
 class Check:
-    """Something shown at the end: what was done, what came of it, and whether it had to."""
+    """A check at the end: its name, its outcome, and true if the outcome is right."""
 
     name: str
     seen: str
@@ -73,38 +73,38 @@ class Check:
 
 @dataclass(slots=True)
 class Expected:
-    """What the memory must hold."""
+    """The messages, state and summary that the memory must hold."""
 
     threshold: int
     recent_limit: int
     messages: list[dict[str, Any]] = field(default_factory=list)
     state: dict[str, Any] = field(default_factory=lambda: dict.fromkeys(_STATE[1:]) | {"merge": {}})
     covered: list[tuple[int, int]] = field(default_factory=list)
-    """The first and last seq of the summary, once there is one."""
+    """First and last seq of the summary; empty before the first drain."""
     leaving: list[int] = field(default_factory=list)
-    """The seqs that it covers since the last drain."""
+    """Seqs that the last drain added to the summary."""
     first_seq: int = 1
-    """The seq of the first message of the window."""
+    """Seq of the first message of the window."""
     summary_version: str = ""
 
     @property
     def window(self) -> list[int]:
-        """The seqs that are neither covered nor pinned."""
+        """Seqs of the messages that are neither summarised nor pinned."""
         return [seq for seq, each in enumerate(self.messages, 1) if seq >= self.first_seq and not is_pinned(each, None)]
 
-    def take(self, turn: Turn) -> None:
+    def apply_turn(self, turn: Turn) -> None:
         self.messages += turn.messages
         change = dict(turn.change)
         self.state["merge"] = self.state["merge"] | change.pop("merge", {})
         self.state |= change
 
-    def take_drain(self) -> None:
-        """All but the recent ones are covered now, by the one summary."""
+    def apply_drain(self) -> None:
+        """Let the summary cover all messages of the window except the recent ones."""
         *self.leaving, self.first_seq = self.window[: 1 - self.recent_limit]
         self.covered = [((self.covered[0][0] if self.covered else self.leaving[0]), self.leaving[-1])]
 
     def differences(self, context: Context, info: SessionInfo) -> list[str]:
-        """What is not as it must be, in words."""
+        """Describe each difference between the session and the model."""
         window = self.window
         queue = "overdue" if len(window) > self.threshold else None
         pinned = [message for message in self.messages if is_pinned(message, None)]
@@ -123,26 +123,26 @@ class Expected:
             ("the queue", info.queued, queue),
             ("the summaries' ranges", _ranges(context), self.covered),
         )
-        return [f"{name} differ" for name, found, wanted in comparisons if not same(found, wanted)]
+        return [f"{name} differ" for name, actual, expected in comparisons if not same(actual, expected)]
 
     def summary_differences(self, context: Context, originals: list[Message], keeps: list[str]) -> list[str]:
-        """What is not as it must be after a drain: about the newest summary, and about what it stands for."""
+        """Describe each fault of the newest summary and of the originals it covers."""
         if not context.summaries:
             return ["there is no summary"]
         newest, quoted = context.summaries[-1], context.to_openai()[len(context.pinned) + len(context.summaries) - 1]
-        stands_for = [each for each in originals if newest.first_seq <= each.seq <= newest.last_seq and not each.pinned]
-        times = [each.time_ms for each in stands_for]
+        covered = [each for each in originals if newest.first_seq <= each.seq <= newest.last_seq and not each.pinned]
+        times = [message.time_ms for message in covered]
         content = str(quoted["content"])
         rules = {
             "the originals differ": same([each.to_openai() for each in originals], self.messages),
             "the summary names other messages": newest.message_ids[-len(self.leaving) :]
-            == tuple(str(each.id) for each in stands_for if each.seq in self.leaving),
+            == tuple(str(message.id) for message in covered if message.seq in self.leaving),
             "the summary has other times": bool(times) and (newest.start_ms, newest.end_ms) == (min(times), max(times)),
             "the summary is not quoted, with its range": quoted["role"] == "user"
             and f"{newest.first_seq} to {newest.last_seq}" in content
             and content.endswith(f"<summary>\n{newest.text}\n</summary>"),
-            "the summary is not shorter": newest.tokens < sum(each.tokens for each in stands_for),
-            "summary_version is as before": context.summary_version != self.summary_version,
+            "the summary is not shorter": newest.tokens < sum(message.tokens for message in covered),
+            "summary_version is unchanged": context.summary_version != self.summary_version,
         }
         rules |= {f"the summary does not keep {word}": word in newest.text for word in keeps}
         return [name for name, good in rules.items() if not good]
@@ -162,7 +162,10 @@ def _as_change(state: State) -> dict[str, Any]:
     }
 
 
-def same(found: Any, wanted: Any) -> bool:
-    """Whether both are the same JSON text: there 1, 1.0 and true differ, and null and absent. Params have no order."""
-    ordered = isinstance(wanted, list)
-    return json.dumps(found, sort_keys=not ordered) == json.dumps(wanted, sort_keys=not ordered)
+def same(actual: Any, expected: Any) -> bool:
+    """True if both are the same JSON text, in which 1, 1.0 and true differ, as do null and an absent key.
+
+    The order of keys counts within lists of messages, not within params.
+    """
+    ordered = isinstance(expected, list)
+    return json.dumps(actual, sort_keys=not ordered) == json.dumps(expected, sort_keys=not ordered)

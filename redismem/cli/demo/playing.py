@@ -1,4 +1,4 @@
-"""Plays the bundled conversation, has it summarised, and compares after each step what is there with what must be."""
+"""Playing of the bundled conversation: runs turns and drains, and compares the session with `Expected` after each."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from redismem.workers.outcomes import SummaryOutcome
 from redismem.workers.summaries import Worker
 
 _LONG_COUNT = 200
-_TOLD = "Leave parcels at the blue kiosk beside the mill."
-_ASKED = "Where was my parcel to be left?"
+_FACT = "Leave parcels at the blue kiosk beside the mill."
+_QUESTION = "Where was my parcel to be left?"
 
 
 class Playing:
-    """One run of the demo on one new session."""
+    """A run of the demo on a new session."""
 
     def __init__(self, memory: Memory, session_id: str) -> None:
         self.session = memory.session(session_id)
         self.played: list[Played] = []
         self.drained: dict[int, Drained] = {}
-        """What each drain did, by the number of the turn before it."""
+        """Result of each drain, by the number of the turn before it."""
         self.checks: list[Check] = []
         self._memory = memory
         store, self._counter = counted(memory.store)
@@ -40,13 +40,13 @@ class Playing:
 
     @property
     def context(self) -> Context:
-        """What the model would be given now."""
+        """The context the model would get now."""
         last = self.played[-1]
         drained = self.drained.get(last.turn.number)
         return last.context if drained is None else drained.context
 
     async def play(self, turn: Turn) -> Played:
-        """Sends a turn and looks at what is there then."""
+        """Send a turn, then read the session and check it."""
         if not self.played:
             await warm_up(self._memory.store)
             await self._counted.session(self.session.id).exists()
@@ -62,17 +62,17 @@ class Playing:
             context = await self.session.read()
         info = await self.session.info()
         assert receipt is not None
-        self._expected.take(turn)
+        self._expected.apply_turn(turn)
         wrong = self._expected.differences(context, info)
         if context.summary_version != self._expected.summary_version:
             wrong.append("summary_version differs")
         if trips != 1:
-            wrong.append(f"it took {trips} round trips")
+            wrong.append(f"the turn took {trips} round trips")
         self.played.append(Played(turn, receipt, context, info, trips, ms, wrong))
         return self.played[-1]
 
     async def drain(self, turn: Turn) -> Drained:
-        """What a worker does, with this session alone: others may be playing in the same store."""
+        """Summarise this session as a worker would. Leaves other sessions alone: the store may be shared."""
         assert turn.drain is not None
         strategy = strategies.from_settings(self._memory.settings)
         assert strategy is not None
@@ -81,7 +81,7 @@ class Playing:
         ms = (time.perf_counter() - start) * 1000
         context, info = await self.session.read(), await self.session.info()
         originals = await self.session.messages(include_originals=True)
-        self._expected.take_drain()
+        self._expected.apply_drain()
         wrong = [] if outcome is SummaryOutcome.OK else [f"the drain's outcome is {outcome}"]
         wrong += self._expected.differences(context, info)
         wrong += self._expected.summary_differences(context, originals, turn.drain["keeps"])
@@ -90,63 +90,63 @@ class Playing:
         return self.drained[turn.number]
 
     async def finish(self) -> None:
-        """What the memory does beyond turns: other readers, an append sent twice, a conflict, a clear, a recall."""
+        """Check what a turn does not show: another reader, a repeated append, a conflict, a clear and recall."""
         await self._check_read_back()
         await self._check_duplicate()
         await self._check_conflict()
         await self._check_clear()
         await self._check_recall()
 
-    async def _unchanged(self) -> bool:
+    async def _is_unchanged(self) -> bool:
         context = await self.session.read()
         info = await self.session.info()
         return not self._expected.differences(context, info)
 
     async def _check_read_back(self) -> None:
-        wanted = self._expected.messages
+        expected = self._expected.messages
         other = Memory(counted(self._memory.store)[0]).session(self.session.id)
-        found = [message.to_openai() for message in await other.messages(include_originals=True)]
-        seen = f"{len(found)} of {len(wanted)} messages came back, in order, as they were put in"
-        name = "read by another handle, as by another pod, those that were summarised too"
-        self.checks.append(Check(name, seen, same(found, wanted)))
+        stored = [message.to_openai() for message in await other.messages(include_originals=True)]
+        outcome = f"{len(stored)} of {len(expected)} messages came back in order and unchanged"
+        name = "read through another handle, as in another pod, summarised messages included"
+        self.checks.append(Check(name, outcome, same(stored, expected)))
 
     async def _check_duplicate(self) -> None:
         last = self.played[-1]
         receipt = await self.session.append(*last.turn.messages, id=last.turn.id)
-        same = (receipt.first_seq, receipt.last_seq) == (last.receipt.first_seq, last.receipt.last_seq)
-        seen = f"duplicate={receipt.duplicate}, first receipt again (seq {receipt.last_seq}), nothing written"
-        good = receipt.duplicate and same and await self._unchanged()
-        self.checks.append(Check(f'the last append again, id="{last.turn.id}"', seen, good))
+        same_seqs = (receipt.first_seq, receipt.last_seq) == (last.receipt.first_seq, last.receipt.last_seq)
+        outcome = f"duplicate={receipt.duplicate}, the first receipt again (seq {receipt.last_seq}), nothing written"
+        good = receipt.duplicate and same_seqs and await self._is_unchanged()
+        self.checks.append(Check(f'the last append again, id="{last.turn.id}"', outcome, good))
 
     async def _check_conflict(self) -> None:
         count = len(self._expected.messages)
         try:
             await self.session.append({"role": "user", "content": "Too late."}, expect=count - 1)
-            seen, good = "it was accepted", False
+            outcome, good = "the append was accepted", False
         except Conflict as refused:
-            seen = f"Conflict(last_seq={refused.last_seq}), nothing written"
-            good = refused.last_seq == count and await self._unchanged()
-        self.checks.append(Check(f"an append with expect={count - 1}, one too old", seen, good))
+            outcome = f"Conflict(last_seq={refused.last_seq}), nothing written"
+            good = refused.last_seq == count and await self._is_unchanged()
+        self.checks.append(Check(f"a stale append, with expect={count - 1}", outcome, good))
 
     async def _check_clear(self) -> None:
         await self.session.clear()
-        left = await keys_left(self._memory.store, self.session.id)
-        again = await self.session.append({"role": "user", "content": "Hello again."})
-        seen = f"{left} keys left; the next append begins a new session at seq {again.first_seq}"
-        self.checks.append(Check("clear", seen, left == 0 and again.created and again.first_seq == 1))
+        key_count = await keys_left(self._memory.store, self.session.id)
+        receipt = await self.session.append({"role": "user", "content": "Hello again."})
+        outcome = f"{key_count} keys left; the next append starts a new session at seq {receipt.first_seq}"
+        self.checks.append(Check("clear", outcome, key_count == 0 and receipt.created and receipt.first_seq == 1))
 
     async def _check_recall(self) -> None:
-        """Checks that recall finds what was said third, at the end, in the session that the clear has left."""
+        """Check that recall finds message 3 of a long conversation, in the session that `_check_clear` left."""
         chat = [
             {"role": "user", "content": f"Page {number} of the manual is read."} for number in range(2, _LONG_COUNT)
         ]
-        chat[1] = {"role": "user", "content": _TOLD}
+        chat[1] = {"role": "user", "content": _FACT}
         await self.session.append(*chat)
         strategy = strategies.from_settings(self._memory.settings)
         assert strategy is not None
         await Worker(self._memory.store, strategy).attend(self.session.id)
-        context = await self.session.append_and_read({"role": "user", "content": _ASKED}, recall=100)
-        found = next((message for message in context.recalled if message.content == _TOLD), None)
-        is_there = found is not None and found.seq == 3 and any(_TOLD in str(each) for each in context.to_openai())
-        where = f"message {found.seq} of {context.total_messages}" if found is not None else "nothing"
-        self.checks.append(Check(f'"{_ASKED}"', f'{where} is given to the model: "{_TOLD}"', is_there))
+        context = await self.session.append_and_read({"role": "user", "content": _QUESTION}, recall=100)
+        fact = next((message for message in context.recalled if message.content == _FACT), None)
+        good = fact is not None and fact.seq == 3 and any(_FACT in str(message) for message in context.to_openai())
+        recalled = f"message {fact.seq} of {context.total_messages}" if fact is not None else "nothing"
+        self.checks.append(Check(f'"{_QUESTION}"', f'{recalled} is given to the model: "{_FACT}"', good))

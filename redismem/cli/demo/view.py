@@ -1,4 +1,4 @@
-"""How the demo looks: a few lines a turn, at 80 columns and in a pipe; and as a JSON document."""
+"""Output of the demo: a few lines per turn, 80 columns wide in a pipe, or one JSON document."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ def begin(out: Console, place: Place, memory: Memory, session_id: str) -> None:
     letters = (("S", "system"), ("U", "user"), ("A", "assistant"), ("C", "calls tools"), ("T", "tool"))
     rows = _rows()
     out.print(Text("redismem demo: a support chat, turn by turn", "bold"))
-    what = "embedded: inside this process, gone when it ends" if place.embedded else place.name
-    rows.add_row("store", Text(what, "bold"))
+    store = "embedded: in this process, lost when it ends" if place.embedded else place.name
+    rows.add_row("store", Text(store, "bold"))
     if place.embedded:
-        rows.add_row("", Text(f"on a real Redis: {HOW_TO_NAME_REDIS}"))
+        rows.add_row("", Text(f"to use Redis: {HOW_TO_NAME_REDIS}"))
     rows.add_row("session", Text(f"{session_id}, namespace {memory.store.keys.namespace}"))
     limits = f"threshold {settings.threshold} · recent_limit {settings.recent_limit}, the defaults"
     rows.add_row("settings", Text(f"{limits} · summary_tokens_total {settings.summary_tokens_total}"))
     rows.add_row("", Text("keep_originals: summarised messages stay readable"))
-    rows.add_row("summaries", Text(f"{settings.model_provider}: offline, without a model"))
+    rows.add_row("summaries", Text(f"{settings.model_provider}: without a model"))
     rows.add_row("letters", _letters(letters))
     out.print(rows)
 
 
 def _rows() -> Table:
-    """Label and value; a long value is broken within its column."""
+    """Return a table of labels and values that breaks a long value within its column."""
     from rich.table import Table
 
     table = Table.grid(padding=(0, 1))
@@ -84,7 +84,7 @@ def show_turn(out: Console, played: Played) -> None:
 
 
 def show_drain(out: Console, drained: Drained) -> None:
-    """The summary that was written, as the model will be given it."""
+    """Print the new summary as the model will get it."""
     from rich.padding import Padding
     from rich.rule import Rule
     from rich.text import Text
@@ -109,12 +109,12 @@ def _add_end(rows: Table, context: Context, info: SessionInfo, wrong: list[str])
     from rich.text import Text
 
     rows.add_row("counters", _counters(context, info))
-    for what in wrong:
-        rows.add_row("WRONG", Text(what, "bold red"))
+    for text in wrong:
+        rows.add_row("WRONG", Text(text, "bold red"))
 
 
 def _window(context: Context) -> Text:
-    """A letter a message: what the model is given, the oldest first."""
+    """Return the context for the model as one letter per message, oldest first."""
     from rich.text import Text
 
     text = Text()
@@ -139,7 +139,7 @@ def _letter(message: dict[str, Any]) -> str:
 
 
 def _add_state(rows: Table, state: State, change: dict[str, Any]) -> None:
-    """What is set, and what this turn has changed, in bold."""
+    """Add a row for each part of the state; changes of this turn are bold."""
     from rich.text import Text
 
     merged = change.get("merge", {})
@@ -168,28 +168,28 @@ def _counters(context: Context, info: SessionInfo) -> Text:
 
 
 def show_context(out: Console, context: Context) -> None:
-    """The whole of what the model would be given, a line a message."""
+    """Print the whole context for the model, one line per message."""
     from rich.rule import Rule
     from rich.table import Table
     from rich.text import Text
 
     out.print()
-    out.print(Rule(Text("what the model would be given now", "bold"), align="left", style="dim"))
+    out.print(Rule(Text("the context for the model now", "bold"), align="left", style="dim"))
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("seq", justify="right")
     for heading in ("part", "role", "message"):
         table.add_column(heading, no_wrap=True)
     for message in context.pinned:
-        said = Text(one_line(text_of_message(message.to_openai()), out.width - 28))
-        table.add_row(str(message.seq), "pinned", Text(str(message.role), role_style(message.role)), said)
+        text = Text(one_line(text_of_message(message.to_openai()), out.width - 28))
+        table.add_row(str(message.seq), "pinned", Text(str(message.role), role_style(message.role)), text)
     for summary in context.summaries:
-        said = Text(one_line(text_of_message(summary.to_openai()), out.width - 28), "blue")
-        table.add_row(f"{summary.first_seq}-{summary.last_seq}", "summary", Text("user", role_style("user")), said)
+        text = Text(one_line(text_of_message(summary.to_openai()), out.width - 28), "blue")
+        table.add_row(f"{summary.first_seq}-{summary.last_seq}", "summary", Text("user", role_style("user")), text)
     for part, messages in (("pending", context.pending), ("recent", context.recent)):
         for message in messages:
             dim = "dim " if part == "pending" else ""
-            said = Text(one_line(text_of_message(message.to_openai()), out.width - 28), dim)
-            table.add_row(str(message.seq), part, Text(str(message.role), dim + role_style(message.role)), said)
+            text = Text(one_line(text_of_message(message.to_openai()), out.width - 28), dim)
+            table.add_row(str(message.seq), part, Text(str(message.role), dim + role_style(message.role)), text)
     out.print(table)
 
 
@@ -199,7 +199,7 @@ def end(out: Console, playing: Playing, place: Place) -> None:
 
     show_context(out, playing.context)
     out.print()
-    out.print(Rule(Text("and beyond turns", "bold"), align="left", style="dim"))
+    out.print(Rule(Text("further checks", "bold"), align="left", style="dim"))
     for check in playing.checks:
         out.print(Text(check.name, "italic"))
         out.print(
@@ -213,9 +213,9 @@ def end(out: Console, playing: Playing, place: Place) -> None:
         out.print(Text(f"All {count} turns checked: messages, state, counters, one round trip each.", "bold green"))
         out.print(Text(f"{plural(len(playing.drained), 'drain')} checked: nothing lost, six recent.", "bold green"))
     else:
-        out.print(Text("Something is not as it must be: see WRONG above.", "bold red"))
+        out.print(Text("Some checks failed: see WRONG above.", "bold red"))
     if place.embedded:
-        out.print("Next: redismem demo --url redis://…, and redismem replay FILE.jsonl with chats of yours.")
+        out.print("Next: redismem demo --url redis://…, and redismem replay FILE.jsonl with your own chats.")
 
 
 def document(playing: Playing, place: Place, namespace: str) -> dict[str, Any]:
@@ -259,7 +259,7 @@ def _seqs(context: Context) -> dict[str, Any]:
 
 
 def _drained(drained: Drained | None) -> dict[str, Any] | None:
-    """What the drain behind a turn left; None if there was none."""
+    """Describe the drain after a turn; `None` means there was no drain."""
     if drained is None:
         return None
     return {

@@ -1,1 +1,1 @@
-"""`redismem replay`: transcripts through the memory, measured and compared."""
+"""`redismem replay`: store transcripts, measure it, read them back and compare."""

@@ -1,4 +1,4 @@
-"""`redismem replay`: real transcripts through the memory, measured, read back and compared."""
+"""`redismem replay`: store real transcripts, measure it, read them back and compare."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from redismem.cli.terminal import AsJson, Namespace, Stop, Url, complain, consol
 from redismem.workers.strategies import from_settings
 
 Concurrency = Annotated[
-    int, Parameter(validator=validators.Number(gte=1, lte=1_000), help="Conversations replayed at the same time.")
+    int, Parameter(validator=validators.Number(gte=1, lte=1_000), help="Conversations replayed concurrently.")
 ]
 Keep = Annotated[
-    bool, Parameter(negative=(), show_default=False, help="Leave the sessions in the store, until their timeout.")
+    bool, Parameter(negative=(), show_default=False, help="Leave the sessions in the store until they time out.")
 ]
 Replace = Annotated[
     bool,
     Parameter(
-        negative=(), show_default=False, help="Clear a session that exists already, instead of skipping its line."
+        negative=(), show_default=False, help="Clear a session that already exists instead of skipping its line."
     ),
 ]
 NoSummaries = Annotated[
-    bool, Parameter(name="--no-summaries", negative=(), show_default=False, help="Store and compare only.")
+    bool, Parameter(name="--no-summaries", negative=(), show_default=False, help="Only store and compare.")
 ]
-# The transcripts are over: a tool call without a result gets none any more.
+# The conversations have ended: a tool call without a result will never get one.
 _SUMMARISED = {"strategy": "summarize", "model_provider": "extractive", "keep_originals": True, "open_call_s": 0}
 
 
 async def replay(
-    file: Annotated[Path, Parameter(help='One conversation a line: `{"session_id": "…", "messages": [{…}, …]}`.')],
+    file: Annotated[Path, Parameter(help='One conversation per line: `{"session_id": "…", "messages": [{…}, …]}`.')],
     /,
     *,
     concurrency: Concurrency = 64,
@@ -45,57 +45,56 @@ async def replay(
     namespace: Namespace = "replay",
     as_json: AsJson = False,
 ) -> int:
-    """Feed transcripts from a file, measure, summarise, read all of it back and compare.
+    """Store transcripts from a file turn by turn, measure it, summarise, read everything back and compare.
 
-    A turn is one `append_and_read`: consecutive messages up to and with the next user message; the messages after the
-    last user message are one more turn. A conversation's turns follow each other, `--concurrency` conversations run at
-    once. Connections are open and the script is loaded before the clock starts; reading the file counts.
+    A turn is one `append_and_read` of the messages up to and including the next user message. Messages after the last
+    user message are one more turn. The turns of a conversation run in sequence, `--concurrency` conversations at once.
+    The clock starts after the connections are open and the script is loaded; it includes reading the file.
 
-    Then the sessions are summarised in this process, by the extractive summariser. Originals are kept, so every message
-    is read back, whether a summary covers it or not, and must equal its line: in order, tool calls and nulls included,
-    1 not 1.0. Each session must keep the invariants that `redismem check` looks at.
+    The extractive summariser then summarises the sessions in this process. Originals are kept, so every message can be
+    read back and must equal the file: in order, with tool calls and nulls, 1 not 1.0. Each session must also satisfy
+    the invariants of `redismem check`.
 
-    Sessions keep the ids of the file, in a namespace of their own, and are cleared once they are verified, so the
-    same file can be replayed again; what remains is a counter a shard. `--keep` leaves them. A session that exists
-    already is never overwritten or cleared: its line is skipped, unless `--replace` says otherwise. A session that
-    did not come back equal, or breaks an invariant, is kept.
+    Sessions keep their ids from the file, in a separate namespace. A verified session is cleared, so the file can be
+    replayed again; one counter per shard remains. `--keep` leaves the sessions. An existing session is never
+    overwritten: its line is skipped unless you pass `--replace`. A session that differs or breaks an invariant is kept.
 
-    A line that cannot be replayed (no JSON, no session_id, a refused message, a session named twice) is reported with
-    its number and skipped. Summaries come after the last turn, so a transcript may have `REDISMEM_MAX_WINDOW_COUNT`
-    (10,000) messages. No other worker may work on the namespace meanwhile. Exit code: 0 all is identical and nothing
-    breaks an invariant, 1 something is not or was skipped, 2 wrong usage.
+    A line that cannot be replayed (no JSON, no session_id, a refused message, a repeated session) is reported with its
+    number and skipped. Summaries come after the last turn, so a transcript may have at most
+    `REDISMEM_MAX_WINDOW_COUNT` (10,000) messages. Run no worker on the namespace meanwhile.
+    Exit code: 0 if everything is identical and sound, 1 if not or if a line was skipped, 2 for wrong usage.
     """
     total = _file_bytes(file)
-    given: dict[str, Any] = {} if no_summaries else _SUMMARISED
-    async with open_memory(url, namespace, **given) as (memory, place):
+    settings: dict[str, Any] = {} if no_summaries else _SUMMARISED
+    async with open_memory(url, namespace, **settings) as (memory, place):
         if keep and place.embedded:
             raise Stop(f"--keep needs a store that outlives this command: {HOW_TO_NAME_REDIS}", 2)
         strategy = None if no_summaries else from_settings(memory.settings)
         replaying = Replay(memory, file, strategy, concurrency=concurrency, keep=keep, replace=replace)
-        found = await _with_progress(replaying, total)
-    for line, text in found.problems:
+        findings = await _run_with_progress(replaying, total)
+    for line, text in findings.problems:
         complain(f"line {line}: {text}")
-    if found.problems_count > len(found.problems):
-        complain(f"and {found.problems_count - len(found.problems):,} more")
+    if findings.problems_count > len(findings.problems):
+        complain(f"and {findings.problems_count - len(findings.problems):,} more problems")
     if as_json:
-        print_json(_document(found, file, place, namespace, concurrency, keep))
+        print_json(_document(findings, file, place, namespace, concurrency, keep))
     else:
-        _report(found, file, place, namespace, concurrency, keep)
-    return 0 if found.good else 1
+        _print_report(findings, file, place, namespace, concurrency, keep)
+    return 0 if findings.good else 1
 
 
 def percentile(values: array[float], share: float) -> float | None:
-    """The value that `share` of the values do not exceed."""
+    """Return the value that `share` of the values do not exceed; `None` if there are no values."""
     return sorted(values)[min(len(values) - 1, int(share * len(values)))] if values else None
 
 
 def _file_bytes(file: Path) -> int:
     if not file.is_file():
-        raise Stop(f"{file} is not a file that can be read twice" if file.exists() else f"there is no file {file}", 2)
+        raise Stop(f"{file} is not a regular file" if file.exists() else f"there is no file {file}", 2)
     return file.stat().st_size
 
 
-async def _with_progress(replay: Replay, total: int) -> Findings:
+async def _run_with_progress(replay: Replay, total: int) -> Findings:
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description:13}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
@@ -104,52 +103,55 @@ async def _with_progress(replay: Replay, total: int) -> Findings:
         summarising = bar.add_task("summarising", total=None, start=False)
         comparing = bar.add_task("reading back", total=total, start=False)
 
-        def summarised(count: int) -> None:
+        def advance_summarising(count: int) -> None:
             bar.start_task(summarising)
-            bar.update(summarising, advance=count, total=replay.found.sessions)
+            bar.update(summarising, advance=count, total=replay.findings.sessions)
 
-        def compared(count: int) -> None:
+        def advance_comparing(count: int) -> None:
             bar.start_task(comparing)
             bar.advance(comparing, count)
 
-        return await replay.run(Steps(lambda count: bar.advance(storing, count), summarised, compared))
+        steps = Steps(lambda count: bar.advance(storing, count), advance_summarising, advance_comparing)
+        return await replay.run(steps)
 
 
 def _document(
-    found: Findings, file: Path, place: Place, namespace: str, concurrency: int, keep: bool
+    findings: Findings, file: Path, place: Place, namespace: str, concurrency: int, keep: bool
 ) -> dict[str, Any]:
-    each = found.stored_bytes / found.messages if found.stored_bytes is not None and found.messages else None
+    per_message = (
+        findings.stored_bytes / findings.messages if findings.stored_bytes is not None and findings.messages else None
+    )
     return {
         "file": str(file),
         "store": place.name,
         "namespace": namespace,
         "concurrency": concurrency,
-        "sessions": found.sessions,
-        "messages": found.messages,
-        "turns": found.turns,
-        "seconds": round(found.seconds, 4),
-        "turns_per_s": round(found.turns / found.seconds, 1) if found.turns else None,
-        "p50_ms": percentile(found.latencies_ms, 0.50),
-        "p99_ms": percentile(found.latencies_ms, 0.99),
-        "round_trips_per_turn": round(found.trips / found.turns, 4) if found.turns else None,
-        "raw_bytes": found.raw_bytes,
-        "stored_bytes": found.stored_bytes,
-        "bytes_per_message": None if each is None else round(each, 1),
-        "stored_to_raw": round(found.stored_bytes / found.raw_bytes, 4) if found.stored_bytes else None,
-        "summaries": found.summaries,
-        "covered_messages": found.covered_messages,
-        "summaries_per_s": round(found.summaries / found.summarising_seconds, 1) if found.summaries else None,
-        "checked_sessions": found.checked,
-        "violations": found.violations,
-        "identical_messages": found.identical_messages,
-        "good": found.good,
+        "sessions": findings.sessions,
+        "messages": findings.messages,
+        "turns": findings.turns,
+        "seconds": round(findings.seconds, 4),
+        "turns_per_s": round(findings.turns / findings.seconds, 1) if findings.turns else None,
+        "p50_ms": percentile(findings.latencies_ms, 0.50),
+        "p99_ms": percentile(findings.latencies_ms, 0.99),
+        "round_trips_per_turn": round(findings.trips / findings.turns, 4) if findings.turns else None,
+        "raw_bytes": findings.raw_bytes,
+        "stored_bytes": findings.stored_bytes,
+        "bytes_per_message": None if per_message is None else round(per_message, 1),
+        "stored_to_raw": round(findings.stored_bytes / findings.raw_bytes, 4) if findings.stored_bytes else None,
+        "summaries": findings.summaries,
+        "covered_messages": findings.covered_messages,
+        "summaries_per_s": round(findings.summaries / findings.summarising_seconds, 1) if findings.summaries else None,
+        "checked_sessions": findings.checked,
+        "violations": findings.violations,
+        "identical_messages": findings.identical_messages,
+        "good": findings.good,
         "kept": keep,
-        "problems_count": found.problems_count,
-        "problems": [{"line": line, "problem": text} for line, text in found.problems],
+        "problems_count": findings.problems_count,
+        "problems": [{"line": line, "problem": text} for line, text in findings.problems],
     }
 
 
-def _report(found: Findings, file: Path, place: Place, namespace: str, concurrency: int, keep: bool) -> None:
+def _print_report(findings: Findings, file: Path, place: Place, namespace: str, concurrency: int, keep: bool) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -159,48 +161,53 @@ def _report(found: Findings, file: Path, place: Place, namespace: str, concurren
     table.add_column(no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column(style="dim", overflow="fold")
-    for row in _rows(found, concurrency):
+    for row in _rows(findings, concurrency):
         table.add_row("  " + row[0], *row[1:])
     out.print(table)
-    if found.good:
-        verdict = Text(
-            f"identical: all {plural(found.messages, 'message')} read back as the file has them", "bold green"
-        )
-    elif not found.sessions:
+    if findings.good:
+        verdict = Text(f"identical: all {plural(findings.messages, 'message')} read back as in the file", "bold green")
+    elif not findings.sessions:
         verdict = Text("nothing was replayed", "bold red")
     else:
-        skipped = f"; {plural(found.problems_count, 'problem')}, see above" if found.problems_count else ""
-        verdict = Text(f"{found.identical_messages:,} of {found.messages:,} messages identical{skipped}", "bold red")
+        problems = f"; {plural(findings.problems_count, 'problem')}, see above" if findings.problems_count else ""
+        verdict = Text(
+            f"{findings.identical_messages:,} of {findings.messages:,} messages identical{problems}", "bold red"
+        )
     out.print(verdict)
-    if found.sessions:
-        out.print(Text("the sessions are kept" if keep else "the sessions were cleared again (--keep leaves them)"))
+    if findings.sessions:
+        out.print(Text("the sessions are kept" if keep else "the sessions were cleared (--keep leaves them)"))
 
 
-def _rows(found: Findings, concurrency: int) -> list[tuple[str, str, str]]:
+def _rows(findings: Findings, concurrency: int) -> list[tuple[str, str, str]]:
     rows = [
-        ("sessions", f"{found.sessions:,}", ""),
-        ("messages", f"{found.messages:,}", ""),
-        ("turns", f"{found.turns:,}", "one append_and_read: up to and with a user's message"),
+        ("sessions", f"{findings.sessions:,}", ""),
+        ("messages", f"{findings.messages:,}", ""),
+        ("turns", f"{findings.turns:,}", "one append_and_read each, up to a user message"),
     ]
-    if not found.turns:
+    if not findings.turns:
         return rows
-    p50, p99 = (percentile(found.latencies_ms, share) or 0.0 for share in (0.50, 0.99))
+    p50, p99 = (percentile(findings.latencies_ms, share) or 0.0 for share in (0.50, 0.99))
     rows += [
-        ("turns a second", f"{found.turns / found.seconds:,.0f}", f"{concurrency} at a time"),
-        ("latency p50", f"{p50:.2f} ms", "waiting for each other included"),
+        ("turns per second", f"{findings.turns / findings.seconds:,.0f}", f"{concurrency} at a time"),
+        ("latency p50", f"{p50:.2f} ms", "includes waiting for concurrent turns"),
         ("latency p99", f"{p99:.2f} ms", ""),
-        ("round trips a turn", f"{found.trips / found.turns:.3f}", f"{found.trips:,} counted, retries too"),
+        ("round trips per turn", f"{findings.trips / findings.turns:.3f}", f"{findings.trips:,} counted, with retries"),
     ]
-    if found.stored_bytes is None:
-        rows.append(("bytes a message", "—", "this store cannot tell"))
-    elif found.messages:
+    if findings.stored_bytes is None:
+        rows.append(("bytes per message", "—", "not available on this store"))
+    elif findings.messages:
+        per_message = f"{findings.stored_bytes / findings.messages:,.0f}"
         rows += [
-            ("bytes a message", f"{found.stored_bytes / found.messages:,.0f}", "MEMORY USAGE of all keys and indexes"),
-            ("to the raw text", f"{found.stored_bytes / found.raw_bytes:.2f} ×", "the messages as compact JSON"),
+            ("bytes per message", per_message, "MEMORY USAGE of all keys, indexes included"),
+            (
+                "stored to raw",
+                f"{findings.stored_bytes / findings.raw_bytes:.2f} ×",
+                "raw: the messages as compact JSON",
+            ),
         ]
-    if found.summaries:
-        per_s = found.summaries / found.summarising_seconds
-        covers = f"of {plural(found.covered_messages, 'message')}, {per_s:,.0f} written a second"
-        rows.append(("summaries", f"{found.summaries:,}", covers))
-    broken = plural(found.violations, "violation")
-    return [*rows, ("invariants", f"{found.checked:,}", f"sessions checked against them: {broken}")]
+    if findings.summaries:
+        per_s = findings.summaries / findings.summarising_seconds
+        covers = f"of {plural(findings.covered_messages, 'message')}, {per_s:,.0f} written per second"
+        rows.append(("summaries", f"{findings.summaries:,}", covers))
+    violations = plural(findings.violations, "violation")
+    return [*rows, ("invariants", f"{findings.checked:,}", f"sessions checked: {violations}")]

@@ -1,8 +1,7 @@
-"""Replays a file of transcripts: stores them turn by turn, many at once, has them summarised, reads them back and
-compares. Prints nothing.
+"""Replay of a transcript file: stores conversations turn by turn, summarises them, reads them back and compares.
 
-The file is read twice, line by line: once to store, once to compare with what came back. Held in memory are the ids.
-Summarised messages are kept as originals, so that what is compared is what the summaries stand for, too.
+Reads the file twice, line by line: once to store it, once to compare it with the store. Only the session ids stay in
+memory. Summarised messages are kept as originals, so the comparison includes them. Prints nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ LISTED_PROBLEMS = 100
 
 @dataclass(slots=True)
 class Findings:
-    """What came out. `messages` and `raw_bytes` are those of the sessions that were stored whole."""
+    """Figures and problems of a replay. `messages` and `raw_bytes` count only sessions that were stored completely."""
 
     sessions: int = 0
     messages: int = 0
@@ -44,15 +43,15 @@ class Findings:
     trips: int = 0
     stored_bytes: int | None = None
     summaries: int = 0
-    """Written; those that were folded into others later are counted too."""
+    """Summaries written, including the ones later folded into another summary."""
     covered_messages: int = 0
     summarising_seconds: float = 0.0
     checked: int = 0
-    """Sessions that were held against the invariants."""
+    """Sessions checked against the invariants."""
     violations: int = 0
     identical_messages: int = 0
     problems: list[tuple[int, str]] = field(default_factory=list)
-    """Line and text of the first ones."""
+    """Line number and text of the first `LISTED_PROBLEMS` problems."""
     problems_count: int = 0
 
     @property
@@ -65,11 +64,11 @@ class Findings:
 
 
 Advance = Callable[[int], None]
-"""Told how many bytes of the file, or how many sessions, were dealt with."""
+"""Called with the number of bytes of the file, or of sessions, that were just processed."""
 
 
 class Steps(NamedTuple):
-    """What each step tells of how far it is."""
+    """The progress callback of each step."""
 
     storing: Advance
     summarising: Advance
@@ -77,9 +76,9 @@ class Steps(NamedTuple):
 
 
 class Replay:
-    """One replay of a file into a namespace. A session that is there already is left alone, unless `replace`.
+    """A replay of one file into a namespace. Skips the line of an existing session unless `replace` is set.
 
-    `strategy`: who summarises; None, and no summaries are made.
+    `strategy` writes the summaries; `None` means no summaries.
     """
 
     def __init__(
@@ -92,7 +91,7 @@ class Replay:
         keep: bool,
         replace: bool,
     ) -> None:
-        self.found = Findings()
+        self.findings = Findings()
         self._memory = memory
         self._store = memory.store
         self._path = path
@@ -105,25 +104,29 @@ class Replay:
         self._to_clear: set[str] = set()
 
     async def run(self, steps: Steps) -> Findings:
-        """Raises StoreUnavailable. What was stored is cleared again in any case, unless it is to be kept."""
+        """Store, summarise and compare every line. Clears the stored sessions even on failure, unless `keep` is set.
+
+        Raises:
+            StoreUnavailable: if the store cannot be reached.
+        """
         try:
             await warm_up(self._store, self._concurrency)
             counted_store, counter = counted(self._store)
             async with Memory(counted_store) as turning:
                 counter.trips = 0
                 start = time.perf_counter()
-                await self._each_line(lambda number, line: self._take(turning, number, line), steps.storing)
-                self.found.seconds = time.perf_counter() - start
-                self.found.trips = counter.trips
+                await self._for_each_line(lambda number, line: self._store_line(turning, number, line), steps.storing)
+                self.findings.seconds = time.perf_counter() - start
+                self.findings.trips = counter.trips
             stored = [session_id for session_id, line in self._line_of.items() if line in self._stored_lines]
-            self.found.stored_bytes = await stored_bytes(self._store, stored)
+            self.findings.stored_bytes = await stored_bytes(self._store, stored)
             await self._summarise(stored, steps.summarising)
-            await self._each_line(self._compare, steps.comparing)
-            return self.found
+            await self._for_each_line(self._compare_line, steps.comparing)
+            return self.findings
         finally:
-            await self._clear_the_rest()
+            await self._clear_remaining()
 
-    async def _each_line(self, work: Callable[[int, bytes], Awaitable[None]], advance: Advance) -> None:
+    async def _for_each_line(self, work: Callable[[int, bytes], Awaitable[None]], advance: Advance) -> None:
         source = lines(self._path)
         try:
             async with asyncio.TaskGroup() as group:
@@ -132,15 +135,13 @@ class Replay:
         except BaseExceptionGroup as failures:
             raise failures.exceptions[0] from None
 
-    async def _take(self, turning: Memory, number: int, line: bytes) -> None:
+    async def _store_line(self, turning: Memory, number: int, line: bytes) -> None:
         try:
             transcript = parse(number, line, self._store.keys.session)
             if transcript.session_id in self._line_of:
-                raise BadLine(
-                    f"session {transcript.session_id} again, it was on line {self._line_of[transcript.session_id]}"
-                )
+                raise BadLine(f"session {transcript.session_id} repeats line {self._line_of[transcript.session_id]}")
             self._line_of[transcript.session_id] = number
-            await self._make_room(transcript.session_id)
+            await self._require_absent(transcript.session_id)
             await self._send_turns(turning.session(transcript.session_id), transcript)
         except StoreUnavailable:
             raise
@@ -148,68 +149,73 @@ class Replay:
             self._problem(number, str(refused))
             return
         self._stored_lines.add(number)
-        self.found.sessions += 1
-        self.found.messages += len(transcript.messages)
-        self.found.raw_bytes += transcript.raw_bytes
+        self.findings.sessions += 1
+        self.findings.messages += len(transcript.messages)
+        self.findings.raw_bytes += transcript.raw_bytes
 
-    async def _make_room(self, session_id: str) -> None:
+    async def _require_absent(self, session_id: str) -> None:
+        """Clear an existing session if `replace` is set.
+
+        Raises:
+            BadLine: if the session exists and `replace` is not set.
+        """
         session = self._memory.session(session_id)
         if not await session.exists():
             return
         if not self._replace:
             raise BadLine(
-                f"session {session_id} exists already in namespace {self._store.keys.namespace}: left alone "
-                "(--replace clears it first, --namespace names another place)"
+                f"session {session_id} already exists in namespace {self._store.keys.namespace}: skipped "
+                "(--replace clears it first, --namespace selects another namespace)"
             )
         await session.clear()
 
     async def _send_turns(self, session: Session, transcript: Transcript) -> None:
         sent = 0
-        self._to_clear.add(session.id)  # before it is sent: a turn that is interrupted may have arrived
+        self._to_clear.add(session.id)  # before the first turn: an interrupted one may still reach the store
         try:
             for turn in turns(transcript.messages, self._memory.settings.max_batch_count):
                 start = time.perf_counter()
                 context = await session.append_and_read(*turn, expect=sent)
-                self.found.latencies_ms.append((time.perf_counter() - start) * 1000)
+                self.findings.latencies_ms.append((time.perf_counter() - start) * 1000)
                 sent += len(turn)
                 if context.last_seq != sent or _newest(context).to_openai() != turn[-1]:
-                    self._problem(transcript.line, f"session {session.id}: a turn did not come back with its context")
+                    self._problem(transcript.line, f"session {session.id}: a turn returned a wrong context")
         except Conflict:
             self._to_clear.discard(session.id)
-            raise BadLine(f"session {session.id}: somebody else writes to it; it was left as it is") from None
+            raise BadLine(f"session {session.id}: another client is writing to it; it was left unchanged") from None
         except StoreUnavailable:
             raise
         except RedismemError:
-            await self._clear(session.id)  # skipped whole: half a transcript is of no use
+            await self._clear(session.id)  # an incomplete transcript cannot be compared
             raise
 
     async def _summarise(self, session_ids: list[str], advance: Advance) -> None:
-        """Has each session summarised until nothing of it is due: only those of the file, as there may be others."""
+        """Summarise these sessions until nothing is due; leaves other sessions of the namespace alone."""
         if self._worker is None:
             return
         start = time.perf_counter()
         source = iter(session_ids)
         async with asyncio.TaskGroup() as group:
             for _ in range(self._concurrency):
-                group.create_task(self._summarise_each(self._worker, source, advance))
-        self.found.summarising_seconds = time.perf_counter() - start
+                group.create_task(self._summarise_from(source, self._worker, advance))
+        self.findings.summarising_seconds = time.perf_counter() - start
 
-    async def _summarise_each(self, worker: Worker, source: Iterator[str], advance: Advance) -> None:
+    async def _summarise_from(self, source: Iterator[str], worker: Worker, advance: Advance) -> None:
         for session_id in source:
             while (outcome := await worker.attend(session_id)) is SummaryOutcome.OK:
-                self.found.summaries += 1
+                self.findings.summaries += 1
             if outcome not in (SummaryOutcome.NONE, SummaryOutcome.NOOP):
                 self._problem(self._line_of[session_id], f"session {session_id}: not summarised: {outcome}")
             advance(1)
 
     async def _check(self, number: int, session_id: str) -> None:
-        self.found.checked += 1
+        self.findings.checked += 1
         for violation in await check_session(self._store, session_id):
-            self.found.violations += 1
+            self.findings.violations += 1
             self._to_clear.discard(session_id)
-            self._problem(number, f"session {session_id}: {violation.invariant}: {violation.text}; it was kept")
+            self._problem(number, f"session {session_id}: {violation.invariant}: {violation.text}; the session is kept")
 
-    async def _compare(self, number: int, line: bytes) -> None:
+    async def _compare_line(self, number: int, line: bytes) -> None:
         if number not in self._stored_lines:
             return
         try:
@@ -218,7 +224,7 @@ class Replay:
             session = self._memory.session(transcript.session_id)
             messages = await session.messages(include_originals=self._worker is not None)
             info = await session.info()
-            self.found.covered_messages += info.first_seq - 1
+            self.findings.covered_messages += info.first_seq - 1
         except StoreUnavailable:
             raise
         except (BadLine, RedismemError) as refused:
@@ -227,9 +233,9 @@ class Replay:
         difference = first_difference(transcript.messages, [message.to_openai() for message in messages])
         if difference is not None:
             self._to_clear.discard(transcript.session_id)
-            self._problem(number, f"session {transcript.session_id}: {difference}; it was kept, look at it")
+            self._problem(number, f"session {transcript.session_id}: {difference}; the session is kept")
             return
-        self.found.identical_messages += len(messages)
+        self.findings.identical_messages += len(messages)
         if transcript.session_id in self._to_clear and not self._keep:
             await self._clear(transcript.session_id)
 
@@ -237,16 +243,16 @@ class Replay:
         await self._memory.session(session_id).clear()
         self._to_clear.discard(session_id)
 
-    async def _clear_the_rest(self) -> None:
-        """Clears what an interruption has left; with a store that is gone there is only the timeout."""
+    async def _clear_remaining(self) -> None:
+        """Clear the sessions that an interruption left behind; if the store is unreachable, they expire later."""
         with contextlib.suppress(RedismemError):
             for session_id in () if self._keep else sorted(self._to_clear):
                 await self._clear(session_id)
 
     def _problem(self, line: int, text: str) -> None:
-        self.found.problems_count += 1
-        if len(self.found.problems) < LISTED_PROBLEMS:
-            self.found.problems.append((line, text))
+        self.findings.problems_count += 1
+        if len(self.findings.problems) < LISTED_PROBLEMS:
+            self.findings.problems.append((line, text))
 
 
 def _newest(context: Context) -> Message:
@@ -256,7 +262,7 @@ def _newest(context: Context) -> Message:
 async def _work_through(
     source: Iterator[tuple[int, bytes]], work: Callable[[int, bytes], Awaitable[None]], advance: Advance
 ) -> None:
-    """One of many that take lines from the same source: each takes the next when it is done with one."""
+    """Process lines until the source is empty; concurrent tasks share one source."""
     for number, line in source:
         await work(number, line)
         advance(len(line))

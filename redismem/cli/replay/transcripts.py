@@ -1,4 +1,4 @@
-"""Transcripts: a file of conversations, one a line, read line by line and cut into turns. No store here."""
+"""Transcripts: a file with one conversation per line, read line by line and cut into turns. Uses no store."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from redismem.errors import InvalidSessionId
 
 
 class BadLine(Exception):
-    """Why a line cannot be replayed. Never quotes it."""
+    """Raised for a line that cannot be replayed. Its text gives the reason and never quotes the line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """One line of the file."""
+    """A conversation: one line of the file."""
 
     line: int
     session_id: str
     messages: list[dict[str, Any]]
     raw_bytes: int
-    """The messages as compact JSON in UTF-8."""
+    """Size of the messages as compact JSON in UTF-8."""
 
 
 def lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Number and bytes of each line that is not blank."""
+    """Yield the number and the bytes of each line that is not blank."""
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             if line.strip():
@@ -35,18 +35,22 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def parse(number: int, line: bytes, check_id: Callable[[str], object]) -> Transcript:
-    """A line of the file. `check_id` raises InvalidSessionId for what cannot be one. Raises BadLine."""
+    """Parse a line of the file. `check_id` raises InvalidSessionId for an id that no session may have.
+
+    Raises:
+        BadLine: if the line cannot be replayed.
+    """
     try:
-        found = json.loads(line)
+        row = json.loads(line)
     except UnicodeDecodeError:
         raise BadLine("not UTF-8") from None
     except json.JSONDecodeError as cause:
         raise BadLine(f"not JSON: {cause.msg} at column {cause.colno}") from None
     except (ValueError, RecursionError) as cause:
-        raise BadLine(f"JSON that cannot be held ({type(cause).__name__})") from None
-    if not isinstance(found, dict):
+        raise BadLine(f"JSON that Python cannot represent ({type(cause).__name__})") from None
+    if not isinstance(row, dict):
         raise BadLine("not a JSON object")
-    session_id, messages = found.get("session_id"), found.get("messages")
+    session_id, messages = row.get("session_id"), row.get("messages")
     if not isinstance(session_id, str):
         raise BadLine("no session_id" if session_id is None else "session_id is not a string")
     try:
@@ -62,29 +66,29 @@ def parse(number: int, line: bytes, check_id: Callable[[str], object]) -> Transc
     return Transcript(number, session_id, messages, len(raw))
 
 
-def turns(messages: list[dict[str, Any]], most: int) -> Iterator[list[dict[str, Any]]]:
-    """Consecutive messages up to and with the next user message, `most` at a time; at last what follows the last one.
+def turns(messages: list[dict[str, Any]], limit: int) -> Iterator[list[dict[str, Any]]]:
+    """Cut a conversation into turns, each up to and including a user message or `limit` messages long.
 
-    So a turn stores what was said since the user spoke last and what they say now, and asks for the context.
+    The messages after the last user message are the last turn.
     """
     turn: list[dict[str, Any]] = []
     for message in messages:
         turn.append(message)
-        if message.get("role") == "user" or len(turn) == most:
+        if message.get("role") == "user" or len(turn) == limit:
             yield turn
             turn = []
     if turn:
         yield turn
 
 
-def first_difference(wanted: list[dict[str, Any]], found: list[dict[str, Any]]) -> str | None:
-    """Where two lists of messages are not the same; None if they are, to the type of every number.
+def first_difference(expected: list[dict[str, Any]], stored: list[dict[str, Any]]) -> str | None:
+    """Describe the first difference between two lists of messages; `None` means they are identical.
 
-    As JSON text: there 1, 1.0 and true differ, and so do null and absent, and the order of keys.
+    Compares JSON text, in which 1, 1.0 and true differ, as do null and an absent key, and the order of keys.
     """
-    for place, (left, right) in enumerate(zip(wanted, found, strict=False), 1):
+    for place, (left, right) in enumerate(zip(expected, stored, strict=False), 1):
         if json.dumps(left) != json.dumps(right):
-            return f"message {place} is not what the file says"
-    if len(wanted) != len(found):
-        return f"{len(found)} messages came back, not {len(wanted)}"
+            return f"message {place} differs from the file"
+    if len(expected) != len(stored):
+        return f"{len(stored)} messages came back, not {len(expected)}"
     return None

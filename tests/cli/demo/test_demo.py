@@ -145,7 +145,7 @@ class ForgetsToClear(Between):
 
 
 class AddsOne(Between):
-    """Stores one more message with each append."""
+    """A store that adds one message to each append."""
 
     async def run(self, commands: Any, timeout_s: Any, script: Any = None) -> Any:
         answers = await self._inner.run(commands, timeout_s, script)
@@ -157,7 +157,7 @@ class AddsOne(Between):
 
 
 class MisplacesInQueue(Between):
-    """What waits for a summary is said to be elsewhere: in no queue, or in another."""
+    """A store that reports an overdue session in no queue, or in the queue `elsewhere`."""
 
     elsewhere: bytes | None = None
 
@@ -175,7 +175,7 @@ class SaysItIsLeased(MisplacesInQueue):
 
 
 class PutsAllInLine(Between):
-    """Every session waits for a summary."""
+    """A store that reports every session as overdue."""
 
     async def passed(self, commands: Any, answers: Any) -> Any:
         if [command[0] for command in commands] == ["HGETALL"]:
@@ -184,7 +184,7 @@ class PutsAllInLine(Between):
 
 
 class NeedsTwoTrips(Between):
-    """Refuses each first script."""
+    """A store that answers every second script call with NOSCRIPT."""
 
     lost = 0
 
@@ -197,7 +197,7 @@ class NeedsTwoTrips(Between):
 
 
 class LosesOneOriginal(Between):
-    """Pages of messages come without their second one."""
+    """A store that drops the second message of each page."""
 
     async def passed(self, commands: Any, answers: Any) -> Any:
         page = load("page").sha
@@ -211,7 +211,7 @@ class LosesOneOriginal(Between):
 
 
 class CommitsNothing(Between):
-    """A worker that is always too late."""
+    """A store that refuses every commit as fenced: the worker is always too late."""
 
     async def run(self, commands: Any, timeout_s: Any, script: Any = None) -> Any:
         if commands[0][0] == "EVALSHA" and commands[0][1] == load("commit").sha:
@@ -227,7 +227,7 @@ class CommitsNothing(Between):
         (SwapsMessages, "the messages for the model differ"),
         (ForgetsToClear, "3 keys left"),
         (AddsOne, "total_messages differ"),
-        (NeedsTwoTrips, "it took 2 round trips"),
+        (NeedsTwoTrips, "the turn took 2 round trips"),
         (MisplacesInQueue, "the queue differ"),
         (SaysItIsLeased, "the queue differ"),
         (PutsAllInLine, "the queue differ"),

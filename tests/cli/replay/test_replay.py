@@ -1,4 +1,4 @@
-"""Replays: identical or said so, on both stores; nothing of anybody else's is touched; the figures are true."""
+"""Replays on both stores: every difference is reported, other sessions stay untouched, the figures are right."""
 
 import json
 import re
@@ -36,11 +36,11 @@ def test_the_report_for_people(command: Any, where: Any, file: Any) -> None:
     ran = command("replay", file, *where)
     assert (ran.code, ran.err) == (0, "")
     assert max(map(len, ran.out.splitlines())) <= 80
-    for words in ("sessions", "turns a second", "latency p50", "latency p99"):
+    for words in ("sessions", "turns per second", "latency p50", "latency p99"):
         assert words in ran.out
-    assert re.search(r"round trips a turn +1\.000", ran.out)
-    assert re.search(r"invariants +20 +sessions checked against them: 0 violations", ran.out)
-    assert ("this store cannot tell" in ran.out) == (not where)
+    assert re.search(r"round trips per turn +1\.000", ran.out)
+    assert re.search(r"invariants +20 +sessions checked: 0 violations", ran.out)
+    assert ("not available on this store" in ran.out) == (not where)
     assert "identical: all 140 messages" in ran.out
 
 
@@ -71,7 +71,7 @@ def test_bad_lines_are_named_and_skipped(command: Any, where: Any, tmp_path: Pat
     assert [problem["line"] for problem in found["problems"]] == [2, 3, 5, 6, 7, 8, 10]
     assert [line.split(":")[1] for line in ran.err.splitlines()] == [f" line {n}" for n in (2, 3, 5, 6, 7, 8, 10)]
     said = {problem["line"]: problem["problem"] for problem in found["problems"]}
-    assert said[6] == "session good-1 again, it was on line 1"
+    assert said[6] == "session good-1 repeats line 1"
     assert "over 1048576" in said[8]
     assert "xxx" not in ran.err
 
@@ -121,7 +121,7 @@ def test_sessions_that_exist_are_left_alone_unless_told_otherwise(
         ran = command("replay", file, "--json", *here)
         assert (ran.code, ran.document["sessions"]) == (1, 18)
         assert [problem["line"] for problem in ran.document["problems"]] == [4, 5]
-        assert "exists already" in ran.err
+        assert "already exists" in ran.err
         assert [message.content for message in memory.session("chat-3").messages()] == ["alive"]
         assert memory.session("chat-4").params() == {"b": 2}
         assert memory.count() == 2

@@ -1,4 +1,4 @@
-"""A replay looks at the context that each turn comes back with, not only at what is read back in the end."""
+"""A replay checks the context that each turn returns, not only the messages it reads back at the end."""
 
 import json
 from typing import Any
@@ -13,7 +13,7 @@ CHAT = [{"role": "user" if number % 2 else "assistant", "content": f"text {numbe
 
 
 class ChangesContexts(Between):
-    """Changes what comes back with the appends to one conversation."""
+    """A store that changes the context returned by the appends to one conversation."""
 
     async def passed(self, commands: Any, answers: Any) -> Any:
         append = commands[0][0] == "EVALSHA" and commands[0][1] == load("append").sha and len(commands) == 3
@@ -46,5 +46,5 @@ def test_a_wrong_context_is_reported(
     found = ran.document
     assert (ran.code, found["good"]) == (1, False)
     assert {problem["line"] for problem in found["problems"]} == {4}
-    assert "line 4: session chat-3: a turn did not come back with its context" in ran.err
-    assert found["identical_messages"] == found["messages"] == 30, "what is stored is as it should be"
+    assert "line 4: session chat-3: a turn returned a wrong context" in ran.err
+    assert found["identical_messages"] == found["messages"] == 30, "the stored messages are right"

@@ -1,4 +1,4 @@
-"""Replays over a store that changes, refuses or is written to by others: said so, and nothing is hidden."""
+"""Replays on a store that changes messages, refuses writes or has other writers: each fault is reported."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from redismem.protocol.server_errors import ServerError
 
 
 class Changes(Between):
-    """Gives back a message that was not put in: 1.0 became 1."""
+    """A store that returns 1 for a stored 1.0."""
 
     async def passed(self, commands: Any, answers: Any) -> Any:
         def changed(answer: Any) -> Any:
@@ -31,14 +31,14 @@ def test_what_does_not_come_back_identical_is_found_and_kept(
     intercept(Changes)
     ran = command("replay", file, *here)
     assert ran.code == 1
-    assert "line 2: session changed: message 1 is not what the file says" in ran.err
+    assert "line 2: session changed: message 1 differs from the file" in ran.err
     assert "7 of 8 messages identical" in ran.out
     kept = namespace_keys(redis_server.url, here[-1])
     assert {key.rpartition(b":")[2] for key in kept} == {b"namespace", b"fences", b"active", b"changed"}
 
 
 class WritesToo(Between):
-    """Somebody else writes to a session between the turns of a replay."""
+    """A store in which another client writes to a session between the turns of a replay."""
 
     async def run(self, commands: Any, timeout_s: Any, script: Any = None) -> Any:
         answers = await self._inner.run(commands, timeout_s, script)
@@ -53,13 +53,13 @@ def test_a_session_that_somebody_else_writes_to_is_left_as_it_is(
     intercept(WritesToo)
     ran = command("replay", file, "--json", *here)
     assert (ran.code, ran.document["sessions"]) == (1, 19)
-    assert "line 4: session chat-3: somebody else writes to it" in ran.err
+    assert "line 4: session chat-3: another client is writing to it" in ran.err
     left = namespace_keys(redis_server.url, here[-1])
     assert sum(key.endswith(b":chat-3") for key in left) == 2
 
 
 class RunsFull(Between):
-    """A server that has no more memory after a while."""
+    """A server that runs out of memory after 30 appends."""
 
     appends = 0
 

@@ -1,4 +1,4 @@
-"""Replays with summaries: each is made, covers what it should, and every message is still there."""
+"""Replays with summaries: each is written and covers the right messages, and every message can still be read."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_only_sessions_of_the_file_are_summarised(
 
 
 class MiscountsTokens(Between):
-    """What is stored of the third conversation does not add up."""
+    """A store that miscounts the tokens of the fourth conversation."""
 
     async def passed(self, commands: Any, answers: Any) -> Any:
         if commands[0][0] == "EVALSHA" and commands[0][1] == load("commit").sha and b"long-3" in commands[0]:

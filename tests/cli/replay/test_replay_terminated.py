@@ -1,4 +1,4 @@
-"""A replay that is told to end: by Ctrl-C, or as a supervisor does it. It leaves nothing behind."""
+"""A replay ended by Ctrl-C or by a supervisor's SIGTERM leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines of a file into transcripts and turns; and what counts as the same. No store."""
+"""Lines parsed into transcripts, cut into turns, and compared. Without a store."""
 
 import json
 from typing import Any
@@ -30,8 +30,8 @@ def test_turns_are_the_messages_cut_behind_each_user_message(messages: Any, most
         (b"hello", "not JSON"),
         (b'{"session_id": "a", "messages": [', "not JSON"),
         (b'{"session_id": "\xff"}', "not UTF-8"),
-        (b"[" * 100_000, "cannot be held"),
-        (b'{"session_id": "a", "messages": [{"n": ' + b"9" * 5_000 + b"}]}", "cannot be held"),
+        (b"[" * 100_000, "cannot represent"),
+        (b'{"session_id": "a", "messages": [{"n": ' + b"9" * 5_000 + b"}]}", "cannot represent"),
         (b'["a"]', "not a JSON object"),
         (b'{"messages": [{}]}', "no session_id"),
         (b'{"session_id": null, "messages": [{}]}', "no session_id"),
@@ -76,10 +76,10 @@ def test_a_line_keeps_every_key_and_type() -> None:
 )
 def test_what_is_not_quite_the_same_is_different(wanted: Any, found: Any) -> None:
     assert first_difference([{}, wanted], [{}, wanted]) is None
-    assert first_difference([{}, wanted], [{}, found]) == "message 2 is not what the file says"
+    assert first_difference([{}, wanted], [{}, found]) == "message 2 differs from the file"
 
 
 def test_order_and_number_count() -> None:
-    assert first_difference([{"a": 1}, {"b": 2}], [{"b": 2}, {"a": 1}]) == "message 1 is not what the file says"
+    assert first_difference([{"a": 1}, {"b": 2}], [{"b": 2}, {"a": 1}]) == "message 1 differs from the file"
     assert first_difference([{}, {}], [{}]) == "1 messages came back, not 2"
     assert first_difference([{}], [{}, {}]) == "2 messages came back, not 1"
