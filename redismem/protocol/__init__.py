@@ -1,1 +1,1 @@
-"""What is said to Redis and what its answers mean. Pure in both directions: commands in, values out, no I/O."""
+"""The wire protocol with Redis: builds commands and decodes replies, without I/O."""

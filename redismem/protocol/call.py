@@ -1,4 +1,4 @@
-"""One call: commands that travel together, and the meaning of their replies. No I/O."""
+"""One call: commands that are sent together, and the decoder of their replies. No I/O."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Command = tuple[bytes | str | int, ...]
 
 @dataclass(slots=True)
 class Call(Generic[T]):
-    """Commands that travel together, as one MULTI/EXEC if there are several, and the meaning of their replies.
+    """Commands that are sent together, as one MULTI/EXEC if there are several, and the decoder of their replies.
 
-    Every call may be sent again: an append carries its token, a removal the epoch it is meant for.
+    Every call is safe to retry: an append carries its token, a removal the epoch that it applies to.
     """
 
     session_id: str | None
@@ -30,52 +30,54 @@ class Call(Generic[T]):
     decode: Callable[..., T]
     script: Script | None = None
     resent: Callable[[tuple[Command, ...]], tuple[Command, ...]] | None = None
-    """How the commands read when they are sent again; None: the same."""
+    """Rewrites the commands for a retry; None means they are resent unchanged."""
     op: Op = Op.LOOK
-    """Its name in an event; `look` for what commands of operators read."""
+    """The operation, also in events; reads by operator commands share the default."""
     is_independent: bool = False
-    """The commands have nothing to do with each other: no transaction, and each goes to the node of its key."""
+    """True if the commands need no transaction, and each goes to the node of its key."""
     confirm: int = 0
-    """How many replicas must have what it writes; their number comes behind the replies. 0: none is asked."""
+    """The number of replicas that must acknowledge the write; WAIT's reply follows the others. 0 disables WAIT."""
     has_id: bool = False
-    """The caller has named what it writes: sent by him once more, it is made once."""
+    """True if the caller gave the write an id, so that the caller can retry it safely."""
     absent: Any = None
-    """What counts as the reply of a node that does not answer, if others do; None: then there is no value."""
-
+    """The reply to assume for an unreachable node if other nodes answer; None means the call fails."""
     sends: list[float] | None = None
-    """The timeout of each sending, in seconds, noted for the hook; None: no hook wants it."""
+    """The timeout of each attempt in seconds, recorded for the hook; None means there is no hook."""
 
     def again(self) -> Call[T]:
-        """The same call, for a server that may have run it already."""
+        """Return the call as it must be sent to a server that may have run it already."""
         if self.resent is None:
             return self
         return replace(self, commands=self.resent(self.commands), resent=None)
 
-    def filled(self, answers: list[Any]) -> list[Any]:
-        """The answers, with `absent` instead of those of nodes that do not answer."""
+    def fill_absent(self, answers: list[Any]) -> list[Any]:
+        """Replace the answers of unreachable nodes by `absent`."""
         if self.absent is None:
             return answers
         return [self.absent if is_away(answer) else answer for answer in answers]
 
     def finish(self, answers: Sequence[Any]) -> T:
-        """The value. Raises the first ServerError or ConnectionLost among the answers, and what the decoding raises.
+        """Decode the answers into the value of the call.
 
-        Raises Unconfirmed if too few replicas have it, or if none could be asked: what was written stands then.
+        Raises:
+            ServerError, ConnectionLost: the first such error among the answers.
+            Unconfirmed: too few replicas have the write, or WAIT was refused. The primary keeps the write.
+            RedismemError: any error of the decoder.
         """
         answered = answers[:-1] if self.confirm else answers
         for answer in answered:
             if isinstance(answer, Exception):
                 raise answer
         value = self.decode(*answered)
-        return self._confirmed(value, answers[-1]) if self.confirm else value
+        return self._check_confirmed(value, answers[-1]) if self.confirm else value
 
-    def _confirmed(self, value: T, replicas: Any) -> T:
-        """The value, if the answer to the WAIT behind it says that enough replicas have it."""
+    def _check_confirmed(self, value: T, replicas: Any) -> T:
+        """Return the value if WAIT's answer says that enough replicas have it."""
         if isinstance(replicas, ConnectionLost):
             raise replicas
         if isinstance(replicas, ServerError):
             needs = ": redismem doctor says what the Redis user needs" if replicas.word == "NOPERM" else ""
-            text = f"it stands, but no replica was asked, as WAIT was refused ({replicas.word}){needs}"
+            text = f"written, but not confirmed by any replica: WAIT was refused ({replicas.word}){needs}"
             raise self._unconfirmed(text, 0)
         if replicas < self.confirm:
             raise self._unconfirmed(f"{replicas} of {self.confirm} replicas had it in time", replicas)
@@ -85,29 +87,27 @@ class Call(Generic[T]):
         return value
 
     def _unconfirmed(self, text: str, replicas: int) -> Unconfirmed:
-        again = "it may be sent again with the same id"
-        if not self.has_id:
-            again = "it was given no id: sent again, it would be made once more"
-        return Unconfirmed(f"{text}; {again}", self.session_id, replicas, self.confirm)
+        retry = "a retry with the same id is safe" if self.has_id else "it has no id: a retry would write it twice"
+        return Unconfirmed(f"{text}; {retry}", self.session_id, replicas, self.confirm)
 
 
 def is_away(answer: Any) -> bool:
-    """Whether this is none: no reply came, or the node takes no calls for now."""
+    """True if the node is unreachable: no reply came, or the node accepts no calls for now."""
     return isinstance(answer, ConnectionLost) or (isinstance(answer, ServerError) and answer.word in NOT_READY_WORDS)
 
 
 def evalsha(script: Script, keys: Sequence[bytes], arguments: Sequence[bytes | str | int]) -> Command:
-    """The command that runs a script."""
+    """Build the command that runs a script."""
     return ("EVALSHA", script.sha, len(keys), *keys, *arguments)
 
 
 def independent(
     commands: tuple[Command, ...], decode: Callable[..., T], op: Op = Op.LOOK, *, absent: Any = None
 ) -> Call[T]:
-    """A call of commands that have nothing to do with each other, such as the same one for each shard."""
+    """Build a call of unrelated commands, such as one command per shard."""
     return Call(None, commands, decode, is_independent=True, op=op, absent=absent)
 
 
 def context_reads(keys: SessionKeys) -> tuple[Command, Command]:
-    """The commands that read a session's state and its whole window."""
+    """Build the commands that read a session's state and its whole window."""
     return ("HGETALL", keys.state), ("LRANGE", keys.messages, 0, -1)

@@ -1,4 +1,4 @@
-"""The time that a script is given: the server's, or what a caller's clock says, if that can be a time. No I/O."""
+"""The `now_ms` argument of scripts: the server's clock, or a caller's clock within valid bounds. No I/O."""
 
 from __future__ import annotations
 
@@ -8,23 +8,31 @@ from redismem.errors import InvalidTime
 from redismem.protocol import layout
 
 Clock = Callable[[], int]
-"""Gives the time in milliseconds since 1970, as an int."""
+"""A function that returns the time in milliseconds since 1970, as an int."""
 
-# Seconds are below, microseconds above.
+# Rejects clocks in other units: seconds fall below this range, microseconds above.
 EARLIEST_MS = 978_307_200_000  # 2001
 LATEST_MS = 253_370_764_800_000  # 9999
 
 
 def clock_ms(clock: Clock) -> int:
-    """What the clock says, in milliseconds. Raises InvalidTime for what cannot be a time."""
+    """Read the clock, in milliseconds since 1970.
+
+    Raises:
+        InvalidTime: the value is no int, or before 2001 or after 9998.
+    """
     now_ms: object = clock()
     if type(now_ms) is not int:
-        raise InvalidTime(f"a clock gives milliseconds as an int, this one a {type(now_ms).__name__}")
+        raise InvalidTime(f"a clock must return milliseconds as an int, this one returned a {type(now_ms).__name__}")
     if not EARLIEST_MS <= now_ms < LATEST_MS:
-        raise InvalidTime(f"a clock gives milliseconds since 1970, from 2001 to 9998; this one gave {now_ms}")
+        raise InvalidTime(f"a clock must return milliseconds since 1970, from 2001 to 9998; this one returned {now_ms}")
     return now_ms
 
 
 def time_argument(clock: Clock | None) -> int | str:
-    """The argument `now_ms` of a script. Raises InvalidTime."""
+    """Return the `now_ms` argument of a script; without a clock the script uses the server's.
+
+    Raises:
+        InvalidTime: the clock returned an invalid time.
+    """
     return layout.NONE if clock is None else clock_ms(clock)

@@ -1,4 +1,4 @@
-"""Ids: of sessions, of appends, of fences, and what a log calls a session."""
+"""Ids of sessions, appends and fences, and the hash that stands for a session in logs."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _TOKEN_BYTES = 18
 _TOKENS_COUNT = 256
 
 _tokens: deque[bytes] = deque()
-# What a child process took of these, its parent would take as well.
+# A forked child would hand out the tokens that its parent hands out too.
 os.register_at_fork(after_in_child=_tokens.clear)
 
 
 def now_ms() -> int:
-    """This machine's clock. Only for names: what expires or is due goes by the server's."""
+    """Return this machine's clock in milliseconds. For names only: expiry and due times use the server's clock."""
     return time.time_ns() // 1_000_000
 
 
 def new_session_id() -> str:
-    """A UUIDv7 (RFC 9562): 48 bits of milliseconds, so ids sort by creation, then 74 random bits."""
+    """Create a UUIDv7 (RFC 9562): 48 bits of milliseconds, so ids sort by creation, then 74 random bits."""
     number = (now_ms() << 80) | int.from_bytes(os.urandom(10), "big")
     number = number & ~(0xF << 76) | (0x7 << 76)
     number = number & ~(0x3 << 62) | (0x2 << 62)
@@ -35,32 +35,36 @@ def new_session_id() -> str:
 
 @lru_cache(maxsize=4_096)
 def session_hash(session_id: str) -> str:
-    """What a log says of a session: enough to find it by, nothing to read from it."""
+    """Return a short hash that identifies a session in logs without revealing its id."""
     return hashlib.blake2b(session_id.encode("utf-8", "surrogateescape"), digest_size=6).hexdigest()
 
 
 def append_token(append_id: object) -> bytes:
-    """7 bytes by which a session remembers an append, a hash of the caller's id or random; the others are random.
+    """Return the 18-byte token of an append.
 
-    These are 3 that tell this call from another with the same id, and 8 for a new epoch.
+    7 bytes name the append: a hash of the caller's id, or random without one. 3 random bytes tell this call from other
+    calls with that id, and 8 are the nonce of a new epoch.
 
-    From the operating system, not from `random`: a process that seeds `random` would repeat the ids of its neighbours.
+    Random bytes come from the operating system: processes that seed `random` alike would produce equal ids.
+
+    Raises:
+        InvalidMessage: the id is no non-empty string of at most 256 bytes.
     """
     if append_id is None:
         try:
             return _tokens.pop()
-        except IndexError:  # asked of the operating system all at once: a call of it costs as much as the rest of this
+        except IndexError:  # drawn in bulk: one call to the operating system costs as much as the rest of this function
             drawn = os.urandom(_TOKEN_BYTES * _TOKENS_COUNT)
             _tokens.extend(drawn[at : at + _TOKEN_BYTES] for at in range(_TOKEN_BYTES, len(drawn), _TOKEN_BYTES))
             return drawn[:_TOKEN_BYTES]
     if not isinstance(append_id, str) or not append_id:
-        raise InvalidMessage("an append id is a non-empty string")
+        raise InvalidMessage("an append id must be a non-empty string")
     encoded = append_id.encode("utf-8", "surrogatepass")
     if len(encoded) > _APPEND_ID_BYTES:
-        raise InvalidMessage(f"an append id has at most {_APPEND_ID_BYTES} bytes, this one {len(encoded)}")
+        raise InvalidMessage(f"an append id has at most {_APPEND_ID_BYTES} bytes, this one has {len(encoded)}")
     return hashlib.blake2b(encoded, digest_size=7).digest() + os.urandom(11)
 
 
 def nonce() -> bytes:
-    """16 hexadecimal digits that make a fence unique even when a failover rolled the counter back."""
+    """Return 16 random hexadecimal digits, which keep a fence unique if a failover rolls its counter back."""
     return os.urandom(8).hex().encode()

@@ -1,4 +1,4 @@
-"""Names: namespaces, shards, and every Redis key there is."""
+"""The names of namespaces, shards and all Redis keys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from redismem.errors import InvalidSessionId
 from redismem.protocol.layout import INDEXES
 from redismem.protocol.slots import shard_tags
 
-# Controls, separators of lines and paragraphs, and half characters, which UTF-8 has no bytes for.
+# Control characters, line and paragraph separators, and lone surrogates, which UTF-8 cannot encode.
 _NOT_IN_A_SESSION_ID = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029\\ud800-\\udfff]")
 _SESSION_ID_BYTES = 256
 NAMESPACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
@@ -21,7 +21,7 @@ SHARD_KEYS = (*INDEXES, "fences")
 
 @dataclass(frozen=True, slots=True)
 class ShardKeys:
-    """The keys that all sessions of one shard share."""
+    """The keys shared by all sessions of one shard."""
 
     active: bytes
     overdue: bytes
@@ -32,13 +32,13 @@ class ShardKeys:
 
     @property
     def indexes(self) -> tuple[bytes, ...]:
-        """The keys that name sessions, in the order in which the scripts take them."""
+        """The index keys, in the order of the scripts' KEYS."""
         return tuple(getattr(self, index) for index in INDEXES)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionKeys:
-    """The keys of one session, and those of its shard: all with one hash tag, so one script may touch them all."""
+    """The keys of one session and of its shard: they share one hash tag, so one script may access all of them."""
 
     session_id: str
     session: bytes
@@ -49,7 +49,7 @@ class SessionKeys:
     quarantine: bytes
     shard: ShardKeys
     appends: tuple[bytes, ...]
-    """The keys of an append, in the order in which its script takes them."""
+    """The keys of an append, in the order of its script's KEYS."""
 
 
 def _matches(pattern: re.Pattern[str], text: object) -> bool:
@@ -57,12 +57,12 @@ def _matches(pattern: re.Pattern[str], text: object) -> bool:
 
 
 def plain(text: str) -> str:
-    """The text alone: a member of a str enum would be formatted by its name, but encoded by its value."""
+    """Convert a str subclass to str: a member of a str enum is formatted by name, but encoded by value."""
     return text if type(text) is str else str.__str__(text)
 
 
 def is_session_id(text: object) -> TypeGuard[str]:
-    """Whether a session may be called so."""
+    """True if the text is a valid session id."""
     if not isinstance(text, str) or not text or len(text) > _SESSION_ID_BYTES or text != text.strip():
         return False
     if text.isascii():
@@ -71,18 +71,18 @@ def is_session_id(text: object) -> TypeGuard[str]:
 
 
 class Keys:
-    """Where the sessions of a namespace live.
+    """The keys of a namespace, its shards and its sessions.
 
-    A session's shard is CRC-16/XMODEM (Redis Cluster's own hash) of its id, modulo the number of shards. The tag
-    `{namespace:shard}` stands in front of the session id, so that nothing in an id can move it to another slot. Four
-    letters behind the number bring it to its place among the slots: see `placement`.
+    A session's shard is the CRC-16/XMODEM (Redis Cluster's own hash) of its id, modulo the number of shards. The hash
+    tag `{namespace:shard}` precedes the session id, so braces in an id cannot move it to another slot. Four letters
+    after the shard number steer the tag to its slot: see `slots`.
     """
 
     __slots__ = ("_shards", "_tags", "dictionaries", "namespace", "providers", "record", "shard_count", "ticks")
 
     def __init__(self, namespace: str, shard_count: int) -> None:
         if not _matches(NAMESPACE, namespace):
-            raise InvalidSessionId("a namespace is 1 to 64 of [A-Za-z0-9._-], the first one alphanumeric")
+            raise InvalidSessionId("a namespace has 1 to 64 characters of [A-Za-z0-9._-], the first one alphanumeric")
         namespace = plain(namespace)
         self.namespace = namespace
         self.shard_count = shard_count
@@ -94,23 +94,27 @@ class Keys:
         self._shards = tuple(ShardKeys(*(f"{tag}:{name}".encode() for name in SHARD_KEYS)) for tag in self._tags)
 
     def shard_of(self, session_id: str) -> int:
-        """The number of the shard that a session lives under."""
+        """Return the number of a session's shard."""
         return binascii.crc_hqx(session_id.encode(), 0) % self.shard_count
 
     def rate(self, name: str) -> bytes:
-        """The key of what a name may do."""
+        """Return the key of a rate limiter."""
         return f"rm:{{{self.namespace}}}:rate:{name}".encode()
 
     def shards(self) -> tuple[ShardKeys, ...]:
-        """The keys of every shard, by its number."""
+        """Return the keys of every shard, by shard number."""
         return self._shards
 
     def session(self, session_id: str) -> SessionKeys:
-        """The keys of a session. Raises InvalidSessionId."""
+        """Return the keys of a session.
+
+        Raises:
+            InvalidSessionId: not 1 to 256 bytes of UTF-8, or control characters or surrounding whitespace in it.
+        """
         if not is_session_id(session_id):
             raise InvalidSessionId(
-                f"a session id is a text of 1 to {_SESSION_ID_BYTES} bytes in UTF-8, without control characters and "
-                "without blanks around it"
+                f"a session id is a string of 1 to {_SESSION_ID_BYTES} bytes in UTF-8, without control characters or "
+                "surrounding whitespace"
             )
         session_id = plain(session_id)
         number = self.shard_of(session_id)

@@ -1,8 +1,8 @@
-"""The Lua scripts, as they lie in `lua/`: the source and the SHA-1 by which Redis knows it.
+"""The Lua scripts of `lua/`: their source with includes resolved, and the SHA-1 for EVALSHA.
 
-`lua/<room>/<name>.lua` is a script; `lua/include/` holds parts that several have, or that have a name of their own: a
-line `--- @include name` is replaced by `lua/include/name.lua` without the comment at its head. A part is plain
-statements over the script's locals, as a call would cost the server time; its head says which it reads and sets.
+`lua/<folder>/<name>.lua` is a script; `lua/include/` holds shared parts. A line `--- @include name` is replaced by
+`lua/include/name.lua` without its head comment. A part is plain statements over the script's locals, because a function
+call costs server time; its head lists the locals that it reads and sets.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HEAD = re.compile(r"(?:--.*\n)*?-- SETS.*\n")
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """One operation. `source` is the text with its parts; `sha` is what EVALSHA takes."""
+    """One operation: `source` is the text with its includes, `sha` the argument of EVALSHA."""
 
     name: str
     source: bytes
@@ -31,9 +31,10 @@ class Script:
 
 @cache
 def folder() -> Traversable:
-    """Where the scripts lie: inside the package when installed from a wheel, beside it in a checkout.
+    """Return the folder of the scripts: inside the package when installed from a wheel, beside it in a checkout.
 
-    Raises FileNotFoundError if they are in neither place (a broken package).
+    Raises:
+        FileNotFoundError: the folder is in neither place, so the package is broken.
     """
     packaged = resources.files("redismem") / "lua"
     if packaged.is_dir():
@@ -46,20 +47,24 @@ def folder() -> Traversable:
 
 @cache
 def load(name: str) -> Script:
-    """The script of this name. Raises FileNotFoundError for a name that is no script's, or a part that is missing."""
+    """Load a script by name.
+
+    Raises:
+        FileNotFoundError: there is no script of this name, or a part that it includes is missing.
+    """
     if name not in _files():
         raise FileNotFoundError(f"no folder of lua/ has a script {name}.lua")
-    source = included(_files()[name].read_text("utf-8"), folder() / "include").encode()
+    source = resolve_includes(_files()[name].read_text("utf-8"), folder() / "include").encode()
     return Script(name, source, hashlib.sha1(source, usedforsecurity=False).hexdigest().encode())
 
 
 def names() -> list[str]:
-    """All scripts there are, sorted."""
+    """Return the names of all scripts, sorted."""
     return sorted(_files())
 
 
 def commands_at(sha: str, line: int) -> list[str]:
-    """The commands that this line of the script calls, in small letters; none for a script or line that is not ours."""
+    """Return the commands, in lower case, that a line of a script calls; empty for an unknown script or line."""
     for name in names():
         script = load(name)
         lines = script.source.decode().splitlines() if script.sha.decode() == sha else []
@@ -70,23 +75,25 @@ def commands_at(sha: str, line: int) -> list[str]:
 
 @cache
 def _files() -> dict[str, Traversable]:
-    rooms = [room for room in folder().iterdir() if room.is_dir() and room.name != "include"]
-    entries = [entry for room in rooms for entry in room.iterdir() if entry.name.endswith(".lua")]
-    return {entry.name.removesuffix(".lua"): entry for entry in entries}
+    folders = [entry for entry in folder().iterdir() if entry.is_dir() and entry.name != "include"]
+    files = [file for parent in folders for file in parent.iterdir() if file.name.endswith(".lua")]
+    return {file.name.removesuffix(".lua"): file for file in files}
 
 
-def included(text: str, parts: Traversable) -> str:
-    """The text with its parts put in, indented as the lines that ask for them.
+def resolve_includes(text: str, parts: Traversable) -> str:
+    """Replace each include line by its part, indented as the line is.
 
-    Raises FileNotFoundError for a part that is missing, RecursionError for one that includes itself.
+    Raises:
+        FileNotFoundError: a part is missing.
+        RecursionError: a part includes itself.
     """
 
-    def part(match: re.Match[str]) -> str:
+    def load_part(match: re.Match[str]) -> str:
         indent, name = match.groups()
         file = parts / f"{name}.lua"
         if not re.fullmatch(r"\w+", name) or not file.is_file():
-            raise FileNotFoundError(f"a script includes {name!r}, and lua/include/ has no such part")
+            raise FileNotFoundError(f"a script includes {name!r}, but lua/include/ has no such part")
         body = _HEAD.sub("", file.read_text("utf-8"), count=1)
-        return re.sub(r"^(?=.)", indent, included(body, parts), flags=re.MULTILINE)
+        return re.sub(r"^(?=.)", indent, resolve_includes(body, parts), flags=re.MULTILINE)
 
-    return _INCLUDE.sub(part, text)
+    return _INCLUDE.sub(load_part, text)

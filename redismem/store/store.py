@@ -301,7 +301,7 @@ class Store(Reach):
 
     async def _gathered(self, call: Call[T], timeout_s: float) -> list[Any]:
         """The replies of all nodes, as far as each is needed."""
-        return call.filled(await self.transport.run_independent(call.commands, timeout_s))
+        return call.fill_absent(await self.transport.run_independent(call.commands, timeout_s))
 
     async def _sent_again(
         self, call: Call[T], failure: ServerError | ConnectionLost, retries: Retries, begun_s: float

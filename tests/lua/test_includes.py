@@ -42,7 +42,7 @@ def head(part: Path) -> tuple[set[str], set[str]]:
 def test_a_part_says_which_locals_it_reads_and_sets(part: Path) -> None:
     assert part.read_text().startswith("-- ")
     body = re.sub(r"\A(?:--.*\n)*?-- SETS.*\n", "", part.read_text())
-    assert head(part) == reads_and_sets(scripts.included(body, LUA / "include"))
+    assert head(part) == reads_and_sets(scripts.resolve_includes(body, LUA / "include"))
 
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.stem)
@@ -58,7 +58,7 @@ def test_what_a_part_reads_was_made_before_it(name: str) -> None:
     for part, after in zip(rest[::2], rest[1::2], strict=True):
         file = LUA / "include" / f"{part}.lua"
         assert head(file)[0] <= made(before), part
-        before += scripts.included(file.read_text(), LUA / "include") + after
+        before += scripts.resolve_includes(file.read_text(), LUA / "include") + after
 
 
 def test_the_head_of_a_part_can_be_wrong() -> None:
@@ -70,19 +70,19 @@ def test_a_part_is_put_in_without_its_head_and_indented_as_the_line_that_asks(tm
     (tmp_path / "one.lua").write_text("-- What it is.\n-- READS\n-- SETS x\n-- Why.\nlocal x = 1\n\n--- @include two\n")
     (tmp_path / "two.lua").write_text("-- Another.\n-- READS x\n-- SETS\nx = x + 1\n")
     script = "if a then\n  --- @include one\nend\n"
-    assert scripts.included(script, tmp_path) == "if a then\n  -- Why.\n  local x = 1\n\n  x = x + 1\nend\n"
+    assert scripts.resolve_includes(script, tmp_path) == "if a then\n  -- Why.\n  local x = 1\n\n  x = x + 1\nend\n"
 
 
 @pytest.mark.parametrize("name", ["nothing", "../session/append", "", "now x"])
 def test_a_part_that_is_missing_is_told(name: str) -> None:
     with pytest.raises(FileNotFoundError, match="no such part"):
-        scripts.included(f"return 1\n--- @include {name}\n", LUA / "include")
+        scripts.resolve_includes(f"return 1\n--- @include {name}\n", LUA / "include")
 
 
 def test_a_part_that_includes_itself_is_no_endless_text(tmp_path: Path) -> None:
     (tmp_path / "one.lua").write_text("-- Itself.\n-- READS\n-- SETS\n--- @include one\n")
     with pytest.raises(RecursionError):
-        scripts.included("--- @include one\n", tmp_path)
+        scripts.resolve_includes("--- @include one\n", tmp_path)
 
 
 def test_only_scripts_are_scripts() -> None:

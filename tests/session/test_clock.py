@@ -43,7 +43,7 @@ async def test_what_cannot_be_the_time_is_refused_and_nothing_is_written(
     before = await everything(raw, namespace)
     clock.now_ms = no_time
     for write in await writes(session):
-        with pytest.raises(InvalidTime, match="a clock gives milliseconds"):
+        with pytest.raises(InvalidTime, match="a clock must return milliseconds"):
             await write(said("b"))
     for ask in (memory.count, memory.sessions, memory.server_time_ms, Eviction(memory.store).enforce):
         with pytest.raises(InvalidTime):

@@ -208,7 +208,7 @@ async def test_a_client_without_a_timeout_of_its_own_is_given_up(replicated: Rep
 
 async def test_without_replicas_nothing_is_confirmed(redis_server: RedisServer, namespace: str) -> None:
     async with Memory.connect(redis_server.url, namespace=namespace, settings=QUICK) as memory:
-        for id, again in ((None, "no id: sent again, it would be made once more"), ("one", "again with the same id")):
+        for id, again in ((None, "no id: a retry would write it twice"), ("one", "a retry with the same id is safe")):
             with pytest.raises(Unconfirmed, match=f"0 of 1 replicas .*{again}$") as refused:
                 await memory.session("a").append(user(1), confirm=1, id=id)
             assert (refused.value.replicas, refused.value.wanted) == (0, 1)

@@ -130,8 +130,9 @@ def test_an_append_stands_where_no_replica_may_be_asked(open_memory: Open, admin
     admin.execute_command("ACL", "SETUSER", "app", "-wait")
     memory = open_memory()
     session = memory.session("a")
-    for id, again in ((None, "no id: sent again, it would be made once more"), ("one", "again with the same id")):
-        with pytest.raises(Unconfirmed, match=rf"it stands, .* WAIT was refused \(NOPERM\).*{again}$") as refused:
+    for id, again in ((None, "no id: a retry would write it twice"), ("one", "a retry with the same id is safe")):
+        refusal = rf"written, but not confirmed by any replica: WAIT was refused \(NOPERM\).*{again}$"
+        with pytest.raises(Unconfirmed, match=refusal) as refused:
             session.append_and_read(user(1), confirm=1, id=id)
         assert (refused.value.replicas, refused.value.wanted) == (0, 1)
     assert session.append(user(1), id="one").duplicate

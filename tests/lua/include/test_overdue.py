@@ -59,7 +59,7 @@ def test_lua_and_python_say_the_same_of_any_window(redis_server: RedisServer, ca
     appended = append_limits(known).split()
     assert [str(each).encode() for each in claim[4:7]] == appended[1:4]
     with redis.Redis(port=redis_server.port) as client:
-        told = client.eval(scripts.included(SCRIPT, LUA / "include"), 0, count, tokens, *claim[4:7])
+        told = client.eval(scripts.resolve_includes(SCRIPT, LUA / "include"), 0, count, tokens, *claim[4:7])
     assert bool(told) == known.is_overdue(count, tokens)
 
 
