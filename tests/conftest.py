@@ -48,10 +48,10 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    unselected = selection.left_out(items)
-    if unselected:
-        config.hook.pytest_deselected(items=unselected)
-        items[:] = [item for item in items if item not in set(unselected)]
+    left_out = [item for item in items if selection.is_left_out(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not selection.is_left_out(item)]
     items.sort(key=selection.place_of)
 
 

@@ -121,9 +121,7 @@ CASES += [
 ]
 
 
-@pytest.mark.parametrize(
-    ("redis_server", "open_memory", "command"), CASES, indirect=["redis_server", "open_memory"]
-)
+@pytest.mark.parametrize(("redis_server", "open_memory", "command"), CASES, indirect=["redis_server", "open_memory"])
 def test_every_command_that_is_not_allowed_is_named(open_memory: Open, admin: Any, command: str) -> None:
     admin.execute_command("ACL", "SETUSER", "app", f"-{command}")
     memory = open_memory()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parents[1]
+EVERYTHING = "EVERYTHING" in os.environ
 
 LONGEST_FIRST = (
     "workers/test_worker_processes.py",
@@ -95,8 +96,9 @@ def is_embedded_half(item: pytest.Item) -> bool:
     return callspec is not None and "embedded" in callspec.params.values()
 
 
-def left_out(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Return the embedded halves that this run does without: none if EVERYTHING is set."""
-    if "EVERYTHING" in os.environ:
-        return []
-    return [item for item in items if is_embedded_half(item) and not is_within(item.path, ON_BOTH_STORES)]
+def is_left_out(item: pytest.Item) -> bool:
+    """True if this run does without the test. A run with EVERYTHING set does without none."""
+    if EVERYTHING:
+        return False
+    is_elsewhere = is_embedded_half(item) and not is_within(item.path, ON_BOTH_STORES)
+    return is_elsewhere or item.get_closest_marker("nightly") is not None
