@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import shutil
@@ -14,6 +15,7 @@ import fakeredis
 import pytest
 import redis.asyncio
 from hypothesis import HealthCheck, settings
+from support import selection
 from support.certificates import make_authority
 from support.clock import Clock
 from support.cluster_servers import ON_DEMAND, ClusterServers
@@ -37,31 +39,25 @@ settings.load_profile("explore" if "EXPLORE" in os.environ else "any machine")
 
 _numbers = itertools.count(1)
 
-LONGEST_FIRST = (
-    "workers/test_worker_processes.py",
-    "model_check/test_mutants.py",
-    "workers/test_outages.py",
-    "nodes/test_outages.py",
-    "nodes/test_parted.py",
-    "repository/test_typed.py",
-    "repository/test_benchmarks.py",
-    "project_model/test_models.py",
-    "workers/test_outage_processes.py",
-    "nodes/test_sentinel.py",
-    "store/test_outages.py",
-    "web/page/test_page_access.py",
-    "project_model/test_mutants.py",
-    "web/page/test_page_faults.py",
-    "web/page/test_page_chat.py",
-    "session/test_model.py",
-)
-"""Files that several processes begin with: begun last, one of them would be waited for alone."""
+# Collecting makes thousands of objects that stay: looking through them for garbage would take a third of the time.
+gc.disable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST_FIRST)}
-    assert all(path.is_file() for path in places), "a file of LONGEST_FIRST has another name"
-    items.sort(key=lambda item: places.get(item.path, len(places)))
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    return selection.is_not_quick(collection_path) or None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    left_out = [item for item in items if selection.is_left_out(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not selection.is_left_out(item)]
+    items.sort(key=selection.place_of)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -131,7 +127,7 @@ def clock() -> Clock:
 
 @pytest.fixture(params=["real", "embedded"])
 def store(request: pytest.FixtureRequest) -> Store:
-    """Real Redis and the embedded store: a test that takes this runs on both."""
+    """Real Redis and the embedded store: a test that takes this runs on both, if support/selection.py says so."""
     clock: Clock | None = request.getfixturevalue("clock") if "clock" in request.fixturenames else None
     if request.param == "real":
         server: RedisServer = request.getfixturevalue("redis_server")

@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.clock import Clock
 
@@ -155,7 +155,6 @@ async def test_what_others_wait_for_is_left_alone(memory: Memory) -> None:
     assert (step.kind, step.changes) == (Kind.FREE, {})
 
 
-@settings(max_examples=200)
 @given(
     st.text(max_size=600),
     st.sampled_from([None, "order_id", "size", "card", "other"]),

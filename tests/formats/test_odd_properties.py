@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.json_values import texts, values
 from support.odd_messages import (
@@ -76,7 +76,6 @@ jumble = st.tuples(
 )
 
 
-@settings(max_examples=150)
 @given(
     told=st.lists(spoken | asked | jumble, max_size=5).map(lambda several: [each for some in several for each in some])
 )

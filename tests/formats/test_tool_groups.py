@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.conversations import Conversation, closed, conversations
 
@@ -15,7 +15,6 @@ from redismem.formats.tool_calls import ToolCall, calls
 from redismem.formats.tool_groups import cut_after, cut_before, links, newest_within
 from redismem.messages.message import Message
 
-PROPERTY = settings(max_examples=150)
 places = st.integers(0, 40)
 
 
@@ -23,13 +22,11 @@ def messages_of(*payloads: dict[str, Any]) -> list[Message]:
     return [Message.from_openai(payload) for payload in payloads]
 
 
-@PROPERTY
 @given(told=conversations())
 def test_a_result_belongs_to_the_nearest_call_before_it_with_its_id(told: Conversation) -> None:
     assert sorted(links(told.messages)) == sorted(told.pairs)
 
 
-@PROPERTY
 @given(told=conversations(), wanted=places)
 def test_a_cut_before_is_the_largest_that_parts_nothing(told: Conversation, wanted: int) -> None:
     wanted = min(wanted, len(told.messages))
@@ -37,7 +34,6 @@ def test_a_cut_before_is_the_largest_that_parts_nothing(told: Conversation, want
     assert cut_before(told.messages, wanted) == max(cuts)
 
 
-@PROPERTY
 @given(told=conversations(), wanted=places)
 def test_a_cut_after_is_the_smallest_from_where_every_result_has_its_call(told: Conversation, wanted: int) -> None:
     wanted = min(wanted, len(told.messages))
@@ -45,7 +41,6 @@ def test_a_cut_after_is_the_smallest_from_where_every_result_has_its_call(told: 
     assert cut_after(told.messages, wanted) == min(cuts)
 
 
-@PROPERTY
 @given(tokens=st.lists(st.integers(0, 50), max_size=30), max_tokens=st.integers(-5, 500))
 def test_the_newest_within_a_budget_are_as_many_as_fit(tokens: list[int], max_tokens: int) -> None:
     messages = [Message("user") for _ in tokens]

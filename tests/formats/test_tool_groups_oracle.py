@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.conversations import Conversation, conversations
 
 from redismem.formats.tool_groups import cut_after, cut_before, links, open_calls
 from redismem.messages.message import Message
 
-PROPERTY = settings(max_examples=150)
 places = st.integers(-2, 50)
 
 
@@ -31,20 +30,17 @@ def slow_cut_after(messages: Sequence[Message], wanted: int, keeps_orphans: bool
     return place
 
 
-@PROPERTY
 @given(told=conversations(max_size=40), wanted=places)
 def test_cut_before_is_where_the_plain_loop_ends(told: Conversation, wanted: int) -> None:
     assert cut_before(told.messages, wanted) == slow_cut_before(told.messages, wanted)
 
 
-@PROPERTY
 @given(told=conversations(max_size=40), wanted=places.filter(lambda place: place >= 0), keeps_orphans=st.booleans())
 def test_cut_after_is_where_the_plain_loop_ends(told: Conversation, wanted: int, keeps_orphans: bool) -> None:
     found = cut_after(told.messages, wanted, keeps_orphans=keeps_orphans)
     assert found == slow_cut_after(told.messages, wanted, keeps_orphans)
 
 
-@PROPERTY
 @given(told=conversations(max_size=40), stop=places)
 def test_an_open_call_is_one_whose_own_id_no_result_has(told: Conversation, stop: int) -> None:
     messages = told.messages

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.call_rules import complaints, ids_of
 from support.clock import Clock
@@ -91,7 +91,6 @@ def context_of(payloads: list[Payload], *, stored: bool = True) -> Context:
     return Context("s", [], messages, State(), len(payloads), 1, len(payloads), "1-a", 6)
 
 
-@settings(max_examples=200)
 @given(data=st.data(), form=st.sampled_from(FORMS), start=st.integers(0, 6), stored=st.booleans())
 def test_whatever_the_history_and_the_cut_a_provider_takes_it(data: Any, form: str, start: int, stored: bool) -> None:
     history = data.draw(histories(form))[start:]

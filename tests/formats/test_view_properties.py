@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from formats.test_tool_pairing import FORMS, IN_PARTS, call, context_of, result
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.provider_rules import check_anthropic, check_gemini
 
@@ -50,7 +50,6 @@ def message(draw: st.DrawFn) -> Payload:
     return {"role": role, "content": draw(VALUES), "tool_calls": draw(VALUES), "type": draw(WORDS)}
 
 
-@settings(max_examples=200)
 @given(st.lists(message(), max_size=12))
 def test_the_rules_are_kept(told: list[Payload]) -> None:
     context = context_of(told)
@@ -59,7 +58,6 @@ def test_the_rules_are_kept(told: list[Payload]) -> None:
     assert context.to_anthropic() == context_of(told, stored=False).to_anthropic()
 
 
-@settings(max_examples=120)
 @given(st.lists(message(), max_size=12), st.data())
 def test_no_text_is_lost_and_nothing_that_is_stored_changes(told: list[Payload], data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(told)))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.json_values import messages, same
 from support.stores import Store
@@ -38,7 +38,6 @@ def plain_of(element: bytes, seq: int = 1) -> Message:
     return message
 
 
-@settings(max_examples=200)
 @given(messages, st.integers(0, (1 << 32) - 1))
 def test_what_was_compressed_comes_back(payload: dict[str, Any], tokens: int) -> None:
     element, _ = encode_message(payload | {"long": LONG}, lambda _: tokens)
@@ -81,7 +80,6 @@ def test_what_would_be_no_shorter_stays() -> None:
         assert expanded_bytes(element + STAMP) == len(element + STAMP)
 
 
-@settings(max_examples=200)
 @given(st.integers(0, 10_000), st.integers(0, 255))
 def test_a_frame_that_has_changed_is_found_out(at: int, other: int) -> None:
     small = compressed(encode_message(user(LONG))[0])

@@ -75,7 +75,6 @@ def stored(message: Any, **options: Any) -> Message:
     return decode_messages([element + STAMP], 7, "1-ab")[0]
 
 
-@settings(max_examples=300)
 @given(payload=messages)
 @example(payload={})
 @example(payload={"content": None})
@@ -85,7 +84,6 @@ def test_a_dict_comes_back_as_it_was_put_in(payload: dict[str, Any]) -> None:
     assert (message.seq, message.epoch, message.stored_ms) == (7, "1-ab", 1_700_000_000_123)
 
 
-@settings(max_examples=300)
 @given(value=values)
 def test_a_state_value_comes_back_as_it_was_put_in(value: Any) -> None:
     assert same(decode_value(encode_value(value)), value)

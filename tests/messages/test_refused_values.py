@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.json_values import texts, values
 
@@ -94,7 +94,6 @@ def test_what_no_object_of_an_sdk_spoils_is_not_copied_to_look_for_one(
         encode_message({"role": "user", "content": value})
 
 
-@settings(max_examples=300)
 @given(value=values, key=texts, at=st.integers(0, 3), number=st.sampled_from(NOT_FINITE))
 def test_wherever_it_stands(value: Any, key: str, at: int, number: float) -> None:
     encode_value([value])
@@ -119,7 +118,6 @@ def test_a_time_that_could_not_be_read_is_refused(at: datetime) -> None:
         Message("user", "hello", timestamp=at)
 
 
-@settings(max_examples=200)
 @given(at=st.datetimes(timezones=st.timezones() | st.just(UTC)))
 def test_any_other_time_comes_back(at: datetime) -> None:
     try:

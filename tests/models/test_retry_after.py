@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.provider_server import in_s
 from support.refused import failure
@@ -57,7 +57,6 @@ async def test_retry_after_as_a_date(server: Any, model: Any) -> None:
     assert isinstance(failed, ProviderUnavailable)
 
 
-@settings(max_examples=200)
 @given(
     text=st.text(max_size=40)
     | st.floats().map(str)

@@ -17,7 +17,7 @@ from redismem.transport.nodes.sides import LoopSide, ThreadSide
 from redismem.transport.nodes.slots import slot_of
 from redismem.transport.replicas import Wanted
 
-KINDS = ("asyncio", "blocking")
+KINDS = ("asyncio", pytest.param("blocking", marks=pytest.mark.nightly))
 CONFIRMING = PATIENT.model_copy(update={"confirm": 1, "confirm_timeout_s": 30, "reply_timeout_s": 30})
 pytestmark = pytest.mark.timeout(300)
 

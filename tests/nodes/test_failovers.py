@@ -17,7 +17,7 @@ from redismem.concurrency.finished import finished
 from redismem.inspection.check import check
 from redismem.protocol.queue import calls as queue_calls
 
-KINDS = ("asyncio", "blocking")
+KINDS = ("asyncio", pytest.param("blocking", marks=pytest.mark.nightly))
 HASTY = Settings(shards=16, deadline_s=2, reply_timeout_s=1, fallback_after_s=1)
 pytestmark = pytest.mark.timeout(300)
 

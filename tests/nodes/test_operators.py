@@ -55,7 +55,7 @@ async def test_what_is_deployed_is_known_on_every_node(cluster_servers: ClusterS
         assert node.say("SCRIPT", "EXISTS", *shas) == [1] * len(shas)
 
 
-@pytest.mark.parametrize("kind", ["asyncio", "blocking"])
+@pytest.mark.parametrize("kind", ["asyncio", pytest.param("blocking", marks=pytest.mark.nightly)])
 async def test_what_is_deployed_again_and_again_comes_to_whoever_is_primary(
     kind: str, cluster_servers: ClusterServers, namespace: str
 ) -> None:

@@ -28,7 +28,8 @@ from redismem.transport.nodes.slots import slot_of
 KEYS = Keys(NAMESPACE, outage_pod.SETTINGS.shards)
 NODE_TIMEOUT_MS = 1_500
 HASTY = Settings(shards=16, deadline_s=3, reply_timeout_s=3)
-WAYS = ("killed", "stopped")
+KILLED = ("killed", pytest.param("stopped", marks=pytest.mark.nightly))
+STOPPED = (pytest.param("killed", marks=pytest.mark.nightly), "stopped")
 # With everysec and a slow disk, Redis acknowledges up to two seconds of writes before it gives them to the system.
 ALWAYS = ("--appendfsync", "always")
 pytestmark = pytest.mark.timeout(600)
@@ -82,7 +83,7 @@ async def on_cluster(tmp_path: Path) -> AsyncIterator[OnCluster]:
 
 
 @pytest.mark.parametrize("seconds", SECONDS)
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", KILLED)
 async def test_on_a_cluster_only_what_is_hit_is_degraded(on_cluster: OnCluster, way: str, seconds: float) -> None:
     # While one of three is gone, another that is slow for so long would leave the third alone: then that refuses, too.
     on_cluster.servers.set_timeout(60_000)
@@ -99,7 +100,7 @@ async def test_a_cluster_that_is_down_as_a_whole_is_degraded(on_cluster: OnClust
     print(f"\n{row}")  # noqa: T201
 
 
-@pytest.mark.parametrize("kind", ["asyncio", "blocking"])
+@pytest.mark.parametrize("kind", ["asyncio", pytest.param("blocking", marks=pytest.mark.nightly)])
 async def test_without_the_fallback_a_cluster_that_is_down_is_refused_until_it_is_up(
     on_cluster: OnCluster, kind: str, namespace: str
 ) -> None:
@@ -137,7 +138,7 @@ async def test_without_the_fallback_a_cluster_that_is_down_is_refused_until_it_i
 
 
 @pytest.mark.parametrize("seconds", SECONDS)
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", STOPPED)
 async def test_behind_sentinels_without_a_primary_all_is_degraded(tmp_path: Path, way: str, seconds: float) -> None:
     servers = SentinelServers(tmp_path / "sentinel", down_after_ms=1_000, nodes_count=1, options=ALWAYS)
     pods = Pods(tmp_path, servers.url)

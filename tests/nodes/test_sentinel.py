@@ -17,7 +17,7 @@ from redismem import Memory, Settings
 from redismem.transport.base import place_of
 from redismem.transport.nodes.sentinel import Sentinels
 
-KINDS = ("asyncio", "blocking")
+KINDS = ("asyncio", pytest.param("blocking", marks=pytest.mark.nightly))
 pytestmark = pytest.mark.timeout(300)
 
 

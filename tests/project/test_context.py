@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.project_clock import BEGIN, ProjectClock
 
@@ -106,7 +106,6 @@ def a_context(texts: list[str]) -> ProjectContext:
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=400)
 
 
-@settings(max_examples=150)
 @given(
     texts=st.lists(TEXTS, min_size=1, max_size=12),
     max_tokens=st.integers(50, 900),

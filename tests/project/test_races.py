@@ -19,10 +19,15 @@ ROUNDS = 8
 LOSSES = {"Conflict", "InvalidTransition", "InvalidItem"}
 
 
-@pytest.fixture
-def racing(redis_server: RedisServer, namespace: str) -> Iterator[Racers]:
-    with racers(redis_server.url, namespace, COUNT) as found:
+@pytest.fixture(scope="module")
+def ready(redis_server: RedisServer) -> Iterator[Racers]:
+    with racers(redis_server.url, COUNT) as found:
         yield found
+
+
+@pytest.fixture
+def racing(ready: Racers, namespace: str) -> Racers:
+    return ready.within(namespace)
 
 
 async def agrees(memory: Memory) -> None:
@@ -124,7 +129,8 @@ async def test_what_was_acknowledged_outlives_a_kill(tmp_path: Path, namespace: 
     server = RedisServer(tmp_path, aof=True, options=("--appendfsync", "always")).start()
     settings = Settings(deadline_s=60, reply_timeout_s=20)
     try:
-        with racers(server.url, namespace, COUNT) as racing:
+        with racers(server.url, COUNT) as ready:
+            racing = ready.within(namespace)
             made: list[str] = []
             for kills in range(4):
                 for place in range(COUNT):

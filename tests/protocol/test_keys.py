@@ -7,7 +7,7 @@ import random
 import uuid
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from redis.crc import key_slot
 from support.session_ids import session_ids
@@ -85,7 +85,6 @@ def test_any_other_namespace_is_refused(namespace: object) -> None:
         Keys(namespace, 64)  # type: ignore[arg-type]
 
 
-@settings(max_examples=200)
 @given(namespace=namespaces, session_id=session_ids, shards=st.sampled_from((1, 2, 7, 64, 64, 64, 300)))
 def test_all_keys_of_a_session_and_its_shard_live_in_one_slot(namespace: str, session_id: str, shards: int) -> None:
     keys = Keys(namespace, shards)
@@ -97,14 +96,12 @@ def test_all_keys_of_a_session_and_its_shard_live_in_one_slot(namespace: str, se
     assert keys.session(session_id).shard == keys.shards()[keys.shard_of(session_id)]
 
 
-@settings(max_examples=200)
 @given(session_id=session_ids.filter(lambda session_id: "{" not in session_id))
 def test_the_shard_is_the_hash_that_a_cluster_uses(session_id: str) -> None:
     """This holds for ids without a hash tag: an id that has one is hashed whole here, and by a cluster in part."""
     assert Keys("shop", 64).shard_of(session_id) == key_slot(session_id.encode(), 64)
 
 
-@settings(max_examples=200)
 @given(first=st.tuples(namespaces, session_ids), second=st.tuples(namespaces, session_ids))
 def test_two_sessions_share_no_key_of_their_own_and_two_namespaces_none_at_all(
     first: tuple[str, str], second: tuple[str, str]
@@ -135,7 +132,6 @@ def test_new_session_ids_do_not_collide_within_a_millisecond(monkeypatch: pytest
     assert len({new_session_id() for _ in range(20_000)}) == 20_000
 
 
-@settings(max_examples=200)
 @given(first=st.text(min_size=1, max_size=64), second=st.text(min_size=1, max_size=64))
 def test_an_append_id_gives_its_own_token(first: str, second: str) -> None:
     made, again, other = append_token(first), append_token(first), append_token(second)

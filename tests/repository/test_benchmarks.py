@@ -1,4 +1,7 @@
-"""Each benchmark runs, and prints the ratios it is there for. How large they are, no test decides."""
+"""Each benchmark runs, and prints the ratios it is there for. How large they are, no test decides.
+
+Every run has three of them; that the others fit the package, mypy sees.
+"""
 
 from __future__ import annotations
 
@@ -48,18 +51,21 @@ def test_turns_gives_the_ratios_to_both_idioms_and_the_servers_cost() -> None:
     )
 
 
+@pytest.mark.nightly
 def test_pins_gives_the_ratios_to_sessions_without_them() -> None:
     printed = run("benchmarks.pins", "--quick")
     for pair in ("append, pinned / plain", "read, pinned / longer"):
         assert re.search(rf"^{pair}(?: +x \d+\.\d\d){{2}}$", printed, re.MULTILINE)
 
 
+@pytest.mark.nightly
 def test_meaning_gives_the_bytes_and_the_time_by_dimensions() -> None:
     printed = run("benchmarks.meaning", "--quick")
     for dimensions in (0, 256, 1536):
         assert re.search(rf"^200 +{dimensions} +\d+ +\d+\.\d\d +\d+\.\d\d$", printed, re.MULTILINE)
 
 
+@pytest.mark.nightly
 def test_originals_gives_the_bytes_of_a_conversation_by_its_text() -> None:
     printed = run("benchmarks.originals", "--quick")
     assert re.search(r"^made up +320 +\d+(?: +x \d+\.\d\d){5}$", printed, re.MULTILINE)
@@ -68,6 +74,7 @@ def test_originals_gives_the_bytes_of_a_conversation_by_its_text() -> None:
         assert f"bytes in Redis to the raw text, {which} a dictionary: x 0." in printed
 
 
+@pytest.mark.nightly
 def test_recalling_gives_the_ratio_to_turns_without_and_the_longest_step() -> None:
     printed = run("benchmarks.recalling", "--quick")
     for what in ("turns", "append_and_read"):
@@ -77,6 +84,7 @@ def test_recalling_gives_the_ratio_to_turns_without_and_the_longest_step() -> No
     assert re.search(r"longest step on the event loop: \d+\.\d ms", printed)
 
 
+@pytest.mark.nightly
 def test_migration_gives_the_longest_time_without_an_answer_of_each_shard() -> None:
     printed = run("benchmarks.migration", "--quick")
     for batch in (10, 100):
@@ -86,6 +94,7 @@ def test_migration_gives_the_longest_time_without_an_answer_of_each_shard() -> N
     )
 
 
+@pytest.mark.nightly
 def test_nodes_gives_the_ratios_of_a_cluster_and_of_replicas_that_confirm() -> None:
     printed = run("benchmarks.nodes", "--quick")
     for label in ("cluster of one", "three nodes, no cluster", "cluster of three", "the same, 64 a node"):
@@ -95,6 +104,7 @@ def test_nodes_gives_the_ratios_of_a_cluster_and_of_replicas_that_confirm() -> N
     assert re.search(r"^server CPU of a turn in a cluster of three: x \d+\.\d\d; wanted", printed, re.MULTILINE)
 
 
+@pytest.mark.nightly
 def test_project_gives_the_growth_of_each_question_and_the_ratio_to_a_file() -> None:
     printed = run("benchmarks.project", "--quick")
     assert len(re.findall(r" x \d+\.\d\d$", printed, re.MULTILINE)) >= 12
@@ -139,6 +149,7 @@ def test_memory_prints_its_ratio() -> None:
 FIGURES = ("turns_per_s", "client_us", "server_us")
 
 
+@pytest.mark.nightly
 def test_compare_measures_the_checkout_against_itself(tmp_path: Path) -> None:
     file = tmp_path / "results.json"
     printed = run("benchmarks.compare", str(ROOT), "--quick", "--json", str(file))
@@ -205,6 +216,7 @@ def test_compare_refuses_what_is_no_checkout(tmp_path: Path) -> None:
     assert f"there is no redismem in {tmp_path}" in refused.stderr
 
 
+@pytest.mark.nightly
 def test_http_gives_the_ratio_to_plain_fastapi_and_the_memory() -> None:
     printed = run("benchmarks.http", "--quick", "--requests", "200", "--streams", "20")
     assert re.search(r"^redismem / plain +x \d+\.\d\d; server CPU x \d+\.\d\d; wanted: ", printed, re.MULTILINE)
@@ -212,6 +224,7 @@ def test_http_gives_the_ratio_to_plain_fastapi_and_the_memory() -> None:
     assert re.search(r"^memory after 200 requests: [\d.]+ MiB -> [\d.]+ MiB$", printed, re.MULTILINE)
 
 
+@pytest.mark.nightly
 def test_remembering_gives_share_and_tokens_of_each_way(transcripts: Path, tmp_path: Path) -> None:
     """No figure is wanted of a short one but that everything holds the answers, and that all ways are there."""
     booked = {"name": "book_reservation", "arguments": '{"origin": "OSL", "destination": "KRK"}'}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import redis
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.conversations import Conversation, closed, conversations, said
 from support.edited import ANSWER, SMALL, payloads, sound, summarised
@@ -138,10 +138,6 @@ async def test_an_edit_makes_a_session_active_and_takes_it_off_the_eviction_queu
             assert await sound(memory)
 
 
-PROPERTY = settings(max_examples=100)
-
-
-@PROPERTY
 @given(told=conversations(max_size=20, orphans=False), counts=st.lists(st.integers(0, 6), min_size=1, max_size=4))
 async def test_a_pop_parts_no_call_from_its_result(store: Store, told: Conversation, counts: list[int]) -> None:
     async with store.memory("pops", Settings(shards=1)) as memory:

@@ -27,7 +27,6 @@ def context_of(told: Conversation, summary_tokens: int = 0, newest: int | None =
     )
 
 
-@settings(max_examples=300)
 @given(
     told=conversations(orphans=False),
     limit=limits,

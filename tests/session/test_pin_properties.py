@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.call_rules import complaints
 from support.conversations import Conversation, conversations
@@ -20,7 +20,6 @@ from redismem.workers.strategies import Summarize, Trim
 from redismem.workers.summaries import Worker
 
 _numbers = itertools.count(1)
-PROPERTY = settings(max_examples=100)
 steps = st.lists(
     st.tuples(
         st.sampled_from(["append", "append", "pin", "system", "drain", "prune", "pop", "undo", "replace", "unpin"]),
@@ -79,7 +78,6 @@ class History:
         assert [payload for payload in shown if payload.get("role") == "system"] == prompts
 
 
-@PROPERTY
 @given(told=conversations(max_size=40), steps=steps, kept=st.booleans(), trims=st.booleans())
 async def test_whatever_happens_pinned_messages_stay_first_and_whole(
     store: Store, namespace: str, told: Conversation, steps: list[tuple[str, int]], kept: bool, trims: bool

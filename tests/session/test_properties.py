@@ -7,7 +7,7 @@ import itertools
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.clock import Clock
 from support.conversations import Conversation, closed, conversations
@@ -17,7 +17,6 @@ from support.stores import Store
 
 from redismem import UNSET, InvalidMessage, InvalidState, Memory, Settings
 
-PROPERTY = settings(max_examples=100)
 _numbers = itertools.count(1)
 
 names = st.text(st.characters(codec=None, categories=None), min_size=1, max_size=12)
@@ -37,7 +36,6 @@ def new_id() -> str:
     return f"s{next(_numbers)}"
 
 
-@PROPERTY
 @given(told=batches)
 async def test_what_is_stored_comes_back_in_order(memory: Memory, told: list[list[dict[str, Any]]]) -> None:
     session = memory.session(new_id())
@@ -59,7 +57,6 @@ async def test_what_is_stored_comes_back_in_order(memory: Memory, told: list[lis
     assert [message.pinned for message in context.messages] == [False] * len(context.messages)
 
 
-@PROPERTY
 @given(changes=st.lists(params, max_size=5), drop=st.sets(names, max_size=3), waiting=names | st.none())
 async def test_params_merge_as_a_dict_does(
     memory: Memory, changes: list[dict[str, Any]], drop: set[str], waiting: str | None
@@ -81,7 +78,6 @@ async def test_params_merge_as_a_dict_does(
     assert (await session.telemetry())["params_keys"] == sorted(expected)
 
 
-@PROPERTY
 @given(intent=values, result=values, plan=values)
 async def test_the_rest_of_the_state_comes_back(memory: Memory, intent: Any, result: Any, plan: Any) -> None:
     session = memory.session(new_id())
@@ -92,7 +88,6 @@ async def test_the_rest_of_the_state_comes_back(memory: Memory, intent: Any, res
     )
 
 
-@PROPERTY
 @given(good=st.lists(messages, max_size=3), bad=unstorable, place=st.integers(0, 3), deep=st.booleans())
 async def test_a_batch_with_one_that_cannot_be_stored_writes_nothing(
     raw: Any, memory: Memory, namespace: str, good: list[dict[str, Any]], bad: Any, place: int, deep: bool
@@ -107,7 +102,6 @@ async def test_a_batch_with_one_that_cannot_be_stored_writes_nothing(
     assert await everything(raw, namespace) == before
 
 
-@PROPERTY
 @given(told=batches, change=params, again=st.lists(messages, min_size=1, max_size=3))
 async def test_a_cleared_session_leaves_nothing_and_behaves_as_a_new_one(
     raw: Any, few_shards: Memory, namespace: str, told: list[Any], change: dict[str, Any], again: list[Any]
@@ -133,7 +127,6 @@ async def test_a_cleared_session_leaves_nothing_and_behaves_as_a_new_one(
     await new.clear()
 
 
-@PROPERTY
 @given(sizes=st.lists(st.integers(1, 12), min_size=1, max_size=24), asked=st.integers(0, 30))
 async def test_the_last_sixteen_appends_are_known(memory: Memory, sizes: list[int], asked: int) -> None:
     session = memory.session(new_id())
@@ -152,7 +145,6 @@ async def test_the_last_sixteen_appends_are_known(memory: Memory, sizes: list[in
         assert (await session.info()).total_messages == sum(sizes) + (not again.duplicate)
 
 
-@PROPERTY
 @given(
     threshold=st.integers(1, 12),
     recent_limit=st.integers(1, 12),
@@ -178,7 +170,6 @@ async def test_thresholds_are_kept_to(
             assert (await session.info()).queued == ("overdue" if total > threshold else None)
 
 
-@PROPERTY
 @given(
     told=conversations(max_size=20, orphans=False),
     limit=st.none() | st.integers(0, 22),
@@ -212,7 +203,6 @@ async def test_no_part_of_a_conversation_parts_a_call_from_its_result(
         assert not any(call < start <= result for call, result in told.seq_pairs())
 
 
-@PROPERTY
 @given(
     activity=st.lists(st.integers(0, 5), min_size=1, max_size=15),
     limit=st.integers(1, 6),
@@ -241,7 +231,6 @@ async def test_every_live_session_is_listed_once_and_counted(
         assert found == [session_id for _, session_id in live]
 
 
-@PROPERTY
 @given(append_ids=st.lists(texts.filter(bool), min_size=1, max_size=6))
 async def test_one_id_is_one_append_however_many_send_it_at_once(memory: Memory, append_ids: list[str]) -> None:
     session_id = new_id()

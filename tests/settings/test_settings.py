@@ -7,7 +7,7 @@ from typing import Any
 
 import annotated_types
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from redismem import InvalidSettings, Memory, Settings
@@ -56,21 +56,28 @@ def test_the_defaults_are_those_that_are_promised() -> None:
     assert (made.url, made.idle_timeout_ms) == (None, 86_400_000)
 
 
-@pytest.mark.parametrize("name", NUMBERS)
-def test_every_number_has_bounds_its_default_within_and_a_line_of_explanation(name: str) -> None:
-    _, least, most = NUMBERS[name]
-    assert least <= getattr(DEFAULTS, name) <= most
-    assert Settings.model_fields[name].description
+def test_every_number_has_bounds_its_default_within_and_a_line_of_explanation() -> None:
+    for name, (_, least, most) in NUMBERS.items():
+        assert least <= getattr(DEFAULTS, name) <= most, name
+        assert Settings.model_fields[name].description, name
 
 
-UNUSABLE = ["", "abc", "1.5.1", "-1", "1e400", "nan", "ten", "0x10", "99999999999999999999", "[1]", "{}", "null", "１a"]
+UNUSABLE = {
+    "nothing": "",
+    "letters": "abc",
+    "two points": "1.5.1",
+    "too small": "-1",
+    "infinite": "1e400",
+    "no number": "nan",
+    "too large": "99999999999999999999",
+    "hexadecimal": "0x10",
+    "JSON": "[1]",
+    "a digit of another script": "１a",
+}
 
 
-@pytest.mark.parametrize("text", UNUSABLE)
-@pytest.mark.parametrize("name", NUMBERS)
-def test_an_unusable_number_in_the_environment_is_its_default_and_one_warning(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str, text: str
-) -> None:
+def falls_back(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str, text: str) -> None:
+    """Unusable text in the environment leads to the default, and to one warning that names both."""
     monkeypatch.setenv(f"REDISMEM_{name.upper()}", text)
     made = Settings()
     assert made == instead_of(name)
@@ -79,7 +86,20 @@ def test_an_unusable_number_in_the_environment_is_its_default_and_one_warning(
     assert repr(instead_of(name).model_dump()[name]).removesuffix(".0") in warning
 
 
-@settings(max_examples=200)
+@pytest.mark.parametrize("text", UNUSABLE.values(), ids=UNUSABLE)
+@pytest.mark.parametrize("name", ["threshold", "idle_timeout_s"])
+def test_an_unusable_number_in_the_environment_is_its_default_and_one_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str, text: str
+) -> None:
+    falls_back(monkeypatch, caplog, name, text)
+
+
+def test_every_number_in_the_environment_falls_back(caplog: pytest.LogCaptureFixture) -> None:
+    for name in NUMBERS:
+        with pytest.MonkeyPatch.context() as patch:
+            falls_back(patch, caplog, name, "abc")
+
+
 @given(
     name=st.sampled_from(sorted(NUMBERS)),
     text=st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=8)

@@ -24,3 +24,4 @@ async def degradable(faulty: Faulty, namespace: str) -> AsyncIterator[Memory]:
     """A memory with the fallback over it."""
     async with over(faulty, namespace) as memory:
         yield memory
+        faulty.heal()  # closing would wait for a store that is away

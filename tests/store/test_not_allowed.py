@@ -111,7 +111,17 @@ ELSEWHERE |= {"zrangebyscore", "pexpiretime", "hsetnx", "incr", "del", "exists",
 ELSEWHERE |= {"hscan", "hstrlen", "zrevrank", "persist"}
 
 
-@pytest.mark.parametrize("command", REFUSED_ON_THE_WAY)
+# Each command once; and one of each kind for each server and each way to it, as they refuse in other words.
+OF_EACH_KIND = ["evalsha", "multi", "ping", "hset", "rpush", "zadd"]
+CASES = [(ON_THE_PATH, "lane", command) for command in REFUSED_ON_THE_WAY]
+CASES += [
+    (server, way, command)
+    for server, way in ((ON_THE_PATH, "redis-py"), (REDIS_8, "lane"), (REDIS_8, "redis-py"))
+    for command in OF_EACH_KIND
+]
+
+
+@pytest.mark.parametrize(("redis_server", "open_memory", "command"), CASES, indirect=["redis_server", "open_memory"])
 def test_every_command_that_is_not_allowed_is_named(open_memory: Open, admin: Any, command: str) -> None:
     admin.execute_command("ACL", "SETUSER", "app", f"-{command}")
     memory = open_memory()

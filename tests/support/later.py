@@ -16,4 +16,6 @@ class Later:
         self._name = name
 
     def __getattr__(self, what: str) -> Any:
+        if what.startswith("_"):  # pytest asks every name of a module for attributes of its own
+            raise AttributeError(what)
         return getattr(import_module(self._name), what)

@@ -1,8 +1,9 @@
 """A process that works on a project as it is told, a line each, and says what came of it.
 
-    python -m support.project_racer redis://… namespace
+    python -m support.project_racer redis://…
 
-A line is `[store, verb, arguments, named arguments]`; the answer is `["ok", id]` or the name of the error's class.
+A line is `[namespace, store, verb, arguments, named arguments]`; the answer is `["ok", id]` or the name of the error's
+class.
 """
 
 from __future__ import annotations
@@ -25,13 +26,17 @@ def say(what: Any) -> None:
     sys.stdout.flush()
 
 
-def main(url: str, namespace: str) -> None:
+def main(url: str) -> None:
     settings = Settings(deadline_s=60, reply_timeout_s=20)
-    with blocking.Memory.connect(url, namespace=namespace, settings=settings) as memory:
-        apollo = memory.project("apollo")
+    with contextlib.ExitStack() as stack:
+        projects: dict[str, Any] = {}
         say("ready")
         for line in sys.stdin:
-            store, verb, arguments, named = json.loads(line)
+            namespace, store, verb, arguments, named = json.loads(line)
+            if namespace not in projects:
+                memory = blocking.Memory.connect(url, namespace=namespace, settings=settings)
+                projects[namespace] = stack.enter_context(memory).project("apollo")
+            apollo = projects[namespace]
             try:
                 target = apollo if store == "project" else getattr(apollo, store)
                 made = getattr(target, verb)(*arguments, **named)
@@ -43,13 +48,18 @@ def main(url: str, namespace: str) -> None:
 class Racers:
     """So many processes, each of which works at the same time as the others."""
 
-    def __init__(self, running: Sequence[subprocess.Popen[str]]) -> None:
+    def __init__(self, running: Sequence[subprocess.Popen[str]], namespace: str = "") -> None:
         self._running = running
+        self._namespace = namespace
+
+    def within(self, namespace: str) -> Racers:
+        """The processes, told of this namespace."""
+        return Racers(self._running, namespace)
 
     def tell(self, number: int, store: str, verb: str, *arguments: Any, **named: Any) -> None:
         stdin = self._running[number % len(self._running)].stdin
         assert stdin is not None
-        stdin.write(json.dumps([store, verb, arguments, named]) + "\n")
+        stdin.write(json.dumps([self._namespace, store, verb, arguments, named]) + "\n")
         stdin.flush()
 
     def said(self, number: int) -> Any:
@@ -65,11 +75,11 @@ class Racers:
 
 
 @contextlib.contextmanager
-def racers(url: str, namespace: str, count: int) -> Iterator[Racers]:
+def racers(url: str, count: int) -> Iterator[Racers]:
     """Processes that are ready. They are ended with the test."""
     folder = str(Path(__file__).parents[1])
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([folder, str(Path(folder).parent)])}
-    command = [sys.executable, "-m", "support.project_racer", url, namespace]
+    command = [sys.executable, "-m", "support.project_racer", url]
     pipe = subprocess.PIPE
     with contextlib.ExitStack() as stack:
         running = []
@@ -85,4 +95,4 @@ def racers(url: str, namespace: str, count: int) -> Iterator[Racers]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    main(sys.argv[1])

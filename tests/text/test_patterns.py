@@ -6,7 +6,7 @@ import re
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from redismem.errors import InvalidSettings
@@ -26,7 +26,6 @@ PIECES = st.recursive(
 )
 
 
-@settings(max_examples=400)
 @given(PIECES, st.text("ab1.x \n", max_size=8))
 def test_it_says_what_re_says(pattern: str, text: str) -> None:
     assert Pattern(pattern).fullmatch(text) is (re.fullmatch(pattern, text) is not None)

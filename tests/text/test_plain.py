@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from redismem.messages.message import Message
@@ -121,7 +121,6 @@ def check_shown(payload: Any, limit_bytes: Any) -> None:
     assert cleaned(text) == text
 
 
-@settings(max_examples=300)
 @given(payloads, st.integers(200, 2_000))
 def test_property_any_message_can_be_shown(payload: Any, limit_bytes: Any) -> None:
     check_shown(payload, limit_bytes)
@@ -133,7 +132,6 @@ def test_a_message_is_shown_wherever_it_is_cut(limit_bytes: Any) -> None:
     check_shown({"role": "\U0001f600" * 64, "name": "\U0001f600" * 64, "content": "x" * 400}, limit_bytes)
 
 
-@settings(max_examples=200)
 @given(st.text(max_size=400), st.integers(60, 500))
 def test_property_shortened_text_fits_and_keeps_both_ends(text: Any, limit_bytes: Any) -> None:
     short = shortened(text, limit_bytes)
@@ -144,7 +142,6 @@ def test_property_shortened_text_fits_and_keeps_both_ends(text: Any, limit_bytes
         assert text.endswith(tail)
 
 
-@settings(max_examples=150)
 @given(st.lists(st.text(max_size=300), max_size=20), st.integers(200, 1_000))
 def test_property_steps_hold_every_message_once_in_order_within_the_limit(contents: Any, limit_bytes: Any) -> None:
     messages = [Message("user", content) for content in contents]

@@ -6,13 +6,12 @@ import asyncio
 import zlib
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from redismem.messages.message import Message
 from redismem.text.word_counts import Sketch, hash_of, learned, words_of
 
-EXAMPLES = settings(max_examples=100)
 hashes = st.integers(0, 0xFFFF)
 MOST_BYTES = 4_096
 
@@ -64,7 +63,6 @@ def test_a_bomb_is_not_unpacked() -> None:
     assert Sketch.unpack(packed).pack() == Sketch().pack()
 
 
-@EXAMPLES
 @given(st.lists(st.lists(hashes, max_size=300), max_size=12))
 def test_property_it_comes_back_as_it_was_and_is_bounded(messages: list[list[int]]) -> None:
     sketch = Sketch()
@@ -77,7 +75,6 @@ def test_property_it_comes_back_as_it_was_and_is_bounded(messages: list[list[int
         assert again.rarity(word) == sketch.rarity(word)
 
 
-@EXAMPLES
 @given(
     st.sampled_from([b"", b"\x01", b"\x01\x01"])
     | st.binary(max_size=50)
@@ -90,7 +87,6 @@ def test_property_foreign_bytes_weigh_words_somehow(packed: bytes) -> None:
     assert Sketch.unpack(sketch.pack()).pack() == sketch.pack()
 
 
-@EXAMPLES
 @given(st.lists(st.text(max_size=60), max_size=8))
 def test_property_any_text_is_counted_the_same_each_time(texts: Any) -> None:
     assert told(*texts).pack() == told(*texts).pack()

@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
+import fastapi.openapi.utils
 import pytest
 from support.http_service import Served, served
 from support.streaming_provider import StreamingProvider
 
+import redismem.web.app
 from redismem import Memory
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_document() -> Iterator[None]:
+    """Build the OpenAPI document once: it is the same for every service, and takes longer than most of these tests."""
+    built: list[str] = []
+
+    def document(**given: Any) -> Any:
+        if not built:
+            built.append(json.dumps(fastapi.openapi.utils.get_openapi(**given)))
+        return json.loads(built[0])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(redismem.web.app, "get_openapi", document)
+        yield
 
 
 @pytest.fixture

@@ -36,7 +36,9 @@ async def check_refused(http: Served, word: str) -> None:
     assert (ready.status_code, ready.json()["writable"]) == (503, False)
 
 
-@pytest.mark.parametrize("word", PASSING)
+@pytest.mark.parametrize(
+    "word", ["READONLY", *(pytest.param(word, marks=pytest.mark.nightly) for word in PASSING if word != "READONLY")]
+)
 async def test_a_word_that_passes_is_told_as_503(server: RedisServer, namespace: str, word: str) -> None:
     async with (
         redis.asyncio.Redis(port=server.port) as raw,

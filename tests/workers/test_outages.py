@@ -70,7 +70,7 @@ async def test_a_provider_that_is_down_costs_no_session_an_attempt(
             now_ms += 61_000
 
 
-@pytest.mark.parametrize("name", PROVIDERS)
+@pytest.mark.parametrize("name", ["openai", *(pytest.param(name, marks=pytest.mark.nightly) for name in PROVIDERS[1:])])
 async def test_too_many_requests_are_waited_out(
     redis_server: RedisServer, namespace: str, raw: Any, provider: ProviderServer, name: Provider
 ) -> None:

@@ -17,6 +17,7 @@ import pytest
 from support import swarm
 from support.checks import until
 from support.redis_server import RedisServer
+from support.selection import EVERYTHING
 from support.swarm import PRODUCERS
 from support.writers import Echo
 
@@ -25,7 +26,7 @@ from redismem.context import Context
 from redismem.protocol.queue.depths import members
 from redismem.workers.summaries import Worker
 
-WORKERS, ROUNDS = 4, 30
+WORKERS, ROUNDS = 4, 30 if EVERYTHING else 12
 NAMESPACE = "swarm"
 pytestmark = pytest.mark.timeout(600)
 

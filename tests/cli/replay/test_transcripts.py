@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from redismem.cli.replay.transcripts import BadLine, first_difference, parse, turns
@@ -15,7 +15,6 @@ ROLES = st.sampled_from(["system", "user", "assistant", "tool"])
 
 
 @given(st.lists(st.fixed_dictionaries({}, optional={"role": ROLES, "content": st.text()})), st.integers(1, 5))
-@settings(max_examples=200)
 def test_turns_are_the_messages_cut_behind_each_user_message(messages: Any, most: Any) -> None:
     found = list(turns(messages, most))
     assert [message for turn in found for message in turn] == messages

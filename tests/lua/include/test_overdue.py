@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import redis
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.redis_server import RedisServer
 
@@ -47,7 +47,6 @@ def cases(draw: st.DrawFn) -> tuple[Settings, int, int]:
     return known, draw(st.integers(0, 80) | st.just(count)), draw(near | st.integers(0, 2**53))
 
 
-@settings(max_examples=150)
 @given(case=cases())
 @example(case=(Settings(threshold=5, recent_limit=3, threshold_tokens=25), 4, 26))
 @example(case=(Settings(threshold=5, recent_limit=3, threshold_tokens=25), 3, 26))

@@ -65,11 +65,12 @@ FOREIGN: dict[str, list[tuple[Any, ...]]] = {
 
 FOREIGN["the counters are missing"] = [("APPEND", "messages"), ("HDEL", "state", "counters")]
 
-for number in range(5):
+for number, (what, foreign) in enumerate(
+    (("no number", b"x"), ("below zero", b"-1"), ("a fraction", b"1.5"), ("1e15", b"1e+15"), ("empty", b""))
+):
     sound = [b"1", b"1", b"10", b"%d" % NOW_MS, b"%d" % EXPIRES_MS]
-    for what, foreign in (("no number", b"x"), ("below zero", b"-1"), ("a fraction", b"1.5"), ("1e15", b"1e+15")):
-        broken = b" ".join([b"v1", *sound[:number], foreign, *sound[number + 1 :]])
-        FOREIGN[f"counter {number} is {what}"] = [("APPEND", "messages"), ("HSET", "state", "counters", broken)]
+    broken = b" ".join([b"v1", *sound[:number], foreign, *sound[number + 1 :]])
+    FOREIGN[f"counter {number} is {what}"] = [("APPEND", "messages"), ("HSET", "state", "counters", broken)]
     fewer = b" ".join([b"v1", *sound[:number], *sound[number + 1 :]])
     FOREIGN[f"counter {number} is missing"] = [("APPEND", "messages"), ("HSET", "state", "counters", fewer)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -50,8 +51,9 @@ BROKEN = COMMANDS | {
 }
 
 
-@pytest.mark.parametrize("what", BROKEN)
-@pytest.mark.parametrize("epoch", ["-", "1-ab", "9-ff"])
+@pytest.mark.parametrize(
+    ("what", "epoch"), [*((what, "-") for what in BROKEN), *product(["no state", "no epoch"], ["1-ab", "9-ff"])]
+)
 async def test_a_session_that_is_broken_to_see_is_renamed_with_its_time_to_live(
     lua: Scripts, what: str, epoch: str
 ) -> None:

@@ -8,13 +8,11 @@ import sys
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from redismem.messages.message import Message
 from redismem.models import Draft, open_extractive
-
-EXAMPLES = settings(max_examples=150)
 
 
 def summarized(messages: Any, previous: Any = None, max_tokens: Any = 400) -> Draft:
@@ -164,7 +162,6 @@ roles = st.sampled_from(["user", "assistant", "tool", "system"])
 any_messages = st.lists(st.builds(Message, roles, contents, name=st.text(min_size=1, max_size=9)), max_size=12)
 
 
-@EXAMPLES
 @given(any_messages, st.none() | st.text(max_size=300), st.integers(1, 300))
 def test_property_deterministic_within_budget_never_empty(messages: Any, previous: Any, max_tokens: Any) -> None:
     if not messages and not any(char.isalnum() for char in previous or ""):
@@ -181,7 +178,6 @@ days = st.dates().map(str)
 fillers = st.lists(st.sampled_from(["the", "order", "is", "late", "and", "I", "want", "money", "back"]), max_size=40)
 
 
-@EXAMPLES
 @given(st.lists(st.tuples(fillers, order_ids | days, fillers), min_size=1, max_size=15), st.integers(20, 200))
 def test_property_every_id_that_fits_a_quarter_of_the_room_is_kept(said: Any, max_tokens: Any) -> None:
     numbers = {number for _, number, _ in said}
@@ -194,7 +190,6 @@ def test_property_every_id_that_fits_a_quarter_of_the_room_is_kept(said: Any, ma
         assert any(number in text for number in numbers)
 
 
-@EXAMPLES
 @given(st.lists(st.lists(order_ids, min_size=1, max_size=3), min_size=1, max_size=5))
 def test_property_numbers_survive_being_folded_again_and_again(turns: Any) -> None:
     previous = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.script_header import header
 
@@ -17,14 +17,12 @@ times = st.integers(0, 10**15)
 reasons = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), min_size=1, max_size=120)
 
 
-@settings(max_examples=200)
 @given(since=times, failed=times, until=times, count=st.integers(0, 10**9 - 1), reason=reasons)
 def test_a_pause_comes_back_as_it_was(since: int, failed: int, until: int, count: int, reason: str) -> None:
     pause = Pause(since, failed, until, count, reason)
     assert Pause.decode(pause.encode(b"ab12")) == pause
 
 
-@settings(max_examples=200)
 @given(noted=st.binary(max_size=60) | st.text("0123456789 abz\n", max_size=60).map(str.encode))
 def test_whatever_is_noted_is_a_pause_or_none(noted: bytes) -> None:
     pause = Pause.decode(noted)

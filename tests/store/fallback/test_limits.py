@@ -51,6 +51,7 @@ async def test_beyond_its_bounds_nothing_is_accepted_and_nothing_dropped(
         assert await contents(memory.session("b")) == [user(f"1 {text}")["content"]]
         faulty.is_away = True
         assert (await memory.session("c").append(user(5))).degraded, "there is room again"
+        faulty.heal()
 
 
 async def test_what_a_script_would_refuse_is_refused_when_it_is_given(faulty: Faulty, namespace: str) -> None:
@@ -63,6 +64,7 @@ async def test_what_a_script_would_refuse_is_refused_when_it_is_given(faulty: Fa
         with pytest.raises(TooLarge, match="window"):
             await memory.session("a").append(user(10))
         assert memory.health().backlog_message_count == 1
+        faulty.heal()
 
 
 async def test_closing_replays_what_there_is(faulty: Faulty, namespace: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.checks import contents, silent_logs, until, user  # noqa: F401 (an autouse fixture)
 from support.faulty import Fault
@@ -221,7 +221,6 @@ class History:
                 assert (await self._place.near.session(name).params())["n"] == self.merged[name]
 
 
-@settings(max_examples=150)
 @given(steps=st.lists(STEPS, max_size=25))
 def test_whatever_is_lost_everything_is_there_once_and_in_order(steps: list[Step]) -> None:
     async def play() -> None:

@@ -1,0 +1,104 @@
+"""The tests that a run leaves out, and those that it begins with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+EVERYTHING = "EVERYTHING" in os.environ
+
+LONGEST_FIRST = (
+    "workers/test_worker_processes.py",
+    "model_check/test_mutants.py",
+    "workers/test_outages.py",
+    "nodes/test_outages.py",
+    "nodes/test_parted.py",
+    "repository/test_typed.py",
+    "repository/test_benchmarks.py",
+    "project_model/test_models.py",
+    "workers/test_outage_processes.py",
+    "nodes/test_sentinel.py",
+    "store/test_outages.py",
+    "web/page/test_page_access.py",
+    "project_model/test_mutants.py",
+    "web/page/test_page_faults.py",
+    "web/page/test_page_chat.py",
+    "session/test_model.py",
+)
+"""Files that several processes begin with: begun last, one of them would be waited for alone."""
+
+ON_BOTH_STORES = (
+    "blocking/",
+    "cli/demo/",
+    "lua/",
+    "project/kinds/test_decisions.py",
+    "project/test_context.py",
+    "project/test_scenes.py",
+    "recall/test_recall.py",
+    "session/test_edits.py",
+    "session/test_pins.py",
+    "session/test_state.py",
+    "store/test_once.py",
+    "test_memory.py",
+    "transport/test_contract.py",
+    "web/chat/test_chat.py",
+    "workers/test_beginning.py",
+    "workers/test_eviction.py",
+    "workers/test_summaries.py",
+)
+"""Where every run shows the embedded store to behave as Redis does; elsewhere `make nightly` does.
+
+Both run the same scripts, and the tests of lua/ hold each script to its replies on both.
+"""
+
+NOT_QUICK = (
+    "cli/",
+    "model_check/",
+    "nodes/",
+    "project_model/",
+    "repository/",
+    "store/",
+    "test_misleading.py",
+    "transport/",
+    "typed/",
+    "web/",
+)
+"""Folders and files that start processes or servers of their own, or wait for something: not for `make quick`."""
+
+
+assert all((TESTS / name).exists() for name in (*LONGEST_FIRST, *ON_BOTH_STORES, *NOT_QUICK)), "one has another name"
+
+
+def place_of(item: pytest.Item) -> int:
+    """Return the place in the order of the run."""
+    name = item.path.relative_to(TESTS).as_posix()
+    return LONGEST_FIRST.index(name) if name in LONGEST_FIRST else len(LONGEST_FIRST)
+
+
+def is_not_quick(path: Path) -> bool:
+    """True if QUICK is set and the path is not for it."""
+    return "QUICK" in os.environ and is_within(path, NOT_QUICK)
+
+
+def is_within(path: Path, places: Iterable[str]) -> bool:
+    """True if `path` is one of the files, or in one of the folders, which end with a slash."""
+    name = path.relative_to(TESTS).as_posix()
+    return any(f"{name}/".startswith(place) if place.endswith("/") else name == place for place in places)
+
+
+def is_embedded_half(item: pytest.Item) -> bool:
+    """True if the test is the embedded half of a pair whose other half runs on Redis."""
+    callspec = getattr(item, "callspec", None)
+    return callspec is not None and "embedded" in callspec.params.values()
+
+
+def is_left_out(item: pytest.Item) -> bool:
+    """True if this run does without the test. A run with EVERYTHING set does without none."""
+    if EVERYTHING:
+        return False
+    is_elsewhere = is_embedded_half(item) and not is_within(item.path, ON_BOTH_STORES)
+    return is_elsewhere or item.get_closest_marker("nightly") is not None
