@@ -54,6 +54,7 @@ DOORS = {
     "msgspec": "messages originals slots web",
     "zstandard": "messages originals",
     "pydantic": "settings web",
+    "pydantic_core": "text",
     "pydantic_settings": "settings",
     "httpx": "models",
     "numpy": "recall",
