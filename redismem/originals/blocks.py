@@ -12,18 +12,18 @@ from typing import Any
 
 import zstandard
 
-from redismem.messages.decoding import parted
+from redismem.messages.decoding import split_elements
 from redismem.messages.encoding import encode_message
 from redismem.messages.values import Undecodable
-from redismem.originals.columns import STAMP, from_columns, in_columns
-from redismem.originals.dictionaries import LEVEL, Dictionaries, Dictionary, DictionaryMissing, Known
+from redismem.originals.columns import STAMP, decode_columns, encode_columns
+from redismem.originals.dictionaries import LEVEL, Dictionaries, Dictionary, DictionaryMissing, ZstdDictionary
 
 BLOCK_COUNT = 16
 """Messages in a full block."""
 MOST_BYTES = 1 << 30
 """No block is unpacked to more: 16 messages of the largest size that a message may have."""
 
-NONE_KNOWN: Dictionaries = MappingProxyType({})
+NO_DICTIONARIES: Dictionaries = MappingProxyType({})
 
 # The first two are read and no longer written: elements as they stood in the window, without and with a dictionary.
 _ROWS, _ROWS_WITH_DICTIONARY, _COLUMNS = 1, 2, 3
@@ -59,17 +59,17 @@ def _message(role: str, content: str) -> dict[str, Any]:
     return {"role": role, "content": content}
 
 
-def _known(content: bytes) -> Known:
-    return Known(zstandard.ZstdCompressionDict(_WORDS + content, dict_type=zstandard.DICT_TYPE_RAWCONTENT))
+def _raw_dictionary(content: bytes) -> ZstdDictionary:
+    return ZstdDictionary(zstandard.ZstdCompressionDict(_WORDS + content, dict_type=zstandard.DICT_TYPE_RAWCONTENT))
 
 
-def _stored(messages: Iterable[dict[str, Any]], stamp: bytes) -> list[bytes]:
+def _encode_messages(messages: Iterable[dict[str, Any]], stamp: bytes) -> list[bytes]:
     return [encode_message(message)[0] + stamp for message in messages]
 
 
-_KNOWN_ROWS = _known(
+_ROWS_DICTIONARY = _raw_dictionary(
     b"".join(
-        _stored(
+        _encode_messages(
             [
                 _RESULT,
                 _CALLS,
@@ -82,19 +82,19 @@ _KNOWN_ROWS = _known(
         )
     )
 )
-_asked, _answered = _message("user", "Hi! I"), _message("assistant", "I ")
-_KNOWN = _known(
+_question, _answer = _message("user", "Hi! I"), _message("assistant", "I ")
+_COLUMNS_DICTIONARY = _raw_dictionary(
     b"".join(
-        in_columns(_stored(messages, STAMP))
+        encode_columns(_encode_messages(messages, STAMP))
         for messages in (
-            [_asked, _answered, *[_CALLS, _RESULT, _answered, _asked] * 3, _CALLS, _RESULT],
-            [_asked, _answered] * (BLOCK_COUNT // 2),
+            [_question, _answer, *[_CALLS, _RESULT, _answer, _question] * 3, _CALLS, _RESULT],
+            [_question, _answer] * (BLOCK_COUNT // 2),
         )
     )
 )
 
 
-def number_of(seq: int) -> int:
+def block_number(seq: int) -> int:
     """The number of the block that a seq belongs to."""
     return (seq - 1) // BLOCK_COUNT
 
@@ -104,12 +104,12 @@ def first_seq_of(number: int) -> int:
     return number * BLOCK_COUNT + 1
 
 
-def blocks_of(first_seq: int, elements: Sequence[bytes]) -> Iterator[tuple[int, int, Sequence[bytes]]]:
+def split_into_blocks(first_seq: int, elements: Sequence[bytes]) -> Iterator[tuple[int, int, Sequence[bytes]]]:
     """How elements that follow each other part into blocks: of each its number, its first seq, its elements."""
     at = 0
     while at < len(elements):
         seq = first_seq + at
-        number = number_of(seq)
+        number = block_number(seq)
         taken = elements[at : at + first_seq_of(number + 1) - seq]
         yield number, seq, taken
         at += len(taken)
@@ -119,13 +119,13 @@ def encode_block(first_seq: int, elements: Sequence[bytes], dictionary: Dictiona
     """The block of these elements, which follow each other: version of the form; place of the first and count; version
     of the dictionary, 0 without one; then a zstd frame without its magic number.
     """
-    place = first_seq - first_seq_of(number_of(first_seq))
+    place = first_seq - first_seq_of(block_number(first_seq))
     assert 0 < len(elements) <= BLOCK_COUNT - place
     head = (_COLUMNS, place << _COUNT_BITS | len(elements) - 1, 0 if dictionary is None else dictionary.version)
-    return bytes(head) + packed(in_columns(elements), dictionary)[len(_MAGIC) :]
+    return bytes(head) + compress_frame(encode_columns(elements), dictionary)[len(_MAGIC) :]
 
 
-def decode_block(number: int, block: bytes, known: Dictionaries = NONE_KNOWN) -> tuple[int, list[bytes]]:
+def decode_block(number: int, block: bytes, known: Dictionaries = NO_DICTIONARIES) -> tuple[int, list[bytes]]:
     """The first seq in a block, and its elements. Raises Undecodable; of its kinds DictionaryMissing."""
     if len(block) <= _HEAD_BYTES or block[0] not in (_ROWS, _ROWS_WITH_DICTIONARY, _COLUMNS):
         raise Undecodable("a block of originals is none")
@@ -137,10 +137,10 @@ def decode_block(number: int, block: bytes, known: Dictionaries = NONE_KNOWN) ->
     if not 0 < count <= BLOCK_COUNT - place:
         raise Undecodable("a block of originals has places that it cannot have")
     first_seq = first_seq_of(number) + place
-    dictionary = None if version is None else _named(version, frame, known)
+    dictionary = None if version is None else _find_dictionary(version, frame, known)
     if block[0] == _COLUMNS:
-        return first_seq, from_columns(unpacked(frame, known=dictionary or _KNOWN), count)
-    return first_seq, parted(unpacked(frame, known=dictionary or _KNOWN_ROWS), count)
+        return first_seq, decode_columns(decompress_frame(frame, known=dictionary or _COLUMNS_DICTIONARY), count)
+    return first_seq, split_elements(decompress_frame(frame, known=dictionary or _ROWS_DICTIONARY), count)
 
 
 def dictionary_of(block: bytes) -> int | None:
@@ -152,7 +152,7 @@ def dictionary_of(block: bytes) -> int | None:
     return block[3] if block[0] == _ROWS_WITH_DICTIONARY else None
 
 
-def needs_another(block: bytes, known: Dictionaries) -> int | None:
+def mismatched_dictionary(block: bytes, known: Dictionaries) -> int | None:
     """The version of its dictionary, if another one is known by that version; None if not, or if it needs none."""
     version = dictionary_of(block)
     dictionary = None if version is None else known.get(version)
@@ -180,7 +180,7 @@ def _frame_head(block: bytes) -> zstandard.FrameParameters:
     return zstandard.get_frame_parameters(_MAGIC + begin if is_columns else begin[dictionary_of(block) is not None :])
 
 
-def _named(version: int, frame: bytes, known: Dictionaries) -> Dictionary:
+def _find_dictionary(version: int, frame: bytes, known: Dictionaries) -> Dictionary:
     dictionary = known.get(version)
     if dictionary is None:
         raise DictionaryMissing(f"a block of originals needs dictionary {version}, which is not there")
@@ -193,13 +193,13 @@ def _named(version: int, frame: bytes, known: Dictionaries) -> Dictionary:
     return dictionary
 
 
-def packed(content: bytes, dictionary: Dictionary | None = None) -> bytes:
+def compress_frame(content: bytes, dictionary: Dictionary | None = None) -> bytes:
     """The bytes as a zstd frame with a checksum."""
-    used = _KNOWN.used if dictionary is None else dictionary.for_writing
+    used = _COLUMNS_DICTIONARY.used if dictionary is None else dictionary.for_writing
     return zstandard.ZstdCompressor(level=LEVEL, write_checksum=True, dict_data=used).compress(content)
 
 
-def unpacked(frame: bytes, most_bytes: int = MOST_BYTES, known: Known = _KNOWN) -> bytes:
+def decompress_frame(frame: bytes, most_bytes: int = MOST_BYTES, known: ZstdDictionary = _COLUMNS_DICTIONARY) -> bytes:
     """The bytes in a zstd frame; `known`: what it may refer back to. Raises Undecodable."""
     try:
         head = zstandard.get_frame_parameters(frame)

@@ -53,7 +53,7 @@ _payload = msgspec.msgpack.Decoder(dict[str, Any]).decode
 _columns = msgspec.msgpack.Decoder(_Columns).decode
 
 
-def in_columns(elements: Sequence[bytes]) -> bytes:
+def encode_columns(elements: Sequence[bytes]) -> bytes:
     """These elements in this form."""
     later_ms: list[int] = []
     tokens: list[int] = []
@@ -62,7 +62,7 @@ def in_columns(elements: Sequence[bytes]) -> bytes:
     texts: list[str] = []
     before_ms, by_default = 0, True
     for element in elements:
-        found, payload, of_it = _taken_apart(element)
+        found, payload, of_it = _split_element(element)
         later_ms.append(0 if found is None else found.stored_ms - before_ms)
         tokens.append(0 if found is None else found.tokens)
         besides.append(_NIL if found is None else bytes(found.beside))
@@ -82,7 +82,7 @@ def in_columns(elements: Sequence[bytes]) -> bytes:
     )
 
 
-def from_columns(content: bytes, count: int) -> list[bytes]:
+def decode_columns(content: bytes, count: int) -> list[bytes]:
     """The elements again, so many. Raises Undecodable."""
     try:
         columns = _columns(content)
@@ -94,8 +94,8 @@ def from_columns(content: bytes, count: int) -> list[bytes]:
         for later_ms, counted, beside, payload in zip(columns.later_ms, tokens, besides, columns.payloads, strict=True):
             stored_ms += later_ms
             if isinstance(payload, dict):
-                _fill(payload, texts, "role")
-                elements.append(_joined(counted, encode_plain(payload), beside, stored_ms))
+                _restore_texts(payload, texts, "role")
+                elements.append(_join_element(counted, encode_plain(payload), beside, stored_ms))
             else:
                 elements.append(payload)
     except (msgspec.MsgspecError, ValueError, OverflowError, StopIteration, RecursionError):
@@ -105,7 +105,7 @@ def from_columns(content: bytes, count: int) -> list[bytes]:
     return elements
 
 
-def _taken_apart(element: bytes) -> tuple[_Element | None, dict[str, Any] | bytes, list[str]]:
+def _split_element(element: bytes) -> tuple[_Element | None, dict[str, Any] | bytes, list[str]]:
     """What an element is made of, its payload without its texts, and these; None and the element, if it stays whole."""
     texts: list[str] = []
     if len(element) > _LARGE_BYTES:
@@ -113,8 +113,8 @@ def _taken_apart(element: bytes) -> tuple[_Element | None, dict[str, Any] | byte
     try:
         found = _element(element)
         payload = _payload(found.payload)
-        again = _joined(found.tokens, encode_plain(payload), found.beside, found.stored_ms)
-        _empty(payload, texts, "role")
+        again = _join_element(found.tokens, encode_plain(payload), found.beside, found.stored_ms)
+        _extract_texts(payload, texts, "role")
     except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
         return None, element, []
     if again != element or found.stored_ms > _LATEST_MS or any(_SEPARATOR in text for text in texts):
@@ -122,7 +122,7 @@ def _taken_apart(element: bytes) -> tuple[_Element | None, dict[str, Any] | byte
     return found, payload, texts
 
 
-def _joined(tokens: int | None, payload: bytes, beside: bytes | msgspec.Raw, stored_ms: int) -> bytes:
+def _join_element(tokens: int | None, payload: bytes, beside: bytes | msgspec.Raw, stored_ms: int) -> bytes:
     counted = encode_plain(default_tokens(payload) if tokens is None else tokens)
     return b"".join((_HEAD, counted, payload, beside, _STAMP, stored_ms.to_bytes(8, "big")))
 
@@ -131,7 +131,7 @@ def _items(value: dict[str, Any] | list[Any]) -> Iterable[tuple[Any, Any]]:
     return value.items() if isinstance(value, dict) else enumerate(value)
 
 
-def _empty(value: Any, texts: list[str], but: str | Unset = UNSET) -> None:
+def _extract_texts(value: Any, texts: list[str], but: str | Unset = UNSET) -> None:
     """Takes every text out of a dict or list, but that of one key: a foreign one may have any, nil too."""
     for key, each in _items(value):
         if type(each) is str:
@@ -139,14 +139,14 @@ def _empty(value: Any, texts: list[str], but: str | Unset = UNSET) -> None:
                 texts.append(each)
                 value[key] = ""
         elif type(each) is dict or type(each) is list:
-            _empty(each, texts)
+            _extract_texts(each, texts)
 
 
-def _fill(value: Any, texts: Iterator[str], but: str | Unset = UNSET) -> None:
+def _restore_texts(value: Any, texts: Iterator[str], but: str | Unset = UNSET) -> None:
     """Puts them back. Raises StopIteration if they are too few."""
     for key, each in _items(value):
         if type(each) is str:
             if key != but:
                 value[key] = next(texts)
         elif type(each) is dict or type(each) is list:
-            _fill(each, texts)
+            _restore_texts(each, texts)

@@ -18,7 +18,7 @@ import zstandard
 from redismem.messages.decoding import decode_messages
 from redismem.messages.encoding import encode_message
 from redismem.messages.values import Undecodable
-from redismem.originals.columns import STAMP, in_columns
+from redismem.originals.columns import STAMP, encode_columns
 
 SESSIONS_COUNT = 3
 """A word that fewer sessions have said is in no dictionary."""
@@ -38,7 +38,7 @@ class DictionaryMissing(Undecodable):
     """A block was compressed with a dictionary that is not there, or that is another one by now."""
 
 
-class Known:
+class ZstdDictionary:
     """What zstd may refer back to before the first byte of a frame. Fit for any number of threads."""
 
     def __init__(self, used: zstandard.ZstdCompressionDict) -> None:
@@ -57,7 +57,7 @@ class Known:
         return content
 
 
-class Dictionary(Known):
+class Dictionary(ZstdDictionary):
     """A dictionary of a namespace: what its messages have in common, for compressing blocks."""
 
     def __init__(self, version: int, created_ms: int, content: bytes) -> None:
@@ -86,7 +86,7 @@ def _id_of(content: bytes) -> int:
     return _FIRST_ID + crc32(content[8:]) % _IDS_COUNT
 
 
-def trained(samples: Sequence[bytes]) -> bytes | None:
+def train_dictionary(samples: Sequence[bytes]) -> bytes | None:
     """The content of a dictionary for blocks like these; None if they have too little in common."""
     try:
         made = zstandard.train_dictionary(LARGEST_BYTES, list(samples), k=_SEGMENT_BYTES, d=_DMER_BYTES, level=LEVEL)
@@ -96,7 +96,7 @@ def trained(samples: Sequence[bytes]) -> bytes | None:
     return content[:4] + _id_of(content).to_bytes(4, "little") + content[8:]
 
 
-def common(blocks: Mapping[str, Sequence[Sequence[bytes]]]) -> list[bytes]:
+def build_samples(blocks: Mapping[str, Sequence[Sequence[bytes]]]) -> list[bytes]:
     """What a dictionary is trained on: each of these blocks in columns, with nothing but the words that are common.
 
     `blocks`: the elements of some blocks of each session. A word is common if SESSIONS_COUNT of the sessions have it.
@@ -117,7 +117,7 @@ def common(blocks: Mapping[str, Sequence[Sequence[bytes]]]) -> list[bytes]:
         return _WORD.sub(lambda found: found[0] if found[0] in words else "", text)
 
     return [
-        in_columns([encode_message(_cut(payload, cut))[0] + STAMP for payload in payloads])
+        encode_columns([encode_message(_cut(payload, cut))[0] + STAMP for payload in payloads])
         for of_session in told.values()
         for payloads in of_session
     ]

@@ -39,7 +39,7 @@ _DIGITS = "0123456789abcdef"
 _PLACE_OF = {digit: 1 << place for place, digit in enumerate(_DIGITS)}
 # Words of questions, as stems: rare in what is told, so they would weigh most, and say nothing of what is asked. In
 # English texts they are a sixth of the stems. None is a word that tells something in another of these languages.
-ASKING = frozenset(
+QUESTION_STEMS = frozenset(
     stem
     for stem in stems(
         "what when where which who whom whose why how did do does is are was were has have had would could should can "
@@ -85,7 +85,7 @@ def distinct_stems(texts: Iterable[str]) -> tuple[set[str], int]:
     for text in texts:
         for stem in stems(text[:left]):
             count += 1
-            if stem not in ASKING:
+            if stem not in QUESTION_STEMS:
                 found.add(stem)
             if len(found) >= STEMS_LIMIT:
                 return found, count
@@ -108,27 +108,27 @@ def encode_signature(place: int, messages: Sequence[Iterable[str]], block_bytes:
     hashes = sorted(masks)
     steps = [after - before for before, after in zip([0, *hashes], hashes, strict=False)]
     # The low bytes of the steps are as good as random. The high ones are small: so many zeros, and a one behind each.
-    marks = _of_bits("".join("0" * (step >> 8) + "1" for step in steps))
+    marks = _pack_bits("".join("0" * (step >> 8) + "1" for step in steps))
     head = len(hashes).to_bytes(2, "big") + len(marks).to_bytes(2, "big") + block_bytes.to_bytes(4, "big")
     lows = bytes(step & 0xFF for step in steps)
-    content = head + _of_digits(lengths) + lows + marks + _encode_masks([masks[hashed] for hashed in hashes])
+    content = head + _pack_digits(lengths) + lows + marks + _encode_masks([masks[hashed] for hashed in hashes])
     return _crc(content) + content
 
 
 def _encode_masks(masks: Sequence[int]) -> bytes:
     sizes = [mask.bit_count() for mask in masks]
-    ones = _of_bits("".join("1" if size == 1 else "0" for size in sizes))
-    twos = _of_bits("".join("1" if size == 2 else "0" for size in sizes if size != 1))
+    ones = _pack_bits("".join("1" if size == 1 else "0" for size in sizes))
+    twos = _pack_bits("".join("1" if size == 2 else "0" for size in sizes if size != 1))
     few = [place for mask in masks if mask.bit_count() <= 2 for place in range(BLOCK_COUNT) if mask >> place & 1]
-    return ones + twos + _of_digits(few) + b"".join(mask.to_bytes(2, "big") for mask in masks if mask.bit_count() > 2)
+    return ones + twos + _pack_digits(few) + b"".join(mask.to_bytes(2, "big") for mask in masks if mask.bit_count() > 2)
 
 
-def _of_bits(bits: str) -> bytes:
+def _pack_bits(bits: str) -> bytes:
     """The bits in bytes, with a one before them: so it is known how many there are."""
     return int("1" + bits, 2).to_bytes(len(bits) // 8 + 1, "big")
 
 
-def _of_digits(numbers: Sequence[int]) -> bytes:
+def _pack_digits(numbers: Sequence[int]) -> bytes:
     digits = "".join([_DIGITS[number] for number in numbers])
     return bytes.fromhex(digits + "0" * (len(digits) % 2))
 
@@ -158,9 +158,9 @@ def decode_signature(encoded: bytes) -> Signature:
 
 
 def _decode_masks(encoded: bytes, count: int) -> list[int]:
-    ones, at = _bits(encoded, 0, count)
+    ones, at = _unpack_bits(encoded, 0, count)
     others_count = ones.count("0")
-    twos, at = _bits(encoded, at, others_count)
+    twos, at = _unpack_bits(encoded, at, others_count)
     few_count = count - others_count + 2 * twos.count("1")
     few_bytes = (few_count + 1) // 2
     few = map(_PLACE_OF.__getitem__, encoded[at : at + few_bytes].hex())
@@ -170,7 +170,7 @@ def _decode_masks(encoded: bytes, count: int) -> list[int]:
     return [next(few) if one == "1" else next(few) | next(few) if next(kinds) == "1" else next(rest) for one in ones]
 
 
-def _bits(encoded: bytes, at: int, count: int) -> tuple[str, int]:
+def _unpack_bits(encoded: bytes, at: int, count: int) -> tuple[str, int]:
     """`count` bits, from the byte `at` on, and the place of the byte behind them."""
     end = at + count // 8 + 1
     bits = "{:b}".format(int.from_bytes(encoded[at:end], "big"))[1:]

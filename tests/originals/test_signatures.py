@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from redismem.messages.values import Undecodable
 from redismem.originals.blocks import BLOCK_COUNT
 from redismem.originals.signatures import (
-    ASKING,
+    QUESTION_STEMS,
     STEMS_LIMIT,
     TEXT_CHARS,
     decode_signature,
@@ -44,7 +44,7 @@ def test_every_stem_is_found_where_it_stands(texts: list[list[str]], data: st.Da
 
 
 def _stems(texts: list[str]) -> list[str]:
-    return [stem for text in texts for stem in stems(text) if stem not in ASKING]
+    return [stem for text in texts for stem in stems(text) if stem not in QUESTION_STEMS]
 
 
 def test_a_message_of_distinct_words_costs_a_bound() -> None:
