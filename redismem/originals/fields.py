@@ -1,4 +1,4 @@
-"""What is kept of messages when a summary covers them: blocks, and what each is found by. No I/O."""
+"""Encode summarised messages to the fields of the originals: blocks and their signatures. No I/O."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from redismem.text.plain import pieces
 
 
 def searchable_texts(message: Message) -> list[str]:
-    """Who says a message, if it has a name, and what it says, as far as it is looked at; nothing for a gap."""
+    """Return the name of a message, if any, and its texts up to TEXT_CHARS; [] for a gap."""
     if is_gap(message):
         return []
     name = message.to_openai().get("name")
-    said = [text for _, text in pieces(message, TEXT_CHARS)]
-    return [name[:TEXT_CHARS], *said] if isinstance(name, str) else said
+    texts = [text for _, text in pieces(message, TEXT_CHARS)]
+    return [name[:TEXT_CHARS], *texts] if isinstance(name, str) else texts
 
 
 def encode_fields(
     first_seq: int, elements: Sequence[bytes], epoch: str, dictionary: Dictionary | None = None
 ) -> dict[bytes, bytes]:
-    """The fields of the originals that keep these elements, which follow each other: blocks, and their signatures."""
+    """Return the blocks and signatures of consecutive elements, as fields of the originals hash."""
     fields: dict[bytes, bytes] = {}
-    for number, seq, taken in split_into_blocks(first_seq, elements):
-        texts = [searchable_texts(message) for message in decode_messages(taken, seq, epoch)]
-        plain = [expand_element(element) for element in taken]
+    for number, seq, part in split_into_blocks(first_seq, elements):
+        texts = [searchable_texts(message) for message in decode_messages(part, seq, epoch)]
+        plain = [expand_element(element) for element in part]
         fields[b"%d" % number] = encode_block(seq, plain, dictionary)
         fields[b"s%d" % number] = encode_signature(seq - first_seq_of(number), texts, sum(map(len, plain)))
     return fields

@@ -132,7 +132,7 @@ class Embedding:
         made = _decoded(encoded, embedder.mark)
         if encoded is None or made is None or made.stop < BLOCK_COUNT:
             return
-        seqs = enumerate(made.each(), first_seq_of(number) + made.place)
+        seqs = enumerate(made.all_rows(), first_seq_of(number) + made.place)
         rows = [
             (vector_calls.element_of(embedder.mark, seq), floats(row)) for seq, row in seqs if any(row[SCALE_BYTES:])
         ]
@@ -172,9 +172,8 @@ def _texts_of(block: Block, known: Dictionaries, epoch: str) -> tuple[int, list[
     """The place of a block's first message, and what each says. Raises Undecodable, UnsupportedFormat."""
     first_seq, elements = decode_block(*block, known)
     messages = decode_messages(elements, first_seq, epoch)
-    return first_seq - first_seq_of(block.number), [
-        "\n".join(searchable_texts(message)).strip() for message in messages
-    ]
+    texts = ["\n".join(searchable_texts(message)).strip() for message in messages]
+    return first_seq - first_seq_of(block.number), texts
 
 
 def _decoded(vectors: bytes | None, mark: bytes) -> Vectors | None:

@@ -1,4 +1,4 @@
-"""Blocks of originals: every element comes out as it went in, from the block that its seq belongs to."""
+"""Blocks of originals: every element round-trips through the block of its seq."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ COLUMNS = (
 
 @pytest.mark.parametrize(("form", "size_bytes"), [(ROWS, 175), (COLUMNS, 156)])
 def test_the_forms_are_what_they_were(form: str, size_bytes: int) -> None:
-    """What zstd may refer back to is a part of each: with another text nothing that is stored could be read."""
+    """The built-in dictionary is part of each format: changing its text would make stored blocks unreadable."""
     texts = ["My order is O-17.", "Thank you, I have noted that.", "注文番号は O-18 です。"]
     assert decode_block(1, bytes.fromhex(form)) == (19, [element(text) for text in texts])
     assert unpacked_bytes(bytes.fromhex(form)) == size_bytes
@@ -117,7 +117,7 @@ def test_what_is_no_block_says_no_size(foreign: bytes) -> None:
 
 
 def test_rows_with_a_dictionary_are_read() -> None:
-    """Blocks that were written before there were columns can still be read, with their dictionary."""
+    """Blocks from before the columnar format can still be read, with their dictionary."""
     elements = [element(f"Where is parcel {at}?") for at in range(5)]
     one = made(7)
     block = bytes((2, 3, 5, 7)) + compress_frame(b"".join(elements), one)

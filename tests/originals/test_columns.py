@@ -1,4 +1,4 @@
-"""Columns: whatever elements are, they come back byte by byte, and bytes that are none are found out."""
+"""Columns: any elements round-trip byte for byte, and foreign bytes are detected."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_what_is_unusual_comes_back(stored: list[bytes]) -> None:
 
 
 def test_a_large_element_stands_whole() -> None:
-    """To take lists in lists apart took longer than to read them."""
+    """Splitting nested lists took longer than reading them."""
     large = encode_message({"role": "user", "content": [[""]] * 9_000})[0] + bytes(9)
     _, _, payloads, _, texts = msgspec.msgpack.decode(encode_columns([large]))
     assert (payloads, texts) == ([large], "")

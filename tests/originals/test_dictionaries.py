@@ -1,4 +1,4 @@
-"""Dictionaries: blocks come back as they were put in, with whichever, and none has a word of one person alone."""
+"""Dictionaries: blocks round-trip with every dictionary, and no dictionary contains a word of a single person."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def test_what_was_compressed_with_one_comes_back_with_it_alone(texts: list[str],
     block = encode_block(seq, elements, one)
     assert dictionary_of(block) == version
     assert decode_block(number, block, {version: one, version + 1: other}) == (seq, elements)
-    with pytest.raises(DictionaryMissing, match=f"dictionary {version}, which is not there"):
+    with pytest.raises(DictionaryMissing, match=f"dictionary {version}, which is missing"):
         decode_block(number, block, {version + 1: one})
-    with pytest.raises(DictionaryMissing, match="another has its number"):
+    with pytest.raises(DictionaryMissing, match="another one has its number"):
         decode_block(number, block, {version: other})
     plain = encode_block(seq, elements)
     assert dictionary_of(plain) is None

@@ -1,4 +1,4 @@
-"""Signatures of blocks: they miss no word of a message, and what they cost has a bound."""
+"""Signatures of blocks: they miss no word of a message, and their size is bounded."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_words_that_only_ask_have_no_place_in_it() -> None:
 
 
 def test_the_form_is_what_it_was() -> None:
-    """Signatures that are stored must be readable by what is released next."""
+    """Stored signatures must stay readable in later releases."""
     texts = [["My order is O-17.", "Thank you"], ["I have noted that."], ["注文番号は O-18 です。"], ["noted orders"]]
     stored = encode_signature(2, texts, 321)
     assert stored.hex() == FORM

@@ -132,17 +132,17 @@ async def test_originals_of_an_earlier_session_do_not_come_back(store: Store, na
 @pytest.fixture
 def unpacked_in(monkeypatch: pytest.MonkeyPatch) -> set[int]:
     """The threads in which blocks of originals, or compressed messages of a window, were unpacked."""
-    threads, decompressed, decode_frame = set[int](), ZstdDictionary.decompressed, compression.decode_frame
+    threads, decompress, decode_frame = set[int](), ZstdDictionary.decompress, compression.decode_frame
 
     def of_block(known: ZstdDictionary, frame: bytes) -> bytes:
         threads.add(threading.get_ident())
-        return decompressed(known, frame)
+        return decompress(known, frame)
 
     def of_window(frame: object) -> Any:
         threads.add(threading.get_ident())
         return decode_frame(frame)
 
-    monkeypatch.setattr(ZstdDictionary, "decompressed", of_block)
+    monkeypatch.setattr(ZstdDictionary, "decompress", of_block)
     monkeypatch.setattr("redismem.messages.decoding.decode_frame", of_window)
     return threads
 
