@@ -27,7 +27,7 @@ from benchmarks.remembered.friends import friends
 from benchmarks.running import options, run, show_results, verdict
 from redismem import Memory, Session, Settings
 from redismem.messages.message import Message
-from redismem.originals.fields import texts_of
+from redismem.originals.fields import searchable_texts
 from redismem.workers.dictionaries import AGAIN_MS, SETTLED_MS
 from redismem.workers.strategies import from_settings
 from redismem.workers.summaries import Worker
@@ -102,7 +102,7 @@ async def _told(server: Server, namespace: str, messages: Told, others: Sequence
         keys = memory.store.keys.session("s")
         has_dictionary = bool(memory.store.dictionaries)
     sizes = {key: int(server.client.memory_usage(getattr(keys, key), samples=0) or 0) for key in _KEYS}
-    text_bytes = sum(len(text.encode()) for each in messages for text in texts_of(Message.from_openai(each)))
+    text_bytes = sum(len(text.encode()) for each in messages for text in searchable_texts(Message.from_openai(each)))
     size = raw_bytes(messages)
     shares = {key: found / size for key, found in sizes.items()}
     whole = sum(sizes.values())

@@ -57,12 +57,12 @@ def test_what_cannot_be_connected_says_what_was_expected(connect: Callable[..., 
 
 
 def test_a_message_is_no_wrapper_of_a_dict() -> None:
-    with pytest.raises(InvalidMessage, match="give a dict to append as it is"):
+    with pytest.raises(InvalidMessage, match="pass a dict to append as it is"):
         Message({"role": "user", "content": "CANARY"})  # type: ignore[arg-type]
 
 
 def test_a_timestamp_that_is_a_number_is_refused() -> None:
-    with pytest.raises(InvalidMessage, match="a timestamp is a datetime with a time zone, not one of the type int"):
+    with pytest.raises(InvalidMessage, match="timestamp must be a datetime with a time zone, not one of the type int"):
         Message("user", "x", timestamp=1_700_000_000)  # type: ignore[arg-type]
 
 

@@ -27,7 +27,7 @@ from redismem.cli.terminal import (
 from redismem.errors import CorruptSession, RedismemError, SessionExists
 from redismem.inspection import quarantine
 from redismem.inspection.quarantine import QuarantinedSession, Search
-from redismem.messages.values import readable
+from redismem.messages.values import replace_non_finite
 from redismem.store.store import Store
 
 Session = Annotated[str, Parameter(help="The id of the session.")]
@@ -177,8 +177,8 @@ def _short(text: str, full: bool) -> str:
 
 def _document(read: quarantine.Restoration, redact: bool) -> dict[str, Any]:
     messages = [
-        {"seq": each.seq, "tokens": each.tokens, "role": readable(each.role)}
-        | ({} if redact else {"message": readable(each.to_openai())})
+        {"seq": each.seq, "tokens": each.tokens, "role": replace_non_finite(each.role)}
+        | ({} if redact else {"message": replace_non_finite(each.to_openai())})
         for each in read.messages
     ]
     summaries = [

@@ -12,7 +12,7 @@ from cyclopts import Parameter, validators
 from redismem.cli.place import open_read_only
 from redismem.cli.terminal import AsJson, Namespace, Stop, Url, console, print_json, printable
 from redismem.errors import SessionNotFound
-from redismem.messages.values import readable
+from redismem.messages.values import replace_non_finite
 from redismem.recall.recall import within
 from redismem.workers.archive import read_archive
 
@@ -88,5 +88,7 @@ def _newest_transcripts(path: Path) -> Iterator[Context]:
 
 
 def _document(session_id: str, messages: list[Message]) -> dict[str, object]:
-    shown = [{"seq": each.seq, "tokens": each.tokens, "message": readable(each.to_openai())} for each in messages]
+    shown = [
+        {"seq": each.seq, "tokens": each.tokens, "message": replace_non_finite(each.to_openai())} for each in messages
+    ]
     return {"session_id": session_id, "messages": shown}

@@ -12,7 +12,7 @@ from redismem.context import Context, Summary
 from redismem.info import SessionInfo
 from redismem.inspection.sessions import hash_of
 from redismem.messages.message import moment
-from redismem.messages.values import readable
+from redismem.messages.values import replace_non_finite
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,7 +40,7 @@ def document(
         beside = dict(each.beside or {})
         if beside.pop("timestamp_us", None) is not None:
             beside["timestamp"] = each.timestamp.isoformat()
-        return {**row, **readable(beside), "message": readable(each.to_openai())}
+        return {**row, **replace_non_finite(beside), "message": replace_non_finite(each.to_openai())}
 
     summaries = [asdict(summary) for summary in context.summaries]
     for summary in summaries if redact else ():

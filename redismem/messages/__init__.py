@@ -1,4 +1,4 @@
-"""A message, a state value, and the bytes that Redis stores of them."""
+"""Messages and state values, and their encoding in Redis."""
 
 from redismem.messages.message import UNSET, Message, TokenCounter
 

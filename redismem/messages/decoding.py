@@ -1,4 +1,4 @@
-"""The elements of a session's list, and of its pinned messages, as messages again. `messages` says what they are."""
+"""Decode the elements of a session's list and of its pinned messages. `messages.message` documents the format."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, Literal
 import msgspec
 
 from redismem.errors import UnsupportedFormat
-from redismem.messages.compression import payload_and_beside
+from redismem.messages.compression import decode_frame
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import COMPRESSED_VERSION, Message, is_pinned
-from redismem.messages.values import Undecodable, opened
+from redismem.messages.values import Undecodable, unwrap_json
 
 GAP = encode_message(Message.restored({}, {"gap": True}, 0, 0, 0, ""), lambda _: 0)[0]
-"""The place of a message that was popped, and of a pop, without its stamp."""
+"""The unstamped placeholder element for a popped message, and for the pop itself."""
 
 
 class _Element(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True):
@@ -34,33 +34,35 @@ class _AnyElement(_Element):
 
 _decode_elements = msgspec.msgpack.Decoder(list[_Element]).decode
 _decode_any_elements = msgspec.msgpack.Decoder(list[_AnyElement]).decode
-_part = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+_split = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 _new = object.__new__
 
 
 def is_gap(message: Message) -> bool:
-    """Whether this is no message, but the place of one that was popped, or of a pop."""
+    """True if this is the placeholder of a popped message or of a pop, not a message."""
     return message.beside is not None and "gap" in message.beside
 
 
 class StoredMessages:
-    """Messages out of the store, checked and decoded; their objects are made when somebody asks for them."""
+    """Stored messages, checked and decoded; `Message` objects are created on demand."""
 
     __slots__ = ("_epoch", "_first_seq", "_rows", "_seqs", "may_hold_calls")
 
     def __init__(
         self, elements: Sequence[bytes], first_seq: int, epoch: str, seqs: Sequence[int] | None = None
     ) -> None:
-        """`first_seq`: the seq of the first element. With `seqs` each has its own, and `elements` may be joined ones.
+        """Decode all elements; Raises Undecodable or UnsupportedFormat.
 
-        Raises Undecodable, UnsupportedFormat.
+        Args:
+            first_seq: the seq of the first element; the others follow.
+            seqs: one seq per message instead of `first_seq`; `elements` may then be concatenated.
         """
-        # One msgpack array around all of them: one call into msgspec instead of one a message.
+        # One msgpack array around all elements: one call into msgspec instead of one per message.
         length = len(elements) if seqs is None else len(seqs)
         array = b"".join((b"\xdd", length.to_bytes(4, "big"), *elements))
-        rows = self._rows = _decoded(array, elements)
-        # "_" is in every form of a call or result, but for a role of eight letters and Gemini's `parts`. Numbers are
-        # found fastest in bytes.
+        rows = self._rows = _decode_rows(array, elements)
+        # Every form of a tool call or result contains "_", except a role of eight letters and Gemini's `parts`.
+        # Searching bytes for an integer is fastest.
         may_hold_calls = 0x5F in array or 0xA8 in array or (0xA5 in array and b"\xa5parts" in array)
         self.may_hold_calls = may_hold_calls or bool(rows and type(rows[0]) is not _Element)
         self._first_seq = first_seq
@@ -71,10 +73,11 @@ class StoredMessages:
         return len(self._rows)
 
     def payloads(self) -> list[dict[str, Any]]:
+        """Return the dict of every message, gaps included."""
         return [row.payload for row in self._rows]
 
     def payloads_apart(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """The payloads of pinned messages, and those of the others; gaps are in neither."""
+        """Return the payloads of pinned messages and of unpinned messages; both without gaps."""
         pinned, others = [], []
         for row in self._rows:
             if is_pinned(row.payload, row.beside):
@@ -84,7 +87,7 @@ class StoredMessages:
         return pinned, others
 
     def tokens(self) -> dict[int, int]:
-        """The tokens of each message that is not pinned and no gap, by its seq."""
+        """Return the tokens of each unpinned message by its seq, without gaps."""
         return {
             seq: row.tokens
             for seq, row in enumerate(self._rows, self._first_seq)
@@ -92,6 +95,7 @@ class StoredMessages:
         }
 
     def messages(self) -> list[Message]:
+        """Create the Message objects."""
         epoch, messages = self._epoch, []
         seqs: Iterable[int] = count(self._first_seq) if self._seqs is None else self._seqs
         for seq, row in zip(seqs, self._rows, strict=False):
@@ -106,20 +110,20 @@ class StoredMessages:
         return messages
 
 
-def parted(joined: bytes, length: int) -> list[bytes]:
-    """The elements that were joined to these bytes, so many. Raises Undecodable."""
+def split_elements(joined: bytes, length: int) -> list[bytes]:
+    """Split concatenated elements; `length` is their count. Raises Undecodable."""
     try:
-        return [bytes(each) for each in _part(b"\xdd" + length.to_bytes(4, "big") + joined)]
+        return [bytes(element) for element in _split(b"\xdd" + length.to_bytes(4, "big") + joined)]
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        raise Undecodable("pinned messages cannot be told apart") from None
+        raise Undecodable("joined messages cannot be split") from None
 
 
 def decode_messages(elements: Sequence[bytes], first_seq: int, epoch: str) -> list[Message]:
-    """The messages of these elements, made at once. Raises as StoredMessages does."""
+    """Decode elements to Message objects. Raises Undecodable or UnsupportedFormat."""
     return StoredMessages(elements, first_seq, epoch).messages()
 
 
-def _decoded(array: bytes, elements: Sequence[bytes]) -> list[_Element]:
+def _decode_rows(array: bytes, elements: Sequence[bytes]) -> list[_Element]:
     try:
         try:
             return _decode_elements(array)
@@ -127,9 +131,9 @@ def _decoded(array: bytes, elements: Sequence[bytes]) -> list[_Element]:
             rows = _decode_any_elements(array)
         for row in rows:
             if row.version == COMPRESSED_VERSION:
-                row.payload, row.beside = payload_and_beside(row.payload)
-            row.payload = _opened_dict(row.payload)
-            row.beside = None if row.beside is None else _opened_dict(row.beside)
+                row.payload, row.beside = decode_frame(row.payload)
+            row.payload = _unwrap_dict(row.payload)
+            row.beside = None if row.beside is None else _unwrap_dict(row.beside)
         return list(rows)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         newest = max((element[1] for element in elements if element[:1] == b"\x95" and len(element) > 1), default=0)
@@ -140,8 +144,8 @@ def _decoded(array: bytes, elements: Sequence[bytes]) -> list[_Element]:
         raise Undecodable("a message cannot be decoded") from None
 
 
-def _opened_dict(value: dict[str, Any] | bytes) -> dict[str, Any]:
-    found = opened(value)
-    if not isinstance(found, dict):
-        raise Undecodable("a message is no dict")
-    return found
+def _unwrap_dict(value: dict[str, Any] | bytes) -> dict[str, Any]:
+    payload = unwrap_json(value)
+    if not isinstance(payload, dict):
+        raise Undecodable("a message is not a dict")
+    return payload

@@ -1,11 +1,11 @@
-"""Encode a message as the bytes that Redis stores."""
+"""Encode messages to the bytes stored in Redis."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from redismem.errors import InvalidMessage
-from redismem.messages.coercion import Shape, is_plain, message_of, plain
+from redismem.messages.coercion import Shape, coerce_message, dump_models, is_plain
 from redismem.messages.message import FORMAT_VERSION, Message, TokenCounter
 from redismem.messages.values import encode_plain, pack
 
@@ -14,24 +14,27 @@ _NIL = encode_plain(None)
 
 
 def default_tokens(packed: bytes) -> int:
-    """The tokens of a payload, if nobody else counts them."""
+    """Estimate the tokens of a payload: one per four bytes, plus 4."""
     return len(packed) // 4 + 4
 
 
 def encode_message(message: Message | Shape, count_tokens: TokenCounter | None = None) -> tuple[bytes, int]:
-    """An element without its stamp, and its tokens. Raises InvalidMessage for what would not come back equal."""
+    """Return the unstamped element of a message, and its tokens.
+
+    Raises InvalidMessage if the message would not decode to an equal one, or the counter returns no count.
+    """
     payload: Any = message
     beside: dict[str, Any] | None = None
     if isinstance(message, Message):
         payload, beside = message._payload, message._beside
     elif not isinstance(message, dict):
-        payload, beside = message_of(message)
+        payload, beside = coerce_message(message)
     try:
         packed = pack(payload, InvalidMessage)
     except InvalidMessage:
-        if is_plain(payload) is not False:  # no object of an SDK is the reason
+        if is_plain(payload) is not False:  # no SDK object in it, so replacing those would not help
             raise
-        payload = plain(payload)
+        payload = dump_models(payload)
         packed = pack(payload, InvalidMessage)
     if count_tokens is None:
         tokens = default_tokens(packed)

@@ -1,15 +1,16 @@
-"""Messages, and the bytes they are in Redis.
+"""Messages, and their format in Redis.
 
 An element of a session's list is one msgpack array (https://github.com/msgpack/msgpack/blob/master/spec.md)
 
     [version = 1, tokens, payload, beside, stored_ms]
 
-`payload` is the dict exactly as it was put in; as a `bin` it is JSON text (UTF-8, surrogates let through), for what
-msgpack cannot hold: lone surrogates, integers beyond 64 bits. `beside`, in the same two ways, holds what was given to
-`Message(...)` but belongs to no model's wire format, or is nil; `pinned` in it says so if the role says otherwise,
-and `gap` that this is the place of a message that was popped. The append script writes the last member, the server's
-clock, behind the rest: nine bytes, `0xcf` and the milliseconds. State values are msgpack or JSON text likewise. Scripts
-never open any of it. `elements` reads them again.
+- `payload`: the dict exactly as it was appended. Values that msgpack cannot hold (lone surrogates, integers over 64
+  bits) make it a `bin` of JSON text instead (UTF-8 with surrogates).
+- `beside`: the arguments of `Message(...)` that are never sent to a model, in the same two encodings, or nil. Its key
+  `pinned` overrides the role; its key `gap` marks the placeholder of a popped message.
+- `stored_ms`: the stamp, written by the append script from the server's clock: `0xcf` and eight bytes of milliseconds.
+
+State values are encoded like payloads. Scripts never open payloads, besides or values. `decoding` decodes elements.
 """
 
 from __future__ import annotations
@@ -19,23 +20,25 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from redismem.errors import InvalidMessage
-from redismem.messages.coercion import Shape, message_of
+from redismem.messages.coercion import Shape, coerce_message
 
 FORMAT_VERSION = 1
 COMPRESSED_VERSION = 2
-"""What large messages are stored as, if the settings say so: `compressed` has its form."""
+"""The format of large messages, if the settings turn compression on; `compression` documents it."""
 STAMP_BYTES = 9
 PINNED_ROLES = ("system", "developer")
-"""Messages in these roles are pinned, unless they are marked as not."""
+"""Messages in these roles are pinned by default."""
+
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _FIRST_MS = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
 _LAST_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
+
 TokenCounter = Callable[[dict[str, Any]], int]
-"""Counts the tokens of a message's dict, once, when it is appended. The default: a quarter of its bytes, plus 4."""
+"""A function that counts the tokens of a message's dict, called once per append. The default: bytes / 4 + 4."""
 
 
 def moment(ms: float) -> datetime:
-    """These milliseconds since 1970 in UTC; the first or last moment there is, if they lie outside."""
+    """Return the UTC datetime of milliseconds since 1970, clamped to the years 1 to 9999."""
     return _EPOCH + timedelta(milliseconds=min(max(ms, _FIRST_MS), _LAST_MS))
 
 
@@ -49,15 +52,15 @@ class Unset:
 
 
 UNSET = Unset()
-"""Not given, if None means something. As a value in `merge`, it removes the param."""
+"""The default of arguments for which None is a value. As a value in `merge`, it removes the param."""
 
 
 class Message:
-    """One message: a dict in a model's wire format, and what is known beside it.
+    """One message: a dict in a provider's wire format, and fields stored beside it.
 
-    A dict passed to `append` comes back as that dict, every key of it, from `to_openai()`. Of what is given to
-    `Message(...)`, `metadata`, `timestamp` and `id` are kept beside the dict and never go to a model. Keyword arguments
-    with other names become keys of the dict; what is not given is absent from it (`content=None` is not: it is null).
+    `to_openai()` returns the dict that was passed to `append`, with every key. `metadata`, `timestamp` and `id` of
+    `Message(...)` are stored beside the dict and never sent to a model. Keyword arguments with other names become keys
+    of the dict. Omitted arguments are absent from it; `content=None` is stored as null.
 
     Attributes set by the store: `seq` (place in the session's epoch, from 1), `tokens`, `stored_ms` (server's clock).
     """
@@ -78,22 +81,22 @@ class Message:
         **unknown: Any,
     ) -> None:
         if isinstance(role, Mapping):
-            raise InvalidMessage("a Message begins with its role: give a dict to append as it is, or Message(**it)")
-        known = {"role": role, "content": content, "name": name, "tool_calls": tool_calls, "tool_call_id": tool_call_id}
-        self._payload: dict[str, Any] = {key: value for key, value in known.items() if value is not UNSET} | unknown
+            raise InvalidMessage("Message takes the role first: pass a dict to append as it is, or as Message(**dict)")
+        named = {"role": role, "content": content, "name": name, "tool_calls": tool_calls, "tool_call_id": tool_call_id}
+        self._payload: dict[str, Any] = {key: value for key, value in named.items() if value is not UNSET} | unknown
         beside: dict[str, Any] = {}
         if metadata is not None:
             beside["metadata"] = dict(metadata)
         if timestamp is not None:
             if not isinstance(timestamp, datetime):
                 raise InvalidMessage(
-                    f"a timestamp is a datetime with a time zone, not one of the type {type(timestamp).__name__}"
+                    f"a timestamp must be a datetime with a time zone, not one of the type {type(timestamp).__name__}"
                 )
             if timestamp.tzinfo is None:
                 raise InvalidMessage("a timestamp needs a time zone, this datetime has none")
             beside["timestamp_us"] = (timestamp - _EPOCH) // timedelta(microseconds=1)
             if not _FIRST_MS * 1000 <= beside["timestamp_us"] <= _LAST_MS * 1000 + 999:
-                raise InvalidMessage("a timestamp lies within the years 1 to 9999 in UTC, this one does not")
+                raise InvalidMessage("a timestamp must lie within the years 1 to 9999 in UTC")
         if id is not None:
             beside["id"] = id
         self._beside = beside or None
@@ -104,14 +107,14 @@ class Message:
 
     @classmethod
     def from_openai(cls, shape: Shape) -> Message:
-        """A message that is this dict, whatever its keys; or what an SDK's object stands for. Raises InvalidMessage."""
-        return cls.restored(*message_of(shape), 0, 0, 0, "")
+        """Create a message from a dict with any keys, or from an SDK's message object. Raises InvalidMessage."""
+        return cls.restored(*coerce_message(shape), 0, 0, 0, "")
 
     @classmethod
     def restored(
         cls, payload: dict[str, Any], beside: dict[str, Any] | None, seq: int, tokens: int, stored_ms: int, epoch: str
     ) -> Message:
-        """The message that had these attributes, `to_openai()` and `beside`."""
+        """Create a message from its stored fields."""
         message = cls.__new__(cls)
         message._payload = payload
         message._beside = beside
@@ -122,21 +125,21 @@ class Message:
         return message
 
     def to_openai(self) -> dict[str, Any]:
-        """The dict as it was put in."""
+        """Return the dict as it was appended, not a copy."""
         return self._payload
 
     @property
     def beside(self) -> dict[str, Any] | None:
-        """What was given to `Message(...)` and goes to no model: `metadata`, `timestamp_us` (since 1970), `id`."""
+        """The fields never sent to a model: `metadata`, `timestamp_us` (since 1970), `id`; None if there are none."""
         return self._beside
 
     @property
     def pinned(self) -> bool:
-        """Whether it is never summarised and comes before the others: by its role, or as it was pinned or unpinned."""
+        """True if the message is never summarised and leads the context: by its role, or by `pin` and `unpin`."""
         return is_pinned(self._payload, self._beside)
 
     def with_pin(self, pinned: bool) -> Message:
-        """The same message, pinned or not."""
+        """Return a copy of the message with this pin."""
         beside = {name: value for name, value in (self._beside or {}).items() if name != "pinned"}
         if pinned != is_pinned(self._payload, None):
             beside["pinned"] = pinned
@@ -175,26 +178,26 @@ class Message:
 
     @property
     def timestamp(self) -> Any:
-        """The caller's, as given; else when Redis took the message, as a datetime in UTC (None before it did)."""
-        given_us = self._timestamp_us()
-        if given_us is not None:
-            return moment(given_us // 1000) + timedelta(microseconds=given_us % 1000)
-        given = self._payload.get("timestamp")
-        return moment(self.stored_ms) if given is None and self.stored_ms else given
+        """The caller's timestamp; else the UTC datetime at which Redis stored the message, None before it is stored."""
+        timestamp_us = self._timestamp_us()
+        if timestamp_us is not None:
+            return moment(timestamp_us // 1000) + timedelta(microseconds=timestamp_us % 1000)
+        timestamp = self._payload.get("timestamp")
+        return moment(self.stored_ms) if timestamp is None and self.stored_ms else timestamp
 
     @property
     def time_ms(self) -> int:
-        """Milliseconds since 1970: of the timestamp given to `Message(...)`, else of when Redis took the message."""
-        given_us = self._timestamp_us()
-        return self.stored_ms if given_us is None else given_us // 1000
+        """Milliseconds since 1970: the timestamp passed to `Message(...)`, else the time at which Redis stored it."""
+        timestamp_us = self._timestamp_us()
+        return self.stored_ms if timestamp_us is None else timestamp_us // 1000
 
     @property
     def id(self) -> Any:
-        """The caller's id; else `<epoch>:<seq>`, which no other message has (None before the message is stored)."""
-        given = self._get("id")
-        if given is None and self.seq:
+        """The caller's id; else the unique `<epoch>:<seq>`, None before the message is stored."""
+        id = self._get("id")
+        if id is None and self.seq:
             return f"{self.epoch}:{self.seq}"
-        return given
+        return id
 
     def __contains__(self, key: str) -> bool:
         return key in self._payload
@@ -214,6 +217,6 @@ class Message:
 
 
 def is_pinned(payload: dict[str, Any], beside: dict[str, Any] | None) -> bool:
-    """Whether such a message is pinned."""
+    """True if a message with this payload and beside is pinned."""
     marked = None if beside is None else beside.get("pinned")
     return payload.get("role") in PINNED_ROLES if marked is None else marked is True

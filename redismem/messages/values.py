@@ -1,6 +1,6 @@
-"""JSON values as bytes, given back exactly as they were: msgpack, or a msgpack `bin` of JSON text.
+"""A lossless codec for JSON values: msgpack, or a msgpack `bin` of JSON text.
 
-The JSON text (UTF-8, surrogates let through) is for what msgpack cannot hold: lone surrogates, integers beyond 64 bits.
+The JSON text (UTF-8 with surrogates) is for values that msgpack cannot hold: lone surrogates, integers over 64 bits.
 """
 
 from __future__ import annotations
@@ -23,41 +23,41 @@ _decode = msgspec.msgpack.Decoder().decode
 
 
 class Undecodable(Exception):
-    """These bytes are none of ours: what decoding raises, and the calls turn into CorruptSession."""
+    """Bytes in no format of redismem. The calls turn it into CorruptSession."""
 
 
 def encode_value(value: Any, name: str = "") -> bytes:
-    """A state value. Raises InvalidState for what is not a JSON value, or would not come back equal.
+    """Encode a state value; `name` is its name in error texts.
 
-    `name` is what a refusal calls the value.
+    Raises InvalidState if it is not a JSON value, or would not decode to an equal one.
     """
     return pack(value, InvalidState, name)
 
 
 def decode_value(packed: bytes) -> Any:
-    """The state value again. Raises Undecodable."""
+    """Decode a state value. Raises Undecodable."""
     try:
-        return opened(_decode(packed))
+        return unwrap_json(_decode(packed))
     except (msgspec.MsgspecError, ValueError, RecursionError):
         raise Undecodable("a state value cannot be decoded") from None
 
 
 def pack(value: Any, error: type[RedismemError], name: str = "") -> bytes:
-    """msgpack of a value, or of its JSON text. Checks it first: a tuple, date or int key would come back as another.
+    """Encode a value as msgpack, or as JSON text in msgpack; refuse lossy values such as tuples, dates and int keys.
 
-    Raises `error`, which says where in the value the fault is.
+    Raises `error` with the path of the fault inside the value.
     """
     if not _is_json(value, DEPTH_LIMIT):
-        raise error(_fault(value, name) or "a value would not come back as it was put in")
+        raise error(_describe_fault(value, name) or "a value would not decode to an equal one")
     try:
-        return packed_unchecked(value)
+        return pack_unchecked(value)
     except (TypeError, ValueError) as cause:
-        where = _fault(value, name, _unpackable)
+        where = _describe_fault(value, name, _storage_fault)
         raise error(where or f"a value cannot be stored ({type(cause).__name__}): only JSON values can") from None
 
 
-def packed_unchecked(value: Any) -> bytes:
-    """`pack` of what was stored once, as it is. Raises TypeError or ValueError for what never was."""
+def pack_unchecked(value: Any) -> bytes:
+    """Encode a value that was stored before, without checks. Raises TypeError or ValueError if it cannot be encoded."""
     try:
         return encode_plain(value)
     except (OverflowError, UnicodeEncodeError):
@@ -66,7 +66,7 @@ def packed_unchecked(value: Any) -> bytes:
 
 
 def _is_json(value: Any, depth: int) -> bool:
-    """Whether a value comes back as it is, and can be decoded from within any stack that is not itself too deep."""
+    """True if a value decodes to an equal one and is nested at most `depth` levels."""
     if isinstance(value, dict):
         for key in value:
             if not isinstance(key, str):
@@ -87,15 +87,15 @@ def _is_leaf(value: Any) -> bool:
     return isfinite(value) if isinstance(value, float) else value is None or isinstance(value, str | int)
 
 
-def _unpackable(value: Any) -> str | None:
+def _storage_fault(value: Any) -> str | None:
     try:
-        packed_unchecked(value)
+        pack_unchecked(value)
     except (TypeError, ValueError) as cause:
         return f"{_kind(value)} that cannot be stored ({type(cause).__name__})"
     return None
 
 
-def _unequal(value: Any) -> str | None:
+def _json_fault(value: Any) -> str | None:
     if _is_leaf(value):
         return None
     if isinstance(value, float):
@@ -107,10 +107,10 @@ def _kind(value: Any) -> str:
     return f"a value of type {type(value).__name__}"
 
 
-def _fault(value: Any, name: str, wrong: Callable[[Any], str | None] = _unequal) -> str | None:
-    """Where the first fault is, and what it is; never the value."""
+def _describe_fault(value: Any, name: str, wrong: Callable[[Any], str | None] = _json_fault) -> str | None:
+    """Describe the first fault and its path; the value itself never appears."""
     steps: list[str | int] = []
-    what = _found(value, DEPTH_LIMIT, wrong, steps)
+    what = _find_fault(value, DEPTH_LIMIT, wrong, steps)
     if what is None:
         return None
     path = name
@@ -119,19 +119,22 @@ def _fault(value: Any, name: str, wrong: Callable[[Any], str | None] = _unequal)
     return f"{path[:60]}… {what}" if what is _TOO_DEEP else f"{path or 'the value'} {what}"
 
 
-def _found(value: Any, depth: int, wrong: Callable[[Any], str | None], steps: list[str | int]) -> str | None:
-    """What the first fault is. The way to it goes into `steps`, the last step first: sound elements need no path."""
+def _find_fault(value: Any, depth: int, wrong: Callable[[Any], str | None], steps: list[str | int]) -> str | None:
+    """Describe the first fault, and append its path to `steps`, innermost key first; None if there is no fault.
+
+    The path grows only on the way back from a fault, so sound elements cost nothing.
+    """
     if not isinstance(value, (dict, list)):
         what = wrong(value)
         return None if what is None else f"is {what}"
     if depth == 0:
         return _TOO_DEEP
     is_dict = isinstance(value, dict)
-    sound = _PLAIN if wrong is _unequal else ()
+    sound = _PLAIN if wrong is _json_fault else ()
     for key, item in value.items() if isinstance(value, dict) else enumerate(value):
         if is_dict and not isinstance(key, str):
             return f"has a key of type {type(key).__name__}: only strings can be keys"
-        what = None if type(item) in sound else _found(item, depth - 1, wrong, steps)
+        what = None if type(item) in sound else _find_fault(item, depth - 1, wrong, steps)
         if what is not None:
             steps.append(key)
             return what
@@ -141,22 +144,22 @@ def _found(value: Any, depth: int, wrong: Callable[[Any], str | None], steps: li
 
 
 def _step(path: str, key: str | int) -> str:
-    """A name is shown like the names of params; a key that is no name may be somebody's text."""
+    """Append a key to a path; a key that is not an identifier is masked, since it may be user text."""
     if isinstance(key, int):
         return f"{path}[{key}]"
     shown = key if len(key) <= 64 and key.isidentifier() else "[…]"
     return f"{path}.{shown}" if path and shown != "[…]" else f"{path}{shown}"
 
 
-def opened(value: Any) -> Any:
-    """A value out of msgpack; if it is a `bin`, the value of the JSON text in it."""
+def unwrap_json(value: Any) -> Any:
+    """Return the value of JSON text in a msgpack `bin`; any other value unchanged."""
     return json.loads(value.decode("utf-8", "surrogatepass")) if type(value) is bytes else value
 
 
-def readable(value: Any) -> Any:
-    """A JSON value that every reader of JSON takes: what is no finite number, and earlier releases took, is null."""
+def replace_non_finite(value: Any) -> Any:
+    """Return strict JSON: non-finite numbers, which earlier releases stored, become null."""
     if isinstance(value, dict):
-        return {key: readable(item) for key, item in value.items()}
+        return {key: replace_non_finite(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [readable(item) for item in value]
+        return [replace_non_finite(item) for item in value]
     return value if _is_leaf(value) else None

@@ -1,1 +1,1 @@
-"""The stored form of summarised messages: blocks, signatures, vectors."""
+"""The stored format of summarised messages: blocks, signatures, vectors."""

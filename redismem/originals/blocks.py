@@ -1,7 +1,6 @@
-"""Summarised messages in compressed blocks: which block a message belongs to, and what stands in one. No I/O.
+"""The codec of compressed blocks of summarised messages, and the mapping from seqs to blocks. No I/O.
 
-Block `n` has the places of 16 seqs, from `16 n + 1` on. It is written whole each time something comes to it, so writing
-it twice does no harm.
+Block `n` holds 16 seqs, starting at `16 n + 1`. Every change rewrites the whole block, so writes are idempotent.
 """
 
 from __future__ import annotations
@@ -12,30 +11,29 @@ from typing import Any
 
 import zstandard
 
-from redismem.messages.decoding import parted
+from redismem.messages.decoding import split_elements
 from redismem.messages.encoding import encode_message
 from redismem.messages.values import Undecodable
-from redismem.originals.columns import STAMP, from_columns, in_columns
-from redismem.originals.dictionaries import LEVEL, Dictionaries, Dictionary, DictionaryMissing, Known
+from redismem.originals.columns import STAMP, decode_columns, encode_columns
+from redismem.originals.dictionaries import LEVEL, Dictionaries, Dictionary, DictionaryMissing, ZstdDictionary
 
 BLOCK_COUNT = 16
 """Messages in a full block."""
 MOST_BYTES = 1 << 30
-"""No block is unpacked to more: 16 messages of the largest size that a message may have."""
+"""The largest block that is decompressed: 16 messages of the largest size."""
 
-NONE_KNOWN: Dictionaries = MappingProxyType({})
+NO_DICTIONARIES: Dictionaries = MappingProxyType({})
 
-# The first two are read and no longer written: elements as they stood in the window, without and with a dictionary.
+# The first two are only read: earlier releases wrote elements as in the window, without and with a dictionary.
 _ROWS, _ROWS_WITH_DICTIONARY, _COLUMNS = 1, 2, 3
 _HEAD_BYTES = 3
 _COUNT_BITS = 4
 _MAGIC = zstandard.FRAME_HEADER
-# No head of a frame is longer, its magic number included.
+# The longest frame header of zstd, including the magic number.
 _FRAME_HEAD_BYTES = 18
 
-
-# What zstd may refer back to before the first byte of a block without a dictionary: words of every day, and behind them
-# what messages are made of, in each form. It is a part of the form: another text is another version.
+# The built-in raw dictionary of blocks without a trained one: everyday words, then sample messages in the format of the
+# block. It is part of the format: changing the text requires a new version.
 _WORDS = (
     b"Thank you for your help today. You're welcome! If you have any other questions, feel free to ask. Is "
     b"there anything else I can help you with? I would like to know whether you could please let me know "
@@ -59,17 +57,17 @@ def _message(role: str, content: str) -> dict[str, Any]:
     return {"role": role, "content": content}
 
 
-def _known(content: bytes) -> Known:
-    return Known(zstandard.ZstdCompressionDict(_WORDS + content, dict_type=zstandard.DICT_TYPE_RAWCONTENT))
+def _raw_dictionary(content: bytes) -> ZstdDictionary:
+    return ZstdDictionary(zstandard.ZstdCompressionDict(_WORDS + content, dict_type=zstandard.DICT_TYPE_RAWCONTENT))
 
 
-def _stored(messages: Iterable[dict[str, Any]], stamp: bytes) -> list[bytes]:
+def _encode_messages(messages: Iterable[dict[str, Any]], stamp: bytes) -> list[bytes]:
     return [encode_message(message)[0] + stamp for message in messages]
 
 
-_KNOWN_ROWS = _known(
+_ROWS_DICTIONARY = _raw_dictionary(
     b"".join(
-        _stored(
+        _encode_messages(
             [
                 _RESULT,
                 _CALLS,
@@ -82,69 +80,71 @@ _KNOWN_ROWS = _known(
         )
     )
 )
-_asked, _answered = _message("user", "Hi! I"), _message("assistant", "I ")
-_KNOWN = _known(
+_question, _answer = _message("user", "Hi! I"), _message("assistant", "I ")
+_COLUMNS_DICTIONARY = _raw_dictionary(
     b"".join(
-        in_columns(_stored(messages, STAMP))
+        encode_columns(_encode_messages(messages, STAMP))
         for messages in (
-            [_asked, _answered, *[_CALLS, _RESULT, _answered, _asked] * 3, _CALLS, _RESULT],
-            [_asked, _answered] * (BLOCK_COUNT // 2),
+            [_question, _answer, *[_CALLS, _RESULT, _answer, _question] * 3, _CALLS, _RESULT],
+            [_question, _answer] * (BLOCK_COUNT // 2),
         )
     )
 )
 
 
-def number_of(seq: int) -> int:
-    """The number of the block that a seq belongs to."""
+def block_number(seq: int) -> int:
+    """Return the number of the block that holds a seq."""
     return (seq - 1) // BLOCK_COUNT
 
 
 def first_seq_of(number: int) -> int:
-    """The seq that the first place of a block is for."""
+    """Return the seq of the first place in a block."""
     return number * BLOCK_COUNT + 1
 
 
-def blocks_of(first_seq: int, elements: Sequence[bytes]) -> Iterator[tuple[int, int, Sequence[bytes]]]:
-    """How elements that follow each other part into blocks: of each its number, its first seq, its elements."""
+def split_into_blocks(first_seq: int, elements: Sequence[bytes]) -> Iterator[tuple[int, int, Sequence[bytes]]]:
+    """Split consecutive elements at block boundaries; yield block number, first seq and elements of each part."""
     at = 0
     while at < len(elements):
         seq = first_seq + at
-        number = number_of(seq)
-        taken = elements[at : at + first_seq_of(number + 1) - seq]
-        yield number, seq, taken
-        at += len(taken)
+        number = block_number(seq)
+        part = elements[at : at + first_seq_of(number + 1) - seq]
+        yield number, seq, part
+        at += len(part)
 
 
 def encode_block(first_seq: int, elements: Sequence[bytes], dictionary: Dictionary | None = None) -> bytes:
-    """The block of these elements, which follow each other: version of the form; place of the first and count; version
-    of the dictionary, 0 without one; then a zstd frame without its magic number.
+    """Encode consecutive elements of one block.
+
+    Three bytes of header: format version; place of the first element and count; dictionary version, 0 for none. Then a
+    zstd frame without its magic number.
     """
-    place = first_seq - first_seq_of(number_of(first_seq))
+    place = first_seq - first_seq_of(block_number(first_seq))
     assert 0 < len(elements) <= BLOCK_COUNT - place
     head = (_COLUMNS, place << _COUNT_BITS | len(elements) - 1, 0 if dictionary is None else dictionary.version)
-    return bytes(head) + packed(in_columns(elements), dictionary)[len(_MAGIC) :]
+    return bytes(head) + compress_frame(encode_columns(elements), dictionary)[len(_MAGIC) :]
 
 
-def decode_block(number: int, block: bytes, known: Dictionaries = NONE_KNOWN) -> tuple[int, list[bytes]]:
-    """The first seq in a block, and its elements. Raises Undecodable; of its kinds DictionaryMissing."""
+def decode_block(number: int, block: bytes, known: Dictionaries = NO_DICTIONARIES) -> tuple[int, list[bytes]]:
+    """Return the first seq in a block, and its elements. Raises Undecodable, or its subclass DictionaryMissing."""
     if len(block) <= _HEAD_BYTES or block[0] not in (_ROWS, _ROWS_WITH_DICTIONARY, _COLUMNS):
-        raise Undecodable("a block of originals is none")
+        raise Undecodable("a block of originals has an unknown format")
     version = dictionary_of(block)
     if block[0] == _COLUMNS:
         place, count, frame = block[1] >> _COUNT_BITS, block[1] % BLOCK_COUNT + 1, _MAGIC + block[_HEAD_BYTES:]
     else:
         place, count, frame = block[1], block[2], block[_HEAD_BYTES + (version is not None) :]
     if not 0 < count <= BLOCK_COUNT - place:
-        raise Undecodable("a block of originals has places that it cannot have")
+        raise Undecodable("a block of originals has an invalid place or count")
     first_seq = first_seq_of(number) + place
-    dictionary = None if version is None else _named(version, frame, known)
+    dictionary = None if version is None else _find_dictionary(version, frame, known)
     if block[0] == _COLUMNS:
-        return first_seq, from_columns(unpacked(frame, known=dictionary or _KNOWN), count)
-    return first_seq, parted(unpacked(frame, known=dictionary or _KNOWN_ROWS), count)
+        return first_seq, decode_columns(decompress_frame(frame, known=dictionary or _COLUMNS_DICTIONARY), count)
+    return first_seq, split_elements(decompress_frame(frame, known=dictionary or _ROWS_DICTIONARY), count)
 
 
 def dictionary_of(block: bytes) -> int | None:
-    """The version of the dictionary that a block needs; None if it needs none."""
+    """Return the version of the dictionary that a block needs, or None."""
     if len(block) <= _HEAD_BYTES:
         return None
     if block[0] == _COLUMNS:
@@ -152,21 +152,21 @@ def dictionary_of(block: bytes) -> int | None:
     return block[3] if block[0] == _ROWS_WITH_DICTIONARY else None
 
 
-def needs_another(block: bytes, known: Dictionaries) -> int | None:
-    """The version of its dictionary, if another one is known by that version; None if not, or if it needs none."""
+def mismatched_dictionary(block: bytes, known: Dictionaries) -> int | None:
+    """Return a block's dictionary version if `known` has a different dictionary of that version, else None."""
     version = dictionary_of(block)
     dictionary = None if version is None else known.get(version)
     if dictionary is None:
         return None
     try:
-        wanted = _frame_head(block).dict_id
+        dict_id = _frame_head(block).dict_id
     except zstandard.ZstdError:
         return None
-    return None if wanted == dictionary.used.dict_id() else version
+    return None if dict_id == dictionary.zstd.dict_id() else version
 
 
 def unpacked_bytes(block: bytes) -> int:
-    """How many bytes a block says it has unpacked; 0 if it says nothing. Nothing is unpacked for it."""
+    """Return the decompressed size that a block's header claims, 0 if it has none; decompresses nothing."""
     try:
         return _frame_head(block).content_size
     except zstandard.ZstdError:
@@ -174,37 +174,37 @@ def unpacked_bytes(block: bytes) -> int:
 
 
 def _frame_head(block: bytes) -> zstandard.FrameParameters:
-    """Raises ZstdError."""
-    begin = block[_HEAD_BYTES : _HEAD_BYTES + _FRAME_HEAD_BYTES + 1]
+    """Parse the frame header of a block. Raises ZstdError."""
+    start = block[_HEAD_BYTES : _HEAD_BYTES + _FRAME_HEAD_BYTES + 1]
     is_columns = block[:1] == bytes([_COLUMNS])
-    return zstandard.get_frame_parameters(_MAGIC + begin if is_columns else begin[dictionary_of(block) is not None :])
+    return zstandard.get_frame_parameters(_MAGIC + start if is_columns else start[dictionary_of(block) is not None :])
 
 
-def _named(version: int, frame: bytes, known: Dictionaries) -> Dictionary:
+def _find_dictionary(version: int, frame: bytes, known: Dictionaries) -> Dictionary:
     dictionary = known.get(version)
     if dictionary is None:
-        raise DictionaryMissing(f"a block of originals needs dictionary {version}, which is not there")
+        raise DictionaryMissing(f"a block of originals needs dictionary {version}, which is missing")
     try:
-        wanted = zstandard.get_frame_parameters(frame).dict_id
+        dict_id = zstandard.get_frame_parameters(frame).dict_id
     except zstandard.ZstdError:
-        raise Undecodable("a frame cannot be unpacked") from None
-    if wanted != dictionary.used.dict_id():
-        raise DictionaryMissing(f"a block of originals needs dictionary {version}, and another has its number")
+        raise Undecodable("a frame cannot be decompressed") from None
+    if dict_id != dictionary.zstd.dict_id():
+        raise DictionaryMissing(f"a block of originals needs dictionary {version}, but another one has its number")
     return dictionary
 
 
-def packed(content: bytes, dictionary: Dictionary | None = None) -> bytes:
-    """The bytes as a zstd frame with a checksum."""
-    used = _KNOWN.used if dictionary is None else dictionary.for_writing
-    return zstandard.ZstdCompressor(level=LEVEL, write_checksum=True, dict_data=used).compress(content)
+def compress_frame(content: bytes, dictionary: Dictionary | None = None) -> bytes:
+    """Compress bytes to a zstd frame with a checksum."""
+    dict_data = _COLUMNS_DICTIONARY.zstd if dictionary is None else dictionary.for_writing
+    return zstandard.ZstdCompressor(level=LEVEL, write_checksum=True, dict_data=dict_data).compress(content)
 
 
-def unpacked(frame: bytes, most_bytes: int = MOST_BYTES, known: Known = _KNOWN) -> bytes:
-    """The bytes in a zstd frame; `known`: what it may refer back to. Raises Undecodable."""
+def decompress_frame(frame: bytes, most_bytes: int = MOST_BYTES, known: ZstdDictionary = _COLUMNS_DICTIONARY) -> bytes:
+    """Decompress a zstd frame of at most `most_bytes` with the dictionary `known`. Raises Undecodable."""
     try:
         head = zstandard.get_frame_parameters(frame)
         if not 0 <= head.content_size <= most_bytes:
-            raise Undecodable("a frame says that it holds more than anything may")
-        return known.decompressed(frame)
+            raise Undecodable("a frame claims a size over the limit")
+        return known.decompress(frame)
     except (zstandard.ZstdError, ValueError, MemoryError):
-        raise Undecodable("a frame cannot be unpacked") from None
+        raise Undecodable("a frame cannot be decompressed") from None

@@ -1,12 +1,16 @@
-"""The elements of a block with like beside like: first what they are made of, then all of their texts. No I/O.
+"""A columnar codec for the elements of a block, which compresses better than rows. No I/O.
 
     [tokens, besides, payloads, later_ms, texts]
 
-The first four have an item for each element: its tokens, what stands beside it, its payload with "" in the place of
-each text but the role, and how much later it was stored than the one before. `tokens` is nil if all are as they are
-counted by default, `besides` if there are none. `texts` has what stood in those places, with a zero between two. An
-element that would not come back byte by byte, or is a large one, stands among the payloads as a whole. What is alike in
-most blocks comes first.
+The first four columns have one item per element:
+
+- `tokens`: its tokens; nil instead of the column if all equal the default estimate
+- `besides`: its beside; nil instead of the column if no element has one
+- `payloads`: its payload, with "" for every text except the role
+- `later_ms`: the milliseconds between the stamp of the element before and its own
+
+`texts` joins the extracted texts with a zero character. A large element, or one that would not decode to equal bytes,
+is stored whole among the payloads. The columns are ordered by how alike they are between blocks.
 """
 
 from __future__ import annotations
@@ -21,9 +25,9 @@ from redismem.messages.message import FORMAT_VERSION, UNSET, Unset
 from redismem.messages.values import Undecodable, encode_plain
 
 STAMP = b"\xcf\x00\x00\x01\x9b\x00\x00\x00\x00"
-"""A stamp that begins as those of these years do."""
+"""A sample stamp; stamps of the years around 2025 begin with the same bytes."""
 
-# What is larger has little in common with what stands beside it. Of lists in lists, each byte is taken apart.
+# Larger elements have little in common with their neighbours, and splitting nested lists costs time per byte.
 _LARGE_BYTES = 16_384
 _SEPARATOR = "\0"
 _HEAD = b"\x95" + FORMAT_VERSION.to_bytes(1, "big")
@@ -48,13 +52,13 @@ class _Columns(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=
     texts: str
 
 
-_element = msgspec.msgpack.Decoder(_Element).decode
-_payload = msgspec.msgpack.Decoder(dict[str, Any]).decode
-_columns = msgspec.msgpack.Decoder(_Columns).decode
+_decode_element = msgspec.msgpack.Decoder(_Element).decode
+_decode_payload = msgspec.msgpack.Decoder(dict[str, Any]).decode
+_decode_columns = msgspec.msgpack.Decoder(_Columns).decode
 
 
-def in_columns(elements: Sequence[bytes]) -> bytes:
-    """These elements in this form."""
+def encode_columns(elements: Sequence[bytes]) -> bytes:
+    """Encode elements as columns."""
     later_ms: list[int] = []
     tokens: list[int] = []
     besides: list[bytes] = []
@@ -62,19 +66,19 @@ def in_columns(elements: Sequence[bytes]) -> bytes:
     texts: list[str] = []
     before_ms, by_default = 0, True
     for element in elements:
-        found, payload, of_it = _taken_apart(element)
-        later_ms.append(0 if found is None else found.stored_ms - before_ms)
-        tokens.append(0 if found is None else found.tokens)
-        besides.append(_NIL if found is None else bytes(found.beside))
+        row, payload, row_texts = _split_element(element)
+        later_ms.append(0 if row is None else row.stored_ms - before_ms)
+        tokens.append(0 if row is None else row.tokens)
+        besides.append(_NIL if row is None else bytes(row.beside))
         payloads.append(payload)
-        texts += of_it
-        if found is not None:
-            before_ms = found.stored_ms
-            by_default = by_default and found.tokens == default_tokens(bytes(found.payload))
+        texts += row_texts
+        if row is not None:
+            before_ms = row.stored_ms
+            by_default = by_default and row.tokens == default_tokens(bytes(row.payload))
     return encode_plain(
         _Columns(
             None if by_default else tokens,
-            None if all(each == _NIL for each in besides) else [msgspec.Raw(each) for each in besides],
+            None if all(beside == _NIL for beside in besides) else [msgspec.Raw(beside) for beside in besides],
             payloads,
             later_ms,
             _SEPARATOR.join(texts),
@@ -82,10 +86,10 @@ def in_columns(elements: Sequence[bytes]) -> bytes:
     )
 
 
-def from_columns(content: bytes, count: int) -> list[bytes]:
-    """The elements again, so many. Raises Undecodable."""
+def decode_columns(content: bytes, count: int) -> list[bytes]:
+    """Decode columns to `count` elements. Raises Undecodable."""
     try:
-        columns = _columns(content)
+        columns = _decode_columns(content)
         texts = iter(columns.texts.split(_SEPARATOR))
         tokens: Sequence[int | None] = columns.tokens or [None] * count
         besides: Sequence[bytes | msgspec.Raw] = columns.besides or [_NIL] * count
@@ -94,35 +98,38 @@ def from_columns(content: bytes, count: int) -> list[bytes]:
         for later_ms, counted, beside, payload in zip(columns.later_ms, tokens, besides, columns.payloads, strict=True):
             stored_ms += later_ms
             if isinstance(payload, dict):
-                _fill(payload, texts, "role")
-                elements.append(_joined(counted, encode_plain(payload), beside, stored_ms))
+                _restore_texts(payload, texts, "role")
+                elements.append(_join_element(counted, encode_plain(payload), beside, stored_ms))
             else:
                 elements.append(payload)
     except (msgspec.MsgspecError, ValueError, OverflowError, StopIteration, RecursionError):
-        raise Undecodable("a block of originals cannot be taken apart") from None
+        raise Undecodable("a block of originals cannot be decoded") from None
     if len(elements) != count or next(texts, ""):
-        raise Undecodable("a block of originals has not what it should have")
+        raise Undecodable("a block of originals holds another number of messages or texts than its header says")
     return elements
 
 
-def _taken_apart(element: bytes) -> tuple[_Element | None, dict[str, Any] | bytes, list[str]]:
-    """What an element is made of, its payload without its texts, and these; None and the element, if it stays whole."""
+def _split_element(element: bytes) -> tuple[_Element | None, dict[str, Any] | bytes, list[str]]:
+    """Split an element into its fields, its payload without texts, and the texts.
+
+    Returns None, the element itself and no texts if it has to be stored whole.
+    """
     texts: list[str] = []
     if len(element) > _LARGE_BYTES:
         return None, element, []
     try:
-        found = _element(element)
-        payload = _payload(found.payload)
-        again = _joined(found.tokens, encode_plain(payload), found.beside, found.stored_ms)
-        _empty(payload, texts, "role")
+        row = _decode_element(element)
+        payload = _decode_payload(row.payload)
+        rebuilt = _join_element(row.tokens, encode_plain(payload), row.beside, row.stored_ms)
+        _extract_texts(payload, texts, "role")
     except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
         return None, element, []
-    if again != element or found.stored_ms > _LATEST_MS or any(_SEPARATOR in text for text in texts):
+    if rebuilt != element or row.stored_ms > _LATEST_MS or any(_SEPARATOR in text for text in texts):
         return None, element, []
-    return found, payload, texts
+    return row, payload, texts
 
 
-def _joined(tokens: int | None, payload: bytes, beside: bytes | msgspec.Raw, stored_ms: int) -> bytes:
+def _join_element(tokens: int | None, payload: bytes, beside: bytes | msgspec.Raw, stored_ms: int) -> bytes:
     counted = encode_plain(default_tokens(payload) if tokens is None else tokens)
     return b"".join((_HEAD, counted, payload, beside, _STAMP, stored_ms.to_bytes(8, "big")))
 
@@ -131,22 +138,25 @@ def _items(value: dict[str, Any] | list[Any]) -> Iterable[tuple[Any, Any]]:
     return value.items() if isinstance(value, dict) else enumerate(value)
 
 
-def _empty(value: Any, texts: list[str], but: str | Unset = UNSET) -> None:
-    """Takes every text out of a dict or list, but that of one key: a foreign one may have any, nil too."""
-    for key, each in _items(value):
-        if type(each) is str:
-            if key != but:
-                texts.append(each)
+def _extract_texts(value: Any, texts: list[str], skipped_key: str | Unset = UNSET) -> None:
+    """Move every text of a dict or list to `texts`, except the text at one key.
+
+    UNSET skips nothing; None would not do, since damaged payloads may have any key, including nil.
+    """
+    for key, item in _items(value):
+        if type(item) is str:
+            if key != skipped_key:
+                texts.append(item)
                 value[key] = ""
-        elif type(each) is dict or type(each) is list:
-            _empty(each, texts)
+        elif type(item) is dict or type(item) is list:
+            _extract_texts(item, texts)
 
 
-def _fill(value: Any, texts: Iterator[str], but: str | Unset = UNSET) -> None:
-    """Puts them back. Raises StopIteration if they are too few."""
-    for key, each in _items(value):
-        if type(each) is str:
-            if key != but:
+def _restore_texts(value: Any, texts: Iterator[str], skipped_key: str | Unset = UNSET) -> None:
+    """Put the extracted texts back. Raises StopIteration if there are too few."""
+    for key, item in _items(value):
+        if type(item) is str:
+            if key != skipped_key:
                 value[key] = next(texts)
-        elif type(each) is dict or type(each) is list:
-            _fill(each, texts)
+        elif type(item) is dict or type(item) is list:
+            _restore_texts(item, texts)

@@ -1,11 +1,12 @@
-"""What a block of messages is about, in a few hundred bytes: enough to find what a question is about. No I/O.
+"""Signatures: the full-text index of one block, in a few hundred bytes. No I/O.
 
-A signature has each stem of the block as a hash of 16 bits, and in which of its 16 messages it stands. Two stems may
-share a hash: then a message is found that has the other, no message is missed for it. Words that only ask have no place
-in it. Its parts, one behind the other:
+A signature maps each stem of the block, hashed to 16 bits, to a mask of the block's 16 messages. Hash collisions cause
+false positives, never misses. Question words are stop words. Its layout, sizes in bytes:
 
-    crc (2), stems (2), bytes of the marks (2), bytes of the block (4), lengths (8), low bytes of the steps, marks,
-    which stems stand in one message (a bit each), which of the others in two, their places (4 bits each), masks (2)
+    crc (2), count of stems (2), size of the marks (2), size of the block (4), lengths of the messages (8),
+    low bytes of the deltas between sorted hashes, marks (their high bytes in unary),
+    a bit per stem: in one message only; a bit per other stem: in two messages only,
+    the places of both (4 bits each), the masks of all other stems (2 each)
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from redismem.originals.blocks import BLOCK_COUNT
 from redismem.text.stems import stems
 
 STEMS_LIMIT = 512
-"""Stems of one message that are taken up, each counted once: what a block's signature costs has a bound."""
+"""The most distinct stems of one message that are indexed; bounds the size of a signature."""
 TEXT_CHARS = 32_768
-"""What of a message's text is looked at."""
+"""Characters of a message's text that are indexed."""
 
-# As in BM25; a message of the usual length counts as much in every conversation, so that its weight is found once.
+# Parameters of BM25. The average length is a constant instead of a statistic, so weights are computed only once.
 _K1, _B, _USUAL_COUNT = 1.2, 0.5, 24
-# The length of a message is one of these, or a little more: its weight needs to be known no better.
+# Lengths are rounded down to one of these: the weight needs no better precision.
 _LENGTHS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192)
 _WEIGHTS = (0.0, *((_K1 + 1) / (1 + _K1 * (1 - _B + _B * length / _USUAL_COUNT)) for length in _LENGTHS[1:]))
 _LENGTHS_BYTES = BLOCK_COUNT // 2
@@ -37,9 +38,10 @@ _CRC_BYTES = 2
 _HEAD_BYTES = 18
 _DIGITS = "0123456789abcdef"
 _PLACE_OF = {digit: 1 << place for place, digit in enumerate(_DIGITS)}
-# Words of questions, as stems: rare in what is told, so they would weigh most, and say nothing of what is asked. In
-# English texts they are a sixth of the stems. None is a word that tells something in another of these languages.
-ASKING = frozenset(
+# Question words as stems, and other stop words. Question words are rare in statements, so they would weigh most, and
+# carry no topic. They are a sixth of the stems in English texts. None of the words carries a topic in another of these
+# languages.
+QUESTION_STEMS = frozenset(
     stem
     for stem in stems(
         "what when where which who whom whose why how did do does is are was were has have had would could should can "
@@ -54,81 +56,81 @@ ASKING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What one block is about: the stems in it, and which of its messages they stand in."""
+    """The index of one block: its stems, and the messages that contain them."""
 
     weights: tuple[float, ...]
-    """What a stem counts at each place: more in a short message. 0: there is no message, or it has no words."""
+    """The weight of a stem at each place, higher in short messages; 0 if there is no message or it has no words."""
     count: int
-    """Messages that have words."""
+    """The number of messages with words."""
     block_bytes: int
-    """How many bytes the block has unpacked."""
+    """The decompressed size of the block."""
     hashes: array[int]
-    """The hashes of the block's stems, in ascending order."""
+    """The hashes of the block's stems, ascending."""
     masks: array[int]
-    """The places at which each of these stems stands: a bit for each place."""
+    """For each hash, a bit mask of the places with that stem."""
 
     def places(self) -> dict[int, int]:
-        """The masks by the stems' hashes."""
+        """Return the masks by stem hash."""
         return dict(zip(self.hashes, self.masks, strict=True))
 
 
 @lru_cache(maxsize=16_384)
 def stem_hash(stem: str) -> int:
-    """16 bits of a stem."""
+    """Hash a stem to 16 bits."""
     return crc32(stem.encode("utf-8", "surrogatepass")) & 0xFFFF
 
 
 def distinct_stems(texts: Iterable[str]) -> tuple[set[str], int]:
-    """The stems of one message, STEMS_LIMIT at most, and how many words it has, as far as they were looked at."""
-    found: set[str] = set()
+    """Return at most STEMS_LIMIT distinct stems of one message, and the number of words read for them."""
+    distinct: set[str] = set()
     count, left = 0, TEXT_CHARS
     for text in texts:
         for stem in stems(text[:left]):
             count += 1
-            if stem not in ASKING:
-                found.add(stem)
-            if len(found) >= STEMS_LIMIT:
-                return found, count
+            if stem not in QUESTION_STEMS:
+                distinct.add(stem)
+            if len(distinct) >= STEMS_LIMIT:
+                return distinct, count
         left -= len(text)
         if left <= 0:
             break
-    return found, count
+    return distinct, count
 
 
 def encode_signature(place: int, messages: Sequence[Iterable[str]], block_bytes: int) -> bytes:
-    """The signature of a block whose messages, from this place on, have these texts."""
+    """Encode the signature of a block; `messages` has the texts of each message, starting at `place`."""
     masks: dict[int, int] = {}
     lengths = [0] * BLOCK_COUNT
     for at, texts in enumerate(messages, place):
-        found, count = distinct_stems(texts)
+        distinct, count = distinct_stems(texts)
         lengths[at] = bisect_right(_LENGTHS, count) - 1
-        for stem in found:
+        for stem in distinct:
             hashed = stem_hash(stem)
             masks[hashed] = masks.get(hashed, 0) | 1 << at
     hashes = sorted(masks)
     steps = [after - before for before, after in zip([0, *hashes], hashes, strict=False)]
-    # The low bytes of the steps are as good as random. The high ones are small: so many zeros, and a one behind each.
-    marks = _of_bits("".join("0" * (step >> 8) + "1" for step in steps))
+    # The low bytes of the steps are nearly random. The high bytes are small, so unary is short: n zeros, then a one.
+    marks = _pack_bits("".join("0" * (step >> 8) + "1" for step in steps))
     head = len(hashes).to_bytes(2, "big") + len(marks).to_bytes(2, "big") + block_bytes.to_bytes(4, "big")
     lows = bytes(step & 0xFF for step in steps)
-    content = head + _of_digits(lengths) + lows + marks + _encode_masks([masks[hashed] for hashed in hashes])
+    content = head + _pack_digits(lengths) + lows + marks + _encode_masks([masks[hashed] for hashed in hashes])
     return _crc(content) + content
 
 
 def _encode_masks(masks: Sequence[int]) -> bytes:
     sizes = [mask.bit_count() for mask in masks]
-    ones = _of_bits("".join("1" if size == 1 else "0" for size in sizes))
-    twos = _of_bits("".join("1" if size == 2 else "0" for size in sizes if size != 1))
+    ones = _pack_bits("".join("1" if size == 1 else "0" for size in sizes))
+    twos = _pack_bits("".join("1" if size == 2 else "0" for size in sizes if size != 1))
     few = [place for mask in masks if mask.bit_count() <= 2 for place in range(BLOCK_COUNT) if mask >> place & 1]
-    return ones + twos + _of_digits(few) + b"".join(mask.to_bytes(2, "big") for mask in masks if mask.bit_count() > 2)
+    return ones + twos + _pack_digits(few) + b"".join(mask.to_bytes(2, "big") for mask in masks if mask.bit_count() > 2)
 
 
-def _of_bits(bits: str) -> bytes:
-    """The bits in bytes, with a one before them: so it is known how many there are."""
+def _pack_bits(bits: str) -> bytes:
+    """Pack bits into bytes behind a leading one, which marks their start."""
     return int("1" + bits, 2).to_bytes(len(bits) // 8 + 1, "big")
 
 
-def _of_digits(numbers: Sequence[int]) -> bytes:
+def _pack_digits(numbers: Sequence[int]) -> bytes:
     digits = "".join([_DIGITS[number] for number in numbers])
     return bytes.fromhex(digits + "0" * (len(digits) % 2))
 
@@ -138,7 +140,7 @@ def _crc(content: bytes) -> bytes:
 
 
 def decode_signature(encoded: bytes) -> Signature:
-    """Raises Undecodable."""
+    """Decode a signature. Raises Undecodable."""
     if len(encoded) < _HEAD_BYTES or _crc(encoded[_CRC_BYTES:]) != encoded[:_CRC_BYTES]:
         raise Undecodable("a signature is none")
     count, marks_bytes, block_bytes = (int.from_bytes(encoded[at:to], "big") for at, to in ((2, 4), (4, 6), (6, 10)))
@@ -158,9 +160,9 @@ def decode_signature(encoded: bytes) -> Signature:
 
 
 def _decode_masks(encoded: bytes, count: int) -> list[int]:
-    ones, at = _bits(encoded, 0, count)
+    ones, at = _unpack_bits(encoded, 0, count)
     others_count = ones.count("0")
-    twos, at = _bits(encoded, at, others_count)
+    twos, at = _unpack_bits(encoded, at, others_count)
     few_count = count - others_count + 2 * twos.count("1")
     few_bytes = (few_count + 1) // 2
     few = map(_PLACE_OF.__getitem__, encoded[at : at + few_bytes].hex())
@@ -170,8 +172,8 @@ def _decode_masks(encoded: bytes, count: int) -> list[int]:
     return [next(few) if one == "1" else next(few) | next(few) if next(kinds) == "1" else next(rest) for one in ones]
 
 
-def _bits(encoded: bytes, at: int, count: int) -> tuple[str, int]:
-    """`count` bits, from the byte `at` on, and the place of the byte behind them."""
+def _unpack_bits(encoded: bytes, at: int, count: int) -> tuple[str, int]:
+    """Return `count` bits starting at byte `at`, and the offset of the byte after them."""
     end = at + count // 8 + 1
     bits = "{:b}".format(int.from_bytes(encoded[at:end], "big"))[1:]
     if len(bits) != count:

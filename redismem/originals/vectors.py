@@ -1,14 +1,14 @@
-"""What the messages of a block mean, as an embedder has it: a vector each, a byte a dimension. No I/O.
+"""Embedding vectors of the messages of a block, quantised to one byte per dimension. No I/O.
 
-Beside block `n` stands the field `v` and `n`. Its parts, one behind the other:
+The field `v<n>` of the originals holds the vectors of block `n`. Its layout, sizes in bytes:
 
-    crc (4), mark of the model (8), dimensions (2), place of the first message (1), messages (1),
-    a scale for each message (4, a float), then each message's dimensions (a signed byte each)
+    crc (4), mark of the model (8), dimensions (2), place of the first message (1), message count (1),
+    one scale per message (4, a float), then one signed byte per dimension of each message
 
-A message without a text has the scale 0. Each vector has the length 1 when its bytes are multiplied by its scale.
+A message without text has scale 0. The bytes of a vector times its scale form a vector of length 1.
 
-Once they are in the vector set of the session as well, the field is `w` and `n`, and the field `vectors` has who made
-those of the set.
+Once the vectors are also in the vector set of the session, the field is named `w<n>`, and the field `vectors` names the
+model of the set.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ _CRC_BYTES, SCALE_BYTES = 4, 4
 
 
 class Vectors(NamedTuple):
-    """The vectors of messages that follow each other in one block."""
+    """The vectors of consecutive messages in one block."""
 
     dimensions: int
     place: int
-    """The place of the first of these messages in the block."""
+    """The place of the first message in the block."""
     scales: bytes
-    """A scale for each of them: little-endian floats of 32 bits."""
+    """One scale per message: little-endian floats of 32 bits."""
     rows: bytes
 
     @property
     def stop(self) -> int:
-        """The place behind the last of them."""
+        """The place after the last message."""
         return self.place + len(self.scales) // SCALE_BYTES
 
     @property
     def size_bytes(self) -> int:
         return len(self.scales) + len(self.rows)
 
-    def each(self) -> list[bytes]:
-        """Scale and vector of each of them."""
+    def all_rows(self) -> list[bytes]:
+        """Return scale and vector of every message."""
         return [self.row(place) or b"" for place in range(self.place, self.stop)]
 
     def row(self, place: int) -> bytes | None:
-        """Scale and vector of the message at this place, to be put into others; None if there is none."""
+        """Return scale and vector of the message at a place, as `encode_vectors` takes them; None if there is none."""
         at = place - self.place
         if not self.place <= place < self.stop:
             return None
@@ -61,34 +61,36 @@ class Vectors(NamedTuple):
 
 
 def mark_of(model: str) -> bytes:
-    """What tells the vectors of one model from those of others."""
+    """Return the mark that identifies the vectors of a model."""
     return blake2b(model.encode("utf-8", "surrogatepass"), digest_size=MARK_BYTES).digest()
 
 
 def model_of(mark: bytes, dimensions: int | None = None) -> bytes:
-    """Who made the vectors of a vector set, and their size: what the field `vectors` has. Of any size, it begins so."""
+    """Return the content of the field `vectors`: model mark and dimensions; without dimensions, its prefix."""
     return mark.hex().encode() + (b":" if dimensions is None else b":%d" % dimensions)
 
 
 def encode_vectors(mark: bytes, dimensions: int, rows: Mapping[int, bytes], place: int, stop: int) -> bytes:
-    """The field of the messages from this place to before that one; without a row they have no text.
+    """Encode the vectors of the messages at the places from `place` up to `stop`, exclusive.
 
-    `rows`: by their places, as `Vectors.row` gives them.
+    Args:
+        rows: the rows of `Vectors.row` by place; a message without a row has no text.
     """
     empty = bytes(SCALE_BYTES + dimensions)
-    each = [rows.get(at, empty) for at in range(place, stop)]
-    scales = b"".join(row[:SCALE_BYTES] for row in each)
-    content = _HEAD.pack(0, mark, dimensions, place, len(each)) + scales + b"".join(row[SCALE_BYTES:] for row in each)
+    filled = [rows.get(at, empty) for at in range(place, stop)]
+    scales = b"".join(row[:SCALE_BYTES] for row in filled)
+    head = _HEAD.pack(0, mark, dimensions, place, len(filled))
+    content = head + scales + b"".join(row[SCALE_BYTES:] for row in filled)
     return crc32(content[_CRC_BYTES:]).to_bytes(_CRC_BYTES, "little") + content[_CRC_BYTES:]
 
 
 def field_bytes(dimensions: int) -> int:
-    """How long the field of a full block is."""
+    """Return the size of the field of a full block."""
     return _HEAD.size + BLOCK_COUNT * (SCALE_BYTES + dimensions)
 
 
 def decode_vectors(encoded: bytes, mark: bytes | None = None) -> Vectors | None:
-    """The vectors; None if they are of another model than that of this mark. Raises Undecodable."""
+    """Decode vectors; return None if they are from another model than `mark`. Raises Undecodable."""
     if len(encoded) < _HEAD.size:
         raise Undecodable("vectors are none")
     crc, made_by, dimensions, place, count = _HEAD.unpack_from(encoded)
@@ -102,25 +104,25 @@ def decode_vectors(encoded: bytes, mark: bytes | None = None) -> Vectors | None:
 
 
 class Embeds(Protocol):
-    """An embedder, as the rooms below and beside `recall` know it: it makes vectors of texts."""
+    """The interface of an embedder for the folders that may not import `recall`."""
 
     name: str
     mark: bytes
-    """What the vectors of this embedder begin with."""
+    """The mark of this embedder's vectors."""
 
     @property
     def dimensions(self) -> int:
-        """The dimensions of the vectors it made last; 0 before the first."""
+        """The dimensions of the newest vectors; 0 before the first."""
 
     @property
     def is_paused(self) -> bool:
-        """True while it is not asked for the vectors of messages, because it has just failed."""
+        """True while messages are not embedded because the embedder has just failed."""
 
     async def question(self, text: str) -> bytes | None:
         """Return the vector of a question, or None if the embedder is paused. Raises ModelFailed."""
 
     async def rows(self, texts: Sequence[str]) -> tuple[int, list[bytes]]:
-        """Return the dimensions, and one vector for each of these texts. Raises ModelFailed."""
+        """Embed texts; return the dimensions and one vector per text. Raises ModelFailed."""
 
     async def aclose(self) -> None:
         """Close the connections of a provider's model."""

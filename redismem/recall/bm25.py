@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import islice
 
 from redismem.originals.blocks import BLOCK_COUNT, first_seq_of
-from redismem.originals.signatures import ASKING, stem_hash
+from redismem.originals.signatures import QUESTION_STEMS, stem_hash
 from redismem.recall.postings import PLACES, Postings
 from redismem.text.stems import stems
 
@@ -39,7 +39,7 @@ _RANK_CONSTANT = 60
 def query_hashes(query: str) -> list[int]:
     """What is looked for: the words of the query, without those that only ask, which no signature has."""
     found = list(dict.fromkeys(islice(stems(query[:QUERY_CHARS]), 4 * _QUERY_STEMS)))
-    telling = [stem for stem in found if stem not in ASKING]
+    telling = [stem for stem in found if stem not in QUESTION_STEMS]
     return list(dict.fromkeys(map(stem_hash, telling[:_QUERY_STEMS])))
 
 

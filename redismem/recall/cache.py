@@ -17,7 +17,7 @@ from redismem.formats.recalled import line
 from redismem.messages.decoding import StoredMessages
 from redismem.messages.message import Message
 from redismem.messages.values import Undecodable
-from redismem.originals.blocks import BLOCK_COUNT, first_seq_of, number_of
+from redismem.originals.blocks import BLOCK_COUNT, block_number, first_seq_of
 from redismem.originals.signatures import Signature, decode_signature
 from redismem.originals.vectors import Vectors, decode_vectors
 from redismem.recall.postings import Postings
@@ -40,7 +40,7 @@ class Contents:
         stored = StoredMessages(elements, first_seq, epoch)
         self.first_seq = first_seq
         self.stop_seq = first_seq + len(elements)
-        self.is_whole = self.stop_seq == first_seq_of(number_of(first_seq) + 1)
+        self.is_whole = self.stop_seq == first_seq_of(block_number(first_seq) + 1)
         """Whether it goes up to the end of its block."""
         self.elements = elements
         self.tokens = stored.tokens()
@@ -168,7 +168,7 @@ class CachedSession:
             size_bytes = sys.getsizeof(text) + _LINE_BYTES if seq not in block.lines else 0
             block.lines[seq] = text
             block.size_bytes += size_bytes
-            if self.contents.get(number_of(block.first_seq)) is block:
+            if self.contents.get(block_number(block.first_seq)) is block:
                 self._contents_bytes += size_bytes
 
     def found(self, seqs: Sequence[int], contents: Sequence[Contents]) -> Found:
@@ -185,7 +185,7 @@ class Found:
         self._hot = hot
         self._epoch = epoch
         self._seqs = seqs
-        self._blocks = {number_of(each.first_seq): each for each in contents}
+        self._blocks = {block_number(each.first_seq): each for each in contents}
 
     def __len__(self) -> int:
         return len(self._seqs)
@@ -197,11 +197,11 @@ class Found:
         blocks = [self._blocks[(seq - 1) // BLOCK_COUNT].lines for seq in self._seqs]
         new = [seq for seq, known in zip(self._seqs, blocks, strict=True) if seq not in known]
         for message in self._made(new) if new else ():
-            self._hot.keep_line(self._blocks[number_of(message.seq)], message.seq, line(message))
+            self._hot.keep_line(self._blocks[block_number(message.seq)], message.seq, line(message))
         return [known[seq] for seq, known in zip(self._seqs, blocks, strict=True)]
 
     def _made(self, seqs: Sequence[int]) -> list[Message]:
-        blocks = [(self._blocks[number_of(seq)], seq) for seq in seqs]
+        blocks = [(self._blocks[block_number(seq)], seq) for seq in seqs]
         elements = [block.elements[seq - block.first_seq] for block, seq in blocks]
         return StoredMessages(elements, 0, self._epoch, seqs).messages()
 

@@ -9,7 +9,7 @@ from functools import partial
 from redismem.concurrency.offload import LARGE_BYTES, apart
 from redismem.events import facts
 from redismem.messages.message import Message
-from redismem.originals.blocks import number_of
+from redismem.originals.blocks import block_number
 from redismem.originals.dictionaries import DictionaryMissing
 from redismem.protocol import layout
 from redismem.protocol.ids import session_hash
@@ -47,7 +47,7 @@ class Originals:
 
     async def block(self, seq: int) -> Block | None:
         """The block that a seq belongs to, if it is kept. Raises StoreUnavailable."""
-        return await self._store.run(pages.block(self._keys, number_of(seq)), quarantine=True)
+        return await self._store.run(pages.block(self._keys, block_number(seq)), quarantine=True)
 
     async def prepare_change(self, view: View, old: Message, changed: Changed) -> KeptChange:
         """How this change of a message reads among the originals, if it is there. Raises StoreUnavailable."""

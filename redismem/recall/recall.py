@@ -19,9 +19,9 @@ from redismem.messages.coercion import Shape
 from redismem.messages.decoding import is_gap
 from redismem.messages.message import Message
 from redismem.messages.values import Undecodable
-from redismem.originals.blocks import BLOCK_COUNT, decode_block, number_of
+from redismem.originals.blocks import BLOCK_COUNT, block_number, decode_block
 from redismem.originals.dictionaries import Dictionaries
-from redismem.originals.fields import texts_of
+from redismem.originals.fields import searchable_texts
 from redismem.originals.signatures import TEXT_CHARS, decode_signature, encode_signature
 from redismem.protocol import layout, replies
 from redismem.protocol.call import Call
@@ -149,10 +149,10 @@ class Recall:
         if hot is not None and self._meaning is None and hot.seen == (self._asked, signed):
             return hot
         stored = dict(zip(self._asked, signed.signatures, strict=False))
-        stop = number_of(signed.first_seq)
+        stop = block_number(signed.first_seq)
         if hot is None or not hot.holds(signed.epoch, signed.version, stored) or stop - hot.stop > SIGNATURES_LIMIT:
             hot = CachedSession(signed.epoch, signed.version, max(0, stop - SIGNATURES_LIMIT))
-        wanted = range(hot.stop, number_of(signed.first_seq - 1) + 1)
+        wanted = range(hot.stop, block_number(signed.first_seq - 1) + 1)
         others = [number for number in wanted if number not in stored]
         vectors = dict(zip(self._vectors, behind := signed.signatures[len(self._asked) :], strict=False))
         meant = [] if self._meaning is None else [each for each in wanted[-VECTORS_LIMIT:] if each not in vectors]
@@ -202,12 +202,12 @@ def within(context: Context, query: str, limit: int, max_tokens: int | None = No
     messages = {message.seq: message for message in context.messages}
     blocks: dict[int, list[Message]] = {}
     for message in context.messages:
-        blocks.setdefault(number_of(message.seq), []).append(message)
+        blocks.setdefault(block_number(message.seq), []).append(message)
     postings = Postings()
     for number, part in blocks.items():
         texts: list[list[str]] = [[] for _ in range(BLOCK_COUNT)]
         for message in part:
-            texts[(message.seq - 1) % BLOCK_COUNT] = texts_of(message)
+            texts[(message.seq - 1) % BLOCK_COUNT] = searchable_texts(message)
         postings.add([(number, decode_signature(encode_signature(0, texts, 0)))])
     hits = Ranking(query).best(postings, context.last_seq + 1, limit)
     usable = [message for message in context.messages if not (message.pinned or is_gap(message))]

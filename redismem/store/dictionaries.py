@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from time import monotonic
 
-from redismem.originals.blocks import dictionary_of, needs_another
+from redismem.originals.blocks import dictionary_of, mismatched_dictionary
 from redismem.originals.dictionaries import Dictionaries
 from redismem.protocol.namespace import dictionaries
 from redismem.store.store import Store
@@ -22,7 +22,7 @@ async def load_dictionaries(store: Store, blocks: Iterable[bytes]) -> Dictionari
     """
     stored = list(blocks)
     await load_versions(store, {version for block in stored if (version := dictionary_of(block)) is not None})
-    stale = {version for block in stored if (version := needs_another(block, store.dictionaries)) is not None}
+    stale = {version for block in stored if (version := mismatched_dictionary(block, store.dictionaries)) is not None}
     if stale and monotonic() >= store.reload_after_s:
         store.reload_after_s = monotonic() + _RELOAD_AFTER_S
         await reload_versions(store, stale)

@@ -17,7 +17,7 @@ from typing import Any
 from redismem.context import Context, State, Summary
 from redismem.errors import InvalidSettings
 from redismem.messages.message import Message
-from redismem.messages.values import Undecodable, decode_value, packed_unchecked, readable
+from redismem.messages.values import Undecodable, decode_value, pack_unchecked, replace_non_finite
 
 log = logging.getLogger("redismem.worker")
 
@@ -150,8 +150,8 @@ def _line(document: dict[str, Any]) -> bytes:
     try:
         return json.dumps(document, ensure_ascii=False, allow_nan=False).encode() + b"\n"
     except ValueError:
-        exact = base64.b64encode(packed_unchecked(document)).decode()
-    shown = json.dumps(readable(document) | {"exact": exact}, ensure_ascii=False, allow_nan=False)
+        exact = base64.b64encode(pack_unchecked(document)).decode()
+    shown = json.dumps(replace_non_finite(document) | {"exact": exact}, ensure_ascii=False, allow_nan=False)
     return shown.encode("utf-8", "backslashreplace") + b"\n"
 
 

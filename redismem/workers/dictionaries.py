@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from redismem.errors import RedismemError
 from redismem.events import facts
 from redismem.originals.blocks import BLOCK_COUNT, encode_block
-from redismem.originals.dictionaries import Dictionary, common, trained
+from redismem.originals.dictionaries import Dictionary, build_samples, train_dictionary
 from redismem.protocol.namespace import dictionaries
 from redismem.store.dictionaries import load_versions, reload_versions
 from redismem.store.store import Store
@@ -165,5 +165,5 @@ def _dictionary(blocks: Sequence[tuple[str, Sequence[bytes]]], version: int, tim
     by_session: dict[str, list[Sequence[bytes]]] = {}
     for session_id, block in blocks:
         by_session.setdefault(session_id, []).append(block)
-    content = trained(common(by_session))
+    content = train_dictionary(build_samples(by_session))
     return None if content is None else Dictionary(version, time_ms, content)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from redismem.messages.message import Message
 from redismem.messages.values import Undecodable
-from redismem.originals.blocks import BLOCK_COUNT, NONE_KNOWN, decode_block
+from redismem.originals.blocks import BLOCK_COUNT, NO_DICTIONARIES, decode_block
 from redismem.originals.dictionaries import Dictionaries, Dictionary
-from redismem.originals.fields import kept_fields
+from redismem.originals.fields import encode_fields
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.queue.calls import Job
 from redismem.protocol.session.edits import leaving
@@ -65,7 +65,7 @@ def fields_of(
     job: Job,
     covered: Sequence[Message],
     begun: Block | None,
-    known: Dictionaries = NONE_KNOWN,
+    known: Dictionaries = NO_DICTIONARIES,
     dictionary: Dictionary | None = None,
 ) -> dict[bytes, bytes]:
     """Blocks and signatures of what leaves the window with these messages. `begun`: the block that more comes to.
@@ -78,7 +78,7 @@ def fields_of(
     if begun is not None:
         before = _before(begun, first_seq, known)
         elements, first_seq = [*before, *elements], first_seq - len(before)
-    return kept_fields(first_seq, elements, job.context.epoch, dictionary)
+    return encode_fields(first_seq, elements, job.context.epoch, dictionary)
 
 
 def _before(block: Block, first_seq: int, known: Dictionaries) -> list[bytes]:

@@ -14,9 +14,9 @@ from redismem.errors import ProviderUnavailable
 from redismem.events import Op, facts
 from redismem.messages.decoding import decode_messages
 from redismem.messages.values import Undecodable
-from redismem.originals.blocks import BLOCK_COUNT, decode_block, first_seq_of, number_of
+from redismem.originals.blocks import BLOCK_COUNT, block_number, decode_block, first_seq_of
 from redismem.originals.dictionaries import Dictionaries
-from redismem.originals.fields import texts_of
+from redismem.originals.fields import searchable_texts
 from redismem.originals.vectors import (
     SCALE_BYTES,
     Embeds,
@@ -97,7 +97,7 @@ class Embedding:
         """How many blocks have vectors now that had not all of theirs before."""
         store, keys = self._store, self._store.keys.session(session_id)
         signed = await store.run(pages.signed(keys, [0]))
-        last = number_of(signed.first_seq - 1)
+        last = block_number(signed.first_seq - 1)
         if not signed.kept or last < 0:
             return 0
         numbers = range(max(0, last + 1 - _LOOKED_AT), last + 1)
@@ -132,7 +132,7 @@ class Embedding:
         made = _decoded(encoded, embedder.mark)
         if encoded is None or made is None or made.stop < BLOCK_COUNT:
             return
-        seqs = enumerate(made.each(), first_seq_of(number) + made.place)
+        seqs = enumerate(made.all_rows(), first_seq_of(number) + made.place)
         rows = [
             (vector_calls.element_of(embedder.mark, seq), floats(row)) for seq, row in seqs if any(row[SCALE_BYTES:])
         ]
@@ -172,7 +172,8 @@ def _texts_of(block: Block, known: Dictionaries, epoch: str) -> tuple[int, list[
     """The place of a block's first message, and what each says. Raises Undecodable, UnsupportedFormat."""
     first_seq, elements = decode_block(*block, known)
     messages = decode_messages(elements, first_seq, epoch)
-    return first_seq - first_seq_of(block.number), ["\n".join(texts_of(message)).strip() for message in messages]
+    texts = ["\n".join(searchable_texts(message)).strip() for message in messages]
+    return first_seq - first_seq_of(block.number), texts
 
 
 def _decoded(vectors: bytes | None, mark: bytes) -> Vectors | None:

@@ -1,4 +1,4 @@
-"""Anything with the shape of a message goes in: SDKs' objects, pydantic models, dataclasses, and what holds them."""
+"""Every message-shaped object can be appended: SDK objects, pydantic models, dataclasses, and containers of them."""
 
 from __future__ import annotations
 
@@ -186,12 +186,12 @@ COMPLETION = {"id": "1", "object": "chat.completion", "created": 1, "model": "m"
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: openai.types.chat.ChatCompletion.model_validate(COMPLETION), "ChatCompletion is no message"),
-        (lambda: genai.types.GenerateContentResponse(candidates=[]), "GenerateContentResponse is no message"),
-        (lambda: RootModel[list[int]]([1]), "is no message"),
+        (lambda: openai.types.chat.ChatCompletion.model_validate(COMPLETION), "ChatCompletion is not a message"),
+        (lambda: genai.types.GenerateContentResponse(candidates=[]), "GenerateContentResponse is not a message"),
+        (lambda: RootModel[list[int]]([1]), "is not a message"),
         (lambda: Own, "not a ModelMetaclass"),
         (lambda: Note, "not a type"),
-        (lambda: Part("text", "Hi"), "Part is no message"),
+        (lambda: Part("text", "Hi"), "Part is not a message"),
         (Broken, "Broken cannot be made a dict"),
         (object, "not a object"),
         (lambda: [{"role": "user"}], "not a list"),
@@ -224,8 +224,8 @@ def test_a_plain_dict_is_stored_without_a_look_at_shapes(monkeypatch: pytest.Mon
     def looked(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("redismem.messages.encoding.message_of", looked)
-    monkeypatch.setattr("redismem.messages.encoding.plain", looked)
+    monkeypatch.setattr("redismem.messages.encoding.coerce_message", looked)
+    monkeypatch.setattr("redismem.messages.encoding.dump_models", looked)
     encode_message({"role": "user", "content": [{"type": "text", "text": "Hi"}]})
     encode_message(Message("user", "Hi", metadata={"a": 1}))
 

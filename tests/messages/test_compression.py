@@ -1,4 +1,4 @@
-"""Large messages compressed in the window: they come back as they were put in, and what is no frame is found out."""
+"""Large messages are compressed in the window and come back unchanged; damaged frames are detected."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.writers import Echo
 
 from redismem import Memory, Message, Session, Settings
 from redismem.errors import TooLarge
-from redismem.messages.compression import compressed, expanded, expanded_bytes
+from redismem.messages.compression import compress_element, expand_element, expanded_bytes
 from redismem.messages.decoding import decode_messages
 from redismem.messages.encoding import encode_message
 from redismem.messages.values import Undecodable, encode_plain
@@ -41,9 +41,9 @@ def plain_of(element: bytes, seq: int = 1) -> Message:
 @given(messages, st.integers(0, (1 << 32) - 1))
 def test_what_was_compressed_comes_back(payload: dict[str, Any], tokens: int) -> None:
     element, _ = encode_message(payload | {"long": LONG}, lambda _: tokens)
-    small = compressed(element)
+    small = compress_element(element)
     assert len(small) < len(element)
-    assert expanded(small + STAMP) == element + STAMP
+    assert expand_element(small + STAMP) == element + STAMP
     assert 0 <= len(element + STAMP) - expanded_bytes(small + STAMP) < 32
     before, after = plain_of(element), plain_of(small)
     assert same(after.to_openai(), payload | {"long": LONG})
@@ -60,12 +60,12 @@ def test_what_was_compressed_comes_back(payload: dict[str, Any], tokens: int) ->
 
 @pytest.mark.parametrize("message", [{"content": LONG, "half": "\ud800"}, {"content": LONG, "big": 2**80}])
 def test_what_is_json_text_inside_comes_back(message: dict[str, Any]) -> None:
-    assert plain_of(compressed(encode_message(message)[0])).to_openai() == message
+    assert plain_of(compress_element(encode_message(message)[0])).to_openai() == message
 
 
 def test_what_stands_beside_comes_back() -> None:
     message = Message("tool", content=LONG, metadata={"source": LONG}, tool_call_id="c").with_pin(True)
-    small = compressed(encode_message(message)[0])
+    small = compress_element(encode_message(message)[0])
     found = plain_of(small)
     assert (found.to_openai(), found.beside) == (message.to_openai(), message.beside)
     assert found.pinned
@@ -75,14 +75,14 @@ def test_what_would_be_no_shorter_stays() -> None:
     noise = "".join(map(chr, random.Random(3).choices(range(0x4E00, 0x9FFF), k=20)))
     for content in ("", "x", noise):
         element, _ = encode_message(user(content))
-        assert compressed(element) is element
-        assert expanded(element + STAMP) == element + STAMP
+        assert compress_element(element) is element
+        assert expand_element(element + STAMP) == element + STAMP
         assert expanded_bytes(element + STAMP) == len(element + STAMP)
 
 
 @given(st.integers(0, 10_000), st.integers(0, 255))
 def test_a_frame_that_has_changed_is_found_out(at: int, other: int) -> None:
-    small = compressed(encode_message(user(LONG))[0])
+    small = compress_element(encode_message(user(LONG))[0])
     start = 8  # behind version, tokens and the length of the frame
     changed = bytearray(small + STAMP)
     changed[start + at % (len(small) - start - len(NIL))] = other

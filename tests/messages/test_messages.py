@@ -1,4 +1,4 @@
-"""Messages and values, and the bytes they are in Redis."""
+"""Messages and state values round-trip through their format in Redis."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def nested(depth: int) -> list[Any]:
 
 
 def stored(message: Any, **options: Any) -> Message:
-    """A message as it comes back."""
+    """Return the message after a round trip through its encoding."""
     element, _ = encode_message(message, **options)
     return decode_messages([element + STAMP], 7, "1-ab")[0]
 

@@ -1,4 +1,4 @@
-"""What cannot be stored exactly is refused, and the refusal says where it stands; times are those that can be read."""
+"""Values that cannot be stored exactly are refused with their path; timestamps out of range are refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from redismem.context import Summary
 from redismem.messages import values as values_module
 from redismem.messages.decoding import decode_messages
 from redismem.messages.encoding import encode_message
-from redismem.messages.values import decode_value, encode_value, packed_unchecked
+from redismem.messages.values import decode_value, encode_value, pack_unchecked
 
 STAMP = b"\xcf" + (1_700_000_000_123).to_bytes(8, "big")
 NOT_FINITE = [math.nan, math.inf, -math.inf]
@@ -89,7 +89,7 @@ def itself() -> list[Any]:
 def test_what_no_object_of_an_sdk_spoils_is_not_copied_to_look_for_one(
     value: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("redismem.messages.encoding.plain", lambda payload: pytest.fail("a copy was made"))
+    monkeypatch.setattr("redismem.messages.encoding.dump_models", lambda payload: pytest.fail("a copy was made"))
     with pytest.raises(InvalidMessage):
         encode_message({"role": "user", "content": value})
 
@@ -103,7 +103,7 @@ def test_wherever_it_stands(value: Any, key: str, at: int, number: float) -> Non
 
 
 def test_what_an_earlier_release_stored_is_read() -> None:
-    assert decode_value(packed_unchecked([math.inf])) == [math.inf]
+    assert decode_value(pack_unchecked([math.inf])) == [math.inf]
 
 
 EDGES = [
@@ -145,7 +145,7 @@ def test_a_time_stored_by_an_earlier_release_can_be_read() -> None:
         ({"content": "hi"}, "this has neither"),
         ({}, "this has neither"),
         ({"role": None, "content": "hi"}, "this has neither"),
-        ({"role": 3, "content": "hi"}, "the role of a message is a plain string, not one of the type int"),
+        ({"role": 3, "content": "hi"}, "the role of a message must be a plain string, not one of the type int"),
         ({"role": "", "content": "hi"}, "this has neither"),
         (Message(content="hi"), "this has neither"),
     ],

@@ -10,7 +10,7 @@ from model_check.kept import KNOWN
 from model_check.model import INDEXES, Model, SessionModel
 from redismem.inspection import check
 from redismem.inspection.invariants import Stored, violations
-from redismem.messages.decoding import decode_messages, parted
+from redismem.messages.decoding import decode_messages, split_elements
 from redismem.messages.values import Undecodable
 from redismem.originals.blocks import decode_block
 from redismem.protocol import replies
@@ -148,7 +148,7 @@ def _originals(stored: Mapping[bytes, bytes]) -> Iterator[tuple[int, Any]]:
 
 def _moved(field: bytes, joined: bytes) -> Iterator[tuple[int, Any]]:
     seqs = pinned_seqs(field)
-    return zip(seqs, _contents(parted(joined, len(seqs))), strict=True)
+    return zip(seqs, _contents(split_elements(joined, len(seqs))), strict=True)
 
 
 def _scores(entries: list[bytes]) -> Iterator[tuple[str, int]]:

@@ -9,7 +9,7 @@ from support.dictionaries import made
 
 from redismem.messages.message import Message
 from redismem.messages.values import Undecodable
-from redismem.originals.blocks import number_of
+from redismem.originals.blocks import block_number
 from redismem.originals.dictionaries import Dictionaries
 from redismem.protocol import layout
 from redismem.protocol.call import Call
@@ -26,7 +26,7 @@ Run = Callable[[Call[Any]], Any]
 
 def kept_of(run: Run, keys: SessionKeys, job: Job, covered: list[Message]) -> dict[bytes, bytes]:
     """What a commit keeps. A block that others have taken away since, with its window, is none of this worker's."""
-    begun = run(pages.block(keys, number_of(job.context.first_seq - 1))) if is_begun(job) else None
+    begun = run(pages.block(keys, block_number(job.context.first_seq - 1))) if is_begun(job) else None
     dictionary = KNOWN[1] if job.attempts % 2 == job.context.first_seq % 2 else None
     try:
         return fields_of(job, covered, begun, KNOWN, dictionary)
@@ -38,5 +38,5 @@ def changed_in(run: Run, keys: SessionKeys, view: View, old: Message, changed: C
     """How a change of a message that has left the window reads in its block."""
     if old.seq >= view.context.first_seq or layout.WITH_ORIGINALS not in view.fields:
         return NOT_KEPT
-    block = run(pages.block(keys, number_of(old.seq)))
+    block = run(pages.block(keys, block_number(old.seq)))
     return NOT_KEPT if block is None else kept_change(view, old, changed, block, KNOWN)

@@ -13,7 +13,7 @@ from hypothesis.stateful import precondition, rule
 from model_check.edit_machine import EditMachine
 from model_check.machine import names, newest, places
 from model_check.steps import LEASE_MS, SETTINGS, Seen, volume
-from redismem.originals.blocks import number_of
+from redismem.originals.blocks import block_number
 from redismem.protocol.call import Call
 from redismem.protocol.layout import EvictionReason
 from redismem.protocol.queue import calls as queue_calls
@@ -99,7 +99,7 @@ class WorkMachine(EditMachine):
     def quarantine_block(self, place: int, again: bool, late: bool) -> None:
         """Foreign bytes come into a block, and who reads it puts it into quarantine; `late`: it was mended since."""
         name, seqs = newest([each for each in self.model.originals.items() if each[1]], place)
-        keys, number = self.store.keys.session(name), number_of(newest(list(seqs), place))
+        keys, number = self.store.keys.session(name), block_number(newest(list(seqs), place))
         block = self.run_call(pages.block(keys, number))
         foreign = pages.Block(number, b"foreign")
         if not late:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from model_check.model import HANDOVER_MS, INDEXES, QUEUES, Entry, Model, SessionModel
 from redismem.context import Summary
-from redismem.originals.blocks import number_of
+from redismem.originals.blocks import block_number
 from redismem.protocol.queue.calls import Job
 
 
@@ -121,7 +121,7 @@ class WorkModel(Model):
 
     def quarantine_block(self, name: str, number: int) -> None:
         """What is left without any key is gone."""
-        left = {seq: content for seq, content in self.originals[name].items() if number_of(seq) != number}
+        left = {seq: content for seq, content in self.originals[name].items() if block_number(seq) != number}
         self.originals[name] = left
         if not left:
             self.originals.pop(name)

@@ -1,4 +1,4 @@
-"""Blocks of originals: every element comes out as it went in, from the block that its seq belongs to."""
+"""Blocks of originals: every element round-trips through the block of its seq."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from redismem.messages.encoding import encode_message
 from redismem.messages.values import Undecodable
 from redismem.originals.blocks import (
     BLOCK_COUNT,
-    blocks_of,
+    block_number,
+    compress_frame,
     decode_block,
+    decompress_frame,
     dictionary_of,
     encode_block,
     first_seq_of,
-    number_of,
-    packed,
-    unpacked,
+    split_into_blocks,
     unpacked_bytes,
 )
 from redismem.originals.dictionaries import DictionaryMissing
@@ -37,16 +37,16 @@ def element(text: str) -> bytes:
 def test_elements_part_into_blocks_and_come_back(first_seq: int, texts: list[str]) -> None:
     elements = [element(text) for text in texts]
     found: list[bytes] = []
-    for number, seq, taken in blocks_of(first_seq, elements):
+    for number, seq, taken in split_into_blocks(first_seq, elements):
         assert seq == first_seq + len(found)
-        assert {number_of(seq + at) for at in range(len(taken))} == {number}
+        assert {block_number(seq + at) for at in range(len(taken))} == {number}
         assert decode_block(number, encode_block(seq, taken)) == (seq, list(taken))
         found += taken
     assert found == elements
 
 
 def test_a_block_has_sixteen_places() -> None:
-    assert [number_of(seq) for seq in (1, 16, 17, 32, 33)] == [0, 0, 1, 1, 2]
+    assert [block_number(seq) for seq in (1, 16, 17, 32, 33)] == [0, 0, 1, 1, 2]
     assert [first_seq_of(number) for number in (0, 1, 2)] == [1, 17, 33]
     with pytest.raises(AssertionError):
         encode_block(2, [b"x"] * BLOCK_COUNT)
@@ -64,7 +64,7 @@ def test_bytes_that_have_changed_are_found_out(texts: list[str], at: int, other:
     except AssertionError:
         # The place of the first stands outside of what is checked: no seq beyond the block comes of it.
         assert at % len(block) == 1
-        assert number_of(decode_block(0, bytes(changed))[0]) == 0
+        assert block_number(decode_block(0, bytes(changed))[0]) == 0
 
 
 @given(st.binary(max_size=200))
@@ -84,11 +84,11 @@ def test_blocks_are_read_by_several_threads_at_a_time() -> None:
 
 def test_a_frame_that_claims_to_hold_too_much_is_not_unpacked() -> None:
     with pytest.raises(Undecodable):
-        unpacked(packed(b"x" * 1_000), most_bytes=999)
-    assert unpacked(packed(b"x" * 1_000), most_bytes=1_000) == b"x" * 1_000
+        decompress_frame(compress_frame(b"x" * 1_000), most_bytes=999)
+    assert decompress_frame(compress_frame(b"x" * 1_000), most_bytes=1_000) == b"x" * 1_000
     claims = b"\x28\xb5\x2f\xfd\xe0" + (1 << 60).to_bytes(8, "little") + b"\x01\x00\x00"
     with pytest.raises(Undecodable):
-        unpacked(claims)
+        decompress_frame(claims)
 
 
 ROWS = (
@@ -105,7 +105,7 @@ COLUMNS = (
 
 @pytest.mark.parametrize(("form", "size_bytes"), [(ROWS, 175), (COLUMNS, 156)])
 def test_the_forms_are_what_they_were(form: str, size_bytes: int) -> None:
-    """What zstd may refer back to is a part of each: with another text nothing that is stored could be read."""
+    """The built-in dictionary is part of each format: changing its text would make stored blocks unreadable."""
     texts = ["My order is O-17.", "Thank you, I have noted that.", "注文番号は O-18 です。"]
     assert decode_block(1, bytes.fromhex(form)) == (19, [element(text) for text in texts])
     assert unpacked_bytes(bytes.fromhex(form)) == size_bytes
@@ -117,10 +117,10 @@ def test_what_is_no_block_says_no_size(foreign: bytes) -> None:
 
 
 def test_rows_with_a_dictionary_are_read() -> None:
-    """Blocks that were written before there were columns can still be read, with their dictionary."""
+    """Blocks from before the columnar format can still be read, with their dictionary."""
     elements = [element(f"Where is parcel {at}?") for at in range(5)]
     one = made(7)
-    block = bytes((2, 3, 5, 7)) + packed(b"".join(elements), one)
+    block = bytes((2, 3, 5, 7)) + compress_frame(b"".join(elements), one)
     assert dictionary_of(block) == 7
     assert decode_block(2, block, {7: one}) == (36, elements)
     assert unpacked_bytes(block) == len(b"".join(elements))

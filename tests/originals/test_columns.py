@@ -1,4 +1,4 @@
-"""Columns: whatever elements are, they come back byte by byte, and bytes that are none are found out."""
+"""Columns: any elements round-trip byte for byte, and foreign bytes are detected."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import Message
 from redismem.messages.values import Undecodable
-from redismem.originals.columns import from_columns, in_columns
+from redismem.originals.columns import decode_columns, encode_columns
 
 STAMPS = st.integers(0, (1 << 64) - 1) | st.integers(1_700_000_000_000, 1_700_000_100_000)
 TEXTS = st.text(max_size=12) | st.sampled_from(["", "\0", "a\0b", "role", "\ud800"])
@@ -39,7 +39,7 @@ def elements(draw: st.DrawFn) -> bytes:
 
 @given(st.lists(elements() | st.binary(max_size=20), max_size=16))
 def test_elements_come_back_byte_by_byte(given: list[bytes]) -> None:
-    assert from_columns(in_columns(given), len(given)) == given
+    assert decode_columns(encode_columns(given), len(given)) == given
 
 
 @pytest.mark.parametrize(
@@ -53,15 +53,15 @@ def test_elements_come_back_byte_by_byte(given: list[bytes]) -> None:
     ],
 )
 def test_what_is_unusual_comes_back(stored: list[bytes]) -> None:
-    assert from_columns(in_columns(stored), len(stored)) == stored
+    assert decode_columns(encode_columns(stored), len(stored)) == stored
 
 
 def test_a_large_element_stands_whole() -> None:
-    """To take lists in lists apart took longer than to read them."""
+    """Splitting nested lists took longer than reading them."""
     large = encode_message({"role": "user", "content": [[""]] * 9_000})[0] + bytes(9)
-    _, _, payloads, _, texts = msgspec.msgpack.decode(in_columns([large]))
+    _, _, payloads, _, texts = msgspec.msgpack.decode(encode_columns([large]))
     assert (payloads, texts) == ([large], "")
-    assert from_columns(in_columns([large]), 1) == [large]
+    assert decode_columns(encode_columns([large]), 1) == [large]
 
 
 def test_each_text_stands_behind_all_else_but_the_role() -> None:
@@ -71,7 +71,7 @@ def test_each_text_stands_behind_all_else_but_the_role() -> None:
     ]
     stored = [encode_message(each)[0] + b"\xcf" + (at + 7).to_bytes(8, "big") for at, each in enumerate(told)]
     empty = [{"role": "user", "content": ""}, {"role": "assistant", "content": [{"": ""}], "x": {"role": ""}}]
-    assert msgspec.msgpack.decode(in_columns(stored)) == [None, None, empty, [7, 1], "One\0Two\0y"]
+    assert msgspec.msgpack.decode(encode_columns(stored)) == [None, None, empty, [7, 1], "One\0Two\0y"]
 
 
 def test_the_form_is_what_it_was() -> None:
@@ -81,15 +81,15 @@ def test_the_form_is_what_it_was() -> None:
         "9592cd012c009281a670696e6e6564c3c09282a4726f6c65a475736572a7636f6e74656e74a0c407666f726569676e92cf00"
         "0001000000000000a24869"
     )
-    assert in_columns(stored).hex() == form
-    assert from_columns(bytes.fromhex(form), 2) == stored
+    assert encode_columns(stored).hex() == form
+    assert decode_columns(bytes.fromhex(form), 2) == stored
 
 
 @given(st.binary(max_size=40), st.integers(0, 16))
 def test_foreign_bytes_are_none(foreign: bytes, count: int) -> None:
     for content in (foreign, b"\x95" + foreign):
         with pytest.raises(Undecodable):
-            from_columns(content, count)
+            decode_columns(content, count)
 
 
 HI = {"role": "user", "content": ""}
@@ -112,4 +112,4 @@ HI = {"role": "user", "content": ""}
 )
 def test_columns_that_do_not_fit_each_other_are_none(columns: tuple[Any, ...]) -> None:
     with pytest.raises(Undecodable):
-        from_columns(msgspec.msgpack.encode(columns), 1)
+        decode_columns(msgspec.msgpack.encode(columns), 1)

@@ -1,4 +1,4 @@
-"""Dictionaries: blocks come back as they were put in, with whichever, and none has a word of one person alone."""
+"""Dictionaries: blocks round-trip with every dictionary, and no dictionary contains a word of a single person."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from support.dictionaries import WORDS, Blocks, element, made, sessions
 
 from redismem.messages.values import Undecodable
 from redismem.originals.blocks import BLOCK_COUNT, decode_block, dictionary_of, encode_block
-from redismem.originals.dictionaries import LARGEST_BYTES, Dictionary, DictionaryMissing, common, trained
+from redismem.originals.dictionaries import (
+    LARGEST_BYTES,
+    Dictionary,
+    DictionaryMissing,
+    build_samples,
+    train_dictionary,
+)
 
 
 @given(st.lists(st.text(max_size=60), min_size=1, max_size=16), st.integers(0, 1 << 40), st.sampled_from([1, 2, 255]))
@@ -22,9 +28,9 @@ def test_what_was_compressed_with_one_comes_back_with_it_alone(texts: list[str],
     block = encode_block(seq, elements, one)
     assert dictionary_of(block) == version
     assert decode_block(number, block, {version: one, version + 1: other}) == (seq, elements)
-    with pytest.raises(DictionaryMissing, match=f"dictionary {version}, which is not there"):
+    with pytest.raises(DictionaryMissing, match=f"dictionary {version}, which is missing"):
         decode_block(number, block, {version + 1: one})
-    with pytest.raises(DictionaryMissing, match="another has its number"):
+    with pytest.raises(DictionaryMissing, match="another one has its number"):
         decode_block(number, block, {version: other})
     plain = encode_block(seq, elements)
     assert dictionary_of(plain) is None
@@ -69,12 +75,12 @@ def test_a_word_of_fewer_than_three_sessions_is_in_none(count: int) -> None:
     blocks = sessions(count, count=6)
     for number in range(count):
         blocks[str(number)].append([element({"Zanzibar": ["Quagga 77123", {"x": 4711}]})] * 9)
-    content = trained(common(blocks))
+    content = train_dictionary(build_samples(blocks))
     assert content is not None
     assert len(content) <= LARGEST_BYTES
     assert b"secret" not in content
     assert b"4711" not in content
-    cut = b"".join(common(blocks))
+    cut = b"".join(build_samples(blocks))
     for word in (b"Zanzibar", b"Quagga", b"77123"):
         assert (word in cut) is (count >= 3)
         assert count >= 3 or word not in content
@@ -83,15 +89,15 @@ def test_a_word_of_fewer_than_three_sessions_is_in_none(count: int) -> None:
 
 def test_where_words_have_no_spaces_each_two_letters_are_one() -> None:
     told: Blocks = {str(number): [[element("大阪のホテルです" + "一二三四五六"[number] * 2)]] for number in range(3)}
-    cut = b"".join(common(told)).decode("utf-8", "replace")
+    cut = b"".join(build_samples(told)).decode("utf-8", "replace")
     assert "大阪のホテルです" in cut
     assert "一" not in cut
 
 
 def test_too_little_makes_none() -> None:
-    assert trained([]) is None
-    assert trained([b"x"]) is None
-    assert common({}) == []
+    assert train_dictionary([]) is None
+    assert train_dictionary([b"x"]) is None
+    assert build_samples({}) == []
 
 
 def test_it_makes_blocks_smaller_that_it_has_not_seen() -> None:

@@ -1,4 +1,4 @@
-"""Signatures of blocks: they miss no word of a message, and what they cost has a bound."""
+"""Signatures of blocks: they miss no word of a message, and their size is bounded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from redismem.messages.values import Undecodable
 from redismem.originals.blocks import BLOCK_COUNT
 from redismem.originals.signatures import (
-    ASKING,
+    QUESTION_STEMS,
     STEMS_LIMIT,
     TEXT_CHARS,
     decode_signature,
@@ -44,7 +44,7 @@ def test_every_stem_is_found_where_it_stands(texts: list[list[str]], data: st.Da
 
 
 def _stems(texts: list[str]) -> list[str]:
-    return [stem for text in texts for stem in stems(text) if stem not in ASKING]
+    return [stem for text in texts for stem in stems(text) if stem not in QUESTION_STEMS]
 
 
 def test_a_message_of_distinct_words_costs_a_bound() -> None:
@@ -100,7 +100,7 @@ def test_words_that_only_ask_have_no_place_in_it() -> None:
 
 
 def test_the_form_is_what_it_was() -> None:
-    """Signatures that are stored must be readable by what is released next."""
+    """Stored signatures must stay readable in later releases."""
     texts = [["My order is O-17.", "Thank you"], ["I have noted that."], ["注文番号は O-18 です。"], ["noted orders"]]
     stored = encode_signature(2, texts, 321)
     assert stored.hex() == FORM

@@ -1,4 +1,4 @@
-"""Vectors in bytes: given back, near to what they were, and foreign bytes are none."""
+"""Vectors in bytes: they decode to nearly equal vectors, and foreign bytes are detected."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_changed_byte_is_noticed(data: Any) -> None:
 
 
 class Elsewhere:
-    """A tensor that is not at hand."""
+    """A tensor on another device."""
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         raise RuntimeError("call detach() first")

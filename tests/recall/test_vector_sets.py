@@ -20,7 +20,7 @@ from redismem import Memory, Session, Settings
 from redismem.inspection import quarantine
 from redismem.inspection.check import check_session
 from redismem.inspection.weight import stored_bytes
-from redismem.originals.blocks import number_of
+from redismem.originals.blocks import block_number
 from redismem.protocol import permissions, scripts
 from redismem.recall.semantic import Meaning
 from redismem.workers import vectors
@@ -73,7 +73,7 @@ async def gone_on(memory: Memory, session: Session, count: int = 11) -> None:
 async def in_set(raw: Any, key: bytes) -> list[int]:
     """The blocks whose messages are in it."""
     found = await raw.execute_command("VSIM", key, "FP32", b"\0\0\x80?" * 256, "COUNT", 1_000, "TRUTH")
-    return sorted({number_of(int(name[8:])) for name in found})
+    return sorted({block_number(int(name[8:])) for name in found})
 
 
 @pytest.mark.parametrize("protocol", [2, 3])

@@ -7,7 +7,7 @@ from functools import cache
 
 from redismem.messages.encoding import encode_message
 from redismem.originals.blocks import BLOCK_COUNT
-from redismem.originals.dictionaries import Dictionary, common, trained
+from redismem.originals.dictionaries import Dictionary, build_samples, train_dictionary
 
 STAMP = b"\xcf" + (1_700_000_000_123).to_bytes(8, "big")
 ENDINGS = ("ment", "ing", "ed", "s")
@@ -33,6 +33,6 @@ def sessions(seed: int, count: int = 8) -> Blocks:
 
 @cache
 def made(version: int, seed: int = 0) -> Dictionary:
-    content = trained(common(sessions(seed)))
+    content = train_dictionary(build_samples(sessions(seed)))
     assert content is not None
     return Dictionary(version, 7, content)

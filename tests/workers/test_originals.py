@@ -15,7 +15,7 @@ from redismem import Settings
 from redismem.blocking import memory as blocking
 from redismem.inspection.check import check_session
 from redismem.messages import compression
-from redismem.originals.dictionaries import Known
+from redismem.originals.dictionaries import ZstdDictionary
 from redismem.workers.summaries import Worker
 
 
@@ -132,18 +132,18 @@ async def test_originals_of_an_earlier_session_do_not_come_back(store: Store, na
 @pytest.fixture
 def unpacked_in(monkeypatch: pytest.MonkeyPatch) -> set[int]:
     """The threads in which blocks of originals, or compressed messages of a window, were unpacked."""
-    threads, decompressed, payload_and_beside = set[int](), Known.decompressed, compression.payload_and_beside
+    threads, decompress, decode_frame = set[int](), ZstdDictionary.decompress, compression.decode_frame
 
-    def of_block(known: Known, frame: bytes) -> bytes:
+    def of_block(known: ZstdDictionary, frame: bytes) -> bytes:
         threads.add(threading.get_ident())
-        return decompressed(known, frame)
+        return decompress(known, frame)
 
     def of_window(frame: object) -> Any:
         threads.add(threading.get_ident())
-        return payload_and_beside(frame)
+        return decode_frame(frame)
 
-    monkeypatch.setattr(Known, "decompressed", of_block)
-    monkeypatch.setattr("redismem.messages.decoding.payload_and_beside", of_window)
+    monkeypatch.setattr(ZstdDictionary, "decompress", of_block)
+    monkeypatch.setattr("redismem.messages.decoding.decode_frame", of_window)
     return threads
 
 

@@ -16,7 +16,7 @@ from redismem.errors import InvalidItem
 from redismem.messages.decoding import GAP, decode_messages
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import Message
-from redismem.originals.fields import kept_fields
+from redismem.originals.fields import encode_fields
 from redismem.protocol import layout
 from redismem.protocol.session import quarantine
 from redismem.protocol.session.restore import Restoration
@@ -120,7 +120,7 @@ async def put(store: Store, session_id: str, copy: Copy) -> None:
     if not all(message.pinned for message in earlier):
         kept = [elements.get(seq, gap) for seq in range(earlier[0].seq, copy.first_seq)]
         # To compress ten thousand messages takes seconds.
-        originals = await apart(store.transport, partial(kept_fields, earlier[0].seq, kept, epoch))
+        originals = await apart(store.transport, partial(encode_fields, earlier[0].seq, kept, epoch))
     state = _state(copy, epoch, elements, earlier, bool(originals))
     messages = decode_messages(window, copy.first_seq, epoch)
     restoration = Restoration((), epoch, copy.first_seq, messages, len(window), (), state, copy.summaries)

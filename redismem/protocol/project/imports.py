@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from redismem.events import Op
-from redismem.messages.values import decode_value, packed_unchecked
+from redismem.messages.values import decode_value, pack_unchecked
 from redismem.protocol import scripts
 from redismem.protocol.call import Call, Command, evalsha
 from redismem.protocol.project.calls import Unfinished
@@ -47,12 +47,12 @@ class Pieces:
                 part_count = 1 + len(part) // (2 if command in _PAIRED else 1)
                 part_size = _size(part) if command == "HSET" else 0
                 if piece and (count + part_count > PIECE_COUNT or size + part_size > PIECE_BYTES):
-                    yield packed_unchecked(piece)
+                    yield pack_unchecked(piece)
                     piece, count, size = [], 0, 0
                 piece.append([command, key, part])
                 count, size = count + part_count, size + part_size
         if piece:
-            yield packed_unchecked(piece)
+            yield pack_unchecked(piece)
 
 
 def _parts(command: str, arguments: list[Any]) -> Iterator[list[Any]]:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, TypeVar
 from redismem.context import Receipt
 from redismem.errors import InvalidMessage, TooLarge
 from redismem.events import Op
-from redismem.messages.coercion import Shape, check_is_said
-from redismem.messages.compression import compressed
+from redismem.messages.coercion import Shape, check_role_or_type
+from redismem.messages.compression import compress_element
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import Message, TokenCounter
 from redismem.protocol import layout, replies
@@ -75,7 +75,7 @@ def encode_as(message: Message | Shape, pin: bool | None, count_tokens: TokenCou
             raise InvalidMessage("pin is True, False or None")
         message = message.with_pin(pin)
     element, tokens = encode_message(message, count_tokens)
-    check_is_said(message.to_openai())
+    check_role_or_type(message.to_openai())
     return element, tokens, message.pinned
 
 
@@ -87,7 +87,7 @@ def check_size(settings: Settings, element: bytes, session_id: str, name: str) -
 
 def stored_as(settings: Settings, element: bytes) -> bytes:
     """The element as it is stored: a large one compressed, if the settings say so."""
-    return compressed(element) if 0 < settings.compress_above_bytes < len(element) else element
+    return compress_element(element) if 0 < settings.compress_above_bytes < len(element) else element
 
 
 def token_of(id: str | None, session_id: str) -> bytes:

@@ -10,7 +10,7 @@ from redismem.context import Context, Receipt, State
 from redismem.errors import InvalidMessage, InvalidState, TooLarge, UnsupportedFormat
 from redismem.events import Op
 from redismem.info import SessionInfo
-from redismem.messages.coercion import Shape, check_is_said
+from redismem.messages.coercion import Shape, check_role_or_type
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import PINNED_ROLES, STAMP_BYTES, Message, TokenCounter
 from redismem.messages.values import Undecodable
@@ -166,7 +166,7 @@ class SessionCalls:
                 if pin is None and type(message) is dict:
                     element, count = encode_message(message, self.count_tokens)
                     if type(role := message.get("role")) is not str or not role:
-                        check_is_said(message)
+                        check_role_or_type(message)
                     pinned = role in PINNED_ROLES
                 else:
                     element, count, pinned = encode_as(message, pin, self.count_tokens)

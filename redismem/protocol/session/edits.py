@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 from redismem.context import Context
 from redismem.events import Op
 from redismem.formats.tool_groups import cut_before
-from redismem.messages.decoding import GAP, parted
+from redismem.messages.decoding import GAP, split_elements
 from redismem.messages.encoding import encode_message
 from redismem.messages.message import STAMP_BYTES, Message
 from redismem.messages.values import Undecodable
 from redismem.originals.blocks import decode_block, dictionary_of
 from redismem.originals.dictionaries import Dictionaries
-from redismem.originals.fields import kept_fields
+from redismem.originals.fields import encode_fields
 from redismem.protocol import layout, replies, scripts
 from redismem.protocol.call import Call, evalsha
 from redismem.protocol.clock import time_argument
@@ -66,7 +66,7 @@ class View:
         """The elements of the pinned messages that left the window with this one, by their seqs."""
         for field in self.fields:
             if field.startswith(PINNED) and message.seq in (seqs := layout.pinned_seqs(field)):
-                return dict(zip(seqs, parted(self.fields[field], len(seqs)), strict=True))
+                return dict(zip(seqs, split_elements(self.fields[field], len(seqs)), strict=True))
         raise KeyError(message.seq)
 
 
@@ -218,7 +218,7 @@ def kept_change(view: View, old: Message, changed: Changed, block: Block, known:
         if first_seq <= old.seq < first_seq + len(elements):
             elements[old.seq - first_seq] = changed.element + view.element(old)[-STAMP_BYTES:]
             used = known.get(dictionary_of(block.stored) or 0)
-            after, signature = kept_fields(first_seq, elements, view.context.epoch, used).values()
+            after, signature = encode_fields(first_seq, elements, view.context.epoch, used).values()
             return KeptChange(block.number, block.stored, after, signature)
     return NOT_KEPT
 

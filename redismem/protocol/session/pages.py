@@ -12,7 +12,7 @@ from redismem.messages.compression import expanded_bytes
 from redismem.messages.decoding import decode_messages
 from redismem.messages.message import Message
 from redismem.messages.values import Undecodable
-from redismem.originals.blocks import decode_block, number_of, unpacked_bytes
+from redismem.originals.blocks import block_number, decode_block, unpacked_bytes
 from redismem.originals.dictionaries import Dictionaries
 from redismem.protocol import scripts
 from redismem.protocol.call import Call, Command, evalsha
@@ -76,7 +76,7 @@ class Page:
                 except Undecodable:
                     if first_seq >= self.originals_stop:
                         raise
-                    self.unreadable += [block for block in self.blocks if block.number == number_of(first_seq)]
+                    self.unreadable += [block for block in self.blocks if block.number == block_number(first_seq)]
         except UnsupportedFormat as newer:
             raise UnsupportedFormat(str(newer), self.session_id) from None
         except (Undecodable, ValueError) as cause:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from redismem.context import Summary
 from redismem.errors import UnsupportedFormat
-from redismem.messages.decoding import decode_messages, is_gap, parted
+from redismem.messages.decoding import decode_messages, is_gap, split_elements
 from redismem.messages.message import Message
 from redismem.messages.values import Undecodable, decode_value
 from redismem.protocol import layout
@@ -101,7 +101,7 @@ def _counts(message: Message) -> bool:
 
 def _pinned(field: bytes, value: bytes) -> list[bytes]:
     """The pinned messages that left the window together. Raises Undecodable, ValueError."""
-    return parted(value, len(layout.pinned_seqs(field)))
+    return split_elements(value, len(layout.pinned_seqs(field)))
 
 
 def _readable(elements: Sequence[bytes]) -> tuple[list[bytes], list[int]]:

@@ -14,7 +14,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from redismem.concurrency.offload import LARGE_BYTES, apart
-from redismem.messages.compression import expanded
+from redismem.messages.compression import expand_element
 from redismem.messages.values import Undecodable
 from redismem.originals.columns import STAMP
 from redismem.protocol.session.append_ids import LastAppends, last_appends
@@ -101,7 +101,7 @@ def _of_page(page: Page) -> list[_Found | None]:
 
 def _stored(element: bytes) -> _Found | None:
     try:
-        whole = expanded(element)
+        whole = expand_element(element)
     except Undecodable:
         return None
     return _Found(int.from_bytes(whole[1 - len(STAMP) :]), whole[: -len(STAMP)])
@@ -109,7 +109,7 @@ def _stored(element: bytes) -> _Found | None:
 
 def _place(messages: Sequence[_Found | None], entry: Entry, held: Held, first_seq: int, times: range) -> Sequence[int]:
     """The seqs of the first messages that can be those of the append, and of no other. `first_seq`: of the first."""
-    wanted = [expanded(element + STAMP)[: -len(STAMP)] for element in entry.append.elements]
+    wanted = [expand_element(element + STAMP)[: -len(STAMP)] for element in entry.append.elements]
     for at in range(len(messages) - len(wanted) + 1):
         some = [message for message in messages[at : at + len(wanted)] if message is not None]
         stamps = {message.stored_ms for message in some}

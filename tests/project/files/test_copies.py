@@ -17,7 +17,7 @@ from support.writers import Echo, said
 
 from redismem import InvalidItem, Memory, NotInWindow, Settings
 from redismem.inspection.check import check_session
-from redismem.originals.fields import kept_fields
+from redismem.originals.fields import encode_fields
 from redismem.project.files import copies
 from redismem.project.project import Project
 from redismem.session.session import Session
@@ -49,9 +49,9 @@ async def test_originals_are_compressed_in_a_thread(
 
     def seen(*given: Any) -> Any:
         compressed_in.add(threading.get_ident())
-        return kept_fields(*given)
+        return encode_fields(*given)
 
-    monkeypatch.setattr(copies, "kept_fields", seen)
+    monkeypatch.setattr(copies, "encode_fields", seen)
     async with store.memory(namespace, Settings(**SMALL)) as memory:
         apollo, _ = await talked(memory)
         assert (await memory.project("other").import_files(await apollo.export_files())).added == 1
