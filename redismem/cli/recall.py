@@ -13,7 +13,7 @@ from redismem.cli.place import open_read_only
 from redismem.cli.terminal import AsJson, Namespace, Stop, Url, console, print_json, printable
 from redismem.errors import SessionNotFound
 from redismem.messages.values import replace_non_finite
-from redismem.recall.recall import within
+from redismem.recall.recall import search_context
 from redismem.workers.archive import read_archive
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _archive_path(name: str) -> Path | None:
 
 def _search_archive(path: Path, question: str, limit: int) -> Found:
     """Search the newest transcript of each session in an archive."""
-    return [(context.session_id, within(context, question, limit)) for context in _newest_transcripts(path)]
+    return [(context.session_id, search_context(context, question, limit)) for context in _newest_transcripts(path)]
 
 
 def _newest_transcripts(path: Path) -> Iterator[Context]:

@@ -1,1 +1,1 @@
-"""Find old messages of a conversation by words and by meaning."""
+"""Search the summarised messages of a conversation, by words and by meaning."""

@@ -1,7 +1,7 @@
-"""Which earlier messages a question is about: found by the signatures of their blocks, read out of the best of these.
+"""Rank earlier messages by the words of a query, with BM25 over the signatures of their blocks.
 
-It never looks through the history: where its words stand in the newest blocks, then a few blocks. What it costs is
-bounded by the limits below, whatever the messages hold.
+A search reads the postings of the query's stems in the newest blocks, then the few best blocks, never the whole
+history. The limits below bound its cost, whatever the messages contain.
 """
 
 from __future__ import annotations
@@ -17,43 +17,45 @@ from redismem.recall.postings import PLACES, Postings
 from redismem.text.stems import stems
 
 HITS_LIMIT = 8
-BLOCKS_LIMIT = 6
-"""Blocks that are read for one question."""
-BLOCKS_BYTES = 2 * 1024 * 1024
-"""What they may have unpacked, all together."""
-SIGNATURES_LIMIT = 1_024
-"""Blocks that are searched, the newest."""
+"""The default number of hits."""
 HITS_MOST = 64
+"""The maximum number of hits."""
+BLOCKS_LIMIT = 6
+"""The maximum number of blocks to read per query."""
+BLOCKS_BYTES = 2 * 1024 * 1024
+"""The maximum unpacked size of these blocks together."""
+SIGNATURES_LIMIT = 1_024
+"""The number of newest blocks to search."""
 QUERY_CHARS = 16_384
-"""What of a question is looked at."""
+"""The number of characters of a query to search for."""
 _QUERY_STEMS = 64
 _POSTINGS_LIMIT = 48
 _BLOCKS_COUNT = 6
-# Worths of words are integers: their sum is the same in every order.
+# Weights of stems are integers, so their sum does not depend on the order.
 _SCALE = 1 << 16
-# What a message's neighbours say is a part of what it is about: an answer need not repeat the words of its question.
+# Neighbours count, because an answer need not repeat the words of its question.
 _NEIGHBOUR = 0.3
 _RANK_CONSTANT = 60
 
 
 def query_hashes(query: str) -> list[int]:
-    """What is looked for: the words of the query, without those that only ask, which no signature has."""
-    found = list(dict.fromkeys(islice(stems(query[:QUERY_CHARS]), 4 * _QUERY_STEMS)))
-    telling = [stem for stem in found if stem not in QUESTION_STEMS]
+    """Return the hashes of the query's stems, without question words, which no signature contains."""
+    distinct = dict.fromkeys(islice(stems(query[:QUERY_CHARS]), 4 * _QUERY_STEMS))
+    telling = [stem for stem in distinct if stem not in QUESTION_STEMS]
     return list(dict.fromkeys(map(stem_hash, telling[:_QUERY_STEMS])))
 
 
 class Ranking:
-    """Scores the messages of blocks by what the signatures say: BM25, with rarity over the blocks that are searched."""
+    """A BM25 ranking of messages for one query; the rarity of a stem counts over the searched blocks."""
 
     def __init__(self, query: str) -> None:
         self.hashes = query_hashes(query)
 
     def best(self, postings: Postings, before_seq: int, limit: int = HITS_MOST) -> list[int]:
-        """Seqs before this one that have something of the query, best first; of the same worth, newest first."""
+        """Return the seqs of matching messages before `before_seq`, best first; equal scores order newest first."""
         scores = self._scores(postings)
         score = scores.get
-        found = [
+        ranked = [
             (
                 own
                 + _NEIGHBOUR * (before if (before := score(seq - 1, 0.0)) > (after := score(seq + 1, 0.0)) else after),
@@ -61,45 +63,48 @@ class Ranking:
             )
             for seq, own in scores.items()
         ]
-        found.sort(reverse=True)
-        hits = [seq for _, seq in found[: min(limit, HITS_MOST)]]
-        return hits if not hits or max(hits) < before_seq else [seq for _, seq in found if seq < before_seq][:limit]
+        ranked.sort(reverse=True)
+        hits = [seq for _, seq in ranked[: min(limit, HITS_MOST)]]
+        return hits if not hits or max(hits) < before_seq else [seq for _, seq in ranked if seq < before_seq][:limit]
 
     def _scores(self, postings: Postings) -> dict[int, float]:
-        """What each message with one of the words is worth, by its seq, in the blocks that have most of the words."""
-        weighed: list[tuple[int, list[int]]] = []
-        worth: dict[int, int] = {}
-        known, all_count = worth.get, postings.count
+        """Return the score of each matching message by seq, for the blocks that match best."""
+        weighted: list[tuple[int, list[int]]] = []
+        block_scores: dict[int, int] = {}
+        score, all_count = block_scores.get, postings.count
         left = _POSTINGS_LIMIT
-        for found in sorted(filter(None, map(postings.of, self.hashes)), key=len):
-            left -= len(found)
-            if left < 0 and worth:
-                break  # the rare words came first
-            counts = [(each & PLACES).bit_count() for each in found]
+        for entries in sorted(filter(None, map(postings.of, self.hashes)), key=len):
+            left -= len(entries)
+            if left < 0 and block_scores:
+                break  # the rare stems came first
+            counts = [(entry & PLACES).bit_count() for entry in entries]
             count = sum(counts)
             rarity = int(_SCALE * math.log(1 + (all_count - count + 0.5) / (count + 0.5)))
-            weighed.append((rarity, found))
-            for each, own in zip(found, counts, strict=True):
-                number = each >> BLOCK_COUNT
-                worth[number] = known(number, 0) + rarity * (BLOCK_COUNT + own)
-        return _sums(weighed, postings, sorted(worth, key=worth.__getitem__, reverse=True)[:_BLOCKS_COUNT])
+            weighted.append((rarity, entries))
+            for entry, own_count in zip(entries, counts, strict=True):
+                number = entry >> BLOCK_COUNT
+                block_scores[number] = score(number, 0) + rarity * (BLOCK_COUNT + own_count)
+        best_blocks = sorted(block_scores, key=block_scores.__getitem__, reverse=True)[:_BLOCKS_COUNT]
+        return _score_messages(weighted, postings, best_blocks)
 
 
-def _sums(weighed: Sequence[tuple[int, list[int]]], postings: Postings, numbers: Sequence[int]) -> dict[int, float]:
-    """What each message of these blocks is worth, by its seq: how rare its words are, and more if it is short."""
-    owns: dict[int, dict[int, int]] = {number: {} for number in numbers}
-    for rarity, found in weighed:
-        for each in found:
-            if (own := owns.get(each >> BLOCK_COUNT)) is not None:
-                known = own.get
-                for place in places_of(each & PLACES):
-                    own[place] = known(place, 0) + rarity
+def _score_messages(
+    weighted: Sequence[tuple[int, list[int]]], postings: Postings, numbers: Sequence[int]
+) -> dict[int, float]:
+    """Return the scores of the messages in these blocks by seq: rare stems count more, and short messages do."""
+    sums: dict[int, dict[int, int]] = {number: {} for number in numbers}
+    for rarity, entries in weighted:
+        for entry in entries:
+            if (block_sums := sums.get(entry >> BLOCK_COUNT)) is not None:
+                before = block_sums.get
+                for place in places_of(entry & PLACES):
+                    block_sums[place] = before(place, 0) + rarity
     scores: dict[int, float] = {}
-    for number, own in owns.items():
+    for number, block_sums in sums.items():
         if (block := postings.blocks.get(number)) is None:
-            continue  # gone meanwhile
+            continue  # another search has dropped it meanwhile
         first_seq, weights = first_seq_of(number), block.weights
-        for place, sum_ in own.items():
+        for place, sum_ in block_sums.items():
             if weights[place]:
                 scores[first_seq + place] = sum_ * weights[place]
     return scores
@@ -107,35 +112,35 @@ def _sums(weighed: Sequence[tuple[int, list[int]]], postings: Postings, numbers:
 
 @lru_cache(maxsize=8_192)
 def places_of(mask: int) -> tuple[int, ...]:
-    """The places in the mask."""
+    """Return the places whose bits the mask has."""
     return tuple([place for place in range(BLOCK_COUNT) if mask >> place & 1])
 
 
-def blocks_of(postings: Postings, hits: Sequence[int]) -> list[int]:
-    """The numbers of the blocks to read for these seqs and their neighbours, as many as may be read."""
-    chosen: list[int] = []
-    left, known = BLOCKS_BYTES, postings.blocks.get
+def select_blocks(postings: Postings, hits: Sequence[int]) -> list[int]:
+    """Return the numbers of the blocks with these hits and their neighbours, best first, within the limits."""
+    selected: list[int] = []
+    left, get_block = BLOCKS_BYTES, postings.blocks.get
     for seq in hits:
         number, place = divmod(seq - 1, BLOCK_COUNT)
-        also = number - 1 if place == 0 else number + 1 if place == BLOCK_COUNT - 1 else number
-        for each in (number, also):
-            if each in chosen or (block := known(each)) is None or block.block_bytes > left:
+        neighbour = number - 1 if place == 0 else number + 1 if place == BLOCK_COUNT - 1 else number
+        for candidate in (number, neighbour):
+            if candidate in selected or (block := get_block(candidate)) is None or block.block_bytes > left:
                 continue
-            if len(chosen) == BLOCKS_LIMIT:
-                return chosen
-            chosen.append(each)
+            if len(selected) == BLOCKS_LIMIT:
+                return selected
+            selected.append(candidate)
             left -= block.block_bytes
-    return chosen
+    return selected
 
 
-def fused(*rankings: Sequence[int]) -> list[int]:
-    """One ranking of several: each counts with the reciprocal of its rank, of the same worth the newest first.
+def fuse(*rankings: Sequence[int]) -> list[int]:
+    """Merge rankings by reciprocal rank fusion. Equal scores order newest first.
 
-    With the constant 60 of Cormack, Clarke and Büttcher, "Reciprocal rank fusion outperforms Condorcet and individual
+    The constant 60 is from Cormack, Clarke and Büttcher, "Reciprocal rank fusion outperforms Condorcet and individual
     rank learning methods", SIGIR 2009.
     """
-    worth: dict[int, float] = {}
+    scores: dict[int, float] = {}
     for ranking in rankings:
         for rank, seq in enumerate(ranking, 1):
-            worth[seq] = worth.get(seq, 0.0) + 1 / (_RANK_CONSTANT + rank)
-    return sorted(worth, key=lambda seq: (-worth[seq], -seq))
+            scores[seq] = scores.get(seq, 0.0) + 1 / (_RANK_CONSTANT + rank)
+    return sorted(scores, key=lambda seq: (-scores[seq], -seq))

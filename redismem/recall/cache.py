@@ -1,7 +1,6 @@
-"""What this process keeps of the sessions that it recalled from last, so that the next question costs little. No I/O.
+"""The LRU cache of the sessions that this process recalled from, bounded in sessions and bytes. No I/O.
 
-Bounded in sessions and bytes. What is kept of a session counts only while the session is as it was: whoever asks says
-how it is, in words that the reply of the same question brought.
+It is never stale: each search brings the session's epoch, version and signatures, and discards an outdated entry.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from redismem.originals.blocks import BLOCK_COUNT, block_number, first_seq_of
 from redismem.originals.signatures import Signature, decode_signature
 from redismem.originals.vectors import Vectors, decode_vectors
 from redismem.recall.postings import Postings
-from redismem.recall.selection import calling
+from redismem.recall.selection import map_calls
 
-# What a bytes object and its places in a list and a dict take beside the bytes, about.
+# The approximate memory of a bytes object with its places in a list and a dict, without the bytes.
 _ELEMENT_BYTES = 160
 _SESSION_BYTES = 2_000
 _CALL_BYTES = 600
@@ -31,47 +30,54 @@ _LINE_BYTES = 100
 
 
 class Contents:
-    """The messages of one block as they are stored, and what choosing among them asks for."""
+    """The stored messages of one block, with the facts that choosing among them needs."""
 
-    __slots__ = ("calling", "elements", "first_seq", "is_whole", "lines", "size_bytes", "stop_seq", "tokens")
+    __slots__ = ("call_ids", "elements", "first_seq", "is_whole", "lines", "size_bytes", "stop_seq", "tokens")
 
     def __init__(self, first_seq: int, elements: Sequence[bytes], epoch: str) -> None:
-        """Raises Undecodable, UnsupportedFormat."""
+        """Raise Undecodable or UnsupportedFormat if an element is no message."""
         stored = StoredMessages(elements, first_seq, epoch)
         self.first_seq = first_seq
         self.stop_seq = first_seq + len(elements)
         self.is_whole = self.stop_seq == first_seq_of(block_number(first_seq) + 1)
-        """Whether it goes up to the end of its block."""
+        """True if the elements extend to the end of the block."""
         self.elements = elements
         self.tokens = stored.tokens()
-        """The tokens of each message that may be recalled, by its seq: of none that is pinned."""
+        """The tokens of each message that is not pinned, by seq."""
         usable = (message for message in stored.messages() if message.seq in self.tokens)
-        self.calling = calling(usable) if stored.may_hold_calls else {}
-        """The calls and results in these messages, by the seqs of those that have any."""
+        self.call_ids = map_calls(usable) if stored.may_hold_calls else {}
+        """The ids of tool calls and results by seq, without messages that have none."""
         self.lines: dict[int, str] = {}
-        """The lines of messages that were quoted before, by seq."""
+        """The lines of already quoted messages by seq."""
         elements_bytes = sum(map(len, elements)) + _ELEMENT_BYTES * len(elements)
-        self.size_bytes = elements_bytes + _CALL_BYTES * len(self.calling)
-        """What the block takes here, in bytes, with the lines that were made."""
+        self.size_bytes = elements_bytes + _CALL_BYTES * len(self.call_ids)
+        """The approximate memory of the block with its lines, in bytes."""
 
 
 class CachedSession:
-    """What is kept of one session: where each stem stands, and blocks that were read. Fit for any number of threads."""
+    """The cached index and blocks of one session. Thread-safe."""
 
     def __init__(self, epoch: str, version: str, stop: int) -> None:
-        """`version`: what `edited` is; a message of a block may be another after that. `stop`: the first block."""
+        """Create an empty entry.
+
+        Args:
+            epoch: The epoch of the session.
+            version: The field `edited` of the session: an edit that may change a block changes it.
+            stop: The number of the first block to add.
+        """
         self.stop = stop
-        """Blocks before this one are full, and were taken up."""
+        """The number after the last added full block."""
         self.postings = Postings()
         self.contents: dict[int, Contents] = {}
+        """The cached blocks by number."""
         self.vectors: dict[int, Vectors] = {}
-        """The vectors of messages, by the numbers of their blocks: with an embedder."""
+        """The vectors of messages by the number of their block; empty without an embedder."""
         self.set_model: bytes | None = None
-        """Who made the vectors of the session's vector set; None: it has none of this embedder's."""
-        self.seen: object = None
-        """How the session was when all of this was brought up to date last: as it is now, if this is equal."""
-        self.noted_bytes = 0
-        """How many bytes it counted as when it was noted last."""
+        """The model of the session's vector set; None if it has no vectors of this embedder."""
+        self.validator: object = None
+        """The state of the session at the last refresh: an equal value means that the entry is up to date."""
+        self.counted_bytes = 0
+        """The size with which the cache counts this entry."""
         self._epoch = epoch
         self._version = version
         self._last: tuple[int, bytes] | None = None
@@ -81,89 +87,94 @@ class CachedSession:
 
     @property
     def size_bytes(self) -> int:
+        """The approximate memory of this entry, in bytes."""
         return _SESSION_BYTES + self.postings.size_bytes + self._contents_bytes + self._vectors_bytes
 
-    def asked(self, more_count: int) -> Sequence[int]:
-        """The signatures to ask for: of the last block taken up, as a sign that all are there still; then new ones."""
-        more = range(self.stop, self.stop + more_count)
-        return more if self._last is None else (self._last[0], *more)
+    def signatures_to_read(self, new_count: int) -> Sequence[int]:
+        """Return the block numbers to read signatures of: the last added one, to validate the entry, then new ones."""
+        new = range(self.stop, self.stop + new_count)
+        return new if self._last is None else (self._last[0], *new)
 
-    def holds(self, epoch: str, version: str, stored: Mapping[int, bytes | None]) -> bool:
-        """Whether what is known is still so, as the session and these signatures are now."""
+    def is_current(self, epoch: str, version: str, stored: Mapping[int, bytes | None]) -> bool:
+        """Return True if the entry matches the session's current epoch, version and signatures."""
         is_there = self._last is None or stored.get(self._last[0]) == self._last[1]
-        return self._epoch == epoch and self._version == version and is_there and self._grows_on(stored)
+        return self._epoch == epoch and self._version == version and is_there and self._is_extended(stored)
 
-    def _grows_on(self, stored: Mapping[int, bytes | None]) -> bool:
-        """Whether the block that was not full has what it had: after a prune it is gone, or another has begun there."""
+    def _is_extended(self, stored: Mapping[int, bytes | None]) -> bool:
+        """Return True if the last block only grew. After a prune it is gone, or another block starts there."""
         number, before = self._growing or (self.stop, None)
-        now, known = stored.get(number), self.postings.blocks.get(number)
-        if before in (None, now) or known is None or number != self.stop:
+        now, stats = stored.get(number), self.postings.blocks.get(number)
+        if before in (None, now) or stats is None or number != self.stop:
             return True
-        found = _decoded(now)
-        return found is not None and all(
-            new == old for old, new in zip(known.weights, found.weights, strict=True) if old
+        signature = _decode_signature(now)
+        return signature is not None and all(
+            new == old for old, new in zip(stats.weights, signature.weights, strict=True) if old
         )
 
-    def take(self, stored: Mapping[int, bytes | None], stop: int) -> None:
-        """Takes up the signatures of full blocks before this one. One that cannot be read is passed over."""
+    def add_signatures(self, stored: Mapping[int, bytes | None], stop: int) -> None:
+        """Add the signatures of full blocks before `stop`, and skip unreadable ones."""
         with self._lock:
-            numbers = range(self.stop, stop)  # none, if another was faster
-            self.postings.add([(number, found) for number in numbers if (found := _decoded(stored.get(number)))])
+            numbers = range(self.stop, stop)  # empty if another search was faster
+            decoded = ((number, _decode_signature(stored.get(number))) for number in numbers)
+            self.postings.add([(number, signature) for number, signature in decoded if signature])
             for number in numbers:
                 if (encoded := stored.get(number)) is not None:
                     self._last = number, encoded
             self.stop = max(self.stop, stop)
 
     def grow(self, number: int, encoded: bytes | None) -> None:
-        """The signature of the block that is not full yet, if there is one."""
+        """Replace the signature of the last block, which is not full yet. None means that there is no such block."""
         if number != self.stop or (number, encoded) == self._growing:
             return
         with self._lock:
             if number == self.stop:
-                # What was read of it may be another by now: a failover that lost its last messages has others there.
-                if (gone := self.contents.pop(number, None)) is not None:
-                    self._contents_bytes -= gone.size_bytes
-                self.postings.grow(number, _decoded(encoded))
+                # A failover may have replaced the last messages, so the cached block may be wrong.
+                if (removed := self.contents.pop(number, None)) is not None:
+                    self._contents_bytes -= removed.size_bytes
+                self.postings.grow(number, _decode_signature(encoded))
                 self._growing = number, encoded
 
-    def take_vectors(self, stored: Mapping[int, bytes | None], mark: bytes, since: int) -> None:
-        """Takes up vectors, if they are of this model; those of blocks before `since` are forgotten."""
-        found = {number: each for number in stored if (each := _vectors(stored[number], mark))}
-        if found:
+    def add_vectors(self, stored: Mapping[int, bytes | None], mark: bytes, since: int) -> None:
+        """Add the vectors of this model, and drop the vectors of blocks before `since`."""
+        added = {number: vectors for number in stored if (vectors := _decode_vectors(stored[number], mark))}
+        if added:
             with self._lock:
-                # Another dict each time: whoever searches meanwhile has the one before.
-                both = self.vectors | found
-                self.vectors = {number: each for number, each in both.items() if number >= since}
-                self._vectors_bytes = sum(each.size_bytes + _ELEMENT_BYTES for each in self.vectors.values())
+                # A new dict each time, because other threads may be searching the old one.
+                both = self.vectors | added
+                self.vectors = {number: vectors for number, vectors in both.items() if number >= since}
+                self._vectors_bytes = sum(vectors.size_bytes + _ELEMENT_BYTES for vectors in self.vectors.values())
 
-    def lacking(self, dimensions: int, count: int, limit: int) -> list[int]:
-        """The newest full blocks that were taken up whose messages do not all have a vector here, `count` at most.
+    def blocks_without_vectors(self, dimensions: int, count: int, limit: int) -> list[int]:
+        """Return the newest `count` full blocks that lack vectors of messages.
 
-        `dimensions`: of the vectors; 0 for any. `limit`: how many blocks are looked at.
+        Args:
+            dimensions: The dimensions of the vectors; 0 accepts any.
+            count: The maximum number of blocks to return.
+            limit: The number of newest blocks to check.
         """
-        whole = {number: each for number, each in self.vectors.items() if each.stop == BLOCK_COUNT}
-        known = {number for number, each in whole.items() if dimensions in (0, each.dimensions)}
+        whole = {number: vectors for number, vectors in self.vectors.items() if vectors.stop == BLOCK_COUNT}
+        complete = {number for number, vectors in whole.items() if dimensions in (0, vectors.dimensions)}
         newest = range(self.stop - 1, max(-1, self.stop - 1 - limit), -1)
-        return list(islice((number for number in newest if number not in known), count))
+        return list(islice((number for number in newest if number not in complete), count))
 
-    def missing(self, numbers: Sequence[int], window_seq: int) -> list[int]:
-        """The numbers of the blocks that were not read, as far as they stand before this window by now."""
-        known = self.contents.get
+    def missing_blocks(self, numbers: Sequence[int], window_seq: int) -> list[int]:
+        """Return the numbers of blocks that are not cached, or not up to this start of the window."""
+        get_block = self.contents.get
         return [
             number
             for number in numbers
-            if (found := known(number)) is None or not (found.is_whole or found.stop_seq >= window_seq)
+            if (block := get_block(number)) is None or not (block.is_whole or block.stop_seq >= window_seq)
         ]
 
-    def keep(self, number: int, found: Contents) -> None:
-        """Keeps a block that was read."""
+    def add_block(self, number: int, block: Contents) -> None:
+        """Cache a block."""
         with self._lock:
             before = self.contents.get(number)
-            self.contents[number] = found
-            self._contents_bytes += found.size_bytes - (0 if before is None else before.size_bytes)
+            self.contents[number] = block
+            self._contents_bytes += block.size_bytes - (0 if before is None else before.size_bytes)
 
-    def keep_line(self, block: Contents, seq: int, text: str) -> None:
-        """Keeps the line of a message of this block that was quoted."""
+    def add_line(self, block: Contents, seq: int, text: str) -> None:
+        """Cache the line that quotes this message of the block."""
         with self._lock:
             size_bytes = sys.getsizeof(text) + _LINE_BYTES if seq not in block.lines else 0
             block.lines[seq] = text
@@ -171,60 +182,62 @@ class CachedSession:
             if self.contents.get(block_number(block.first_seq)) is block:
                 self._contents_bytes += size_bytes
 
-    def found(self, seqs: Sequence[int], contents: Sequence[Contents]) -> Found:
-        """The messages of these seqs, which stand in these blocks."""
-        return Found(self, self._epoch, seqs, contents)
+    def select(self, seqs: Sequence[int], blocks: Sequence[Contents]) -> SelectedMessages:
+        """Return the messages with these seqs from these blocks."""
+        return SelectedMessages(self, self._epoch, seqs, blocks)
 
 
-class Found:
-    """Messages that were recalled, see `Recalled`."""
+class SelectedMessages:
+    """The messages that a search has selected, decoded on demand; implements `Recalled`."""
 
-    __slots__ = ("_blocks", "_epoch", "_hot", "_seqs")
+    __slots__ = ("_blocks", "_cached", "_epoch", "_seqs")
 
-    def __init__(self, hot: CachedSession, epoch: str, seqs: Sequence[int], contents: Sequence[Contents]) -> None:
-        self._hot = hot
+    def __init__(self, cached: CachedSession, epoch: str, seqs: Sequence[int], blocks: Sequence[Contents]) -> None:
+        self._cached = cached
         self._epoch = epoch
         self._seqs = seqs
-        self._blocks = {block_number(each.first_seq): each for each in contents}
+        self._blocks = {block_number(block.first_seq): block for block in blocks}
 
     def __len__(self) -> int:
         return len(self._seqs)
 
     def messages(self) -> list[Message]:
-        return self._made(self._seqs)
+        """Return the messages in order, new objects each time."""
+        return self._decode(self._seqs)
 
     def lines(self) -> list[str]:
-        blocks = [self._blocks[(seq - 1) // BLOCK_COUNT].lines for seq in self._seqs]
-        new = [seq for seq, known in zip(self._seqs, blocks, strict=True) if seq not in known]
-        for message in self._made(new) if new else ():
-            self._hot.keep_line(self._blocks[block_number(message.seq)], message.seq, line(message))
-        return [known[seq] for seq, known in zip(self._seqs, blocks, strict=True)]
+        """Return a line for each message, in order."""
+        cached_lines = [self._blocks[(seq - 1) // BLOCK_COUNT].lines for seq in self._seqs]
+        new = [seq for seq, lines in zip(self._seqs, cached_lines, strict=True) if seq not in lines]
+        for message in self._decode(new) if new else ():
+            self._cached.add_line(self._blocks[block_number(message.seq)], message.seq, line(message))
+        return [lines[seq] for seq, lines in zip(self._seqs, cached_lines, strict=True)]
 
-    def _made(self, seqs: Sequence[int]) -> list[Message]:
+    def _decode(self, seqs: Sequence[int]) -> list[Message]:
         blocks = [(self._blocks[block_number(seq)], seq) for seq in seqs]
         elements = [block.elements[seq - block.first_seq] for block, seq in blocks]
         return StoredMessages(elements, 0, self._epoch, seqs).messages()
 
 
-@lru_cache(maxsize=16)  # of the block that is not full, which is looked at twice when it has grown
-def _decoded(encoded: bytes | None) -> Signature | None:
+@lru_cache(maxsize=16)  # a search decodes the signature of the last block twice if the block has grown
+def _decode_signature(encoded: bytes | None) -> Signature | None:
     if encoded is None:
         return None
     try:
         return decode_signature(encoded)
     except Undecodable:
-        return None  # `redismem check` tells of it; its block is not found by what it holds
+        return None  # recall skips the block; `redismem check` reports it
 
 
-def _vectors(encoded: bytes | None, mark: bytes) -> Vectors | None:
+def _decode_vectors(encoded: bytes | None, mark: bytes) -> Vectors | None:
     try:
         return None if encoded is None else decode_vectors(encoded, mark)
     except Undecodable:
-        return None  # likewise; its messages are found by their words
+        return None  # the search finds its messages by words only; `redismem check` reports it
 
 
 class RecallCache:
-    """Fit for any number of threads."""
+    """An LRU cache of sessions, bounded in sessions and bytes. Thread-safe."""
 
     def __init__(self, max_count: int, max_bytes: int) -> None:
         self._max_count = max_count
@@ -232,34 +245,36 @@ class RecallCache:
         self._sessions: OrderedDict[str, CachedSession] = OrderedDict()
         self._lock = threading.Lock()
         self.size_bytes = 0
+        """The approximate memory of all cached sessions, in bytes."""
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def get(self, session_id: str) -> CachedSession | None:
+        """Return the cached session, or None."""
         return self._sessions.get(session_id)
 
-    def note(self, session_id: str, hot: CachedSession) -> None:
-        """Notes that a session was just asked for, and may have grown; who was not for longest is forgotten."""
-        size_bytes = hot.size_bytes
+    def put(self, session_id: str, cached: CachedSession) -> None:
+        """Mark a session as most recently used and update its size. Evicts sessions while a limit is exceeded."""
+        size_bytes = cached.size_bytes
         with self._lock:
-            if size_bytes == hot.noted_bytes and self._sessions.get(session_id) is hot:
+            if size_bytes == cached.counted_bytes and self._sessions.get(session_id) is cached:
                 self._sessions.move_to_end(session_id)
                 return
             before = self._sessions.pop(session_id, None)
-            self.size_bytes += size_bytes - (0 if before is None else before.noted_bytes)
-            hot.noted_bytes = size_bytes
-            self._sessions[session_id] = hot
+            self.size_bytes += size_bytes - (0 if before is None else before.counted_bytes)
+            cached.counted_bytes = size_bytes
+            self._sessions[session_id] = cached
             while self._sessions and (len(self._sessions) > self._max_count or self.size_bytes > self._max_bytes):
                 _, oldest = self._sessions.popitem(last=False)
-                self.size_bytes -= oldest.noted_bytes
+                self.size_bytes -= oldest.counted_bytes
 
     def forget(self, session_id: str) -> None:
-        """What is known of the session is true no more."""
+        """Remove a session from the cache."""
         with self._lock:
-            gone = self._sessions.pop(session_id, None)
-            self.size_bytes -= 0 if gone is None else gone.noted_bytes
+            removed = self._sessions.pop(session_id, None)
+            self.size_bytes -= 0 if removed is None else removed.counted_bytes
 
 
 NO_CACHE = RecallCache(0, 0)
-"""A cache that keeps nothing."""
+"""A cache that never keeps anything."""

@@ -1,4 +1,4 @@
-"""Which vectors lie nearest to another, and vectors in bytes. By numpy: imported only if there is an embedder."""
+"""Nearest-neighbour search over quantized vectors. Needs numpy, so it is imported only if there is an embedder."""
 
 from __future__ import annotations
 
@@ -17,62 +17,65 @@ _FLOAT = np.dtype("<f4")
 NOTHING: Mapping[int, float] = MappingProxyType({})
 
 
-def checked_rows(given: object, count: int) -> tuple[int, list[bytes]]:
-    """Dimensions, and scale and bytes of each vector that an embedder gave for so many texts.
+def quantize(embedded: object, count: int) -> tuple[int, list[bytes]]:
+    """Check an embedder's vectors for `count` texts, and return their dimensions and a row per vector.
 
-    Raises ModelFailed, permanently, for anything but one vector a text, of finite numbers and all of one size.
+    A row is a scale and one signed byte per dimension.
+
+    Raises:
+        ModelFailed: A permanent failure: not one vector per text, different sizes, or a number that is not finite.
     """
     try:
-        vectors = np.asarray(given, dtype=np.float64)
-    except Exception:  # whatever an array of the caller's own raises
-        raise _failed("the embedder gave something other than vectors of one size") from None
+        vectors = np.asarray(embedded, dtype=np.float64)
+    except Exception:  # a foreign array may raise anything
+        raise _make_error("the embedder returned something other than vectors of one size") from None
     if vectors.ndim != 2 or vectors.shape[0] != count:
-        raise _failed(f"the embedder gave something other than {count} vectors for {count} texts")
+        raise _make_error(f"the embedder returned something other than {count} vectors for {count} texts")
     dimensions = vectors.shape[1]
     if not 1 <= dimensions <= DIMENSIONS_LIMIT:
-        raise _failed(f"the embedder gave vectors of {dimensions} dimensions, not of 1 to {DIMENSIONS_LIMIT}")
+        raise _make_error(f"the embedder returned vectors of {dimensions} dimensions, not of 1 to {DIMENSIONS_LIMIT}")
     if not np.isfinite(vectors).all():
-        raise _failed("the embedder gave a number that is not finite")
+        raise _make_error("the embedder returned a number that is not finite")
     largest = np.abs(vectors).max(axis=1, keepdims=True)
-    vectors = vectors / np.where(largest > 0, largest, 1)  # so that no square is too large, or nothing
+    vectors = vectors / np.where(largest > 0, largest, 1)  # squares neither overflow nor underflow
     rows = np.rint(vectors * _LARGEST).astype(np.int8)
     lengths = np.sqrt((rows.astype(np.float64) ** 2).sum(axis=1))
     scales = np.divide(1, lengths, out=np.zeros(count), where=lengths > 0).astype(_FLOAT)
     return dimensions, [scale.tobytes() + row.tobytes() for scale, row in zip(scales, rows, strict=True)]
 
 
-def _failed(reason: str) -> ModelFailed:
+def _make_error(reason: str) -> ModelFailed:
     return ModelFailed(reason, reason=reason, permanent=True)
 
 
 def floats(row: bytes) -> bytes:
-    """The vector of a row, as a vector set takes it: it is normalised there."""
+    """Return the vector of a row as 32-bit floats for a vector set, which normalises it."""
     return np.frombuffer(row, np.int8, offset=_FLOAT.itemsize).astype(_FLOAT).tobytes()
 
 
-def nearest(
+def find_nearest(
     row: bytes, blocks: Mapping[int, Vectors], before_seq: int, limit: int, others: Mapping[int, float] = NOTHING
 ) -> list[int]:
-    """The seqs before this one that point most in the direction of this row, best first; none that points away.
+    """Return the seqs before `before_seq` by cosine similarity to the row, best first; only positive ones.
 
-    `others`: cosines of messages that somebody else has compared with it.
+    `others` are similarities by seq that the server has already computed.
     """
     query = np.frombuffer(row, np.int8, offset=_FLOAT.itemsize).astype(np.float32)
     query /= max(1.0, float(np.linalg.norm(query)))
-    found = dict(others)
-    for number, each in list(blocks.items()):
-        if each.dimensions != len(query):
-            continue  # made with other settings
-        rows = np.frombuffer(each.rows, np.int8).reshape(-1, each.dimensions)
-        worth = (rows @ query) * np.frombuffer(each.scales, _FLOAT)
-        first_seq = first_seq_of(number) + each.place
-        found.update(enumerate(worth.tolist(), first_seq))
+    cosines = dict(others)
+    for number, vectors in list(blocks.items()):
+        if vectors.dimensions != len(query):
+            continue  # the settings were different then
+        rows = np.frombuffer(vectors.rows, np.int8).reshape(-1, vectors.dimensions)
+        scores = (rows @ query) * np.frombuffer(vectors.scales, _FLOAT)
+        first_seq = first_seq_of(number) + vectors.place
+        cosines.update(enumerate(scores.tolist(), first_seq))
     best = sorted(
-        ((score, seq) for seq, score in found.items() if seq < before_seq and 0 < score < math.inf), reverse=True
+        ((score, seq) for seq, score in cosines.items() if seq < before_seq and 0 < score < math.inf), reverse=True
     )
     return [seq for _, seq in best[:limit]]
 
 
-def work_of(row: bytes, blocks: Sized) -> int:
-    """How many products it is, about."""
+def estimate_products(row: bytes, blocks: Sized) -> int:
+    """Return the approximate number of multiplications that `find_nearest` takes."""
     return len(row) * len(blocks) * BLOCK_COUNT

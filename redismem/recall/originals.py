@@ -1,4 +1,4 @@
-"""The kept originals of a session: a block that cannot be read goes into quarantine, or waits for its dictionary."""
+"""Read the originals of a session. An unreadable block goes into quarantine, or waits for its dictionary."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = logging.getLogger("redismem")
 
 
 class Originals:
-    """The originals of one session: the summarised messages that are kept, in compressed blocks."""
+    """The originals of one session: its summarised messages in compressed blocks."""
 
     __slots__ = ("_keys", "_store")
 
@@ -33,7 +33,7 @@ class Originals:
         self._keys = keys
 
     async def messages(self, page: Page | None) -> list[Message]:
-        """The messages of a page. What of its blocks cannot be read is missing: see `quarantine`.
+        """Return the readable messages of a page, and quarantine its unreadable blocks.
 
         Raises CorruptSession, UnsupportedFormat, StoreUnavailable.
         """
@@ -41,47 +41,49 @@ class Originals:
             return []
         page.dictionaries = await load_dictionaries(self._store, (block.stored for block in page.blocks))
         is_large = page.unpacked_bytes > LARGE_BYTES
-        found = await apart(self._store.transport, page.messages, is_much=is_large)
+        messages = await apart(self._store.transport, page.messages, is_much=is_large)
         await self.quarantine(page.unreadable)
-        return found
+        return messages
 
     async def block(self, seq: int) -> Block | None:
-        """The block that a seq belongs to, if it is kept. Raises StoreUnavailable."""
+        """Return the block that contains a seq, or None. Raise StoreUnavailable."""
         return await self._store.run(pages.block(self._keys, block_number(seq)), quarantine=True)
 
     async def prepare_change(self, view: View, old: Message, changed: Changed) -> KeptChange:
-        """How this change of a message reads among the originals, if it is there. Raises StoreUnavailable."""
+        """Return the change of the originals that goes with this change of a message. Raise StoreUnavailable."""
         if old.seq >= view.context.first_seq or layout.WITH_ORIGINALS not in view.fields:
             return NOT_KEPT
         block = await self.block(old.seq)
         if block is None:
             return NOT_KEPT
-        known = await load_dictionaries(self._store, [block.stored])
-        return await apart(self._store.transport, partial(kept_change, view, old, changed, block, known))
+        dictionaries = await load_dictionaries(self._store, [block.stored])
+        return await apart(self._store.transport, partial(kept_change, view, old, changed, block, dictionaries))
 
     async def quarantine(self, unreadable: Iterable[Block], *, in_the_way: bool = False) -> None:
-        """Puts these blocks into quarantine, and says so; those that lack their dictionary stay, as it may come back.
+        """Move these blocks into quarantine and log it. A block whose dictionary is missing stays, unless `in_the_way`.
 
-        `in_the_way`: those too, as others are written in their place. Raises StoreUnavailable.
+        A missing dictionary may come back; `in_the_way` means that other blocks will be written in place of these.
+
+        Raises StoreUnavailable.
         """
         settings, session = self._store.settings, session_hash(self._keys.session_id)
-        for each in unreadable:
-            why = pages.why_unreadable(each, self._store.dictionaries)
-            error = type(why).__name__
-            if isinstance(why, DictionaryMissing) and not in_the_way:
-                self._pass_over(str(why))
+        for block in unreadable:
+            reason = pages.why_unreadable(block, self._store.dictionaries)
+            error = type(reason).__name__
+            if isinstance(reason, DictionaryMissing) and not in_the_way:
+                self._log_missing_dictionary(str(reason))
                 continue
             time_ms = await self._store.server_time_ms()
-            if await self._store.run(pages.quarantine_block(self._keys, each, time_ms, settings.idle_timeout_ms)):
-                known = facts(op="quarantine", session=session, namespace=self._store.keys.namespace, error=error)
-                text = "session %s: a block of originals cannot be read (%s), and is in quarantine"
-                log.error(text, session, error, extra=known)
+            if await self._store.run(pages.quarantine_block(self._keys, block, time_ms, settings.idle_timeout_ms)):
+                extra = facts(op="quarantine", session=session, namespace=self._store.keys.namespace, error=error)
+                text = "session %s: a block of originals is unreadable (%s) and was moved to quarantine"
+                log.error(text, session, error, extra=extra)
 
-    def _pass_over(self, why: str) -> None:
-        """Said once by a process: each reading of each session meets them anew."""
-        if why in self._store.passed_over:
+    def _log_missing_dictionary(self, reason: str) -> None:
+        """Log a missing dictionary once per process, since every read of every session meets it again."""
+        if reason in self._store.passed_over:
             return
-        self._store.passed_over.add(why)
-        known = facts(op="read", namespace=self._store.keys.namespace, error=DictionaryMissing.__name__)
-        text = "namespace %s: %s; blocks that need it are passed over until it is there"
-        log.error(text, known["namespace"], why, extra=known)
+        self._store.passed_over.add(reason)
+        extra = facts(op="read", namespace=self._store.keys.namespace, error=DictionaryMissing.__name__)
+        text = "namespace %s: %s; blocks that need it are skipped until it is back"
+        log.error(text, extra["namespace"], reason, extra=extra)

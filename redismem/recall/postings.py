@@ -1,6 +1,6 @@
-"""Where each stem of a conversation stands: what its blocks' signatures say, for one question after another. No I/O.
+"""The inverted index of one session, built from the signatures of its blocks. No I/O.
 
-A question looks up its own stems, so it costs what is found for it, not what was ever said.
+A query looks up only its own stems, so its cost grows with its matches and not with the conversation.
 """
 
 from __future__ import annotations
@@ -13,33 +13,39 @@ from redismem.originals.blocks import BLOCK_COUNT
 from redismem.originals.signatures import Signature
 
 SEGMENT_COUNT = 256
-"""Blocks that are forgotten together."""
+"""The number of blocks per segment; segments are dropped as a whole."""
 PLACES = (1 << BLOCK_COUNT) - 1
-"""The bits of the places in a block."""
+"""The mask of all places in a block."""
 _ENTRY: Final = "Q"
 _ENTRY_BYTES = 8
-# What a block, and a stem in a segment, take beside their entries, about.
+# The approximate memory of a block, and of a stem in a segment, without their entries.
 _BLOCK_BYTES, _STEM_BYTES = 400, 104
 
 
-class Known(NamedTuple):
-    """What a signature says of its block beside the stems."""
+class BlockStats(NamedTuple):
+    """The facts of a signature other than its stems."""
 
     weights: Sequence[float]
+    """The weight of a stem at each place: higher in a short message, 0 without a message."""
     message_count: int
+    """Messages that have words."""
     block_bytes: int
+    """The unpacked size of the block in bytes."""
 
 
 class Postings:
-    """The stems in the blocks of one session. A full block is taken up once, the one that is not full as it grows."""
+    """An inverted index from stems to the messages of one session.
+
+    A full block is added once; the last block, which is not full yet, is replaced as it grows.
+    """
 
     def __init__(self) -> None:
         self.count = 0
         """Messages that have words."""
-        self.blocks: dict[int, Known] = {}
-        """What the signature of each block says beside the stems, by the block's number."""
+        self.blocks: dict[int, BlockStats] = {}
+        """The stats of each block by its number."""
         self._segments: dict[int, dict[int, int | bytes]] = {}
-        """By segment and stem, an entry for each block with the stem. One alone stays a number: most stems have one."""
+        """Entries by segment and stem, one per block; a single entry stays an int, since most stems have only one."""
         self._growing: tuple[int, Mapping[int, int]] | None = None
         self._entry_count = 0
 
@@ -49,57 +55,57 @@ class Postings:
         return _STEM_BYTES * stem_count + _ENTRY_BYTES * self._entry_count + _BLOCK_BYTES * len(self.blocks)
 
     def add(self, signatures: Sequence[tuple[int, Signature]]) -> None:
-        """Takes up blocks by their numbers, each for the first time but for one that grew before."""
+        """Add full blocks, each once. The last block, added by `grow` before, becomes a full one."""
         for number, signature in signatures:
-            self._note(number, signature)
+            self._set_stats(number, signature)
             segment = self._segments.setdefault(number // SEGMENT_COUNT, {})
-            known, above = segment.get, number << BLOCK_COUNT
+            get_entries, high_bits = segment.get, number << BLOCK_COUNT
             for hashed, mask in zip(signature.hashes, signature.masks, strict=True):
-                entry, before = above | mask, known(hashed)
+                entry, before = high_bits | mask, get_entries(hashed)
                 segment[hashed] = entry if before is None else _encoded(before) + _encoded(entry)
             self._entry_count += len(signature.hashes)
 
     def grow(self, number: int, signature: Signature | None) -> None:
-        """The block that is not full yet, if there is one."""
+        """Replace the last block, which is not full yet. None means that there is no such block."""
         if self._growing is not None:
-            self._forget(self._growing[0])
+            self._remove_stats(self._growing[0])
         if signature is not None:
-            self._note(number, signature)
+            self._set_stats(number, signature)
             self._growing = number, signature.places()
 
     def drop_before(self, number: int) -> None:
-        """Whole segments of blocks before this one are forgotten."""
+        """Drop all segments that contain only blocks before this one."""
         first = number // SEGMENT_COUNT
         for at in [at for at in self._segments if at < first]:
-            gone = self._segments.pop(at)
-            self._entry_count -= sum(len(_encoded(each)) for each in gone.values()) // _ENTRY_BYTES
-            for each in [each for each in self.blocks if each // SEGMENT_COUNT == at]:
-                self._forget(each)
+            segment = self._segments.pop(at)
+            self._entry_count -= sum(len(_encoded(entries)) for entries in segment.values()) // _ENTRY_BYTES
+            for block in [block for block in self.blocks if block // SEGMENT_COUNT == at]:
+                self._remove_stats(block)
 
-    def _note(self, number: int, signature: Signature) -> None:
-        self._forget(number)
-        self.blocks[number] = Known(signature.weights, signature.count, signature.block_bytes)
+    def _set_stats(self, number: int, signature: Signature) -> None:
+        self._remove_stats(number)
+        self.blocks[number] = BlockStats(signature.weights, signature.count, signature.block_bytes)
         self.count += signature.count
 
-    def _forget(self, number: int) -> None:
-        gone = self.blocks.pop(number, None)
-        self.count -= 0 if gone is None else gone.message_count
+    def _remove_stats(self, number: int) -> None:
+        removed = self.blocks.pop(number, None)
+        self.count -= 0 if removed is None else removed.message_count
         if self._growing is not None and self._growing[0] == number:
             self._growing = None
 
     def of(self, stem_hash: int) -> list[int]:
-        """Where a stem stands: of each block that has it one integer, its number before 16 bits: a place in it each."""
-        found: list[int] = []
+        """Return the entries of a stem, one integer per block: the block's number, then 16 bits, one per place."""
+        entries: list[int] = []
         growing = self._growing
         for segment in list(self._segments.values()):
-            if (known := segment.get(stem_hash)) is not None:
-                if isinstance(known, int):
-                    found.append(known)
+            if (packed := segment.get(stem_hash)) is not None:
+                if isinstance(packed, int):
+                    entries.append(packed)
                 else:
-                    found += memoryview(known).cast(_ENTRY)
+                    entries += memoryview(packed).cast(_ENTRY)
         if growing is not None and (mask := growing[1].get(stem_hash)):
-            found.append(growing[0] << BLOCK_COUNT | mask)
-        return found
+            entries.append(growing[0] << BLOCK_COUNT | mask)
+        return entries
 
 
 def _encoded(entry: int | bytes) -> bytes:

@@ -1,6 +1,6 @@
-"""Recall: the earlier messages of a session that a question is about, in one round trip more than without.
+"""Recall: search the originals of a session, in at most one more round trip than a turn takes without it.
 
-What was read for one question is kept for the next, as far as it cannot change: see `hot`.
+Blocks and indexes that cannot change stay cached for the next query, see `cache`.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.session import pages
 from redismem.protocol.session.pages import Block, Signed
-from redismem.recall.bm25 import HITS_LIMIT, HITS_MOST, QUERY_CHARS, SIGNATURES_LIMIT, Ranking, blocks_of, fused
-from redismem.recall.cache import CachedSession, Contents, Found, RecallCache
+from redismem.recall.bm25 import HITS_LIMIT, HITS_MOST, QUERY_CHARS, SIGNATURES_LIMIT, Ranking, fuse, select_blocks
+from redismem.recall.cache import CachedSession, Contents, RecallCache, SelectedMessages
 from redismem.recall.originals import Originals
 from redismem.recall.postings import Postings
-from redismem.recall.selection import calling, chosen, groups
+from redismem.recall.selection import choose, group_calls, map_calls
 from redismem.recall.semantic import BLOCKS_LIMIT as VECTORS_LIMIT
 from redismem.recall.semantic import Meaning
 from redismem.store.dictionaries import load_dictionaries
@@ -43,46 +43,46 @@ from redismem.text.plain import pieces
 log = logging.getLogger("redismem")
 
 _FIRST_COUNT = 64
-"""Signatures that are asked for, of a session that this process has not seen: of the first thousand messages."""
+"""The number of signatures to read first if the session is not cached: about a thousand messages."""
 _MORE_COUNT = 3
-"""Signatures that are asked for, of a session that it knows: of so many blocks that may have come since."""
-_NOTHING = CachedSession("", "", 0).found((), ())
+"""The number of new signatures to read first if the session is cached."""
+_NO_MESSAGES = CachedSession("", "", 0).select((), ())
 _FIRST_SEQ = attrgetter("first_seq")
 _PLAIN = {"role", "content"}
-# A turn looks for so many messages, and one more for each so many of its tokens: no more of the usual length fit.
+# A turn searches for 8 hits and one more per 100 tokens of its budget, since more messages rarely fit.
 _FEWEST_HITS, _HIT_TOKENS = 8, 100
 
 
 class Recall:
-    """One question to one session."""
+    """One search in the originals of one session."""
 
     def __init__(self, store: Store, cache: RecallCache, keys: SessionKeys, query: str) -> None:
         self._store = store
         self._cache = cache
         self._keys = keys
         self._query = query
-        self._hot = hot = cache.get(keys.session_id)
-        self._asked = range(_FIRST_COUNT) if hot is None else hot.asked(_MORE_COUNT)
+        self._cached = cached = cache.get(keys.session_id)
+        self._numbers = range(_FIRST_COUNT) if cached is None else cached.signatures_to_read(_MORE_COUNT)
         self._signed = Signed("", 1, False, ())
         self._meaning = meaning = None if store.embedder is None else Meaning(store, keys, query, store.embedder)
-        self._vectors = [] if meaning is None else meaning.asked(hot, self._asked)
+        self._vector_numbers = [] if meaning is None else meaning.blocks_to_read(cached, self._numbers)
 
     async def search(self, limit: int = HITS_LIMIT, max_tokens: int | None = None) -> list[Message]:
-        """The messages, oldest first. Raises StoreUnavailable, CorruptSession, UnsupportedFormat."""
+        """Return the best messages, oldest first. Raise StoreUnavailable, CorruptSession, UnsupportedFormat."""
         if self._meaning is not None:
-            self._meaning.begin(self._hot)
+            self._meaning.begin(self._cached)
         try:
-            call = pages.signed(self._keys, self._asked, self._vectors)
+            call = pages.signed(self._keys, self._numbers, self._vector_numbers)
             self._signed = await self._store.run(call, quarantine=True)
-            return (await self._found(limit, max_tokens)).messages()
+            return (await self._select(limit, max_tokens)).messages()
         finally:
             if self._meaning is not None:
                 self._meaning.end()
 
     async def search_in_turn(self, call: Call[Context], max_tokens: int) -> Context:
-        """The context of this append, with what is recalled for it. Raises as the append does.
+        """Run an append and return its context with the recalled messages. Raises the errors of the append.
 
-        That the turn has been made is no matter of what is recalled: nothing is, if it cannot be read now.
+        A failed search does not fail the turn: it is logged, and no messages are recalled.
         """
 
         decode_context = call.decode
@@ -94,111 +94,112 @@ class Recall:
             self._signed = Signed(context.epoch, context.first_seq, kept, signatures, context.window_version)
             return context
 
-        call.commands = (*call.commands, pages.signatures(self._keys, self._asked, self._vectors))
+        call.commands = (*call.commands, pages.signatures(self._keys, self._numbers, self._vector_numbers))
         call.decode = decode
         if self._meaning is not None:
-            self._meaning.begin(self._hot)
+            self._meaning.begin(self._cached)
         try:
             context = await self._store.run(call, quarantine=True)
             if not context.degraded:
-                context.recalled = await self._found_or_none(max_tokens)
+                context.recalled = await self._select_or_log(max_tokens)
             return context
         finally:
             if self._meaning is not None:
                 self._meaning.end()
 
-    async def _found_or_none(self, max_tokens: int) -> Found:
+    async def _select_or_log(self, max_tokens: int) -> SelectedMessages:
         try:
-            return await self._found(None, max_tokens)
+            return await self._select(None, max_tokens)
         except (StoreUnavailable, UnsupportedFormat) as error:
             session = session_hash(self._keys.session_id)
-            known = facts(op="recall", session=session, error=type(error).__name__)
-            log.warning("session %s: nothing is recalled in this turn: %s", session, error.text, extra=known)
-            return _NOTHING
+            extra = facts(op="recall", session=session, error=type(error).__name__)
+            log.warning("session %s: recall failed, the turn goes on without it: %s", session, error.text, extra=extra)
+            return _NO_MESSAGES
 
-    async def _found(self, limit: int | None, max_tokens: int | None) -> Found:
+    async def _select(self, limit: int | None, max_tokens: int | None) -> SelectedMessages:
         signed = self._signed
         if not signed.kept or signed.first_seq <= 1:
             self._cache.forget(self._keys.session_id)
-            return _NOTHING
+            return _NO_MESSAGES
         ranking = Ranking(self._query)
         if not ranking.hashes and self._meaning is None:
-            return _NOTHING
-        hot = await self._up_to_date()
-        most = limit if limit is not None else _FEWEST_HITS + (max_tokens or 0) // _HIT_TOKENS
-        hits = ranking.best(hot.postings, signed.first_seq, most)
+            return _NO_MESSAGES
+        cached = await self._refresh()
+        hits_limit = limit if limit is not None else _FEWEST_HITS + (max_tokens or 0) // _HIT_TOKENS
+        hits = ranking.best(cached.postings, signed.first_seq, hits_limit)
         if self._meaning is not None:
-            hits = fused(hits, await self._meaning.best(hot, signed.first_seq, min(most, HITS_MOST)))
-        numbers = blocks_of(hot.postings, hits)
-        await self._read(hot, numbers)
-        self._cache.note(self._keys.session_id, hot)
-        found = [each for number in numbers if (each := hot.contents.get(number)) is not None]
+            hits = fuse(hits, await self._meaning.best(cached, signed.first_seq, min(hits_limit, HITS_MOST)))
+        numbers = select_blocks(cached.postings, hits)
+        await self._load_blocks(cached, numbers)
+        self._cache.put(self._keys.session_id, cached)
+        blocks = [block for number in numbers if (block := cached.contents.get(number)) is not None]
         tokens: dict[int, int] = {}
-        for each in found:
-            tokens.update(each.tokens)
-        if any(each.stop_seq > signed.first_seq for each in found):  # another turn, made meanwhile, has read further
+        for block in blocks:
+            tokens.update(block.tokens)
+        if any(block.stop_seq > signed.first_seq for block in blocks):  # a concurrent turn has read a later window
             tokens = {seq: size for seq, size in tokens.items() if seq < signed.first_seq}
-        called = sorted([each for each in found if each.calling], key=_FIRST_SEQ)
-        calls = {seq: ids for each in called for seq, ids in each.calling.items()}
-        seqs = chosen(hits, tokens, groups(calls) if calls else {}, limit, max_tokens)
-        return hot.found(seqs, found)
+        with_calls = sorted([block for block in blocks if block.call_ids], key=_FIRST_SEQ)
+        calls = {seq: ids for block in with_calls for seq, ids in block.call_ids.items()}
+        seqs = choose(hits, tokens, group_calls(calls) if calls else {}, limit, max_tokens)
+        return cached.select(seqs, blocks)
 
-    async def _up_to_date(self) -> CachedSession:
-        """What this process knows of the session, with all blocks before the window."""
-        signed, hot = self._signed, self._hot
-        if hot is not None and self._meaning is None and hot.seen == (self._asked, signed):
-            return hot
-        stored = dict(zip(self._asked, signed.signatures, strict=False))
+    async def _refresh(self) -> CachedSession:
+        """Return the session's cache entry, updated with all blocks before the window; a new one if it is outdated."""
+        signed, cached = self._signed, self._cached
+        if cached is not None and self._meaning is None and cached.validator == (self._numbers, signed):
+            return cached
+        stored = dict(zip(self._numbers, signed.signatures, strict=False))
         stop = block_number(signed.first_seq)
-        if hot is None or not hot.holds(signed.epoch, signed.version, stored) or stop - hot.stop > SIGNATURES_LIMIT:
-            hot = CachedSession(signed.epoch, signed.version, max(0, stop - SIGNATURES_LIMIT))
-        wanted = range(hot.stop, block_number(signed.first_seq - 1) + 1)
-        others = [number for number in wanted if number not in stored]
-        vectors = dict(zip(self._vectors, behind := signed.signatures[len(self._asked) :], strict=False))
-        meant = [] if self._meaning is None else [each for each in wanted[-VECTORS_LIMIT:] if each not in vectors]
-        if others or meant:
-            more = await self._store.run(pages.signed(self._keys, others, meant), quarantine=True)
-            stored.update(zip(others, more.signatures, strict=False))
-            vectors.update(zip(meant, more.signatures[len(others) :], strict=False))
-        for number in range(hot.stop, stop):
-            hot.take(stored, number + 1)
+        is_current = cached is not None and cached.is_current(signed.epoch, signed.version, stored)
+        if cached is None or not is_current or stop - cached.stop > SIGNATURES_LIMIT:
+            cached = CachedSession(signed.epoch, signed.version, max(0, stop - SIGNATURES_LIMIT))
+        new = range(cached.stop, block_number(signed.first_seq - 1) + 1)
+        missing = [number for number in new if number not in stored]
+        vectors = dict(zip(self._vector_numbers, fields := signed.signatures[len(self._numbers) :], strict=False))
+        without = [] if self._meaning is None else [number for number in new[-VECTORS_LIMIT:] if number not in vectors]
+        if missing or without:
+            more = await self._store.run(pages.signed(self._keys, missing, without), quarantine=True)
+            stored.update(zip(missing, more.signatures, strict=False))
+            vectors.update(zip(without, more.signatures[len(missing) :], strict=False))
+        for number in range(cached.stop, stop):
+            cached.add_signatures(stored, number + 1)
             await self._store.transport.sleep(0)
-        hot.grow(stop, stored.get(stop) if wanted.stop > stop else None)
-        hot.postings.drop_before(stop - SIGNATURES_LIMIT)
+        cached.grow(stop, stored.get(stop) if new.stop > stop else None)
+        cached.postings.drop_before(stop - SIGNATURES_LIMIT)
         if self._meaning is not None:
-            self._meaning.take(hot, vectors, wanted.stop, behind[-1])
-        hot.seen = (self._asked, signed)
-        return hot
+            self._meaning.add_vectors(cached, vectors, new.stop, fields[-1])
+        cached.validator = (self._numbers, signed)
+        return cached
 
-    async def _read(self, hot: CachedSession, numbers: Sequence[int]) -> None:
-        """Reads those of these blocks that are not at hand."""
+    async def _load_blocks(self, cached: CachedSession, numbers: Sequence[int]) -> None:
+        """Read the blocks that are not cached, and quarantine unreadable ones."""
         window_seq, epoch = self._signed.first_seq, self._signed.epoch
-        missing = hot.missing(numbers, window_seq)
+        missing = cached.missing_blocks(numbers, window_seq)
         if not missing:
             return
         unreadable: list[Block] = []
         blocks = await self._store.run(pages.blocks(self._keys, missing), quarantine=True)
-        known = await load_dictionaries(self._store, (block.stored for block in blocks))
+        dictionaries = await load_dictionaries(self._store, (block.stored for block in blocks))
         for block in blocks:
             try:
-                signed = hot.postings.blocks.get(block.number)
-                is_large = signed is None or signed.block_bytes > LARGE_BYTES
-                work = partial(contents_of, block, known, window_seq, epoch)
-                hot.keep(block.number, await apart(self._store.transport, work, is_much=is_large))
+                stats = cached.postings.blocks.get(block.number)
+                is_large = stats is None or stats.block_bytes > LARGE_BYTES
+                work = partial(decode_contents, block, dictionaries, window_seq, epoch)
+                cached.add_block(block.number, await apart(self._store.transport, work, is_much=is_large))
             except Undecodable:
                 unreadable.append(block)
         if unreadable:
             await Originals(self._store, self._keys).quarantine(unreadable)
 
 
-def contents_of(block: Block, known: Dictionaries, window_seq: int, epoch: str) -> Contents:
-    """What of a block stands before the window. Raises Undecodable, UnsupportedFormat."""
-    first_seq, elements = decode_block(*block, known)
+def decode_contents(block: Block, dictionaries: Dictionaries, window_seq: int, epoch: str) -> Contents:
+    """Return the messages of a block before the window. Raise Undecodable, UnsupportedFormat."""
+    first_seq, elements = decode_block(*block, dictionaries)
     return Contents(first_seq, elements[: max(0, window_seq - first_seq)], epoch)
 
 
-def within(context: Context, query: str, limit: int, max_tokens: int | None = None) -> list[Message]:
-    """The same among the messages of a context that is at hand, such as a transcript's."""
+def search_context(context: Context, query: str, limit: int, max_tokens: int | None = None) -> list[Message]:
+    """Search the messages of a context, such as a transcript, without a store. Return the best, oldest first."""
     messages = {message.seq: message for message in context.messages}
     blocks: dict[int, list[Message]] = {}
     for message in context.messages:
@@ -212,25 +213,25 @@ def within(context: Context, query: str, limit: int, max_tokens: int | None = No
     hits = Ranking(query).best(postings, context.last_seq + 1, limit)
     usable = [message for message in context.messages if not (message.pinned or is_gap(message))]
     tokens = {message.seq: message.tokens for message in usable}
-    return [messages[seq] for seq in chosen(hits, tokens, groups(calling(usable)), limit, max_tokens)]
+    return [messages[seq] for seq in choose(hits, tokens, group_calls(map_calls(usable)), limit, max_tokens)]
 
 
 def extract_query(messages: Iterable[Message | Shape]) -> str:
-    """What messages say, as far as it is looked at: of very many only the first."""
+    """Return the text of these messages as a query; only the first ones if there are very many."""
     texts, left = list[str](), QUERY_CHARS
-    for each in messages:
-        texts.append(_said(each))
+    for message in messages:
+        texts.append(_text_of(message))
         left -= len(texts[-1])
         if left <= 0:
             break
     return "\n".join(texts)
 
 
-def _said(given: Message | Shape) -> str:
-    # As most messages are of the user's; what is not plain, or a tool's, is looked at as those that are kept are.
-    if type(given) is dict and given.keys() == _PLAIN and given["role"] == "user":
-        content = given["content"]
+def _text_of(shape: Message | Shape) -> str:
+    # A fast path for most messages of users; the slow path reads a message like the search index does.
+    if type(shape) is dict and shape.keys() == _PLAIN and shape["role"] == "user":
+        content = shape["content"]
         if type(content) is str and len(content) <= TEXT_CHARS and content.isascii() and content.isprintable():
             return content
-    message = given if isinstance(given, Message) else Message.from_openai(given)
+    message = shape if isinstance(shape, Message) else Message.from_openai(shape)
     return "" if is_gap(message) else "\n".join(text for _, text in pieces(message, TEXT_CHARS))

@@ -1,4 +1,4 @@
-"""Choose messages within a budget, whole tool calls together. No I/O."""
+"""Choose messages within a token budget, keeping tool calls complete. No I/O."""
 
 from __future__ import annotations
 
@@ -10,19 +10,23 @@ from redismem.formats.tool_groups import CallIds, answers, call_ids
 from redismem.messages.message import Message
 
 
-def chosen(
+def choose(
     hits: Sequence[int],
     tokens: Mapping[int, int],
     together: Mapping[int, Set[int]],
     limit: int | None,
     max_tokens: int | None,
 ) -> list[int]:
-    """The seqs of the best of these messages, each with its neighbours and what it belongs to; in order.
+    """Return the seqs of the best hits with their neighbours and complete tool calls, in order.
 
-    `tokens`: of each message that may be taken. `together`: the tool calls and results that a message belongs to.
-    `limit`: hits, without what comes with them. What does not fit `max_tokens` is passed over.
+    Args:
+        hits: Seqs, best first.
+        tokens: The tokens of each available message by seq.
+        together: The seqs of the tool calls and results that a message belongs to, by seq.
+        limit: The number of hits, without their neighbours and tool calls.
+        max_tokens: The token budget; a group of messages that exceeds it is skipped.
     """
-    taken: set[int] = set()
+    chosen: set[int] = set()
     left = math.inf if max_tokens is None else max_tokens
     count, size_of = 0, tokens.get
     for hit in hits:
@@ -34,33 +38,33 @@ def chosen(
         for group in ((hit - 1, hit, hit + 1), (hit,)):
             whole: Iterable[int] = group
             if together:
-                whole = set().union(*(together.get(each, {each}) for each in group if each in tokens))
-            more, size = [], 0
+                whole = set().union(*(together.get(seq, {seq}) for seq in group if seq in tokens))
+            new, size = [], 0
             for seq in whole:
-                if seq not in taken and (own := size_of(seq)) is not None:
-                    more.append(seq)
+                if seq not in chosen and (own := size_of(seq)) is not None:
+                    new.append(seq)
                     size += own + LINE_TOKENS
             if size <= left:
-                taken.update(more)
+                chosen.update(new)
                 left -= size
                 break
-    return sorted(taken)
+    return sorted(chosen)
 
 
-def calling(messages: Iterable[Message]) -> dict[int, CallIds]:
-    """The calls and results in these messages, by the seqs of those that have any."""
-    found = {each.seq: call_ids(each) for each in messages}
-    return {seq: ids for seq, ids in found.items() if ids != ([], [])}
+def map_calls(messages: Iterable[Message]) -> dict[int, CallIds]:
+    """Return the tool calls and results of these messages by seq, without messages that have none."""
+    ids_by_seq = {message.seq: call_ids(message) for message in messages}
+    return {seq: ids for seq, ids in ids_by_seq.items() if ids != ([], [])}
 
 
-def groups(calling: Mapping[int, CallIds]) -> Mapping[int, Set[int]]:
-    """The seqs of calls and results that belong together, by each of these seqs. The messages are given in order."""
-    found: dict[int, set[int]] = {}
-    seqs_of = list(calling)
-    for call, result, _ in answers(calling.values()):
+def group_calls(ids_by_seq: Mapping[int, CallIds]) -> Mapping[int, Set[int]]:
+    """Return, for each message with tool calls or results, the seqs of its whole group. Takes messages in order."""
+    groups: dict[int, set[int]] = {}
+    seqs = list(ids_by_seq)
+    for call, result, _ in answers(ids_by_seq.values()):
         if call >= 0:
-            less, more = sorted((found.setdefault(seqs_of[at], {seqs_of[at]}) for at in (call, result)), key=len)
-            if less is not more:  # the less are moved: one call may have any number of results
-                more |= less
-                found.update(dict.fromkeys(less, more))
-    return found
+            small, large = sorted((groups.setdefault(seqs[at], {seqs[at]}) for at in (call, result)), key=len)
+            if small is not large:  # moving the small group keeps a call with many results linear
+                large |= small
+                groups.update(dict.fromkeys(small, large))
+    return groups

@@ -1,7 +1,7 @@
-"""Recall by meaning, beside the words: the vector of a question, and which messages' vectors lie nearest to it.
+"""Search by meaning: embed the query and rank messages by the similarity of their vectors.
 
-Of a session that is known, it runs beside the first round trip to Redis. What goes wrong with it costs nothing but
-itself: then the words decide. Of a long session, the server compares those vectors that are in its vector set.
+If the session is cached, the embedding runs concurrently with the first round trip to Redis. If it fails, the search by
+words decides alone. For long sessions the server compares the vectors in the session's vector set.
 """
 
 from __future__ import annotations
@@ -20,85 +20,88 @@ from redismem.recall.cache import CachedSession
 from redismem.store.store import Store
 
 BLOCKS_LIMIT = 256
-"""Blocks whose vectors are searched, the newest: 4,096 messages."""
-_LACKING_COUNT = 3
-_MUCH_WORK = 500_000
-"""A search of more products than that takes more than a millisecond, and is made in a thread."""
+"""The number of newest blocks whose vectors are searched: 4,096 messages."""
+_RETRIED_COUNT = 3
+_MANY_PRODUCTS = 500_000
+"""A search with more products takes over a millisecond, so it runs in a thread."""
 
 
 class Meaning:
-    """What one question to one session means: its vector, and the messages whose vectors lie near it."""
+    """The search by meaning for one query in one session."""
 
     def __init__(self, store: Store, keys: SessionKeys, query: str, embedder: Embeds) -> None:
         self._store = store
         self._keys = keys
         self._query = query
         self._embedder = embedder
-        self._begun: asyncio.Task[bytes | None] | None = None
+        self._embedding: asyncio.Task[bytes | None] | None = None
         self._stop = 0
 
-    def asked(self, hot: CachedSession | None, numbers: Sequence[int]) -> list[int]:
-        """The blocks whose vectors to ask for together with the signatures of these."""
-        if hot is None:
+    def blocks_to_read(self, cached: CachedSession | None, numbers: Sequence[int]) -> list[int]:
+        """Return the blocks to read vectors of, together with the signatures of these blocks."""
+        if cached is None:
             return [*numbers]
         return [
-            *hot.lacking(self._embedder.dimensions, _LACKING_COUNT, BLOCKS_LIMIT),
-            *(number for number in numbers if number >= hot.stop),
+            *cached.blocks_without_vectors(self._embedder.dimensions, _RETRIED_COUNT, BLOCKS_LIMIT),
+            *(number for number in numbers if number >= cached.stop),
         ]
 
-    def begin(self, hot: CachedSession | None) -> None:
-        """Has the vector of the question made meanwhile, if there are others to hold it to; `end` must follow."""
-        is_wanted = hot is not None and (hot.vectors or hot.set_model)
-        if is_wanted and not self._store.transport.blocks:
-            self._begun = asyncio.create_task(self._row())
+    def begin(self, cached: CachedSession | None) -> None:
+        """Start to embed the query if the cached session has vectors; call `end` in any case."""
+        has_vectors = cached is not None and (cached.vectors or cached.set_model)
+        if has_vectors and not self._store.transport.blocks:
+            self._embedding = asyncio.create_task(self._embed_query())
 
     def end(self) -> None:
-        """Gives up the vector that `begin` has asked for, if it is not there yet."""
-        if self._begun is not None:
-            self._begun.cancel()
+        """Cancel the embedding if it is still running."""
+        if self._embedding is not None:
+            self._embedding.cancel()
 
-    async def best(self, hot: CachedSession, before_seq: int, limit: int) -> list[int]:
-        """Seqs before this one whose messages mean what is nearest to the question, best first; none if it failed."""
-        from redismem.recall.nearest import nearest, work_of
+    async def best(self, cached: CachedSession, before_seq: int, limit: int) -> list[int]:
+        """Return the seqs of similar messages before `before_seq`, best first; none if the embedding failed."""
+        from redismem.recall.nearest import estimate_products, find_nearest
 
-        if not (hot.vectors or hot.set_model):
+        if not (cached.vectors or cached.set_model):
             return []
-        row = await (self._row() if self._begun is None else self._begun)
+        row = await (self._embed_query() if self._embedding is None else self._embedding)
         if row is None:
             return []
-        others = await self._in_set(hot, row, limit)
-        blocks = hot.vectors
-        search = partial(nearest, row, blocks, before_seq, limit, others)
-        return await apart(self._store.transport, search, is_much=work_of(row, blocks) > _MUCH_WORK)
+        set_scores = await self._search_set(cached, row, limit)
+        blocks = cached.vectors
+        search = partial(find_nearest, row, blocks, before_seq, limit, set_scores)
+        is_much = estimate_products(row, blocks) > _MANY_PRODUCTS
+        return await apart(self._store.transport, search, is_much=is_much)
 
-    def take(self, hot: CachedSession, stored: dict[int, bytes | None], stop: int, set_model: bytes | None) -> None:
-        """What was read of them, of a session with so many blocks; and who made the vectors of its vector set."""
+    def add_vectors(
+        self, cached: CachedSession, stored: dict[int, bytes | None], stop: int, set_model: bytes | None
+    ) -> None:
+        """Add the stored vectors of a session with `stop` blocks, and note the model of its vector set."""
         self._stop = stop
         is_ours = set_model is not None and set_model.startswith(model_of(self._embedder.mark))
-        hot.set_model = set_model if is_ours else None
-        hot.take_vectors(stored, self._embedder.mark, stop - BLOCKS_LIMIT)
+        cached.set_model = set_model if is_ours else None
+        cached.add_vectors(stored, self._embedder.mark, stop - BLOCKS_LIMIT)
 
-    async def _in_set(self, hot: CachedSession, row: bytes, limit: int) -> dict[int, float]:
-        """What the server says of the vectors in the set; if it says nothing, they are read instead."""
+    async def _search_set(self, cached: CachedSession, row: bytes, limit: int) -> dict[int, float]:
+        """Return similarities by seq from the server's vector set. If it returns none, read the vectors instead."""
         from redismem.recall.nearest import floats
 
         mark, vector = self._embedder.mark, floats(row)
-        if hot.set_model != model_of(mark, len(row) - SCALE_BYTES):
+        if cached.set_model != model_of(mark, len(row) - SCALE_BYTES):
             return {}
         try:
-            found = await self._store.run(vectors.near(self._keys, mark, vector, limit))
+            scores = await self._store.run(vectors.near(self._keys, mark, vector, limit))
         except (StoreUnavailable, NotAllowed, CorruptSession):
-            found = {}  # no such command, or not for this user; where Redis is away, the next call says so
-        if not found:
+            scores = {}  # the server or the ACL lacks the command; if Redis is down, the next call raises
+        if not scores:
             newest = range(max(0, self._stop - BLOCKS_LIMIT), self._stop)
-            missing = [number for number in newest if number not in hot.vectors]
+            missing = [number for number in newest if number not in cached.vectors]
             if missing:
                 stored = await self._store.run(vectors.in_set(self._keys, missing), quarantine=True)
-                hot.take_vectors(stored, mark, newest.start)
-        return found
+                cached.add_vectors(stored, mark, newest.start)
+        return scores
 
-    async def _row(self) -> bytes | None:
+    async def _embed_query(self) -> bytes | None:
         try:
             return await self._store.told(Op.EMBED, self._embedder.question(self._query), self._keys.session_id)
         except ModelFailed:
-            return None  # it is told of, and logged when it begins
+            return None  # the store has emitted the event, and the embedder logs when its pause begins

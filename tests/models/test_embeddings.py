@@ -14,7 +14,7 @@ from redismem import InvalidSettings, Settings
 from redismem.errors import ModelFailed, ProviderUnavailable
 from redismem.models import open_embeddings
 from redismem.recall.embedder import TEXT_CHARS, TEXTS_LIMIT, Embedder, open_embedder
-from redismem.recall.nearest import checked_rows
+from redismem.recall.nearest import quantize
 
 MODELS = {"openai": "text-embedding-3-small", "gemini": "gemini-embedding-001"}
 
@@ -45,7 +45,7 @@ async def test_a_vector_for_each_text(server: ProviderServer, provider: str) -> 
         assert embedder.name == f"{provider}/{MODELS[provider]}"
         dimensions, rows = await embedder.rows([*texts, "x" * 2 * TEXT_CHARS])
     said = [text.replace("\ud83d", "?") for text in texts]
-    assert (dimensions, rows[:-1]) == checked_rows([vector(text, 32) for text in said], len(texts))
+    assert (dimensions, rows[:-1]) == quantize([vector(text, 32) for text in said], len(texts))
     assert [len(asked.texts or ()) for asked in server.asked] == [TEXTS_LIMIT, 4]
     last = server.asked[-1]
     assert last.texts is not None
@@ -96,7 +96,7 @@ async def test_who_answers_nobody_is_not_waited_for_again_at_once(
     assert await embedder.question("canary-text") is None, "longer each time"
     assert len(server.asked) <= asked_count + 1
     assert "canary-text" not in caplog.text
-    assert len([record for record in caplog.records if "is asked for no vectors" in record.message]) == 2
+    assert len([record for record in caplog.records if "is paused for" in record.message]) == 2
     server.release()
     server.mode, now_s = "ok", 3.6
     embedder._question_timeout_s = 20

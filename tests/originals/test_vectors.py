@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from redismem.errors import ModelFailed
 from redismem.messages.values import Undecodable
 from redismem.originals.vectors import Vectors, decode_vectors, encode_vectors, field_bytes, mark_of
-from redismem.recall.bm25 import fused
-from redismem.recall.nearest import checked_rows, nearest
+from redismem.recall.bm25 import fuse
+from redismem.recall.nearest import find_nearest, quantize
 
 MARK = mark_of("a model")
 numbers = st.floats(-1e300, 1e300, allow_subnormal=False)
@@ -31,7 +31,7 @@ def decoded(encoded: bytes) -> Vectors:
 
 @given(lists, st.data())
 def test_what_is_stored_points_where_it_pointed(vectors: list[list[float]], data: Any) -> None:
-    dimensions, rows = checked_rows(vectors, len(vectors))
+    dimensions, rows = quantize(vectors, len(vectors))
     place = data.draw(st.integers(0, 16 - len(rows)))
     without = data.draw(st.sets(st.integers(place, place + len(rows) - 1)))
     kept = {at: row for at, row in enumerate(rows, place) if at not in without}
@@ -44,7 +44,7 @@ def test_what_is_stored_points_where_it_pointed(vectors: list[list[float]], data
     for at, vector in enumerate(vectors, place):
         largest = max(map(abs, vector))
         if at in kept and largest:
-            (seq,) = nearest(rows[at - place], {3: Vectors(dimensions, 0, kept[at][:4], kept[at][4:])}, 10**9, 1)
+            (seq,) = find_nearest(rows[at - place], {3: Vectors(dimensions, 0, kept[at][:4], kept[at][4:])}, 10**9, 1)
             assert seq == 49
             back = [each - 256 * (each > 127) for each in kept[at][4:]]
             norm = math.sqrt(sum((each / largest) ** 2 for each in vector))
@@ -61,7 +61,7 @@ def test_foreign_bytes_are_none(encoded: bytes) -> None:
 
 @given(st.data())
 def test_a_changed_byte_is_noticed(data: Any) -> None:
-    dimensions, rows = checked_rows([[1.0, 2.0, -3.0]] * 16, 16)
+    dimensions, rows = quantize([[1.0, 2.0, -3.0]] * 16, 16)
     whole = encode_vectors(MARK, dimensions, dict(enumerate(rows)), 0, 16)
     assert len(whole) == field_bytes(dimensions)
     at = data.draw(st.integers(0, len(whole) - 1))
@@ -99,27 +99,27 @@ class Elsewhere:
 )
 def test_what_is_not_a_vector_for_each_text_is_refused(given: Any) -> None:
     with pytest.raises(ModelFailed) as refused:
-        checked_rows(given, 2)
+        quantize(given, 2)
     assert refused.value.permanent
 
 
 def test_the_nearest_come_first_and_those_that_point_away_not_at_all() -> None:
-    _, rows = checked_rows([[1, 0, 0], [0.9, 0.1, 0], [0.5, 0.5, 0], [-1, 0, 0], [0, 0, 0], [0, 1, 0]], 6)
+    _, rows = quantize([[1, 0, 0], [0.9, 0.1, 0], [0.5, 0.5, 0], [-1, 0, 0], [0, 0, 0], [0, 1, 0]], 6)
     block = decoded(encode_vectors(MARK, 3, dict(enumerate(rows, 2)), 2, 8))
-    other = decoded(encode_vectors(MARK, 1, {0: checked_rows([[1]], 1)[1][0]}, 0, 1))
+    other = decoded(encode_vectors(MARK, 1, {0: quantize([[1]], 1)[1][0]}, 0, 1))
     blocks = {2: block, 7: other}
-    assert nearest(rows[0], blocks, 10**9, 64) == [35, 36, 37]
-    assert nearest(rows[0], blocks, 36, 64) == [35]
-    assert nearest(rows[0], blocks, 10**9, 1) == [35]
-    assert nearest(checked_rows([[0, 0, 0]], 1)[1][0], blocks, 10**9, 64) == []
+    assert find_nearest(rows[0], blocks, 10**9, 64) == [35, 36, 37]
+    assert find_nearest(rows[0], blocks, 36, 64) == [35]
+    assert find_nearest(rows[0], blocks, 10**9, 1) == [35]
+    assert find_nearest(quantize([[0, 0, 0]], 1)[1][0], blocks, 10**9, 64) == []
 
 
 @given(st.lists(st.lists(st.integers(1, 30), unique=True), min_size=1, max_size=3))
 def test_rankings_are_fused_by_the_reciprocals_of_ranks(rankings: list[list[int]]) -> None:
-    found = fused(*rankings)
+    found = fuse(*rankings)
     assert sorted(found) == sorted(set().union(*rankings))
     worth = {seq: sum(1 / (60 + each.index(seq) + 1) for each in rankings if seq in each) for seq in found}
     for one, other in pairwise(found):
         assert worth[one] > worth[other] - 1e-12
         assert one > other or worth[one] != worth[other]
-    assert fused(rankings[0]) == rankings[0]
+    assert fuse(rankings[0]) == rankings[0]

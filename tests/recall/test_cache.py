@@ -131,13 +131,13 @@ async def test_what_a_failover_has_lost_is_not_recalled(store: Store, namespace:
 async def test_a_block_that_is_large_unpacked_is_read_in_a_thread(
     store: Store, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    contents_of, read_in = recall.contents_of, dict[int, int]()
+    decode_contents, read_in = recall.decode_contents, dict[int, int]()
 
     def seen(block: Any, *rest: Any) -> Any:
         read_in[block.number] = threading.get_ident()
-        return contents_of(block, *rest)
+        return decode_contents(block, *rest)
 
-    monkeypatch.setattr(recall, "contents_of", seen)
+    monkeypatch.setattr(recall, "decode_contents", seen)
     async with open_with(store, namespace, max_summary_bytes=1 << 20) as memory:
         session = await remembered(memory, {3: "Biscuit " * 10_000, 40: "I moved to Lisbon."})
         assert 3 in seqs(await session.recall("Biscuit"))
@@ -218,8 +218,8 @@ def test_what_is_kept_is_bounded(asked: list[tuple[str, int]], max_count: int, m
     hot = RecallCache(max_count, max_bytes)
     for session_id, number in asked:
         kept = hot.get(session_id) or CachedSession("e", "", 0)
-        kept.take({at: encode_signature(0, [["word " * at]], 0) for at in range(number)}, number)
-        hot.note(session_id, kept)
+        kept.add_signatures({at: encode_signature(0, [["word " * at]], 0) for at in range(number)}, number)
+        hot.put(session_id, kept)
         known = [each for name in "abcdef" if (each := hot.get(name)) is not None]
         assert hot.size_bytes == sum(each.size_bytes for each in known) <= max_bytes
         assert len(known) == len(hot) <= max_count
@@ -233,7 +233,7 @@ def test_a_block_that_begins_as_the_one_before_it_did_is_taken_up() -> None:
     begun, full = (encode_signature(0, [["the parrot sings"]] * count, 100 * count) for count in (4, 16))
     kept = CachedSession("e", "", 0)
     kept.grow(0, begun)
-    kept.take({0: full}, 1)
+    kept.add_signatures({0: full}, 1)
     kept.grow(1, begun)
     assert kept.postings.of(stem_hash("parrot")) == [0xFFFF, 1 << 16 | 0xF]
 
@@ -244,10 +244,10 @@ def test_what_is_known_holds_while_a_block_grows_and_not_once_another_begins_the
 
     kept, begun = CachedSession("e", "", 0), signed(0, "the dog", "the cat sleeps")
     kept.grow(0, begun)
-    assert kept.holds("e", "", {0: begun})
-    assert kept.holds("e", "", {0: signed(0, "the dog", "the cat sleeps", "the parrot")})
-    assert not kept.holds("e", "", {0: None}), "pruned"
-    assert not kept.holds("e", "", {0: signed(2, "the parrot")}), "pruned, and begun anew"
+    assert kept.is_current("e", "", {0: begun})
+    assert kept.is_current("e", "", {0: signed(0, "the dog", "the cat sleeps", "the parrot")})
+    assert not kept.is_current("e", "", {0: None}), "pruned"
+    assert not kept.is_current("e", "", {0: signed(2, "the parrot")}), "pruned, and begun anew"
 
 
 WORDS = st.lists(st.sampled_from(["red", "green", "blue", "iron", "gold", "silver"]), max_size=4).map(" ".join)

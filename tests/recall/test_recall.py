@@ -17,9 +17,9 @@ from redismem import Memory, StoreUnavailable
 from redismem.blocking import memory as blocking
 from redismem.inspection.check import check_session
 from redismem.originals.signatures import Signature, decode_signature, encode_signature
-from redismem.recall.bm25 import BLOCKS_LIMIT, HITS_MOST, SIGNATURES_LIMIT, Ranking, blocks_of
+from redismem.recall.bm25 import BLOCKS_LIMIT, HITS_MOST, SIGNATURES_LIMIT, Ranking, select_blocks
 from redismem.recall.postings import Postings
-from redismem.recall.selection import chosen
+from redismem.recall.selection import choose
 from redismem.session.session import Session
 from redismem.workers.summaries import Worker
 
@@ -241,7 +241,7 @@ async def test_a_turn_is_made_though_nothing_can_be_recalled(
         assert list(context.recalled) == []
         assert context.receipt is not None
         assert context.receipt.last_seq == 121
-        assert "nothing is recalled in this turn" in caplog.text
+        assert "recall failed, the turn goes on without it" in caplog.text
 
 
 async def test_a_blocking_memory_recalls_the_same(redis_server: RedisServer, namespace: str) -> None:
@@ -276,18 +276,18 @@ def test_what_is_looked_at_is_bounded() -> None:
     (postings := Postings()).add([(number, block) for number in range(SIGNATURES_LIMIT)])
     hits = ranking.best(postings, 10**9)
     assert 0 < len(hits) <= HITS_MOST
-    assert len(blocks_of(postings, hits)) <= BLOCKS_LIMIT
+    assert len(select_blocks(postings, hits)) <= BLOCKS_LIMIT
     large = Signature(block.weights, block.count, 10**9, block.hashes, block.masks)
     postings.grow(SIGNATURES_LIMIT, large)
-    assert blocks_of(postings, [SIGNATURES_LIMIT * 16 + 3, 5]) == [0]
+    assert select_blocks(postings, [SIGNATURES_LIMIT * 16 + 3, 5]) == [0]
 
 
 def test_hits_that_were_not_read_are_passed_over() -> None:
     tokens = {4: 10, 5: 10, 9: 10}
-    assert chosen([77, 9, 5], tokens, {}, 2, None) == [4, 5, 9]
-    assert chosen([77, 9, 5], tokens, {}, 1, None) == [9]
-    assert chosen([5], tokens, {}, None, 18) == [5]
-    assert chosen([5], tokens, {5: {2, 5, 9}}, None, None) == [4, 5, 9], "2 was not read"
+    assert choose([77, 9, 5], tokens, {}, 2, None) == [4, 5, 9]
+    assert choose([77, 9, 5], tokens, {}, 1, None) == [9]
+    assert choose([5], tokens, {}, None, 18) == [5]
+    assert choose([5], tokens, {5: {2, 5, 9}}, None, None) == [4, 5, 9], "2 was not read"
 
 
 async def test_of_two_who_said_the_like_the_one_who_is_named_comes_first(store: Store, namespace: str) -> None:

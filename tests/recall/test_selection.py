@@ -6,7 +6,7 @@ import pytest
 from text.test_linear import HISTORIES, call, check_growth, no_collections, room  # noqa: F401 (autouse fixtures)
 
 from redismem.messages.message import Message
-from redismem.recall.selection import calling, groups
+from redismem.recall.selection import group_calls, map_calls
 
 
 def placed(messages: list[Message]) -> list[Message]:
@@ -16,22 +16,22 @@ def placed(messages: list[Message]) -> list[Message]:
 
 
 def test_calls_and_results_belong_together() -> None:
-    assert groups(calling(placed(HISTORIES["one message with all calls"](4)))) == {
+    assert group_calls(map_calls(placed(HISTORIES["one message with all calls"](4)))) == {
         at: {1, 2, 3, 4, 5} for at in range(1, 6)
     }
-    pairs = groups(calling(placed(HISTORIES["results late by one"](3))))
+    pairs = group_calls(map_calls(placed(HISTORIES["results late by one"](3))))
     assert pairs == {1: {1, 3}, 3: {1, 3}, 4: {4, 6}, 6: {4, 6}, 7: {7, 9}, 9: {7, 9}}
-    assert groups(calling(placed(HISTORIES["results without calls"](3)))) == {}
+    assert group_calls(map_calls(placed(HISTORIES["results without calls"](3)))) == {}
     both = Message("user", [{"type": "tool_result", "tool_use_id": id, "content": "x"} for id in ("a", "b")])
     alone = Message("user", "x")
-    assert groups(calling(placed([call("a"), call("b"), alone, both]))) == {at: {1, 2, 4} for at in (1, 2, 4)}
+    assert group_calls(map_calls(placed([call("a"), call("b"), alone, both]))) == {at: {1, 2, 4} for at in (1, 2, 4)}
 
 
 @pytest.mark.parametrize("history", HISTORIES)
 def test_what_belongs_together_takes_no_longer_than_there_are_messages(history: str) -> None:
     check_growth(
         f"groups, {history}",
-        groups,
-        lambda count: calling(placed(HISTORIES[history](count))),
+        group_calls,
+        lambda count: map_calls(placed(HISTORIES[history](count))),
         75,
     )

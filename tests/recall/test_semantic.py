@@ -199,7 +199,7 @@ async def test_vectors_that_come_later_are_seen(store: Store, namespace: str) ->
         await fill(session, 11)
         embedder: Any = memory.store.embedder
         assert embedder is not None
-        embedder._work.ended("words")
+        embedder._work.record_success("words")
         await worker.drain()
         for _ in range(8):  # a question looks for three blocks' at a time
             await session.recall(QUESTION, limit=1)

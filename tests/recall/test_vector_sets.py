@@ -97,7 +97,7 @@ async def test_the_set_finds_what_numpy_finds(server: RedisServer, namespace: st
             read.append(sorted(hot.vectors))
             questions = [Meaning(memory.store, keys, str(number), embedder) for number in range(10)]
             for meaning in questions:
-                meaning.take(hot, {}, 8, hot.set_model)
+                meaning.add_vectors(hot, {}, 8, hot.set_model)
             rankings.append([await meaning.best(hot, 115, 12) for meaning in questions])
             await raw.delete(keys.vectors)
             memory.recall_cache.forget("a")

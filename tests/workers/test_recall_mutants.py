@@ -27,7 +27,7 @@ from redismem.inspection.check import check
 from redismem.originals.blocks import dictionary_of
 from redismem.originals.dictionaries import Dictionary
 from redismem.protocol.namespace import dictionaries
-from redismem.recall.cache import CachedSession, Found, RecallCache
+from redismem.recall.cache import CachedSession, RecallCache, SelectedMessages
 from redismem.recall.postings import Postings
 from redismem.store import dictionaries as stored
 from redismem.workers import dictionaries as training
@@ -230,20 +230,22 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = [
-    Mutant(CachedSession, "holds", "blocks that are gone", "is_there = ", "is_there = True or ", forgets),
-    Mutant(CachedSession, "holds", "messages that were replaced", " and self._version == version", "", recalls),
-    Mutant(CachedSession, "take", "taken up again and again", "self.stop = max(self.stop, stop)", "pass", recalls),
-    Mutant(CachedSession, "take", "nothing to know it by", "self._last = number, encoded", "pass", forgets),
+    Mutant(CachedSession, "is_current", "blocks that are gone", "is_there = ", "is_there = True or ", forgets),
+    Mutant(CachedSession, "is_current", "messages that were replaced", " and self._version == version", "", recalls),
+    Mutant(
+        CachedSession, "add_signatures", "taken up again and again", "self.stop = max(self.stop, stop)", "pass", recalls
+    ),
+    Mutant(CachedSession, "add_signatures", "nothing to know it by", "self._last = number, encoded", "pass", forgets),
     Mutant(CachedSession, "grow", "never grows", "(number, encoded) == self._growing", "self._growing", recalls),
-    Mutant(CachedSession, "missing", "a block as it was", "found.is_whole", "True", recalls),
-    Mutant(Found, "_made", "its neighbour", "block.elements[seq -", "block.elements[-1 + seq -", recalls),
-    Mutant(CachedSession, "missing", "one short", ">= window_seq", ">= window_seq - 1", recalls),
+    Mutant(CachedSession, "missing_blocks", "a block as it was", "block.is_whole", "True", recalls),
+    Mutant(SelectedMessages, "_decode", "its neighbour", "block.elements[seq -", "block.elements[-1 + seq -", recalls),
+    Mutant(CachedSession, "missing_blocks", "one short", ">= window_seq", ">= window_seq - 1", recalls),
     Mutant(Postings, "of", "not the block that grows", "if growing is not None and", "if False and", recalls),
     Mutant(Postings, "add", "the last of its blocks alone", "_encoded(before) + _encoded(entry)", "entry", recalls),
     Mutant(Postings, "add", "in another block", "number << BLOCK_COUNT", "number + 1 << BLOCK_COUNT", recalls),
-    Mutant(RecallCache, "note", "without end", "len(self._sessions) > self._max_count", "False", keeps),
-    Mutant(RecallCache, "note", "the newest goes", "last=False", "last=True", keeps),
-    Mutant(RecallCache, "note", "what has gone counts", "self.size_bytes -= oldest.noted_bytes", "pass", keeps),
+    Mutant(RecallCache, "put", "without end", "len(self._sessions) > self._max_count", "False", keeps),
+    Mutant(RecallCache, "put", "the newest goes", "last=False", "last=True", keeps),
+    Mutant(RecallCache, "put", "what has gone counts", "self.size_bytes -= oldest.counted_bytes", "pass", keeps),
     Mutant(training, "common", "words of one", ">= SESSIONS_COUNT", ">= 1", compresses),
     Mutant(training, "_is_settled", "used at once", ">= SETTLED_MS", ">= 0", compresses),
     Mutant(Trainer, "_settled", "the oldest for ever", "max((", "min((", compresses),

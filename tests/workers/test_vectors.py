@@ -39,7 +39,7 @@ async def vectors_of(raw: Any, keys: SessionKeys) -> dict[int, Vectors]:
 def resume(memory: Memory) -> None:
     """Ends the embedder's pause."""
     embedder: Any = memory.store.embedder
-    embedder._work.ended("words")
+    embedder._work.record_success("words")
 
 
 async def test_each_message_is_given_once_and_has_a_vector(store: Store, namespace: str, raw: Any) -> None:
