@@ -103,18 +103,26 @@ class Memory:
         self.close()
 
     def session(self, session_id: str) -> Session:
-        """The handle of a session, without I/O. Raises InvalidSessionId."""
+        """Return the handle of a session, without I/O.
+
+        Raises:
+            InvalidSessionId: The id is empty, too long, or has characters that are not allowed.
+        """
         return Session(self._twin.session(session_id))
 
     def health(self) -> Health:
-        """Whether Redis counts as away, since when and why, and what is to be replayed. Without I/O.
+        """Return what this process knows about Redis, without I/O: up or down, since when and why, and the backlog.
 
-        With workers: also what they look after for all pods of the namespace.
+        With workers, also the queues that they poll for all pods of the namespace.
         """
         return self._twin.health()
 
     def project(self, name: str) -> Project:
-        """The handle of a project, without I/O. Raises InvalidItem for a name that is none."""
+        """Return the handle of a project, without I/O.
+
+        Raises:
+            InvalidItem: The name is invalid.
+        """
         return Project(self._twin.project(name))
 
     new_session_id = staticmethod(memory.Memory.new_session_id)
@@ -168,7 +176,7 @@ class Session:
 
     @property
     def id(self) -> str:
-        """The session's id, as it was given."""
+        """The session's id, unchanged."""
         return self._twin.id
 
     append = _blocking(session.Session.append)
