@@ -8,9 +8,16 @@ from typing import ClassVar
 from redismem.messages.coercion import Shape
 from redismem.messages.message import Message
 from redismem.models.draft import ChatModel
-from redismem.project.background import Found, ProjectContext, background_of, check_tokens, context_of, found_everywhere
+from redismem.project.background import (
+    Found,
+    ProjectContext,
+    build_background,
+    build_context,
+    check_tokens,
+    find_everywhere,
+)
 from redismem.project.consolidation import Consolidation, consolidate
-from redismem.project.extraction.extraction import Ask, Extraction, Extractions, Outcome, within
+from redismem.project.extraction.extraction import Ask, Extraction, Extractions, Outcome, ask_within_timeout
 from redismem.project.files.export import Imported, export_files, import_files
 from redismem.project.files.json import FILES
 from redismem.project.items.items import Items
@@ -19,7 +26,7 @@ from redismem.project.kinds.decisions import Decisions
 from redismem.project.kinds.entities import Entities
 from redismem.project.kinds.tasks import Tasks
 from redismem.project.queries.query import page_limit
-from redismem.project.statistics import Life, Statistics, life_of, statistics_of
+from redismem.project.statistics import Life, Statistics, read_life, read_statistics
 from redismem.protocol.project.keys import ProjectKeys
 from redismem.session.background import PROJECT_TOKENS
 from redismem.session.session import Session
@@ -37,7 +44,7 @@ class Project:
         """`Memory.project` makes one."""
         self._items = Items(store, ProjectKeys(store.keys, name))
         self._store = store
-        self.asking: Callable[[ChatModel, Settings], Ask] = within
+        self.asking: Callable[[ChatModel, Settings], Ask] = ask_within_timeout
         """How a model is asked: in the running event loop."""
         self.hidden_properties: Collection[str] = ()
         """Names of entities' properties that neither a context nor a background has."""
@@ -52,14 +59,14 @@ class Project:
 
         One round trip, two with terms. Raises InvalidItem for more than 20 words, StoreUnavailable.
         """
-        return await context_of(self._items, terms, self.hidden_properties)
+        return await build_context(self._items, terms, self.hidden_properties)
 
     async def background(self, messages: Sequence[Message | Shape], max_tokens: int = PROJECT_TOKENS) -> str:
         """The text of the context whose terms are the first 20 words of these messages: what a turn gets of a project.
 
         "" if nothing stands in it, or it cannot be read now, which is logged: the turn goes on without it.
         """
-        return await background_of(self._items, messages, max_tokens, self.hidden_properties)
+        return await build_background(self._items, messages, max_tokens, self.hidden_properties)
 
     def check_tokens(self, max_tokens: int) -> None:
         """Raises InvalidItem for fewer tokens than the text of a context needs: 50."""
@@ -70,11 +77,11 @@ class Project:
 
         Raises InvalidItem, StoreUnavailable.
         """
-        return await found_everywhere(self._items, page_limit(limit), text=text)
+        return await find_everywhere(self._items, page_limit(limit), text=text)
 
     async def by_tag(self, tag: str, *, limit: int = 20) -> Found:
         """What has this tag, of every kind, at most so many of each, whatever its status. Raises as `search` does."""
-        return await found_everywhere(self._items, page_limit(limit), tags=[tag])
+        return await find_everywhere(self._items, page_limit(limit), tags=[tag])
 
     async def extract(self, conversation_id: str, model: ChatModel | None) -> Extraction:
         """Has a model read a conversation now, and makes items of what it says: once, however often it is asked for.
@@ -102,14 +109,14 @@ class Project:
 
     async def statistics(self) -> Statistics:
         """The project in numbers. It goes through the completed tasks one by one. Raises StoreUnavailable."""
-        return await statistics_of(self._items)
+        return await read_statistics(self._items)
 
     async def life(self) -> Life | None:
         """When the first of its decisions, tasks and entities was true, and when one was changed last; None: none is.
 
         One round trip. Raises StoreUnavailable.
         """
-        return await life_of(self._items)
+        return await read_life(self._items)
 
     async def consolidate(self, *, older_than_days: float = 90, dry_run: bool = True) -> Consolidation:
         """Archives what was superseded or cancelled so long ago, merges entities whose names differ in signs alone.

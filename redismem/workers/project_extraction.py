@@ -16,7 +16,7 @@ from redismem.context import Context
 from redismem.errors import ModelFailed, ProviderUnavailable
 from redismem.events import facts
 from redismem.models import ChatModel
-from redismem.project.extraction.extraction import Extraction, Outcome, within
+from redismem.project.extraction.extraction import Extraction, Outcome, ask_within_timeout
 from redismem.project.items.fields import is_item_id
 from redismem.project.project import Project
 from redismem.protocol.ids import session_hash
@@ -44,7 +44,7 @@ class ExtractionWorker:
         """Number of conversations per outcome."""
         self.concurrency = concurrency
         self._store = store
-        self._ask = within(model, store.settings)
+        self._ask = ask_within_timeout(model, store.settings)
         self._provider = Provider(store, getattr(model, "provider", model.name))
         self._slots = asyncio.Semaphore(concurrency)
         self._in_hand: set[str] = set()

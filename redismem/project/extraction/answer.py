@@ -69,7 +69,7 @@ class Answer:
     references: list[str] = field(default_factory=list)
 
 
-def question(messages: Sequence[Message], known: Iterable[tuple[str, str]], summaries: Sequence[str] = ()) -> str:
+def user_prompt(messages: Sequence[Message], known: Iterable[tuple[str, str]], summaries: Sequence[str] = ()) -> str:
     """The data of a request, each part quoted between its own tags: the items there are, what stands for the earlier
     messages, and what was said after them; of much the newest.
     """
@@ -89,7 +89,7 @@ def question(messages: Sequence[Message], known: Iterable[tuple[str, str]], summ
     return "\n".join([*(f"<{tag}>\n{text}\n</{tag}>" for tag, text in parts), "Answer now."])
 
 
-def parsed(text: str, known_ids: Collection[str]) -> Answer:
+def parse_answer(text: str, known_ids: Collection[str]) -> Answer:
     """Raises ModelFailed for what is no such answer, InvalidItem and TooLarge for a field that cannot be stored."""
     bare = text.strip()
     if bare.startswith("```") and bare.endswith("```"):
@@ -105,15 +105,15 @@ def parsed(text: str, known_ids: Collection[str]) -> Answer:
         for entry in _entries(document, name):
             if not isinstance(entry, dict) or entry.keys() - fields or needed not in entry:
                 raise ModelFailed(f"an entry of {name} is not of the schema")
-            answer.made.append((kind, kind.checked(entry)))
+            answer.made.append((kind, kind.check_fields(entry)))
     for entry in _entries(document, "updates"):
-        item_id = _known(entry.get("id") if isinstance(entry, dict) else None, known_ids)
+        item_id = _check_known(entry.get("id") if isinstance(entry, dict) else None, known_ids)
         kind = kind_of(item_id)
         sets = {name: value for name, value in entry.items() if name != "id"}
         if not sets or sets.keys() - _UPDATED.get(kind.letter, frozenset()):
             raise ModelFailed("an update names a field that is not to be changed")
-        answer.updates.append((item_id, kind.checked(sets)))
-    answer.references = [_known(entry, known_ids) for entry in _entries(document, "references")]
+        answer.updates.append((item_id, kind.check_fields(sets)))
+    answer.references = [_check_known(entry, known_ids) for entry in _entries(document, "references")]
     return answer
 
 
@@ -124,7 +124,7 @@ def _entries(document: dict[str, Any], name: str) -> list[Any]:
     return found
 
 
-def _known(item_id: Any, known_ids: Collection[str]) -> str:
+def _check_known(item_id: Any, known_ids: Collection[str]) -> str:
     if not isinstance(item_id, str) or item_id not in known_ids:
         raise ModelFailed("the answer names an id that it was not shown")
     return item_id

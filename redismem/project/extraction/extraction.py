@@ -30,7 +30,7 @@ from redismem.errors import (
 )
 from redismem.models.draft import ChatModel
 from redismem.project.extraction import apply
-from redismem.project.extraction.answer import INSTRUCTION, Answer, parsed, question
+from redismem.project.extraction.answer import INSTRUCTION, Answer, parse_answer, user_prompt
 from redismem.project.items.items import Items, Stored
 from redismem.project.items.schema import CONVERSATION, DECISION, ENTITY, TASK
 from redismem.project.items.versions import State
@@ -58,11 +58,11 @@ def lease_ms(settings: Settings) -> int:
     return int((settings.summary_timeout_s + settings.lease_s) * 1000)
 
 
-def within(model: ChatModel, settings: Settings) -> Ask:
-    """Asks this model, within the time that a summary may take. In an event loop."""
+def ask_within_timeout(model: ChatModel, settings: Settings) -> Ask:
+    """Asks this model, ask_within_timeout the time that a summary may take. In an event loop."""
 
     async def ask(messages: list[dict[str, Any]]) -> str:
-        late = ModelFailed(f"no answer within {settings.summary_timeout_s:g} s")
+        late = ModelFailed(f"no answer ask_within_timeout {settings.summary_timeout_s:g} s")
         reply = partial(model.reply, messages, max_tokens=_ANSWER_TOKENS)
         return await awaited_within(settings.summary_timeout_s, late, reply)
 
@@ -98,7 +98,7 @@ class Extraction:
 
 
 @dataclass(frozen=True, slots=True)
-class _Claimed:
+class _Claim:
     """A conversation in hand, and what it was before."""
 
     stored: Stored
@@ -150,21 +150,21 @@ class Extractions:
         if claimed is None:
             return Extraction(conversation_id, Outcome.ALREADY)
         try:
-            answer, read_seq = await self._asked(claimed, ask)
+            answer, read_seq = await self._ask_model(claimed, ask)
         except ProviderUnavailable as outage:
-            return await self._unanswered(claimed, outage, unanswered)
+            return await self._release_unanswered(claimed, outage, unanswered)
         except StoreUnavailable:  # its lease runs out
             raise
         except Exception as failure:  # whatever a model of the caller's own raises
-            return await self._failed(claimed, failure)
+            return await self._release_failed(claimed, failure)
         except asyncio.CancelledError:
             # Who is told to stop gives it back, so that another need not wait for the lease.
             with contextlib.suppress(RedismemError):
-                await asyncio.shield(self._given_back(claimed, _as_before(claimed)))
+                await asyncio.shield(self._release(claimed, _fields_before(claimed)))
             raise
-        return await self._applied(claimed, answer, read_seq)
+        return await self._apply(claimed, answer, read_seq)
 
-    async def _claim(self, conversation_id: str, at_once: bool) -> _Claimed | None:
+    async def _claim(self, conversation_id: str, at_once: bool) -> _Claim | None:
         stored = await self._items.get(conversation_id)
         change = await self._items.change()
         state = stored.state
@@ -183,9 +183,9 @@ class Extractions:
         except Conflict:
             return None
         now = Stored(CONVERSATION, conversation_id, states[conversation_id], None, None)
-        return _Claimed(now, state | {"attempts": attempts}, change.now_ms)
+        return _Claim(now, state | {"attempts": attempts}, change.now_ms)
 
-    async def _asked(self, claimed: _Claimed, ask: Ask) -> tuple[Answer, int]:
+    async def _ask_model(self, claimed: _Claim, ask: Ask) -> tuple[Answer, int]:
         """What the model answers, and up to which seq it was given the conversation."""
         session = self._sessions(self._session_id(claimed.stored.id))
         context = await session.read()
@@ -193,32 +193,32 @@ class Extractions:
             return Answer(), 0
         known = []
         for kind, limit in _SHOWN:
-            found, _ = await pages.page(self._items, Query(kind), limit)
+            found, _ = await pages.load_page(self._items, Query(kind), limit)
             known += [(item_id, str(state.get("title") or state["name"])) for item_id, state in found]
         messages = [*context.pinned, *context.messages]
-        data = question(messages, known, [summary.text for summary in context.summaries])
+        data = user_prompt(messages, known, [summary.text for summary in context.summaries])
         asked = [{"role": "system", "content": INSTRUCTION}, {"role": "user", "content": data}]
-        answer = parsed(await ask(asked), {item_id for item_id, _ in known})
+        answer = parse_answer(await ask(asked), {item_id for item_id, _ in known})
         if (await session.read(limit=1)).epoch != context.epoch:
             return Answer(), 0  # somebody has cleared it meanwhile: what was said is to be gone
         return answer, context.total_messages
 
-    async def _applied(self, claimed: _Claimed, answer: Answer, read_seq: int) -> Extraction:
+    async def _apply(self, claimed: _Claim, answer: Answer, read_seq: int) -> Extraction:
         stored = claimed.stored
         for _ in range(_TRIES_LIMIT):
             try:
                 ids = await apply.apply(self._items, stored, answer, read_seq)
                 return Extraction(stored.id, Outcome.DONE, tuple(ids))
             except (InvalidItem, TooLarge) as failure:
-                return await self._failed(claimed, failure)
+                return await self._release_failed(claimed, failure)
             except (Conflict, ItemNotFound):
                 (now,) = await self._items.read([stored.id])
                 if now is None or now.state["version"] != stored.state["version"]:
                     return Extraction(stored.id, Outcome.FENCED)
-        return await self._failed(claimed, Conflict("others kept writing what it speaks of"))
+        return await self._release_failed(claimed, Conflict("others kept writing what it speaks of"))
 
-    async def _unanswered(
-        self, claimed: _Claimed, outage: ProviderUnavailable, unanswered: OnUnanswered | None
+    async def _release_unanswered(
+        self, claimed: _Claim, outage: ProviderUnavailable, unanswered: OnUnanswered | None
     ) -> Extraction:
         """Given back as it was. It waits alone if others are answered: as long again as it has been failing."""
         since_ms = claimed.before["failing_ms"]
@@ -226,14 +226,14 @@ class Extractions:
         failing_ms = claimed.now_ms - (claimed.now_ms if since_ms is None else since_ms)
         longest_ms = int(self._settings.extractive_after_s * 1000)
         if not is_paused and outage.perhaps_request and 0 < longest_ms <= failing_ms:
-            return await self._failed(claimed, outage)
-        sets = _as_before(claimed) | {"failing_ms": claimed.now_ms if since_ms is None else since_ms}
+            return await self._release_failed(claimed, outage)
+        sets = _fields_before(claimed) | {"failing_ms": claimed.now_ms if since_ms is None else since_ms}
         if not is_paused and sets["due_ms"] is not None:
             wait_ms = min(max(failing_ms, _BACKOFF_MS), int(self._settings.max_backoff_s * 1000))
             sets["due_ms"] = claimed.now_ms + int(wait_ms * _random.uniform(0.5, 1))
-        return await self._given_back(claimed, sets, Outcome.UNANSWERED, outage)
+        return await self._release(claimed, sets, Outcome.UNANSWERED, outage)
 
-    async def _failed(self, claimed: _Claimed, failure: Exception) -> Extraction:
+    async def _release_failed(self, claimed: _Claim, failure: Exception) -> Extraction:
         """Tried again later, unless no attempts are left."""
         attempts = claimed.stored.state["attempts"]
         if attempts >= ATTEMPTS_LIMIT:
@@ -241,10 +241,10 @@ class Extractions:
         else:
             wait_ms = int(_BACKOFF_MS * 2**attempts * _random.uniform(0.5, 1))
             sets = {"extraction": "due", "due_ms": await self._items.now_ms() + wait_ms}
-        return await self._given_back(claimed, sets, Outcome.FAILED, failure)
+        return await self._release(claimed, sets, Outcome.FAILED, failure)
 
-    async def _given_back(
-        self, claimed: _Claimed, sets: State, outcome: Outcome = Outcome.FAILED, failure: Exception | None = None
+    async def _release(
+        self, claimed: _Claim, sets: State, outcome: Outcome = Outcome.FAILED, failure: Exception | None = None
     ) -> Extraction:
         change = await self._items.change()
         change.alter(claimed.stored, sets=sets)
@@ -257,7 +257,7 @@ class Extractions:
         return Extraction(claimed.stored.id, outcome, reason=reason)
 
 
-def _as_before(claimed: _Claimed) -> State:
+def _fields_before(claimed: _Claim) -> State:
     """What a conversation was before it was claimed; due, if the claim was another's whose lease had run out."""
     sets = {name: claimed.before[name] for name in ("extraction", "due_ms", "attempts")}
     return sets | {"extraction": "due"} if sets["extraction"] == "claimed" else sets

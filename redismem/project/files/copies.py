@@ -37,33 +37,33 @@ class Copy(NamedTuple):
     last_seq: int
 
 
-def described(context: Context, messages: Sequence[Message]) -> dict[str, Any]:
+def describe(context: Context, messages: Sequence[Message]) -> dict[str, Any]:
     """The parts of an entry that say where everything stands."""
     return {
         "window": {"first_seq": context.first_seq, "last_seq": context.last_seq},
-        "summaries": [_described(summary, context.epoch) for summary in context.summaries],
+        "summaries": [_describe_summary(summary, context.epoch) for summary in context.summaries],
         "places": [[message.seq, message.stored_ms, message.tokens] for message in messages],
     }
 
 
-def _described(summary: Summary, epoch: str) -> dict[str, Any]:
+def _describe_summary(summary: Summary, epoch: str) -> dict[str, Any]:
     found = {field.name: getattr(summary, field.name) for field in fields(summary)}
-    ids = [_loose(each, epoch) for each in summary.message_ids]
-    return found | {"id": _loose(summary.id, epoch), "message_ids": ids}
+    ids = [_unbind_id(each, epoch) for each in summary.message_ids]
+    return found | {"id": _unbind_id(summary.id, epoch), "message_ids": ids}
 
 
-def _loose(id: str, epoch: str) -> str:
+def _unbind_id(id: str, epoch: str) -> str:
     return id.removeprefix(epoch) if id.startswith(f"{epoch}:") else f"={id}"
 
 
-def _bound(id: str, epoch: str) -> str:
+def _bind_id(id: str, epoch: str) -> str:
     return f"{epoch}{id}" if id.startswith(":") else id[1:]
 
 
-def parsed(entry: Mapping[str, Any], messages: Sequence[Message]) -> Copy:
+def parse_copy(entry: Mapping[str, Any], messages: Sequence[Message]) -> Copy:
     """What `described` said, checked. Raises InvalidItem, and what reading a foreign form raises."""
     window, places = entry["window"], entry["places"]
-    first_seq, last_seq = (_whole(window[name]) for name in ("first_seq", "last_seq"))
+    first_seq, last_seq = (_check_number(window[name]) for name in ("first_seq", "last_seq"))
     if (
         type(entry["summaries"]) is not list
         or len(window) != 2
@@ -73,12 +73,12 @@ def parsed(entry: Mapping[str, Any], messages: Sequence[Message]) -> Copy:
         raise InvalidItem("the places of a conversation's messages are none")
     placed, before = [], 0
     for message, (seq, stored_ms, tokens) in zip(messages, places, strict=True):
-        if not before < _whole(seq) <= last_seq:
+        if not before < _check_number(seq) <= last_seq:
             raise InvalidItem("the messages of a conversation do not follow each other")
         before = seq
         payload, beside = message.to_openai(), message.beside
-        placed.append(Message.restored(payload, beside, seq, _whole(tokens), _whole(stored_ms), ""))
-    summaries = [_summary(each) for each in entry["summaries"]]
+        placed.append(Message.restored(payload, beside, seq, _check_number(tokens), _check_number(stored_ms), ""))
+    summaries = [_parse_summary(each) for each in entry["summaries"]]
     covered = 0
     for summary in summaries:
         if not covered < summary.first_seq <= summary.last_seq < first_seq:
@@ -87,12 +87,12 @@ def parsed(entry: Mapping[str, Any], messages: Sequence[Message]) -> Copy:
     return Copy(placed, summaries, first_seq, last_seq)
 
 
-def _summary(given: Mapping[str, Any]) -> Summary:
+def _parse_summary(given: Mapping[str, Any]) -> Summary:
     texts = (given["id"], given["text"], given["model"], *given["message_ids"])
     if any(type(text) is not str for text in texts) or any(not _is_id(each) for each in (texts[0], *texts[3:])):
         raise InvalidItem("a summary is of texts")
     for name in _NUMBERS:
-        _whole(given[name])
+        _check_number(given[name])
     return Summary(**{**given, "message_ids": tuple(given["message_ids"])})
 
 
@@ -100,7 +100,7 @@ def _is_id(text: str) -> bool:
     return text[:1] in (":", "=")
 
 
-def _whole(value: Any) -> int:
+def _check_number(value: Any) -> int:
     if type(value) is not int or not 0 <= value < _MOST:
         raise InvalidItem("a number of a conversation is none")
     return value
@@ -137,8 +137,8 @@ def _state(
     """The fields beside the counters: summaries, and what is pinned."""
     found = {}
     for summary in copy.summaries:
-        ids = tuple(_bound(each, epoch) for each in summary.message_ids)
-        bound = replace(summary, id=_bound(summary.id, epoch), message_ids=ids)
+        ids = tuple(_bind_id(each, epoch) for each in summary.message_ids)
+        bound = replace(summary, id=_bind_id(summary.id, epoch), message_ids=ids)
         found[layout.SUMMARY + b"%d" % summary.first_seq] = bound.encode()
     found[layout.SUMMARIES_COUNT] = b"%d" % len(copy.summaries)
     if with_originals:

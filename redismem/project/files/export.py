@@ -19,7 +19,7 @@ from redismem.project.files.json import FILES, entries_of, project_of, text_of, 
 from redismem.project.files.transcripts import Transcript
 from redismem.project.items import fields as checks
 from redismem.project.items.items import Items, Stored
-from redismem.project.items.links import broken_links_of, circle_from
+from redismem.project.items.links import find_broken_links_of, find_cycle
 from redismem.project.items.schema import CONVERSATION, KINDS, Kind
 from redismem.project.items.versions import Delta, check_path, fold
 from redismem.project.kinds.conversations import Conversations
@@ -54,7 +54,7 @@ async def export_files(items: Items, conversations: Conversations) -> dict[str, 
 
 
 async def _file(items: Items, conversations: Conversations, name: str, kind: Kind) -> str:
-    item_ids = [item_id async for some in pages.histories(items, kind) for item_id in some]
+    item_ids = [item_id async for some in pages.load_ids(items, kind) for item_id in some]
     return await text_of(name, items.keys.name, _entries(items, conversations, sorted(item_ids)))
 
 
@@ -62,18 +62,18 @@ async def _entries(items: Items, conversations: Conversations, item_ids: list[st
     for first in range(0, len(item_ids), _BATCH_COUNT):
         for stored in await items.read(item_ids[first : first + _BATCH_COUNT], with_versions=True):
             if stored is not None:
-                entry = _entry(stored)
+                entry = _build_entry(stored)
                 if stored.kind is CONVERSATION and not stored.state["deleted"]:
-                    entry |= await transcripts.exported(conversations.session(stored.id))
+                    entry |= await transcripts.export_transcript(conversations.session(stored.id))
                 # Ten thousand messages take a fifth of a second.
                 is_long = len(entry.get("messages", ())) > _BATCH_COUNT
                 yield await apart(items.store.transport, partial(text_of_entry, entry), is_much=is_long)
 
 
-def _entry(stored: Stored) -> dict[str, Any]:
+def _build_entry(stored: Stored) -> dict[str, Any]:
     """What the item is now, for people; its versions, which the import goes by."""
     shown = {
-        name: _written(name, stored.state[name])
+        name: _format_value(name, stored.state[name])
         for name, spec in stored.kind.fields.items()
         if stored.state[name] != spec.default and name not in ("mentions", "history")
     }
@@ -89,7 +89,7 @@ def _entry(stored: Stored) -> dict[str, Any]:
     return {"id": stored.id, **shown, "versions": versions}
 
 
-def _written(name: str, value: Any) -> Any:
+def _format_value(name: str, value: Any) -> Any:
     return _time(value) if name in ("valid_until", "due_date", "completed_at", "ended_at") else value
 
 
@@ -102,19 +102,19 @@ async def import_files(items: Items, conversations: Conversations, files: Mappin
     _check_files(files, replace)
     max_message_bytes = items.store.settings.max_message_bytes
     breathe = partial(importing.breathe, items)
-    given, said = await _parsed(files, max_message_bytes, breathe)
+    given, said = await _parse_files(files, max_message_bytes, breathe)
     seen = await items.run(imports.seen(items.keys))
-    there, lost = await replacing.readable(items) if replace else (await _everything(items), [])
+    there, lost = await replacing.load_readable(items) if replace else (await _load_items(items), [])
     if replace and (there or lost) and not given:
         raise InvalidItem("the import has no item in it; `clear` of each store erases a project")
-    result = await (_replaced if replace else _merged)(there, given, breathe)
+    result = await (_replace if replace else _merge)(there, given, breathe)
     await _check_together(result, breathe)
-    begun = await transcripts.written(items, conversations, said)
+    begun = await transcripts.write_transcripts(items, conversations, said)
     try:
         if replace:
-            pieces = await replacing.gathered(items, there, lost, result)
+            pieces = await replacing.build_pieces(items, there, lost, result)
         else:
-            pieces = await importing.gathered(items, there, result)
+            pieces = await importing.build_pieces(items, there, result)
         await importing.write(items, seen, pieces)
     except (Conflict, TooLarge):
         for session in begun:
@@ -135,7 +135,7 @@ async def _check_together(result: Mapping[str, Stored], breathe: Breathe) -> Non
     passed: set[str] = set()
     for at, stored in enumerate(result.values()):
         await breathe(at)
-        for text in chain(broken_links_of(stored, result), circle_from(stored, result, passed)):
+        for text in chain(find_broken_links_of(stored, result), find_cycle(stored, result, passed)):
             raise InvalidItem(f"the import would not agree with itself: {text}")
     holders: dict[str, str] = {}
     for name, holder in importing.names_of(result):
@@ -156,16 +156,16 @@ def _check_files(files: Mapping[str, str], replace: bool) -> None:
         raise InvalidItem("a replacement is one export, and these files are of several projects")
 
 
-async def _everything(items: Items) -> dict[str, Stored]:
+async def _load_items(items: Items) -> dict[str, Stored]:
     there: dict[str, Stored] = {}
     for kind in KINDS.values():
-        async for item_ids in pages.histories(items, kind):
+        async for item_ids in pages.load_ids(items, kind):
             found = await items.read(item_ids, with_versions=True)
             there |= {stored.id: stored for stored in found if stored is not None}
     return there
 
 
-async def _replaced(there: Mapping[str, Stored], given: Mapping[str, Stored], breathe: Breathe) -> dict[str, Stored]:
+async def _replace(there: Mapping[str, Stored], given: Mapping[str, Stored], breathe: Breathe) -> dict[str, Stored]:
     """What is given; an item that is there just so, and is what its versions make of it, stays."""
     result = dict(given)
     for at, stored in enumerate(given.values()):
@@ -176,7 +176,7 @@ async def _replaced(there: Mapping[str, Stored], given: Mapping[str, Stored], br
     return result
 
 
-async def _merged(there: Mapping[str, Stored], given: Mapping[str, Stored], breathe: Breathe) -> dict[str, Stored]:
+async def _merge(there: Mapping[str, Stored], given: Mapping[str, Stored], breathe: Breathe) -> dict[str, Stored]:
     """The items of both; of an item in both, the longer history. Raises Conflict if neither goes on from the other."""
     result = dict(there)
     for at, (item_id, stored) in enumerate(given.items()):
@@ -195,7 +195,7 @@ def _history(stored: Stored) -> list[tuple[Any, ...]]:
     return [(each.at_ms, each.known_ms, each.sets, each.adds, each.drops, each.reason) for each in deltas]
 
 
-async def _parsed(
+async def _parse_files(
     files: Mapping[str, str], max_message_bytes: int, breathe: Breathe
 ) -> tuple[dict[str, Stored], dict[str, Transcript]]:
     """The items, and what was said in conversations. Raises InvalidItem, TooLarge."""
@@ -205,11 +205,11 @@ async def _parsed(
         for place, entry in enumerate(entries_of(name, text)):
             await breathe(place)
             try:
-                stored = _item(KINDS[FILES[name]], entry)
+                stored = _parse_item(KINDS[FILES[name]], entry)
                 if given.setdefault(stored.id, stored) is not stored:
                     raise InvalidItem("its id stands twice in the import")
                 if "messages" in entry:
-                    said[stored.id] = transcripts.parsed(entry, max_message_bytes)
+                    said[stored.id] = transcripts.parse_transcript(entry, max_message_bytes)
             except TooLarge:
                 raise
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as cause:
@@ -220,10 +220,10 @@ async def _parsed(
     return given, said
 
 
-def _item(kind: Kind, entry: Any) -> Stored:
+def _parse_item(kind: Kind, entry: Any) -> Stored:
     """An item out of its versions. Raises InvalidItem and what reading a foreign form raises."""
     item_id = checks.item_id(kind.letter)(entry["id"], "the id")
-    deltas = [_delta(kind, version) for version in entry["versions"]]
+    deltas = [_parse_delta(kind, version) for version in entry["versions"]]
     if [delta.version for delta in deltas] != list(range(1, len(deltas) + 1)):
         raise InvalidItem("its versions are not numbered from 1")
     state = fold(kind, deltas)
@@ -235,7 +235,7 @@ def _item(kind: Kind, entry: Any) -> Stored:
     return Stored(kind, item_id, state, deltas, deltas[0] if len(deltas) == 1 else None)
 
 
-def _delta(kind: Kind, version: Mapping[str, Any]) -> Delta:
+def _parse_delta(kind: Kind, version: Mapping[str, Any]) -> Delta:
     unknown = version.keys() - {"version", "at", "known_at", "sets", "adds", "drops", "reason"}
     fields = {name for part in ("sets", "adds", "drops") for name in version.get(part, {})}
     if unknown or fields - kind.fields.keys():

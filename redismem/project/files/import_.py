@@ -37,7 +37,7 @@ async def write(items: Items, seen: bytes, pieces: Pieces) -> None:
         await items.store.run(imports.stage(items.keys, nonce, number, piece))
     if number == 0:
         return
-    await items.listed()
+    await items.register()
     while True:
         try:
             await items.store.run(imports.count(items.keys, nonce, seen))
@@ -47,7 +47,7 @@ async def write(items: Items, seen: bytes, pieces: Pieces) -> None:
     await carry_out(items.store, items.keys)
 
 
-async def gathered(items: Items, there: Mapping[str, Stored], result: Mapping[str, Stored]) -> Pieces:
+async def build_pieces(items: Items, there: Mapping[str, Stored], result: Mapping[str, Stored]) -> Pieces:
     """The writes of an import that adds to what is there. Raises TooLarge."""
     pieces = Pieces()
     gone: Words = set()

@@ -17,7 +17,7 @@ _decode = json.JSONDecoder().raw_decode
 
 async def text_of(name: str, project: str, entry_texts: AsyncIterator[str]) -> str:
     """The text of a file: JSON with two blanks a level, for people. It has entries with these texts."""
-    head = _indented({"format": FORMAT, "project": project}).removesuffix("\n}")
+    head = _dump({"format": FORMAT, "project": project}).removesuffix("\n}")
     parts = [text async for text in entry_texts]
     body = "[\n    " + ",\n    ".join(parts) + "\n  ]" if parts else "[]"
     return f'{head},\n  "{_list_of(name)}": {body}\n}}\n'
@@ -25,7 +25,7 @@ async def text_of(name: str, project: str, entry_texts: AsyncIterator[str]) -> s
 
 def text_of_entry(entry: dict[str, Any]) -> str:
     """An entry as it is written in a file."""
-    return _indented(entry).replace("\n", "\n    ")
+    return _dump(entry).replace("\n", "\n    ")
 
 
 def entries_of(name: str, text: str) -> Iterator[Any]:
@@ -69,7 +69,7 @@ def _list_of(name: str) -> str:
     return name.removesuffix(".json")
 
 
-def _indented(value: dict[str, Any]) -> str:
+def _dump(value: dict[str, Any]) -> str:
     text = json.dumps(value, indent=2, ensure_ascii=False)
     try:
         text.encode()
@@ -89,26 +89,26 @@ class _Reader:
         """The names of an object's members; whoever asks takes the value of each."""
         self._open("{")
         if self._next() == "}":
-            self._sign("}")
+            self._expect("}")
             return
         while True:
             if self._next() != '"':
-                raise self._no_json()
+                raise self._json_error()
             name = self.value()
-            self._sign(":")
+            self._expect(":")
             yield name
-            if self._sign(",}") == "}":
+            if self._expect(",}") == "}":
                 return
 
     def elements(self) -> Iterator[Any]:
         """What an array holds."""
         self._open("[")
         if self._next() == "]":
-            self._sign("]")
+            self._expect("]")
             return
         while True:
             yield self.value()
-            if self._sign(",]") == "]":
+            if self._expect(",]") == "]":
                 return
 
     def value(self) -> Any:
@@ -119,7 +119,7 @@ class _Reader:
     def end(self) -> None:
         """Nothing may follow."""
         if self._next():
-            raise self._no_json()
+            raise self._json_error()
 
     def _open(self, sign: str) -> None:
         if self._next() != sign:
@@ -127,14 +127,14 @@ class _Reader:
             raise ValueError(f"{sign} was expected")
         self._at += 1
 
-    def _sign(self, expected: str) -> str:
+    def _expect(self, expected: str) -> str:
         found = self._next()
         if not found or found not in expected:
-            raise self._no_json()
+            raise self._json_error()
         self._at += 1
         return found
 
-    def _no_json(self) -> json.JSONDecodeError:
+    def _json_error(self) -> json.JSONDecodeError:
         return json.JSONDecodeError("no JSON", self._text, self._at)
 
     def _next(self) -> str:

@@ -15,11 +15,11 @@ from redismem.protocol.call import Call
 from redismem.protocol.project.imports import Pieces
 
 
-async def readable(items: Items) -> tuple[dict[str, Stored], list[str]]:
+async def load_readable(items: Items) -> tuple[dict[str, Stored], list[str]]:
     """All items that can be read, deleted ones too; the ids of those that cannot."""
     there: dict[str, Stored] = {}
     lost: list[str] = []
-    async for item_id, stored, fault in holdings.everything(items):
+    async for item_id, stored, fault in holdings.load_items(items):
         if stored is not None:
             there[item_id] = stored
         elif fault is not None:
@@ -27,13 +27,13 @@ async def readable(items: Items) -> tuple[dict[str, Stored], list[str]]:
     return there, lost
 
 
-async def gathered(
+async def build_pieces(
     items: Items, there: Mapping[str, Stored], lost: Collection[str], result: Mapping[str, Stored]
 ) -> Pieces:
     """The writes. `lost`: the ids of items that are stored, and cannot be read. Raises TooLarge."""
     pieces = Pieces()
     wanted, stale = await _places(items, result.values()), await _places(items, there.values())
-    async for index, seen in holdings.held(items, [*wanted, *stale]):
+    async for index, seen in holdings.load_indexes(items, [*wanted, *stale]):
         key, members = items.keys.index(*index), wanted.get(index, {})
         for member, score in members.items():
             if seen.get(member) != score:

@@ -32,7 +32,7 @@ class Transcript(NamedTuple):
     copy: Copy | None = None
 
 
-async def exported(session: Session) -> dict[str, Any]:
+async def export_transcript(session: Session) -> dict[str, Any]:
     """Each message there is, kept originals too: its dict, and what is known beside it. With summaries, these as well.
 
     Raises Conflict if others kept writing.
@@ -46,22 +46,22 @@ async def exported(session: Session) -> dict[str, Any]:
         except SessionNotFound:
             continue
         if not context.summaries:
-            return {"messages": [_entry(each) for each in found]}
-        if _place(await session.read()) == _place(context):
-            return {"messages": [_entry(each) for each in found]} | copies.described(context, found)
+            return {"messages": [_build_entry(each) for each in found]}
+        if _position(await session.read()) == _position(context):
+            return {"messages": [_build_entry(each) for each in found]} | copies.describe(context, found)
     raise Conflict("others kept writing a conversation, and there was no moment to export it")
 
 
-def _place(context: Context) -> tuple[Any, ...]:
+def _position(context: Context) -> tuple[Any, ...]:
     return context.epoch, context.first_seq, context.last_seq, context.summary_version
 
 
-def parsed(entry: Mapping[str, Any], max_message_bytes: int) -> Transcript:
+def parse_transcript(entry: Mapping[str, Any], max_message_bytes: int) -> Transcript:
     """A conversation's messages again. Raises InvalidItem, TooLarge for what no session would take."""
     messages = _messages(entry["messages"], max_message_bytes)
     if "window" not in entry:
         return Transcript(messages)
-    copy = copies.parsed(entry, messages)
+    copy = copies.parse_copy(entry, messages)
     for summary in copy.summaries:
         if len(summary.encode()) > max_message_bytes:
             raise TooLarge(f"a summary is over {max_message_bytes} bytes")
@@ -93,7 +93,9 @@ def _is_beside(beside: Any) -> bool:
     return isinstance(beside, dict) and all(type(value) is _BESIDE.get(name) for name, value in beside.items())
 
 
-async def written(items: Items, conversations: Conversations, given: Mapping[str, Transcript]) -> list[Session]:
+async def write_transcripts(
+    items: Items, conversations: Conversations, given: Mapping[str, Transcript]
+) -> list[Session]:
     """Writes what was said in these conversations, if it is not there. Gives the sessions that began with it.
 
     A session that is there stays as it is, or goes on if it has the first of these messages alone.
@@ -109,9 +111,9 @@ async def written(items: Items, conversations: Conversations, given: Mapping[str
                     begun.append(session)
             continue
         messages = transcript.messages
-        there = (await exported(session))["messages"]
+        there = (await export_transcript(session))["messages"]
         rest = messages[len(there) :]
-        if there != [_entry(each) for each in messages[: len(there)]] or not rest:
+        if there != [_build_entry(each) for each in messages[: len(there)]] or not rest:
             continue
         if not there:
             begun.append(session)
@@ -121,5 +123,5 @@ async def written(items: Items, conversations: Conversations, given: Mapping[str
     return begun
 
 
-def _entry(message: Message) -> dict[str, Any]:
+def _build_entry(message: Message) -> dict[str, Any]:
     return {"message": message.to_openai()} | ({} if message.beside is None else {"beside": message.beside})

@@ -17,7 +17,7 @@ _TRIES_LIMIT = 20
 
 async def erase(items: Items, item_ids: list[str]) -> int:
     """Erases the first of these items in one step, as many as that may take. Gives how many. Raises Conflict."""
-    found = _first([stored for stored in await items.read(item_ids) if stored is not None])
+    found = _take_first([stored for stored in await items.read(item_ids) if stored is not None])
     if not found:
         return 0
     change = await items.change()
@@ -31,7 +31,7 @@ async def erase(items: Items, item_ids: list[str]) -> int:
     return len(found)
 
 
-def _first(found: list[Stored]) -> list[Stored]:
+def _take_first(found: list[Stored]) -> list[Stored]:
     taken: list[Stored] = []
     places_count = 0
     for stored in found:

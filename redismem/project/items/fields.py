@@ -30,7 +30,7 @@ _WHOSE = {"d": "a decision's", "t": "a task's", "e": "an entity's", "c": "a conv
 Check = Callable[[Any, str], Any]
 
 
-def nearest(name: str, known: Collection[str]) -> str:
+def suggest_name(name: str, known: Collection[str]) -> str:
     """The end of a refusal: which known name was perhaps meant; "" if none is near."""
     near = [each for each in known if each.startswith(f"{name}_")] or difflib.get_close_matches(name, known, 1)
     return f"; did you mean {near[0]}?" if near else ""
@@ -55,20 +55,20 @@ def line(value: Any, name: str) -> str:
     return stripped
 
 
-def folded(name: str) -> str:
+def fold_case(name: str) -> str:
     """What names, tags and words are compared by: without case, composed."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
 def tag(value: Any, name: str = "a tag") -> str:
     """A line of at most 64 characters, without case."""
-    made = folded(line(value, name))
+    made = fold_case(line(value, name))
     if len(made) > TAG_CHARS:
         raise TooLarge(f"{name} has {len(made)} characters, at most {TAG_CHARS} are allowed")
     return made
 
 
-def _listed(value: Any, name: str) -> list[Any]:
+def _to_list(value: Any, name: str) -> list[Any]:
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise InvalidItem(f"{name} is a list")
     found = list(value)
@@ -79,12 +79,12 @@ def _listed(value: Any, name: str) -> list[Any]:
 
 def tags(value: Any, name: str) -> list[str]:
     """The tags in a list, each once, sorted."""
-    return sorted({tag(each, name) for each in _listed(value, name)})
+    return sorted({tag(each, name) for each in _to_list(value, name)})
 
 
 def texts(value: Any, name: str) -> list[str]:
     """The texts in a list, in their order."""
-    return [text(each, name) for each in _listed(value, name)]
+    return [text(each, name) for each in _to_list(value, name)]
 
 
 def whole(value: Any, name: str) -> int:
@@ -123,12 +123,12 @@ def entries(what: str, *checks: Check) -> Check:
 def every(check: Check) -> Check:
     """A check for a list of any length whose entries all pass this check."""
 
-    def checked(value: Any, name: str) -> list[Any]:
+    def check_all(value: Any, name: str) -> list[Any]:
         if not isinstance(value, list):
             raise InvalidItem(f"{name} is a list")
         return [check(each, name) for each in value]
 
-    return checked
+    return check_all
 
 
 def optional(check: Check) -> Check:
@@ -167,7 +167,7 @@ def item_id(kind: str) -> Check:
 
 def item_ids(kind: str) -> Check:
     """Ids of items of a kind, each once."""
-    return lambda value, name: list(dict.fromkeys(item_id(kind)(each, name) for each in _listed(value, name)))
+    return lambda value, name: list(dict.fromkeys(item_id(kind)(each, name) for each in _to_list(value, name)))
 
 
 def moment(value: Any, name: str) -> int:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from redismem.project.items.items import Items, Stored, present
+from redismem.project.items.items import Items, Stored, require_present
 
 
-async def reachable(items: Items, task_ids: Sequence[str]) -> list[Stored]:
+async def load_reachable(items: Items, task_ids: Sequence[str]) -> list[Stored]:
     """These tasks, all that they need, and all that those need: a round trip a level. Raises ItemNotFound."""
-    found = {stored.id: stored for stored in present(await items.read(task_ids), task_ids)}
+    found = {stored.id: stored for stored in require_present(await items.read(task_ids), task_ids)}
     level = list(found.values())
     while level:
         wanted = {other for stored in level for other in stored.state["dependencies"]} - found.keys()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from redismem.project.items.fields import folded
+from redismem.project.items.fields import fold_case
 from redismem.project.items.schema import PRIORITIES, Kind
 from redismem.project.items.versions import State
 
@@ -35,7 +35,7 @@ class Place(NamedTuple):
 
 def words(text: str) -> list[str]:
     """The words of a text as they are found: without case, each of at most 40 characters."""
-    return [word[:WORD_CHARS] for word in _WORD.findall(folded(text))]
+    return [word[:WORD_CHARS] for word in _WORD.findall(fold_case(text))]
 
 
 def words_of(kind: Kind, state: State, fields: tuple[str, ...] | None = None) -> set[str]:
@@ -59,7 +59,7 @@ def order(kind: Kind, state: State) -> int:
     return created_ms
 
 
-def beginnings(kind: Kind, at_ms: int) -> list[tuple[int, int]]:
+def order_ranges(kind: Kind, at_ms: int) -> list[tuple[int, int]]:
     """The parts of the order of a kind where items stand that were there by a moment: least and greatest score of each.
 
     In falling order. What is changed or entered later may stand elsewhere.
@@ -104,7 +104,7 @@ def _own_places(kind: Kind, state: State, place: Place) -> dict[str, Place]:
     if kind.letter == "t":
         found = {f"priority:{state['priority']}": place}
         if state["assignee"] is not None:
-            found[f"assignee:{folded(state['assignee'])}"] = place
+            found[f"assignee:{fold_case(state['assignee'])}"] = place
         if state["due_date"] is not None and is_open(kind, state):
             found["due"] = Place(state["due_date"])
         found |= {f"needs:{task_id}": place for task_id in state["dependencies"]}

@@ -16,7 +16,7 @@ from redismem.project.items.schema import Kind, kind_of
 from redismem.project.items.versions import (
     Delta,
     State,
-    advanced,
+    advance,
     check_path,
     decode_body,
     decode_delta,
@@ -91,7 +91,7 @@ class Items:
             return []
         bodies, versions = await self.run(self.calls.read(item_ids, with_versions=with_versions))
         return [
-            None if body is None else self.decoded(item_id, body, versions[at] if with_versions else None)
+            None if body is None else self.decode(item_id, body, versions[at] if with_versions else None)
             for at, (item_id, body) in enumerate(zip(item_ids, bodies, strict=True))
         ]
 
@@ -102,7 +102,7 @@ class Items:
             raise ItemNotFound(f"there is no {kind_of(item_id).name} {item_id}")
         return found
 
-    def decoded(self, item_id: str, body: bytes, versions: dict[bytes, bytes] | None = None) -> Stored:
+    def decode(self, item_id: str, body: bytes, versions: dict[bytes, bytes] | None = None) -> Stored:
         """An item out of its bytes. Raises CorruptSession."""
         try:
             kind = kind_of(item_id)
@@ -125,7 +125,7 @@ class Items:
         """A new change, made at this time."""
         return Change(self, await self.now_ms())
 
-    async def listed(self) -> None:
+    async def register(self) -> None:
         """Sees to it that the project stands among those of its namespace."""
         if not self._is_listed:
             await self.store.open()
@@ -151,11 +151,11 @@ class Change:
         """A new item, true since `at_ms` or now. Gives its id."""
         item_id = new_id(kind, self.now_ms)
         self._before[item_id] = None
-        at_ms = self.now_ms if at_ms is None else self._past(at_ms)
+        at_ms = self.now_ms if at_ms is None else self._check_past(at_ms)
         self._deltas[item_id] = Delta(1, at_ms, self.now_ms, self._nonce, dict(sets), reason=reason)
         return item_id
 
-    def _past(self, at_ms: int) -> int:
+    def _check_past(self, at_ms: int) -> int:
         """Raises InvalidItem for a time to come."""
         if at_ms > self.now_ms:
             raise InvalidItem("nothing is entered before it is true: at is a time to come")
@@ -171,7 +171,7 @@ class Change:
             return max(self.now_ms, latest_ms)
         if at_ms < stored.state["valid_from_ms"]:
             raise InvalidItem(f"{stored.kind.name} {stored.id} was not there yet: at lies before its valid_from")
-        return at_ms if at_ms <= latest_ms else self._past(at_ms)
+        return at_ms if at_ms <= latest_ms else self._check_past(at_ms)
 
     def alter(
         self,
@@ -196,7 +196,7 @@ class Change:
             delta.drops[name] = delta.drops.get(name, []) + values
         delta.reason = fields.reason(reason) or delta.reason
 
-    def created(self, kind: Kind) -> list[tuple[str, State]]:
+    def list_created(self, kind: Kind) -> list[tuple[str, State]]:
         """The items of a kind that this change makes, and what it sets of each."""
         return [
             (item_id, delta.sets)
@@ -232,11 +232,11 @@ class Change:
             check_size(kind, item_id, state, body)
             batch.writes.append(Write(item_id, delta.version, body, b"" if delta.version == 1 else delta.encode()))
             before = self._before[item_id]
-            moves(self._items.keys, batch, item_id, None if before is None else before.state, state)
+            add_moves(self._items.keys, batch, item_id, None if before is None else before.state, state)
         for stored in self._erased:
             batch.writes.append(Write(stored.id, stored.state["version"] + 1, b"", b""))
-            moves(self._items.keys, batch, stored.id, stored.state, None)
-        await self._items.listed()
+            add_moves(self._items.keys, batch, stored.id, stored.state, None)
+        await self._items.register()
         await self._items.run(self._items.calls.change(batch))
         return made
 
@@ -247,7 +247,7 @@ class Change:
         if stored is None:
             state = fold(kind, [delta])
         elif delta.at_ms >= stored.state["latest_ms"]:
-            state = advanced(kind, stored.state, delta)
+            state = advance(kind, stored.state, delta)
         else:
             assert stored.deltas is not None, "an item that is changed late is read with its versions"
             state = fold(kind, [*stored.deltas, delta])
@@ -269,7 +269,7 @@ def check_size(kind: Kind, item_id: str, state: State, body: bytes) -> None:
             raise TooLarge(f"{item_id} would have more than {fields.LIST_COUNT} {name.replace('_', ' ')}")
 
 
-def moves(keys: ProjectKeys, batch: Batch, item_id: str, before: State | None, after: State | None) -> None:
+def add_moves(keys: ProjectKeys, batch: Batch, item_id: str, before: State | None, after: State | None) -> None:
     """Puts into a batch which places in indexes an item takes and leaves. Without `after` it leaves all."""
     kind = kind_of(item_id)
     old, new = places(kind, before), places(kind, after)
@@ -293,7 +293,7 @@ def new_id(kind: Kind, now_ms: int) -> str:
     return f"{kind.letter}-" + "".join(_ALPHABET[number >> shift & 31] for shift in range(85, -1, -5))
 
 
-def present(found: Iterable[Stored | None], item_ids: Sequence[str]) -> list[Stored]:
+def require_present(found: Iterable[Stored | None], item_ids: Sequence[str]) -> list[Stored]:
     """The items. Raises ItemNotFound for the first one that is not there, or deleted."""
     items = []
     for stored, item_id in zip(found, item_ids, strict=True):

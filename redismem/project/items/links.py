@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from redismem.errors import TooLarge
-from redismem.project.items.fields import folded
+from redismem.project.items.fields import fold_case
 from redismem.project.items.items import Change, Items, Stored
 from redismem.project.items.schema import TASK
 from redismem.project.items.versions import State
@@ -40,18 +40,18 @@ def links(stored: Stored) -> Iterator[tuple[str, str, Any]]:
 def entity_names(state: State) -> list[str]:
     """What an entity is found by: its own name and those of what was merged into it, without case."""
     names = [] if state["merged_into"] or state["deleted"] else [state["name"], *state["aliases"]]
-    return list(dict.fromkeys(folded(name) for name in names))
+    return list(dict.fromkeys(fold_case(name) for name in names))
 
 
-def broken_links(found: Mapping[str, Stored]) -> Iterator[str]:
+def find_broken_links(found: Mapping[str, Stored]) -> Iterator[str]:
     """What the links of these items say that the other end does not. A link to what is not there is none."""
     passed: set[str] = set()
     for _, stored in sorted(found.items()):
-        yield from broken_links_of(stored, found)
-        yield from circle_from(stored, found, passed)
+        yield from find_broken_links_of(stored, found)
+        yield from find_cycle(stored, found, passed)
 
 
-def broken_links_of(stored: Stored, found: Mapping[str, Stored]) -> Iterator[str]:
+def find_broken_links_of(stored: Stored, found: Mapping[str, Stored]) -> Iterator[str]:
     """The same of one of them."""
     if stored.state["deleted"]:
         return
@@ -65,7 +65,7 @@ def broken_links_of(stored: Stored, found: Mapping[str, Stored]) -> Iterator[str
             yield f"{stored.id} is {name.replace('_', ' ')} {other.id}, which says otherwise"
 
 
-def circle_from(stored: Stored, found: Mapping[str, Stored], passed: set[str]) -> Iterator[str]:
+def find_cycle(stored: Stored, found: Mapping[str, Stored], passed: set[str]) -> Iterator[str]:
     """The first circle that one of these items leads into, if it does, in words.
 
     `passed`: items that need not be looked at again. It grows, so that all calls together look at each item once.
@@ -81,7 +81,7 @@ def circle_from(stored: Stored, found: Mapping[str, Stored], passed: set[str]) -
                 return
             if each.id not in passed and not each.state["deleted"]:
                 path[each.id] = following
-                following = _led_to(each, found)
+                following = _follow(each, found)
                 break
         else:
             if not path:
@@ -90,7 +90,7 @@ def circle_from(stored: Stored, found: Mapping[str, Stored], passed: set[str]) -
             passed.add(item_id)
 
 
-def _led_to(stored: Stored, found: Mapping[str, Stored]) -> Iterator[Stored]:
+def _follow(stored: Stored, found: Mapping[str, Stored]) -> Iterator[Stored]:
     if stored.kind.letter in _WAYS:
         value = stored.state[_WAYS[stored.kind.letter][0]]
         others = value if isinstance(value, list) else [value]
@@ -111,7 +111,7 @@ async def unlink_all(items: Items, change: Change, ending: Sequence[Stored]) -> 
             drops.setdefault(other, {}).setdefault(name, []).append(value)
         if stored.kind is TASK:
             for index, name in (("needs", "dependencies"), ("waits", "blocked_by")):
-                others = await dependents(items, change, stored.id, index)
+                others = await load_dependents(items, change, stored.id, index)
                 for other in others:
                     drops.setdefault(other, {}).setdefault(name, []).append(stored.id)
     wanted = [other for other in drops if other not in endings]
@@ -129,7 +129,7 @@ async def check_dependents(items: Items, task_ids: Sequence[str], index: str) ->
             raise TooLarge(f"{count} tasks depend on {task_id}, and no more may")
 
 
-async def dependents(items: Items, change: Change, task_id: str, index: str) -> list[str]:
+async def load_dependents(items: Items, change: Change, task_id: str, index: str) -> list[str]:
     """The tasks that need a task, or wait for it. The change is refused if there are others by then."""
     name = f"{index}:{task_id}"
     found = await items.run(items.calls.members(items.keys.index(TASK.letter, name), 0, LATEST, 0, 1_000))

@@ -58,7 +58,7 @@ class Kind:
         """An item's fields before anything is known of it."""
         return {name: deepcopy(field.default) for name, field in self.fields.items()}
 
-    def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def check_fields(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """What a caller gave, as it is stored. Raises InvalidItem, TooLarge."""
         found = {}
         for name, value in given.items():
@@ -66,7 +66,9 @@ class Kind:
             if field is None or field.check is None:
                 if not name.isidentifier():
                     raise InvalidItem("no such field")
-                near = checks.nearest(name, [each for each, field in self.fields.items() if field.check is not None])
+                near = checks.suggest_name(
+                    name, [each for each, field in self.fields.items() if field.check is not None]
+                )
                 raise InvalidItem(f"no {self.name} has a field {name} to set{near}")
             found[name] = field.check(value, name)
         return found

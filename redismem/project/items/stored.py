@@ -44,7 +44,7 @@ async def _item_ids(items: Items) -> AsyncIterator[list[str]]:
             break
 
 
-async def everything(items: Items) -> AsyncIterator[tuple[str, Stored | None, CorruptSession | None]]:
+async def load_items(items: Items) -> AsyncIterator[tuple[str, Stored | None, CorruptSession | None]]:
     """Every item that is stored, with its versions; or why it cannot be read. Neither: it went meanwhile."""
     async for some in _item_ids(items):
         try:
@@ -61,17 +61,17 @@ async def everything(items: Items) -> AsyncIterator[tuple[str, Stored | None, Co
                 yield item_id, stored, None
 
 
-async def held(items: Items, also: Iterable[Index]) -> AsyncIterator[tuple[Index, Mapping[str, int]]]:
+async def load_indexes(items: Items, also: Iterable[Index]) -> AsyncIterator[tuple[Index, Mapping[str, int]]]:
     """What the indexes hold: these, those that a kind may always have, and those of words that vocabularies have."""
     wanted = dict.fromkeys([*also, *((letter, name) for letter in KINDS for name in _PLAIN)])
     for vocabulary, index in ((WORDS, "word"), (TAGS, "tag")):
-        async for (letter, _), words in _members(items, [(letter, vocabulary) for letter in KINDS]):
+        async for (letter, _), words in _load_members(items, [(letter, vocabulary) for letter in KINDS]):
             wanted |= dict.fromkeys((letter, f"{index}:{word}") for word in words)
-    async for each in _members(items, list(wanted)):
+    async for each in _load_members(items, list(wanted)):
         yield each
 
 
-async def _members(items: Items, indexes: list[Index]) -> AsyncIterator[tuple[Index, Mapping[str, int]]]:
+async def _load_members(items: Items, indexes: list[Index]) -> AsyncIterator[tuple[Index, Mapping[str, int]]]:
     for begin in range(0, len(indexes), _TOGETHER_COUNT):
         some = indexes[begin : begin + _TOGETHER_COUNT]
         found = await items.run(together([_page(items, *index, 0) for index in some]))

@@ -74,15 +74,15 @@ def fold(kind: Kind, deltas: Iterable[Delta], at_ms: int | None = None, known_ms
     return state
 
 
-def advanced(kind: Kind, state: State, delta: Delta) -> State:
+def advance(kind: Kind, state: State, delta: Delta) -> State:
     """The state with one more version, true no earlier than the others. The state itself stays as it is."""
-    made = {name: _copied(value) for name, value in state.items()}
+    made = {name: _copy(value) for name, value in state.items()}
     _apply(kind, made, delta)
     made |= {"version": delta.version, "updated_ms": delta.known_ms, "latest_ms": delta.at_ms}
     return made
 
 
-def _copied(value: Any) -> Any:
+def _copy(value: Any) -> Any:
     return value.copy() if isinstance(value, list | dict) else value
 
 
@@ -90,7 +90,7 @@ def _apply(kind: Kind, state: State, delta: Delta) -> None:
     if state["status"] in kind.ended and delta.sets.get("status", state["status"]) not in kind.ended:
         state["valid_until"] = None
     for name, value in delta.sets.items():
-        state[name] = _copied(value)
+        state[name] = _copy(value)
     if "status" in delta.sets:
         state["history"].append([delta.sets["status"], delta.at_ms, delta.reason])
     for name, values in delta.drops.items():
@@ -100,13 +100,13 @@ def _apply(kind: Kind, state: State, delta: Delta) -> None:
             elif value in state[name]:
                 state[name].remove(value)
     for name, values in delta.adds.items():
-        state[name] = _with(name, state[name], values)
+        state[name] = _add_values(name, state[name], values)
     if kind is TASK:
-        _wait(state, delta)
-    _end(kind, state)
+        _update_blocked(state, delta)
+    _update_end(kind, state)
 
 
-def _wait(state: State, delta: Delta) -> None:
+def _update_blocked(state: State, delta: Delta) -> None:
     """A task is blocked exactly while it waits for something: then it has the status again that it had before."""
     before = [status for status, _, _ in state["history"] if status != "blocked"]
     if state["status"] != "blocked":
@@ -116,7 +116,7 @@ def _wait(state: State, delta: Delta) -> None:
         state["history"].append([before[-1], delta.at_ms, delta.reason])
 
 
-def _end(kind: Kind, state: State) -> None:
+def _update_end(kind: Kind, state: State) -> None:
     """What has ended is true no longer than until it first did, is archived only then, and a task is completed then."""
     ends_ms = [at_ms for _, at_ms, _ in takewhile(lambda entry: entry[0] in kind.ended, reversed(state["history"]))]
     if ends_ms:
@@ -128,7 +128,7 @@ def _end(kind: Kind, state: State) -> None:
         state["completed_at"] = ends_ms[-1] if state["status"] == "completed" else None
 
 
-def _with(name: str, value: Any, added: Any) -> Any:
+def _add_values(name: str, value: Any, added: Any) -> Any:
     if isinstance(added, int):
         return value + added
     if isinstance(added, Mapping):
@@ -147,11 +147,13 @@ def check_path(kind: Kind, state: State) -> None:
         raise InvalidItem(f"a {kind.name} begins as {' or '.join(kind.begins)}")
     for before, after in pairwise(statuses):
         if after not in kind.transitions[before]:
-            text = f"a {kind.name} that is {before} cannot become {after}; {_possible(kind.transitions, before)}"
+            text = (
+                f"a {kind.name} that is {before} cannot become {after}; {_describe_possible(kind.transitions, before)}"
+            )
             raise InvalidTransition(text, None, before, after)
 
 
-def _possible(transitions: Mapping[str, frozenset[str]], before: str) -> str:
+def _describe_possible(transitions: Mapping[str, frozenset[str]], before: str) -> str:
     """What may follow a status, in the order of the statuses."""
     after = [status for status in transitions if status in transitions[before] and status != before]
     if not after:

@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from redismem.errors import Conflict, InvalidItem, ItemNotFound
 from redismem.project.items import erasing
 from redismem.project.items.fields import as_datetime, item_id, moment
-from redismem.project.items.items import Items, Stored, present
+from redismem.project.items.items import Items, Stored, require_present
 from redismem.project.items.links import TWINS, entity_names, unlink_all
 from redismem.project.items.records import Item, Page
 from redismem.project.items.schema import ENTITY, Kind
@@ -122,35 +122,35 @@ class Collection(Generic[R]):
             raise Conflict(f"another writer was faster: {id} is at version {stored.state['version']} now")
         return stored, at_ms
 
-    async def _others(self, item_ids: list[str], at: datetime | None) -> list[Stored]:
+    async def _load_others(self, item_ids: list[str], at: datetime | None) -> list[Stored]:
         """Items that are changed together with another one. Raises ItemNotFound."""
-        return present(await self._items.read(item_ids, with_versions=at is not None), item_ids)
+        return require_present(await self._items.read(item_ids, with_versions=at is not None), item_ids)
 
-    async def _set(
+    async def _update_fields(
         self, id: str, fields: Mapping[str, Any], expect: int | None, at: datetime | None, reason: str = ""
     ) -> R:
         """Sets fields that the caller named."""
-        sets = self.kind.checked(fields)
+        sets = self.kind.check_fields(fields)
         if not sets:
             raise InvalidItem("an update names the fields that change")
         stored, at_ms = await self._open(id, expect, at)
         change = await self._items.change()
         change.alter(stored, at_ms, sets=sets, reason=reason)
-        return self._made(await change.commit(), id)
+        return self._to_record(await change.commit(), id)
 
-    async def _turn(self, id: str, status: str, reason: str, expect: int | None, at: datetime | None) -> R:
+    async def _change_status(self, id: str, status: str, reason: str, expect: int | None, at: datetime | None) -> R:
         """Leads an item to a status. Raises InvalidTransition."""
         stored, at_ms = await self._open(id, expect, at)
         change = await self._items.change()
         change.alter(stored, at_ms, sets={"status": status}, reason=reason)
-        return self._made(await change.commit(), id)
+        return self._to_record(await change.commit(), id)
 
     async def _link(self, id: str, name: str, other_id: str, at: datetime | None, *, ends: bool = False) -> R:
         """Links this item with another one in a field, and the other with this; or ends the link."""
         checked = item_id("t" if name == "related_tasks" else "d")(other_id, "the other's id")
         if checked == self._id(id):
             raise InvalidItem(f"{id} cannot be linked with itself")
-        one, other = await self._others([id, checked], at)
+        one, other = await self._load_others([id, checked], at)
         change = await self._items.change()
         at_ms = _ms(at, "at")
         twin = TWINS[self.kind.letter, name]
@@ -160,7 +160,7 @@ class Collection(Generic[R]):
         else:
             change.alter(one, at_ms, adds={name: [other.id]})
             change.alter(other, at_ms, adds={twin: [one.id]})
-        return self._made(await change.commit(), id)
+        return self._to_record(await change.commit(), id)
 
     async def _list(self, criteria: Any, limit: int, cursor: str | None) -> Page[R]:
         given = dict(criteria)
@@ -172,7 +172,7 @@ class Collection(Generic[R]):
     ) -> Page[R]:
         limit, at_ms, known_ms = page_limit(limit), _ms(at, "at"), _ms(known_at, "known_at")
         if at_ms is None and known_ms is None:
-            found, following = await pages.page(self._items, query, limit, cursor)
+            found, following = await pages.load_page(self._items, query, limit, cursor)
         else:
             moment = Moment(at_ms, known_ms)
             found, following = await as_of.page_as_of(self._items, query, moment, limit, cursor)
@@ -186,7 +186,7 @@ class Collection(Generic[R]):
             return await pages.count(self._items, query)
         return await as_of.count_as_of(self._items, query, Moment(at, known_at))
 
-    def _made(self, states: Mapping[str, State], id: str) -> R:
+    def _to_record(self, states: Mapping[str, State], id: str) -> R:
         return self.record.of(id, states[id])
 
 

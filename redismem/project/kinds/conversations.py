@@ -53,8 +53,8 @@ class Conversations(Collection[Conversation]):
         Raises InvalidItem, TooLarge.
         """
         change = await self._items.change()
-        created = change.create(self.kind, self.kind.checked({"title": title, "tags": tags}))
-        made = self._made(await change.commit(), created)
+        created = change.create(self.kind, self.kind.check_fields({"title": title, "tags": tags}))
+        made = self._to_record(await change.commit(), created)
         index = self._items.keys.index(self.kind.letter, ALL)
         (count,) = await self._items.run(self._items.calls.counts([index]))
         if count > KEPT_LIMIT:
@@ -80,10 +80,10 @@ class Conversations(Collection[Conversation]):
             raise InvalidItem(f"conversation {id} has ended")
         receipt = await self.session(id).append(*messages)
         if receipt.created and stored.state["read_seq"]:
-            await self._begun_anew(id)
+            await self._reset_read_seq(id)
         return receipt
 
-    async def _begun_anew(self, id: str) -> None:
+    async def _reset_read_seq(self, id: str) -> None:
         """Notes that nothing is read yet: the seqs of its session begin with 1 again."""
         while (stored := await self._items.get(id)).state["read_seq"]:
             change = await self._items.change()
@@ -122,7 +122,7 @@ class Conversations(Collection[Conversation]):
         if extract and (stored.state["extraction"] is None or count > stored.state["read_seq"]):
             sets |= {"extraction": "due", "due_ms": change.now_ms, "attempts": 0}
         change.alter(stored, sets=sets)
-        return self._made(await change.commit(), id)
+        return self._to_record(await change.commit(), id)
 
     async def recent(self, *, limit: int = 10, cursor: str | None = None) -> Page[Conversation]:
         """The newest conversations."""

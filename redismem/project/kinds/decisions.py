@@ -60,10 +60,10 @@ class Decisions(Collection[Decision]):
 
         Raises InvalidItem, TooLarge; ItemNotFound for what it is to be linked with.
         """
-        others = await self._others(_related(related_decisions, related_tasks), at)
+        others = await self._load_others(_related(related_decisions, related_tasks), at)
         change = await self._items.change()
-        created = self._created(change, title, status, at, others, fields)
-        return self._made(await change.commit(), created)
+        created = self._create_in(change, title, status, at, others, fields)
+        return self._to_record(await change.commit(), created)
 
     async def update(
         self, id: str, *, expect: int | None = None, at: datetime | None = None, **fields: Unpack[DecisionFields]
@@ -72,25 +72,25 @@ class Decisions(Collection[Decision]):
 
         Raises ItemNotFound, InvalidItem, TooLarge, Conflict.
         """
-        return await self._set(id, fields, expect, at)
+        return await self._update_fields(id, fields, expect, at)
 
     async def accept(
         self, id: str, reason: str = "", *, expect: int | None = None, at: datetime | None = None
     ) -> Decision:
         """Turns a decision from proposed to accepted. Raises ItemNotFound, InvalidTransition, Conflict."""
-        return await self._turn(id, "accepted", reason, expect, at)
+        return await self._change_status(id, "accepted", reason, expect, at)
 
     async def reject(
         self, id: str, reason: str = "", *, expect: int | None = None, at: datetime | None = None
     ) -> Decision:
         """Turns a decision from proposed or accepted to rejected: it is valid no longer. Raises as `accept` does."""
-        return await self._turn(id, "rejected", reason, expect, at)
+        return await self._change_status(id, "rejected", reason, expect, at)
 
     async def deprecate(
         self, id: str, reason: str = "", *, expect: int | None = None, at: datetime | None = None
     ) -> Decision:
         """Turns a decision from proposed or accepted to deprecated: it is valid no longer. Raises as `accept` does."""
-        return await self._turn(id, "deprecated", reason, expect, at)
+        return await self._change_status(id, "deprecated", reason, expect, at)
 
     async def supersede(
         self,
@@ -114,15 +114,15 @@ class Decisions(Collection[Decision]):
         stored, at_ms = await self._open(id, expect, at)
         change = await self._items.change()
         if by is None:
-            new_id = self._created(change, title, status, at, [], fields, {"supersedes": id})
+            new_id = self._create_in(change, title, status, at, [], fields, {"supersedes": id})
         else:
             new_id = by
-            (new,) = await self._others([self._id(by)], at)
+            (new,) = await self._load_others([self._id(by)], at)
             if by == id or new.state["supersedes"] or new.state["superseded_by"]:
                 raise InvalidItem(f"{by} has a place in a chain of decisions already")
             change.alter(new, at_ms, sets={"supersedes": id})
         change.alter(stored, at_ms, sets={"status": "superseded", "superseded_by": new_id}, reason=reason)
-        return self._made(await change.commit(), new_id)
+        return self._to_record(await change.commit(), new_id)
 
     async def history(self, id: str, *, at: datetime | None = None) -> Sequence[Decision]:
         """The chain that a decision is a part of, or was then, from either end: the oldest first.
@@ -131,8 +131,8 @@ class Decisions(Collection[Decision]):
         """
         middle = await self.get(id, at=at)
         seen = {middle.id}
-        older = [each async for each in self._along("supersedes", middle, at, seen)]
-        newer = [each async for each in self._along("superseded_by", middle, at, seen)]
+        older = [each async for each in self._follow_chain("supersedes", middle, at, seen)]
+        newer = [each async for each in self._follow_chain("superseded_by", middle, at, seen)]
         return [*reversed(older), middle, *newer]
 
     async def active(self, *, limit: int = 100, cursor: str | None = None) -> Page[Decision]:
@@ -165,7 +165,7 @@ class Decisions(Collection[Decision]):
         """Ends such a link. Raises ItemNotFound, Conflict."""
         return await self._link(id, "related_decisions", other_id, at, ends=True)
 
-    async def _along(
+    async def _follow_chain(
         self, name: str, decision: Decision, at: datetime | None, seen: set[str]
     ) -> AsyncIterator[Decision]:
         """What follows in one direction. Raises CorruptSession for what is seen already."""
@@ -177,7 +177,7 @@ class Decisions(Collection[Decision]):
             decision = await self.get(following, at=at)
             yield decision
 
-    def _created(
+    def _create_in(
         self,
         change: Change,
         title: str,
@@ -187,7 +187,7 @@ class Decisions(Collection[Decision]):
         fields: Mapping[str, Any],
         links: dict[str, str] | None = None,
     ) -> str:
-        sets = self.kind.checked({"title": title, **fields})
+        sets = self.kind.check_fields({"title": title, **fields})
         sets["status"] = checks.choice(*self.kind.begins)(status, "status")
         for other in others:
             name = "related_tasks" if other.kind.letter == "t" else "related_decisions"

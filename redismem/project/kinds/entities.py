@@ -8,9 +8,9 @@ from typing import Any, TypedDict, Unpack
 
 from redismem.errors import Conflict, InvalidItem
 from redismem.project.items import fields as checks
-from redismem.project.items.fields import folded
+from redismem.project.items.fields import fold_case
 from redismem.project.items.indexes import MENTIONED
-from redismem.project.items.items import Stored, present
+from redismem.project.items.items import Stored, require_present
 from redismem.project.items.links import entity_names
 from redismem.project.items.records import Entity, Page
 from redismem.project.items.schema import ENTITY, ENTITY_TYPES, EntityType
@@ -59,11 +59,11 @@ class Entities(Collection[Entity]):
     ) -> Entity:
         """A new entity. Raises Conflict if another one has this name, whatever its case; InvalidItem, TooLarge."""
         given = {"name": name, "type": type, "description": description, "properties": properties or {}, "tags": tags}
-        sets = self.kind.checked(given)
+        sets = self.kind.check_fields(given)
         change = await self._items.change()
         created = change.create(self.kind, sets, None if at is None else checks.moment(at, "at"))
-        change.name(folded(sets["name"]), "", created)
-        return self._made(await change.commit(), created)
+        change.name(fold_case(sets["name"]), "", created)
+        return self._to_record(await change.commit(), created)
 
     async def update(
         self, id: str, *, expect: int | None = None, at: datetime | None = None, **fields: Unpack[EntityFields]
@@ -72,7 +72,7 @@ class Entities(Collection[Entity]):
 
         Raises ItemNotFound, InvalidItem, TooLarge, Conflict also for a name that another one has.
         """
-        sets = self.kind.checked(fields)
+        sets = self.kind.check_fields(fields)
         if not sets:
             raise InvalidItem("an update names the fields that change")
         stored, at_ms = await self._open(id, expect, at)
@@ -84,11 +84,11 @@ class Entities(Collection[Entity]):
             change.name(lost, id, "")
         for gained in set(entity_names(after)) - set(entity_names(stored.state)):
             change.name(gained, "", id)
-        return self._made(await change.commit(), id)
+        return self._to_record(await change.commit(), id)
 
     async def find_by_name(self, name: str) -> Entity | None:
         """The entity of this name, whatever its case, or what the one of this name was merged into; None if none is."""
-        found = await self._by_name(checks.line(name, "name"))
+        found = await self._find_by_name(checks.line(name, "name"))
         return None if found is None else self.record.of(found.id, found.state)
 
     async def find_or_create(
@@ -108,11 +108,11 @@ class Entities(Collection[Entity]):
         checked = checks.line(name, "name")
         for _ in range(_TRIES_LIMIT):
             try:
-                found = await self._by_name(checked)
+                found = await self._find_by_name(checked)
                 if found is None:
                     return await self.create(name, type, description, properties=properties, tags=tags, at=at)
                 given = {"type": type, "description": description, "properties": properties or {}, "tags": tags}
-                return await self._enriched(found, self.kind.checked(given))
+                return await self._enrich(found, self.kind.check_fields(given))
             except Conflict:
                 continue
         raise Conflict("others kept writing this entity, and there was no way in between")
@@ -129,7 +129,7 @@ class Entities(Collection[Entity]):
             mention = [context, change.now_ms if at_ms is None else at_ms, source]
             change.alter(stored, when_ms, adds={"mentions": [mention], "mention_count": 1})
             try:
-                return self._made(await change.commit(), id)
+                return self._to_record(await change.commit(), id)
             except Conflict:
                 continue
         raise Conflict("others kept writing this entity, and there was no way in between")
@@ -144,7 +144,7 @@ class Entities(Collection[Entity]):
         checks.properties(stored.state["properties"] | added, "properties")
         change = await self._items.change()
         change.alter(stored, at_ms, adds={"properties": added})
-        return self._made(await change.commit(), id)
+        return self._to_record(await change.commit(), id)
 
     async def remove_property(
         self, id: str, name: str, *, expect: int | None = None, at: datetime | None = None
@@ -153,7 +153,7 @@ class Entities(Collection[Entity]):
         stored, at_ms = await self._open(id, expect, at)
         change = await self._items.change()
         change.alter(stored, at_ms, drops={"properties": [checks.tag_like(name, "a property")]})
-        return self._made(await change.commit(), id)
+        return self._to_record(await change.commit(), id)
 
     async def link(self, id: str, relation: str, other_id: str, *, at: datetime | None = None) -> Entity:
         """Notes how one entity relates to another; both know it. Raises ItemNotFound, InvalidItem, Conflict."""
@@ -169,9 +169,9 @@ class Entities(Collection[Entity]):
         The mentions, properties, tags and relations of the duplicate go to the primary, whose own properties hold if
         both have one; the name of the duplicate finds the primary. Raises ItemNotFound, InvalidItem, Conflict.
         """
-        primary, duplicate = await self._others([self._id(primary_id), self._id(duplicate_id)], None)
+        primary, duplicate = await self._load_others([self._id(primary_id), self._id(duplicate_id)], None)
         states = await merge(self._items, primary, duplicate)
-        return self._made(states, primary_id)
+        return self._to_record(states, primary_id)
 
     async def people(self, *, limit: int = 100, cursor: str | None = None) -> Page[Entity]:
         """The persons."""
@@ -190,7 +190,7 @@ class Entities(Collection[Entity]):
         name = MENTIONED if type is None else f"{MENTIONED}:{checks.choice(*ENTITY_TYPES)(type, 'type')}"
         index = self._items.keys.index(self.kind.letter, name)
         raw = await self._items.run(self._items.calls.find(index, [Group((index,))], page_limit(limit)))
-        found = [self._items.decoded(item_id, body) for item_id, body in raw.found]
+        found = [self._items.decode(item_id, body) for item_id, body in raw.found]
         return [self.record.of(stored.id, stored.state) for stored in found]
 
     async def list(
@@ -203,15 +203,15 @@ class Entities(Collection[Entity]):
         """How many there are of them. It looks at each."""
         return await self._count(criteria)
 
-    async def _by_name(self, name: str) -> Stored | None:
-        holder = await self._items.run(self._items.calls.holder(folded(name)))
+    async def _find_by_name(self, name: str) -> Stored | None:
+        holder = await self._items.run(self._items.calls.holder(fold_case(name)))
         if holder is None:
             return None
         (found,) = await self._items.read([holder])
         # A name may have been left behind, or have gone to another one meanwhile.
-        return found if found is not None and folded(name) in entity_names(found.state) else None
+        return found if found is not None and fold_case(name) in entity_names(found.state) else None
 
-    async def _enriched(self, stored: Stored, given: State) -> Entity:
+    async def _enrich(self, stored: Stored, given: State) -> Entity:
         state = stored.state
         sets = {"type": given["type"]} if state["type"] == "other" != given["type"] else {}
         if not state["description"] and given["description"]:
@@ -232,7 +232,7 @@ class Entities(Collection[Entity]):
         if self._id(id) == self._id(other_id):
             raise InvalidItem(f"{id} cannot be linked with itself")
         found = await self._items.read([id, other_id], with_versions=at is not None)
-        one, other = present(found, [id, other_id])
+        one, other = require_present(found, [id, other_id])
         change = await self._items.change()
         at_ms = None if at is None else checks.moment(at, "at")
         for each, entry in ((one, [name, other.id, True]), (other, [name, one.id, False])):
@@ -241,7 +241,7 @@ class Entities(Collection[Entity]):
                 change.alter(each, at_ms, drops={"relations": [entry]})
             else:
                 change.alter(each, at_ms, adds={"relations": [entry]})
-        return self._made(await change.commit(), id)
+        return self._to_record(await change.commit(), id)
 
     def _refuse_merged(self, stored: Stored) -> None:
         if stored.state["merged_into"]:

@@ -22,7 +22,9 @@ async def merge(items: Items, primary: Stored, duplicate: Stored) -> dict[str, S
     names = entity_names(duplicate.state)
     moved = await _move_relations(items, change, primary, duplicate)
     change.alter(
-        primary, sets=_missing(primary.state, duplicate.state), adds=moved | _added(primary.state, duplicate.state)
+        primary,
+        sets=_missing_fields(primary.state, duplicate.state),
+        adds=moved | _added_fields(primary.state, duplicate.state),
     )
     change.alter(
         duplicate,
@@ -34,7 +36,7 @@ async def merge(items: Items, primary: Stored, duplicate: Stored) -> dict[str, S
     return await change.commit()
 
 
-def _missing(primary: State, duplicate: State) -> State:
+def _missing_fields(primary: State, duplicate: State) -> State:
     sets: State = {"tags": sorted({*primary["tags"], *duplicate["tags"]})}
     if not primary["description"]:
         sets["description"] = duplicate["description"]
@@ -43,7 +45,7 @@ def _missing(primary: State, duplicate: State) -> State:
     return sets
 
 
-def _added(primary: State, duplicate: State) -> State:
+def _added_fields(primary: State, duplicate: State) -> State:
     found = {name: value for name, value in duplicate["properties"].items() if name not in primary["properties"]}
     fields.properties(primary["properties"] | found, "properties")
     names = dict.fromkeys((duplicate["name"], *duplicate["aliases"]))  # one may be an alias of its own

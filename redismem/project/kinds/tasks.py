@@ -9,8 +9,8 @@ from typing import TypedDict, Unpack
 from redismem.errors import InvalidItem, InvalidTransition
 from redismem.project.items import fields as checks
 from redismem.project.items import graph
-from redismem.project.items.items import Change, present
-from redismem.project.items.links import check_dependents, dependents
+from redismem.project.items.items import Change, require_present
+from redismem.project.items.links import check_dependents, load_dependents
 from redismem.project.items.records import Page, Task
 from redismem.project.items.schema import TASK, Priority, TaskStatus
 from redismem.project.kinds.collection import Collection
@@ -63,9 +63,9 @@ class Tasks(Collection[Task]):
         """
         needed: list[str] = checks.item_ids("t")(dependencies, "dependencies")
         related: list[str] = checks.item_ids("d")(related_decisions, "related_decisions")
-        others = await self._others(needed + related, at)
+        others = await self._load_others(needed + related, at)
         await check_dependents(self._items, needed, "needs")
-        sets = self.kind.checked({"title": title, **fields})
+        sets = self.kind.check_fields({"title": title, **fields})
         sets["status"] = checks.choice(*self.kind.begins)(status, "status")
         change = await self._items.change()
         at_ms = None if at is None else checks.moment(at, "at")
@@ -75,7 +75,7 @@ class Tasks(Collection[Task]):
                 change.alter(other, at_ms, adds={"related_tasks": [new_id]})
             else:
                 change.check(other)
-        return self._made(await change.commit(), new_id)
+        return self._to_record(await change.commit(), new_id)
 
     async def update(
         self, id: str, *, expect: int | None = None, at: datetime | None = None, **fields: Unpack[TaskFields]
@@ -84,7 +84,7 @@ class Tasks(Collection[Task]):
 
         Raises ItemNotFound, InvalidItem, TooLarge, Conflict.
         """
-        return await self._set(id, fields, expect, at)
+        return await self._update_fields(id, fields, expect, at)
 
     async def plan(self, id: str, reason: str = "", *, expect: int | None = None, at: datetime | None = None) -> Task:
         """Moves a task from backlog, in_progress or blocked to planned.
@@ -126,13 +126,13 @@ class Tasks(Collection[Task]):
         change = await self._items.change()
         change.alter(stored, at_ms, sets={"status": "blocked"}, adds={"blocked_by": [blocker]}, reason=reason)
         if checks.is_item_id("t", blocker):
-            (other,) = present(await self._items.read([blocker]), [blocker])
+            (other,) = require_present(await self._items.read([blocker]), [blocker])
             waits = blocker in change.state(id)["blocked_by"]
             if other.id == id or (waits and other.state["status"] in TASK.ended):
                 raise InvalidItem(f"nothing waits for {other.id}: it is {other.state['status']}, or the task itself")
             await check_dependents(self._items, [blocker], "waits")
             change.check(other)
-        return self._made(await change.commit(), id)
+        return self._to_record(await change.commit(), id)
 
     async def unblock(
         self, id: str, reason: str = "", *, expect: int | None = None, at: datetime | None = None
@@ -146,7 +146,7 @@ class Tasks(Collection[Task]):
             )
         change = await self._items.change()
         change.alter(stored, at_ms, sets={"blocked_by": []}, reason=reason)
-        return self._made(await change.commit(), id)
+        return self._to_record(await change.commit(), id)
 
     async def can_start(self, id: str) -> bool:
         """Whether all that it needs is completed. Raises ItemNotFound."""
@@ -159,19 +159,19 @@ class Tasks(Collection[Task]):
         stored, at_ms = await self._open(id, None, at)
         await check_dependents(self._items, [self._id(needed_id)], "needs")
         change = await self._items.change()
-        for other in await graph.reachable(self._items, [self._id(needed_id)]):
+        for other in await graph.load_reachable(self._items, [self._id(needed_id)]):
             if other.id == id:
                 raise InvalidItem(f"{id} cannot need {needed_id}, which needs it: a cycle")
             change.check(other)
         change.alter(stored, at_ms, adds={"dependencies": [needed_id]})
-        return self._made(await change.commit(), id)
+        return self._to_record(await change.commit(), id)
 
     async def remove_dependency(self, id: str, needed_id: str, *, at: datetime | None = None) -> Task:
         """The task needs another one no longer. Raises ItemNotFound, Conflict."""
         stored, at_ms = await self._open(id, None, at)
         change = await self._items.change()
         change.alter(stored, at_ms, drops={"dependencies": [self._id(needed_id)]})
-        return self._made(await change.commit(), id)
+        return self._to_record(await change.commit(), id)
 
     async def dependency_graph(self, id: str | None = None) -> dict[str, tuple[str, ...]]:
         """What each task needs: of one task and all that it needs, or of all open tasks. A round trip a level.
@@ -179,9 +179,9 @@ class Tasks(Collection[Task]):
         Raises ItemNotFound.
         """
         if id is not None:
-            found = await graph.reachable(self._items, [self._id(id)])
+            found = await graph.load_reachable(self._items, [self._id(id)])
         else:
-            found = await graph.reachable(self._items, await self._open_ids())
+            found = await graph.load_reachable(self._items, await self._open_ids())
         return {stored.id: tuple(stored.state["dependencies"]) for stored in found}
 
     async def link_decision(self, id: str, decision_id: str, *, at: datetime | None = None) -> Task:
@@ -225,12 +225,12 @@ class Tasks(Collection[Task]):
         change = await self._items.change()
         change.alter(stored, at_ms, sets={"status": status}, reason=reason)
         if change.state(id)["status"] == "completed":
-            await self._release(change, id)
-        return self._made(await change.commit(), id)
+            await self._unblock_waiting(change, id)
+        return self._to_record(await change.commit(), id)
 
-    async def _release(self, change: Change, id: str) -> None:
+    async def _unblock_waiting(self, change: Change, id: str) -> None:
         """What waits for this task waits for it no longer, now."""
-        waiting = await self._items.read(await dependents(self._items, change, id, "waits"))
+        waiting = await self._items.read(await load_dependents(self._items, change, id, "waits"))
         for other in waiting:
             if other is not None and not other.state["deleted"]:
                 change.alter(other, drops={"blocked_by": [id]}, reason=f"{id} is completed")

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
-from redismem.project.items.indexes import CHANGED, NOTED, beginnings
+from redismem.project.items.indexes import CHANGED, NOTED, order_ranges
 from redismem.project.items.items import Items, Stored
 from redismem.project.items.versions import State
 from redismem.project.queries import pages
 from redismem.project.queries.pages import Found
-from redismem.project.queries.query import Query, decode_cursor, encode_cursor, place
+from redismem.project.queries.query import Query, decode_cursor, encode_cursor, sort_key
 from redismem.protocol.project.calls import LATEST
 
 _BATCH_COUNT = 200
@@ -37,51 +37,53 @@ async def page_as_of(items: Items, query: Query, moment: Moment, limit: int, cur
     """A page of what was as the query asks, in the order of the kind as of then."""
     after = decode_cursor(cursor)
     behind = (LATEST, "~") if after is None else (int(after[0]), after[1])
-    changed = [pair async for pair in _changed(items, query, moment) if place(query.kind, *pair) < behind]
-    found = [*changed, *await _unchanged(items, query, moment, limit + 1, behind)]
-    found.sort(key=lambda pair: place(query.kind, *pair), reverse=True)
+    changed = [pair async for pair in _find_changed(items, query, moment) if sort_key(query.kind, *pair) < behind]
+    found = [*changed, *await _find_unchanged(items, query, moment, limit + 1, behind)]
+    found.sort(key=lambda pair: sort_key(query.kind, *pair), reverse=True)
     if len(found) <= limit:
         return found, None
-    score, item_id = place(query.kind, *found[limit - 1])
+    score, item_id = sort_key(query.kind, *found[limit - 1])
     return found[:limit], encode_cursor((str(score), item_id))
 
 
 async def count_as_of(items: Items, query: Query, moment: Moment) -> int:
     """How many were as the query asks. It looks at each of them."""
-    changed_count = len([pair async for pair in _changed(items, query, moment)])
-    return changed_count + len(await _unchanged(items, query, moment, LATEST, (LATEST, "~")))
+    changed_count = len([pair async for pair in _find_changed(items, query, moment)])
+    return changed_count + len(await _find_unchanged(items, query, moment, LATEST, (LATEST, "~")))
 
 
-async def _unchanged(items: Items, query: Query, moment: Moment, limit: int, behind: tuple[int, str]) -> list[Pair]:
+async def _find_unchanged(
+    items: Items, query: Query, moment: Moment, limit: int, behind: tuple[int, str]
+) -> list[Pair]:
     """The first that the query finds now, and that were so then."""
     found: list[Pair] = []
-    words = await pages.beginnings(items, query)
+    words = await pages.match_prefixes(items, query)
     by_ms = min(LATEST if each is None else each for each in moment)
-    for least, greatest in beginnings(query.kind, by_ms):
+    for least, greatest in order_ranges(query.kind, by_ms):
         begin = min((greatest + 1, "-"), behind)
         after: tuple[str, str] | None = (str(begin[0]), begin[1])
         while after is not None and (int(after[0]), after[1]) > (least, "") and len(found) < limit:
             wanted = min(limit - len(found), _BATCH_COUNT)
-            raw = await items.run(pages.find(items, query, words, wanted, after))
-            states = pages.fitting(items, query, raw)
-            here = [pair for pair in states.items() if place(query.kind, *pair)[0] >= least]
+            raw = await items.run(pages.find_call(items, query, words, wanted, after))
+            states = pages.filter_page(items, query, raw)
+            here = [pair for pair in states.items() if sort_key(query.kind, *pair)[0] >= least]
             found += [pair for pair in here if moment.is_later(pair[1])]
             after = raw.after
     return found[:limit]
 
 
-async def _changed(items: Items, query: Query, moment: Moment) -> AsyncIterator[Pair]:
+async def _find_changed(items: Items, query: Query, moment: Moment) -> AsyncIterator[Pair]:
     """What has changed since, or was entered late, as it was then, if the query asks for that."""
     seen: set[str] = set()
     for name, since_ms in ((CHANGED, moment.at_ms), (NOTED, moment.known_ms)):
         if since_ms is None:
             continue
         index = items.keys.index(query.kind.letter, name)
-        async for item_ids in pages.between(items, index, since_ms + 1):
+        async for item_ids in pages.load_from_score(items, index, since_ms + 1):
             fresh = [item_id for item_id in item_ids if item_id not in seen]
             seen.update(fresh)
             read = [stored for stored in await items.read(fresh) if stored is not None]
-            wanted = [stored.id for stored in read if _was_there(stored, moment)]
+            wanted = [stored.id for stored in read if _existed(stored, moment)]
             for stored in await items.read(wanted, with_versions=True):
                 then = None if stored is None else stored.as_of(*moment)
                 # An index may hold too much: what has not changed is found by the query itself.
@@ -90,6 +92,6 @@ async def _changed(items: Items, query: Query, moment: Moment) -> AsyncIterator[
                     yield stored.id, then
 
 
-def _was_there(stored: Stored, moment: Moment) -> bool:
+def _existed(stored: Stored, moment: Moment) -> bool:
     is_true = moment.at_ms is None or stored.state["valid_from_ms"] <= moment.at_ms
     return is_true and (moment.known_ms is None or stored.state["created_ms"] <= moment.known_ms)

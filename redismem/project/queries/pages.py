@@ -19,33 +19,33 @@ Found = tuple[list[tuple[str, State]], str | None]
 _BATCH_COUNT = 200
 
 
-async def page(items: Items, query: Query, limit: int, cursor: str | None = None) -> Found:
+async def load_page(items: Items, query: Query, limit: int, cursor: str | None = None) -> Found:
     """A page of what is as the query asks, in the order of the kind: what it costs is what it finds."""
     after = decode_cursor(cursor)
-    matched = await beginnings(items, query)
+    matched = await match_prefixes(items, query)
     found: dict[str, State] = {}
     while True:
-        raw = await items.run(find(items, query, matched, limit - len(found), after))
-        found |= fitting(items, query, raw)
+        raw = await items.run(find_call(items, query, matched, limit - len(found), after))
+        found |= filter_page(items, query, raw)
         after = raw.after
         if after is None or len(found) >= limit:
             return list(found.items()), encode_cursor(after)
 
 
-async def beginnings(items: Items, query: Query) -> list[list[str]]:
+async def match_prefixes(items: Items, query: Query) -> list[list[str]]:
     """For each beginning of a word that is asked for, the words that there are; one more than are of use."""
     if not query.beginnings:
         return []
-    return await items.run(vocabulary(items, query))
+    return await items.run(vocabulary_call(items, query))
 
 
-def vocabulary(items: Items, query: Query) -> Call[list[list[str]]]:
+def vocabulary_call(items: Items, query: Query) -> Call[list[list[str]]]:
     """The call for `beginnings`."""
     index = items.keys.index(query.kind.letter, WORDS)
     return items.calls.words(index, query.beginnings, WORDS_MATCHED_LIMIT + 1)
 
 
-def find(
+def find_call(
     items: Items, query: Query, matched: Sequence[Sequence[str]], limit: int, after: tuple[str, str] | None = None
 ) -> Call[RawPage]:
     """The call for one page of a query. What an index does not tell may be among it: `fitting`."""
@@ -53,9 +53,9 @@ def find(
     return items.calls.find(items.keys.index(query.kind.letter, ALL), groups, limit, after)
 
 
-def fitting(items: Items, query: Query, raw: RawPage) -> dict[str, State]:
+def filter_page(items: Items, query: Query, raw: RawPage) -> dict[str, State]:
     """What of a page is as the query asks. An index may hold too much: it is never left before an item has changed."""
-    states = {item_id: items.decoded(item_id, body).state for item_id, body in raw.found}
+    states = {item_id: items.decode(item_id, body).state for item_id, body in raw.found}
     return {item_id: state for item_id, state in states.items() if query.fits(state)}
 
 
@@ -63,13 +63,13 @@ async def count(items: Items, query: Query) -> int:
     """How many are as the query asks. It looks at each of them."""
     total, cursor = 0, None
     while True:
-        found, cursor = await page(items, query, _BATCH_COUNT, cursor)
+        found, cursor = await load_page(items, query, _BATCH_COUNT, cursor)
         total += len(found)
         if cursor is None:
             return total
 
 
-async def between(items: Items, index: bytes, least: int) -> AsyncIterator[list[str]]:
+async def load_from_score(items: Items, index: bytes, least: int) -> AsyncIterator[list[str]]:
     """The items of an index from a score on, the least first, so many at a time; one that moves up comes again."""
     passed = 0
     while True:
@@ -83,7 +83,7 @@ async def between(items: Items, index: bytes, least: int) -> AsyncIterator[list[
         least = last
 
 
-async def histories(items: Items, kind: Kind, until_ms: int = LATEST) -> AsyncIterator[list[str]]:
+async def load_ids(items: Items, kind: Kind, until_ms: int = LATEST) -> AsyncIterator[list[str]]:
     """The ids of all items of a kind, deleted ones too, that were there by a moment."""
     index = items.keys.index(kind.letter, HISTORY)
     count = await items.run(items.calls.count_between(index, EARLIEST, until_ms))

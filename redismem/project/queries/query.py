@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 
 from redismem.errors import InvalidItem
 from redismem.project.items import fields as checks
-from redismem.project.items.fields import folded
+from redismem.project.items.fields import fold_case
 from redismem.project.items.indexes import ALL, LIVE, OPEN, is_open, order, words, words_of
 from redismem.project.items.schema import ENTITY_TYPES, PRIORITIES, Kind
 from redismem.project.items.versions import State
@@ -103,19 +103,19 @@ class Query:
         given = {name: value for name, value in criteria.items() if value is not None}
         unknown = given.keys() - _KNOWN[kind.letter]
         if unknown:
-            near = checks.nearest(min(unknown), _KNOWN[kind.letter])
+            near = checks.suggest_name(min(unknown), _KNOWN[kind.letter])
             raise InvalidItem(f"no {kind.name} can be asked for by {', '.join(sorted(unknown))}{near}")
-        statuses = _either(given.get("status"), "status", tuple(kind.transitions or ()))
+        statuses = _check_choice(given.get("status"), "status", tuple(kind.transitions or ()))
         included = [
             name.removeprefix("include_") for name, value in given.items() if name.startswith("include_") and value
         ]
         choices = [
-            (name, _either(given[name], name, options))
+            (name, _check_choice(given[name], name, options))
             for name, options in (("priority", PRIORITIES), ("type", ENTITY_TYPES))
             if name in given
         ]
         if "assignee" in given:
-            choices.append(("assignee", (folded(checks.tag_like(given["assignee"], "assignee")),)))
+            choices.append(("assignee", (fold_case(checks.tag_like(given["assignee"], "assignee")),)))
         return cls(
             kind,
             statuses,
@@ -194,10 +194,10 @@ class Query:
 
 def _value(state: State, name: str) -> str | None:
     value = state[name]
-    return folded(value) if name == "assignee" and value is not None else value
+    return fold_case(value) if name == "assignee" and value is not None else value
 
 
-def _either(given: Any, name: str, options: tuple[str, ...]) -> tuple[str, ...]:
+def _check_choice(given: Any, name: str, options: tuple[str, ...]) -> tuple[str, ...]:
     if given is None:
         return ()
     found = [given] if isinstance(given, str) else list(given)
@@ -207,7 +207,7 @@ def _either(given: Any, name: str, options: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _fields(kind: Kind, given: Any) -> tuple[str, ...] | None:
-    return None if given is None else _either(given, "fields", kind.texts)
+    return None if given is None else _check_choice(given, "fields", kind.texts)
 
 
 def _ranges(given: dict[str, Any]) -> list[tuple[str, int, int]]:
@@ -221,7 +221,7 @@ def _ranges(given: dict[str, Any]) -> list[tuple[str, int, int]]:
     return found
 
 
-def place(kind: Kind, item_id: str, state: State) -> tuple[int, str]:
+def sort_key(kind: Kind, item_id: str, state: State) -> tuple[int, str]:
     """What items are put in order by, the greatest first."""
     return order(kind, state), item_id
 
