@@ -1,4 +1,4 @@
-"""Putting away what is over, and making one of what is the same. Nothing that is valid is touched."""
+"""Archive obsolete items and merge duplicate entities. Valid items are never touched."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _OVER: tuple[tuple[Kind, str], ...] = ((DECISION, "superseded"), (TASK, "cancell
 
 @dataclass(frozen=True, slots=True)
 class Consolidation:
-    """What a consolidation did, or would do."""
+    """The result of a consolidation, or of a dry run."""
 
     dry_run: bool
     archived: tuple[str, ...]
     """ids of decisions and tasks"""
     merged: tuple[tuple[str, str], ...]
-    """ids of entities: the one that stays, and the one that was merged into it"""
+    """ids of entities: the surviving entity, and the one merged into it"""
     skipped: tuple[str, ...]
-    """ids of what somebody else was changing: the next consolidation sees to them; and of what is too large to merge"""
+    """ids of items that another writer was changing, left for the next run, and of entities too large to merge"""
 
 
 async def consolidate(items: Items, older_than_days: float, dry_run: bool) -> Consolidation:
     """See `Project.consolidate`."""
     if not isinstance(older_than_days, int | float) or not 0 <= older_than_days < 1_000_000:
-        raise InvalidItem("older_than_days is a number of days, 0 or more")
+        raise InvalidItem("older_than_days must be a number of days, 0 or more")
     before_ms = await items.now_ms() - int(older_than_days * _DAY_MS)
     archived, merged, skipped = [], [], []
     for kind, status in _OVER:
@@ -86,7 +86,7 @@ async def _merge(items: Items, primary_id: str, duplicate_id: str) -> bool:
 
 
 def _find_duplicates(entities: list[tuple[str, State]]) -> list[tuple[str, str]]:
-    """Entities of one type whose names differ in case, blanks and signs alone. The one written down first stays."""
+    """Pair entities of one type whose names differ only in case or punctuation; the first created one survives."""
     groups: dict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
     for item_id, state in entities:
         name = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", state["name"]).casefold())

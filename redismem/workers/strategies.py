@@ -128,7 +128,7 @@ def fallback_for(strategy: Strategy, settings: Settings) -> Strategy | None:
 
 
 def _summary_tokens(settings: Settings) -> tuple[int, int]:
-    """Return the token limits per summary and in total, capped to what a stored summary holds (4 bytes per token)."""
+    """Return the token limits per summary and in total, capped to what a stored summary holds, at 4 bytes each."""
     most = settings.max_summary_bytes // 4
     return min(settings.summary_tokens, most), min(settings.summary_tokens_total, most)
 

@@ -1,4 +1,4 @@
-"""One change that applies the answer of a model: what is new is made, what is there is found, once a conversation."""
+"""Apply a model's answer in one change: create new items and find existing ones, once per conversation."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _MENTION_CHARS = 200
 
 
 async def apply(items: Items, claimed: Stored, answer: Answer, read_seq: int) -> list[str]:
-    """Gives the ids of what was made, changed or spoken of. `read_seq`: how far the conversation was read.
+    """Apply the answer and return the ids of items created, changed or mentioned. `read_seq`: the last seq read.
 
-    Raises Conflict, ItemNotFound, InvalidItem, TooLarge."""
+    Raises Conflict, ItemNotFound, InvalidItem, TooLarge.
+    """
     change = await items.change()
     ids: list[str] = []
     mentioned: dict[str, str] = {}
@@ -58,7 +59,7 @@ def _create(change: Change, kind: Kind, sets: State, claimed: Stored) -> str:
 
 
 async def _find_existing(items: Items, kind: Kind, sets: State, change: Change) -> str | None:
-    """The item that is there already: of this name, or an open one of this title; also one that this change makes."""
+    """Return the existing item: an entity of this name or an open item of this title, also from this change."""
     name = fold_case(sets["name"] if kind is ENTITY else sets["title"])
     for item_id, made in change.list_created(kind):
         if fold_case(made["name"] if kind is ENTITY else made["title"]) == name:
@@ -68,7 +69,7 @@ async def _find_existing(items: Items, kind: Kind, sets: State, change: Change) 
         (stored,) = await items.read([holder]) if holder else (None,)
         return None if stored is None or stored.state["deleted"] else stored.id
     for word in words(sets["title"])[:1]:
-        # Who makes an item of this title meanwhile makes the index grow, and this change is refused and made anew.
+        # A concurrent writer of this title grows the index, so this change is refused and retried.
         (count,) = await items.run(items.calls.counts([items.keys.index(kind.letter, f"word:{word}")]))
         change.check_size(kind, f"word:{word}", count)
     query = Query.of(kind, {"text": sets["title"], "fields": ["title"]})

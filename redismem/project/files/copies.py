@@ -1,6 +1,6 @@
-"""A session with summaries, written down and put back as it was: each message at its seq, each summary in its place.
+"""Export a session with summaries and restore it: each message at its seq, each summary in its place.
 
-Ids that begin with the epoch are written without it: the copy is a life of its own.
+Ids that begin with the epoch are exported without it, because the copy gets an epoch of its own.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from redismem.protocol.session.restore import Restoration
 from redismem.store.store import Store
 
 PLACES_LIMIT = 100_000
-"""Seqs that a copy may go over: more are no conversation."""
+"""Upper bound of a copy's seqs; no conversation is longer."""
 _NUMBERS = ("first_seq", "last_seq", "start_ms", "end_ms", "tokens", "created_ms")
 _MOST = 1 << 53
 
 
 class Copy(NamedTuple):
-    """A session with summaries. The window begins at `first_seq`; `last_seq` is the last seq that was ever given."""
+    """A session with summaries. The window begins at `first_seq`; `last_seq` is the last seq ever assigned."""
 
     messages: Sequence[Message]
     summaries: Sequence[Summary]
@@ -38,7 +38,7 @@ class Copy(NamedTuple):
 
 
 def describe(context: Context, messages: Sequence[Message]) -> dict[str, Any]:
-    """The parts of an entry that say where everything stands."""
+    """Return the parts of an entry that hold the places of messages and summaries."""
     return {
         "window": {"first_seq": context.first_seq, "last_seq": context.last_seq},
         "summaries": [_describe_summary(summary, context.epoch) for summary in context.summaries],
@@ -47,9 +47,9 @@ def describe(context: Context, messages: Sequence[Message]) -> dict[str, Any]:
 
 
 def _describe_summary(summary: Summary, epoch: str) -> dict[str, Any]:
-    found = {field.name: getattr(summary, field.name) for field in fields(summary)}
+    values = {field.name: getattr(summary, field.name) for field in fields(summary)}
     ids = [_unbind_id(each, epoch) for each in summary.message_ids]
-    return found | {"id": _unbind_id(summary.id, epoch), "message_ids": ids}
+    return values | {"id": _unbind_id(summary.id, epoch), "message_ids": ids}
 
 
 def _unbind_id(id: str, epoch: str) -> str:
@@ -61,7 +61,7 @@ def _bind_id(id: str, epoch: str) -> str:
 
 
 def parse_copy(entry: Mapping[str, Any], messages: Sequence[Message]) -> Copy:
-    """What `described` said, checked. Raises InvalidItem, and what reading a foreign form raises."""
+    """Parse the output of `describe`. Raises InvalidItem, and the errors of decoding a foreign format."""
     window, places = entry["window"], entry["places"]
     first_seq, last_seq = (_check_number(window[name]) for name in ("first_seq", "last_seq"))
     if (
@@ -70,11 +70,11 @@ def parse_copy(entry: Mapping[str, Any], messages: Sequence[Message]) -> Copy:
         or len(places) != len(messages)
         or not 0 < first_seq <= last_seq + 1 <= PLACES_LIMIT
     ):
-        raise InvalidItem("the places of a conversation's messages are none")
+        raise InvalidItem("the places of a conversation's messages are invalid")
     placed, before = [], 0
     for message, (seq, stored_ms, tokens) in zip(messages, places, strict=True):
         if not before < _check_number(seq) <= last_seq:
-            raise InvalidItem("the messages of a conversation do not follow each other")
+            raise InvalidItem("the messages of a conversation are not in order")
         before = seq
         payload, beside = message.to_openai(), message.beside
         placed.append(Message.restored(payload, beside, seq, _check_number(tokens), _check_number(stored_ms), ""))
@@ -82,7 +82,7 @@ def parse_copy(entry: Mapping[str, Any], messages: Sequence[Message]) -> Copy:
     covered = 0
     for summary in summaries:
         if not covered < summary.first_seq <= summary.last_seq < first_seq:
-            raise InvalidItem("the summaries of a conversation do not follow each other")
+            raise InvalidItem("the summaries of a conversation are not in order")
         covered = summary.last_seq
     return Copy(placed, summaries, first_seq, last_seq)
 
@@ -90,7 +90,7 @@ def parse_copy(entry: Mapping[str, Any], messages: Sequence[Message]) -> Copy:
 def _parse_summary(given: Mapping[str, Any]) -> Summary:
     texts = (given["id"], given["text"], given["model"], *given["message_ids"])
     if any(type(text) is not str for text in texts) or any(not _is_id(each) for each in (texts[0], *texts[3:])):
-        raise InvalidItem("a summary is of texts")
+        raise InvalidItem("a text or id of a summary is invalid")
     for name in _NUMBERS:
         _check_number(given[name])
     return Summary(**{**given, "message_ids": tuple(given["message_ids"])})
@@ -102,12 +102,12 @@ def _is_id(text: str) -> bool:
 
 def _check_number(value: Any) -> int:
     if type(value) is not int or not 0 <= value < _MOST:
-        raise InvalidItem("a number of a conversation is none")
+        raise InvalidItem("a number of a conversation is invalid")
     return value
 
 
 async def put(store: Store, session_id: str, copy: Copy) -> None:
-    """Makes the session what the copy says. Raises SessionExists, StoreUnavailable."""
+    """Restore the session from the copy. Raises SessionExists, StoreUnavailable."""
     keys = store.keys.session(session_id)
     epoch = await store.run(quarantine.new_epoch(keys))
     put_ms = await store.server_time_ms()
@@ -116,10 +116,10 @@ async def put(store: Store, session_id: str, copy: Copy) -> None:
     window = [elements.get(seq, gap) for seq in range(copy.first_seq, copy.last_seq + 1)]
     earlier = [message for message in copy.messages if message.seq < copy.first_seq]
     originals: dict[bytes, bytes] = {}
-    # Pinned ones are there without them.
+    # Pinned messages are stored without originals.
     if not all(message.pinned for message in earlier):
         kept = [elements.get(seq, gap) for seq in range(earlier[0].seq, copy.first_seq)]
-        # To compress ten thousand messages takes seconds.
+        # In a thread: compressing ten thousand messages takes seconds.
         originals = await apart(store.transport, partial(kept_fields, earlier[0].seq, kept, epoch))
     state = _state(copy, epoch, elements, earlier, bool(originals))
     messages = decode_messages(window, copy.first_seq, epoch)
@@ -134,7 +134,7 @@ async def put(store: Store, session_id: str, copy: Copy) -> None:
 def _state(
     copy: Copy, epoch: str, elements: Mapping[int, bytes], earlier: Sequence[Message], with_originals: bool
 ) -> dict[bytes, bytes]:
-    """The fields beside the counters: summaries, and what is pinned."""
+    """Return the state fields besides the counters: summaries and pinned messages."""
     found = {}
     for summary in copy.summaries:
         ids = tuple(_bind_id(each, epoch) for each in summary.message_ids)
@@ -155,5 +155,5 @@ def _element(message: Message) -> bytes:
 
 
 def _stamp(ms: int) -> bytes:
-    """The end of an element, as `lua/include/stamp.lua` makes it."""
+    """Return the end of an element, as `lua/include/stamp.lua` encodes it."""
     return b"\xcf" + ms.to_bytes(8, "big")

@@ -1,4 +1,4 @@
-"""A project as four files that people can read, and back: all of it or nothing, with every version."""
+"""Export a project as four readable files with every version, and import them, completely or not at all."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ ITEMS_LIMIT = 200_000
 _TRIES_LIMIT = 10
 _BATCH_COUNT = 50
 Breathe = Callable[[int], Awaitable[None]]
-"""Lets others have their turn now and then: called with the number of each item."""
+"""Yields to the event loop now and then; called with the number of each item."""
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What an import did: how many items were new, were replaced or went on, stayed the same, and were erased."""
+    """The result of an import: how many items were added, replaced or lengthened, unchanged, and erased."""
 
     added: int
     lengthened: int
@@ -44,13 +44,13 @@ class Imported:
 
 
 async def export_files(items: Items, conversations: Conversations) -> dict[str, str]:
-    """The text of each file, by its name: all as it was at one moment. Raises Conflict if others kept writing."""
+    """Return the text of each file by name, all of one moment. Raises Conflict if other writers kept interfering."""
     for _ in range(_TRIES_LIMIT):
         seen = await items.run(imports.seen(items.keys))
         files = {name: await _file(items, conversations, name, KINDS[letter]) for name, letter in FILES.items()}
         if await items.run(imports.seen(items.keys)) == seen:
             return files
-    raise Conflict("others kept writing the project, and there was no moment to export it")
+    raise Conflict("other writers kept changing the project, so it could not be exported")
 
 
 async def _file(items: Items, conversations: Conversations, name: str, kind: Kind) -> str:
@@ -65,13 +65,13 @@ async def _entries(items: Items, conversations: Conversations, item_ids: list[st
                 entry = _build_entry(stored)
                 if stored.kind is CONVERSATION and not stored.state["deleted"]:
                     entry |= await transcripts.export_transcript(conversations.session(stored.id))
-                # Ten thousand messages take a fifth of a second.
+                # In a thread if long: ten thousand messages take a fifth of a second.
                 is_long = len(entry.get("messages", ())) > _BATCH_COUNT
                 yield await apart(items.store.transport, partial(text_of_entry, entry), is_much=is_long)
 
 
 def _build_entry(stored: Stored) -> dict[str, Any]:
-    """What the item is now, for people; its versions, which the import goes by."""
+    """Build an entry: the current state, for people, and the versions, for the import."""
     shown = {
         name: _format_value(name, stored.state[name])
         for name, spec in stored.kind.fields.items()
@@ -102,14 +102,14 @@ async def import_files(items: Items, conversations: Conversations, files: Mappin
     _check_files(files, replace)
     max_message_bytes = items.store.settings.max_message_bytes
     breathe = partial(importing.breathe, items)
-    given, said = await _parse_files(files, max_message_bytes, breathe)
+    given, transcripts_by_id = await _parse_files(files, max_message_bytes, breathe)
     seen = await items.run(imports.seen(items.keys))
     there, lost = await replacing.load_readable(items) if replace else (await _load_items(items), [])
     if replace and (there or lost) and not given:
-        raise InvalidItem("the import has no item in it; `clear` of each store erases a project")
+        raise InvalidItem("the import has no items; to erase a project, use `clear` of each kind")
     result = await (_replace if replace else _merge)(there, given, breathe)
     await _check_together(result, breathe)
-    begun = await transcripts.write_transcripts(items, conversations, said)
+    created = await transcripts.write_transcripts(items, conversations, transcripts_by_id)
     try:
         if replace:
             pieces = await replacing.build_pieces(items, there, lost, result)
@@ -117,7 +117,7 @@ async def import_files(items: Items, conversations: Conversations, files: Mappin
             pieces = await importing.build_pieces(items, there, result)
         await importing.write(items, seen, pieces)
     except (Conflict, TooLarge):
-        for session in begun:
+        for session in created:
             await session.clear()
         raise
     known = {*there, *lost}
@@ -131,12 +131,12 @@ async def import_files(items: Items, conversations: Conversations, files: Mappin
 
 
 async def _check_together(result: Mapping[str, Stored], breathe: Breathe) -> None:
-    """Raises InvalidItem for items that do not agree with each other, Conflict for two of the same name."""
+    """Raise InvalidItem for items that contradict each other, Conflict for two entities with the same name."""
     passed: set[str] = set()
     for at, stored in enumerate(result.values()):
         await breathe(at)
         for text in chain(find_broken_links_of(stored, result), find_cycle(stored, result, passed)):
-            raise InvalidItem(f"the import would not agree with itself: {text}")
+            raise InvalidItem(f"the import is inconsistent: {text}")
     holders: dict[str, str] = {}
     for name, holder in importing.names_of(result):
         if holders.setdefault(name, holder) != holder:
@@ -144,16 +144,16 @@ async def _check_together(result: Mapping[str, Stored], breathe: Breathe) -> Non
 
 
 def _check_files(files: Mapping[str, str], replace: bool) -> None:
-    """Raises InvalidItem for what is no set of files, and what would erase more than a replacement puts down."""
+    """Raise InvalidItem for an invalid set of files, or for a replacement that is not one whole export."""
     if not isinstance(files, Mapping) or not all(isinstance(text, str) for text in files.values()):
-        raise InvalidItem("an import is the text of each file by its name, as `export_files` gives it")
+        raise InvalidItem("an import must map file names to texts, as `export_files` returns them")
     if not replace:
         return
     if missing := [name for name in FILES if name not in files]:
         raise InvalidItem(f"a replacement needs all files of an export: {', '.join(missing)} missing")
     names = {name for text in files.values() if (name := project_of(text)) is not None}
     if len(names) > 1:
-        raise InvalidItem("a replacement is one export, and these files are of several projects")
+        raise InvalidItem("a replacement must be one export, but these files are of several projects")
 
 
 async def _load_items(items: Items) -> dict[str, Stored]:
@@ -166,7 +166,7 @@ async def _load_items(items: Items) -> dict[str, Stored]:
 
 
 async def _replace(there: Mapping[str, Stored], given: Mapping[str, Stored], breathe: Breathe) -> dict[str, Stored]:
-    """What is given; an item that is there just so, and is what its versions make of it, stays."""
+    """Return the given items; an identical stored item that matches its versions is kept."""
     result = dict(given)
     for at, stored in enumerate(given.values()):
         await breathe(at)
@@ -177,7 +177,7 @@ async def _replace(there: Mapping[str, Stored], given: Mapping[str, Stored], bre
 
 
 async def _merge(there: Mapping[str, Stored], given: Mapping[str, Stored], breathe: Breathe) -> dict[str, Stored]:
-    """The items of both; of an item in both, the longer history. Raises Conflict if neither goes on from the other."""
+    """Merge both; an item in both gets the longer history. Raises Conflict if neither history extends the other."""
     result = dict(there)
     for at, (item_id, stored) in enumerate(given.items()):
         await breathe(at)
@@ -198,18 +198,18 @@ def _history(stored: Stored) -> list[tuple[Any, ...]]:
 async def _parse_files(
     files: Mapping[str, str], max_message_bytes: int, breathe: Breathe
 ) -> tuple[dict[str, Stored], dict[str, Transcript]]:
-    """The items, and what was said in conversations. Raises InvalidItem, TooLarge."""
+    """Parse the items and the transcripts. Raises InvalidItem, TooLarge."""
     given: dict[str, Stored] = {}
-    said: dict[str, Transcript] = {}
+    transcripts_by_id: dict[str, Transcript] = {}
     for name, text in files.items():
         for place, entry in enumerate(entries_of(name, text)):
             await breathe(place)
             try:
                 stored = _parse_item(KINDS[FILES[name]], entry)
                 if given.setdefault(stored.id, stored) is not stored:
-                    raise InvalidItem("its id stands twice in the import")
+                    raise InvalidItem("its id occurs twice in the import")
                 if "messages" in entry:
-                    said[stored.id] = transcripts.parse_transcript(entry, max_message_bytes)
+                    transcripts_by_id[stored.id] = transcripts.parse_transcript(entry, max_message_bytes)
             except TooLarge:
                 raise
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as cause:
@@ -217,11 +217,11 @@ async def _parse_files(
                 raise InvalidItem(f"item {place} of {name} cannot be read{why}") from None
     if len(given) > ITEMS_LIMIT:
         raise TooLarge(f"an import holds {len(given)} items, at most {ITEMS_LIMIT:,} are allowed")
-    return given, said
+    return given, transcripts_by_id
 
 
 def _parse_item(kind: Kind, entry: Any) -> Stored:
-    """An item out of its versions. Raises InvalidItem and what reading a foreign form raises."""
+    """Rebuild an item from its versions. Raises InvalidItem, and the errors of decoding a foreign format."""
     item_id = checks.item_id(kind.letter)(entry["id"], "the id")
     deltas = [_parse_delta(kind, version) for version in entry["versions"]]
     if [delta.version for delta in deltas] != list(range(1, len(deltas) + 1)):
@@ -239,7 +239,7 @@ def _parse_delta(kind: Kind, version: Mapping[str, Any]) -> Delta:
     unknown = version.keys() - {"version", "at", "known_at", "sets", "adds", "drops", "reason"}
     fields = {name for part in ("sets", "adds", "drops") for name in version.get(part, {})}
     if unknown or fields - kind.fields.keys():
-        raise InvalidItem("a version has a field that is unknown")
+        raise InvalidItem("a version has an unknown field")
     at_ms, known_ms = (checks.moment(_moment(version[name]), name) for name in ("at", "known_at"))
     reason = checks.reason(version.get("reason", ""))
     delta = Delta(version["version"], at_ms, known_ms, os.urandom(6).hex(), reason=reason)
@@ -252,15 +252,15 @@ def _parse_delta(kind: Kind, version: Mapping[str, Any]) -> Delta:
 
 
 def _check_part(kind: Kind, part: str, name: str, value: Any) -> None:
-    """What a version changes must fit whatever it is made of. Raises InvalidItem, TooLarge."""
+    """Check a change of a version independent of the state it applies to. Raises InvalidItem, TooLarge."""
     default = kind.fields[name].default
     if part == "drops":
         if not isinstance(value, list) or not isinstance(default, list | dict):
-            raise InvalidItem(f"a version takes something out of {name}")
+            raise InvalidItem(f"a version cannot drop values from {name}")
     elif part == "sets" or (isinstance(default, list | dict | int) and not isinstance(default, bool)):
         kind.fields[name].check_stored(value, name)
     else:
-        raise InvalidItem(f"a version adds to {name}")
+        raise InvalidItem(f"a version cannot add to {name}")
 
 
 def _moment(text: Any) -> datetime:

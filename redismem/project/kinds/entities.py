@@ -1,4 +1,4 @@
-"""The entities of a project: the people, technologies and parts that it is about."""
+"""Entities of a project: its people, technologies and components."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TRIES_LIMIT = 30
 
 
 class EntityFields(TypedDict, total=False):
-    """What an update of an entity may set."""
+    """The fields that an update of an entity may set."""
 
     name: str
     type: EntityType
@@ -35,14 +35,14 @@ class EntityFields(TypedDict, total=False):
 
 
 class EntityQuery(EntityCriteria, total=False):
-    """What `list` and `count` take; `at` and `known_at` ask for what was so then."""
+    """The arguments of `list` and `count`; `at` and `known_at` select an earlier moment."""
 
     at: datetime
     known_at: datetime
 
 
 class Entities(Collection[Entity]):
-    """The entities of a project: those that were mentioned last come first. A name is one entity's alone."""
+    """The entities of a project, latest mentioned first. Names are unique."""
 
     kind = ENTITY
     record = Entity
@@ -57,7 +57,7 @@ class Entities(Collection[Entity]):
         tags: Sequence[str] = (),
         at: datetime | None = None,
     ) -> Entity:
-        """A new entity. Raises Conflict if another one has this name, whatever its case; InvalidItem, TooLarge."""
+        """Create an entity. Raises Conflict if another entity has this name in any case; InvalidItem, TooLarge."""
         given = {"name": name, "type": type, "description": description, "properties": properties or {}, "tags": tags}
         sets = self.kind.check_fields(given)
         change = await self._items.change()
@@ -68,13 +68,13 @@ class Entities(Collection[Entity]):
     async def update(
         self, id: str, *, expect: int | None = None, at: datetime | None = None, **fields: Unpack[EntityFields]
     ) -> Entity:
-        """Sets these fields and leaves the others. `expect`: the version that the caller has seen.
+        """Set these fields. `expect` is the version that the caller has seen.
 
-        Raises ItemNotFound, InvalidItem, TooLarge, Conflict also for a name that another one has.
+        Raises ItemNotFound, InvalidItem, TooLarge; Conflict also if another entity has the name.
         """
         sets = self.kind.check_fields(fields)
         if not sets:
-            raise InvalidItem("an update names the fields that change")
+            raise InvalidItem("an update needs at least one field")
         stored, at_ms = await self._open(id, expect, at)
         self._refuse_merged(stored)
         change = await self._items.change()
@@ -87,7 +87,7 @@ class Entities(Collection[Entity]):
         return self._to_record(await change.commit(), id)
 
     async def find_by_name(self, name: str) -> Entity | None:
-        """The entity of this name, whatever its case, or what the one of this name was merged into; None if none is."""
+        """Return the entity with this name in any case, or the one it was merged into; None if there is none."""
         found = await self._find_by_name(checks.line(name, "name"))
         return None if found is None else self.record.of(found.id, found.state)
 
@@ -101,9 +101,9 @@ class Entities(Collection[Entity]):
         tags: Sequence[str] = (),
         at: datetime | None = None,
     ) -> Entity:
-        """The entity of this name, with what is new added to it: nothing that is known of it is changed.
+        """Return the entity with this name, creating it or adding what is missing; known values are not changed.
 
-        Of any number of callers at once, one creates it. Raises InvalidItem, TooLarge.
+        Of concurrent callers, exactly one creates it. Raises InvalidItem, TooLarge.
         """
         checked = checks.line(name, "name")
         for _ in range(_TRIES_LIMIT):
@@ -115,16 +115,16 @@ class Entities(Collection[Entity]):
                 return await self._enrich(found, self.kind.check_fields(given))
             except Conflict:
                 continue
-        raise Conflict("others kept writing this entity, and there was no way in between")
+        raise Conflict("other writers kept changing this entity")
 
     async def add_mention(self, id: str, context: str, source: str = "", *, at: datetime | None = None) -> Entity:
-        """Notes that it was spoken of: at that moment, or now. Raises ItemNotFound, InvalidItem, TooLarge."""
+        """Record a mention at that moment, or now. Raises ItemNotFound, InvalidItem, TooLarge."""
         context, source = checks.text(context, "context"), checks.text(source, "source")
         for _ in range(_TRIES_LIMIT):
             stored, at_ms = await self._open(id, None, at)
             self._refuse_merged(stored)
             change = await self._items.change()
-            # It may have been spoken of before anybody wrote it down.
+            # A mention may be older than the entity's first entry.
             when_ms = change.moment(stored, None if at_ms is None else max(at_ms, stored.state["valid_from_ms"]))
             mention = [context, change.now_ms if at_ms is None else at_ms, source]
             change.alter(stored, when_ms, adds={"mentions": [mention], "mention_count": 1})
@@ -132,12 +132,12 @@ class Entities(Collection[Entity]):
                 return self._to_record(await change.commit(), id)
             except Conflict:
                 continue
-        raise Conflict("others kept writing this entity, and there was no way in between")
+        raise Conflict("other writers kept changing this entity")
 
     async def set_property(
         self, id: str, name: str, value: Any, *, expect: int | None = None, at: datetime | None = None
     ) -> Entity:
-        """Sets one property to a JSON value. Raises ItemNotFound, InvalidItem, TooLarge, Conflict."""
+        """Set one property to a JSON value. Raises ItemNotFound, InvalidItem, TooLarge, Conflict."""
         stored, at_ms = await self._open(id, expect, at)
         self._refuse_merged(stored)
         added = checks.properties({name: value}, "properties")
@@ -149,44 +149,44 @@ class Entities(Collection[Entity]):
     async def remove_property(
         self, id: str, name: str, *, expect: int | None = None, at: datetime | None = None
     ) -> Entity:
-        """Removes one property. Raises ItemNotFound, InvalidItem, Conflict."""
+        """Remove one property. Raises ItemNotFound, InvalidItem, Conflict."""
         stored, at_ms = await self._open(id, expect, at)
         change = await self._items.change()
         change.alter(stored, at_ms, drops={"properties": [checks.tag_like(name, "a property")]})
         return self._to_record(await change.commit(), id)
 
     async def link(self, id: str, relation: str, other_id: str, *, at: datetime | None = None) -> Entity:
-        """Notes how one entity relates to another; both know it. Raises ItemNotFound, InvalidItem, Conflict."""
+        """Add a relation between two entities, stored at both. Raises ItemNotFound, InvalidItem, Conflict."""
         return await self._relate(id, relation, other_id, at, ends=False)
 
     async def unlink(self, id: str, relation: str, other_id: str, *, at: datetime | None = None) -> Entity:
-        """Ends such a relation. Raises ItemNotFound, InvalidItem, Conflict."""
+        """Remove a relation between two entities. Raises ItemNotFound, InvalidItem, Conflict."""
         return await self._relate(id, relation, other_id, at, ends=True)
 
     async def merge(self, primary_id: str, duplicate_id: str) -> Entity:
-        """Two entities that are the same become one, in one step.
+        """Merge a duplicate entity into the primary one, in one step.
 
-        The mentions, properties, tags and relations of the duplicate go to the primary, whose own properties hold if
-        both have one; the name of the duplicate finds the primary. Raises ItemNotFound, InvalidItem, Conflict.
+        The duplicate's mentions, properties, tags and relations move to the primary, whose own properties win, and its
+        name then finds the primary. Raises ItemNotFound, InvalidItem, Conflict.
         """
         primary, duplicate = await self._load_others([self._id(primary_id), self._id(duplicate_id)], None)
         states = await merge(self._items, primary, duplicate)
         return self._to_record(states, primary_id)
 
     async def people(self, *, limit: int = 100, cursor: str | None = None) -> Page[Entity]:
-        """The persons."""
+        """Return the entities of type person."""
         return await self._list({"type": "person"}, limit, cursor)
 
     async def technologies(self, *, limit: int = 100, cursor: str | None = None) -> Page[Entity]:
-        """The technologies."""
+        """Return the entities of type technology."""
         return await self._list({"type": "technology"}, limit, cursor)
 
     async def components(self, *, limit: int = 100, cursor: str | None = None) -> Page[Entity]:
-        """The components."""
+        """Return the entities of type component."""
         return await self._list({"type": "component"}, limit, cursor)
 
     async def most_mentioned(self, *, limit: int = 10, type: EntityType | None = None) -> Sequence[Entity]:
-        """The entities that were mentioned most often, those first; of one type, or of all."""
+        """Return the most mentioned entities, most mentioned first, of one type or of all."""
         name = MENTIONED if type is None else f"{MENTIONED}:{checks.choice(*ENTITY_TYPES)(type, 'type')}"
         index = self._items.keys.index(self.kind.letter, name)
         raw = await self._items.run(self._items.calls.find(index, [Group((index,))], page_limit(limit)))
@@ -196,11 +196,11 @@ class Entities(Collection[Entity]):
     async def list(
         self, *, limit: int = 100, cursor: str | None = None, **criteria: Unpack[EntityQuery]
     ) -> Page[Entity]:
-        """The entities that are so, those mentioned last first; merged ones only if asked for. Raises InvalidItem."""
+        """Return matching entities, latest mentioned first; merged ones only on request. Raises InvalidItem."""
         return await self._list(criteria, limit, cursor)
 
     async def count(self, **criteria: Unpack[EntityQuery]) -> int:
-        """How many there are of them. It looks at each."""
+        """Count the matching entities; reads each of them."""
         return await self._count(criteria)
 
     async def _find_by_name(self, name: str) -> Stored | None:
@@ -208,7 +208,7 @@ class Entities(Collection[Entity]):
         if holder is None:
             return None
         (found,) = await self._items.read([holder])
-        # A name may have been left behind, or have gone to another one meanwhile.
+        # The name may be stale, or may have moved to another entity in the meantime.
         return found if found is not None and fold_case(name) in entity_names(found.state) else None
 
     async def _enrich(self, stored: Stored, given: State) -> Entity:

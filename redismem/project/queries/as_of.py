@@ -1,6 +1,6 @@
-"""Queries as of a moment: what has not changed since is found as it is now; what has is looked at version by version.
+"""Query items as of a moment: unchanged items come from the indexes, changed ones are rebuilt from their versions.
 
-So a page costs what it returns, and what was changed or entered late since that moment; not what is stored.
+A page thus costs its results, plus the items changed or entered late since that moment, not all stored items.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ Pair = tuple[str, State]
 
 
 class Moment(NamedTuple):
-    """When something was true, and when it was known; None: now."""
+    """The moment at which items were true, and at which they were known; None means now."""
 
     at_ms: int | None
     known_ms: int | None
 
     def is_later(self, state: State) -> bool:
-        """Whether an item is by then as it is now: nothing that was true or written later has made it what it is."""
+        """True if the item at that moment equals its current state: no later change or entry affected it."""
         is_true = self.at_ms is None or max(state["latest_ms"], state["created_ms"]) <= self.at_ms
         return is_true and (self.known_ms is None or state["updated_ms"] <= self.known_ms)
 
 
 async def page_as_of(items: Items, query: Query, moment: Moment, limit: int, cursor: str | None = None) -> Found:
-    """A page of what was as the query asks, in the order of the kind as of then."""
+    """Return a page of items that matched the query at that moment, in their order at that moment."""
     after = decode_cursor(cursor)
     behind = (LATEST, "~") if after is None else (int(after[0]), after[1])
     changed = [pair async for pair in _find_changed(items, query, moment) if sort_key(query.kind, *pair) < behind]
@@ -47,7 +47,7 @@ async def page_as_of(items: Items, query: Query, moment: Moment, limit: int, cur
 
 
 async def count_as_of(items: Items, query: Query, moment: Moment) -> int:
-    """How many were as the query asks. It looks at each of them."""
+    """Count the items that matched the query at that moment; reads each of them."""
     changed_count = len([pair async for pair in _find_changed(items, query, moment)])
     return changed_count + len(await _find_unchanged(items, query, moment, LATEST, (LATEST, "~")))
 
@@ -55,7 +55,7 @@ async def count_as_of(items: Items, query: Query, moment: Moment) -> int:
 async def _find_unchanged(
     items: Items, query: Query, moment: Moment, limit: int, behind: tuple[int, str]
 ) -> list[Pair]:
-    """The first that the query finds now, and that were so then."""
+    """Find the first items that match the query now and were the same at that moment."""
     found: list[Pair] = []
     words = await pages.match_prefixes(items, query)
     by_ms = min(LATEST if each is None else each for each in moment)
@@ -73,7 +73,7 @@ async def _find_unchanged(
 
 
 async def _find_changed(items: Items, query: Query, moment: Moment) -> AsyncIterator[Pair]:
-    """What has changed since, or was entered late, as it was then, if the query asks for that."""
+    """Yield items changed or entered since that moment, in their state at that moment, if they match the query."""
     seen: set[str] = set()
     for name, since_ms in ((CHANGED, moment.at_ms), (NOTED, moment.known_ms)):
         if since_ms is None:
@@ -86,7 +86,7 @@ async def _find_changed(items: Items, query: Query, moment: Moment) -> AsyncIter
             wanted = [stored.id for stored in read if _existed(stored, moment)]
             for stored in await items.read(wanted, with_versions=True):
                 then = None if stored is None else stored.as_of(*moment)
-                # An index may hold too much: what has not changed is found by the query itself.
+                # The index may contain unchanged items, which the query itself finds.
                 if stored is not None and query.fits(then) and not moment.is_later(stored.state):
                     assert then is not None
                     yield stored.id, then

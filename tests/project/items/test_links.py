@@ -167,9 +167,7 @@ async def test_what_leads_back_to_itself_is_refused_by_name_and_nothing_is_writt
     files = {name: json.dumps(document) for name, document in documents.items()}
     other = memory.project("other")
     for replace in (False, True):
-        with pytest.raises(
-            InvalidItem, match=r"the import would not agree with itself: .* itself.*: a circle"
-        ) as refused:
+        with pytest.raises(InvalidItem, match=r"the import is inconsistent: .* itself.*: a circle") as refused:
             await other.import_files(files, replace=replace)
         assert set(re.findall(r"[cdet]-\w{18}", str(refused.value))) == ids
         assert await everything(other, raw) == {}
