@@ -28,7 +28,7 @@ from benchmarks.running import options, run, show_results, verdict
 from redismem import Memory, Session, Settings
 from redismem.messages.message import Message
 from redismem.originals.fields import searchable_texts
-from redismem.workers.dictionaries import AGAIN_MS, SETTLED_MS
+from redismem.workers.dictionaries import RETRAIN_MS, SETTLED_MS
 from redismem.workers.strategies import from_settings
 from redismem.workers.summaries import Worker
 
@@ -93,7 +93,7 @@ async def _told(server: Server, namespace: str, messages: Told, others: Sequence
     async with Memory.connect(server.url, namespace=namespace, settings=_SETTINGS, clock=clock) as memory:
         worker = Worker(memory.store, strategy)
         for number, told in enumerate(others, 1):
-            late_ms = AGAIN_MS if number == len(others) else 0
+            late_ms = RETRAIN_MS if number == len(others) else 0
             await _tell(memory.session(f"other {number}"), worker, told)
         late_ms += 2 * SETTLED_MS
         session = memory.session("s")

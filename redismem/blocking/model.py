@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 from redismem.models.draft import ChatModel
-from redismem.project.extraction.extraction import Ask, within
+from redismem.project.extraction.extraction import Ask, ask_within_timeout
 from redismem.settings.settings import Settings
 
 _lock = threading.Lock()
@@ -17,7 +17,7 @@ _loops: dict[int, asyncio.AbstractEventLoop] = {}
 
 def asked_in_thread(model: ChatModel, settings: Settings) -> Ask:
     """Asks this model, blocks, and never suspends. From then on the model belongs to that thread."""
-    ask = within(model, settings)
+    ask = ask_within_timeout(model, settings)
 
     async def blocking_ask(messages: list[dict[str, Any]]) -> str:
         async def asking() -> str:

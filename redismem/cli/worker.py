@@ -186,7 +186,7 @@ async def _run_once(
     strategy, model = strategies.from_settings(memory.settings), strategies.model_from_settings(memory.settings)
     worker = None if strategy is None else Worker(memory.store, strategy, concurrency=concurrency)
     extraction = None if model is None else ExtractionWorker(memory.store, model)
-    eviction = Eviction(memory.store, on_evict if extraction is None else extraction.before(on_evict))
+    eviction = Eviction(memory.store, on_evict if extraction is None else extraction.wrap_on_evict(on_evict))
     try:
         done = await _drain_unless_stopped(stopping, stop_s, worker, extraction, eviction)
     finally:

@@ -17,7 +17,7 @@ from redismem.errors import Conflict
 from redismem.inspection.invariants import Violation
 from redismem.project.items import stored as holdings
 from redismem.project.items.items import Items, Stored
-from redismem.project.items.links import broken_links, entity_names
+from redismem.project.items.links import entity_names, find_broken_links
 from redismem.project.items.versions import fold
 from redismem.protocol.project import calls as project_calls
 from redismem.protocol.project.keys import ProjectKeys
@@ -51,14 +51,14 @@ async def is_known(store: Store) -> bool:
 async def _violations(items: Items) -> list[tuple[str, str]]:
     wrong: list[tuple[str, str]] = []
     found: dict[str, Stored] = {}
-    async for item_id, stored, unreadable in holdings.everything(items):
+    async for item_id, stored, unreadable in holdings.load_items(items):
         if stored is not None:
             found[item_id] = stored
             wrong += _version_rules(stored)
         elif unreadable is not None:
             wrong.append(("P1", unreadable.text))
     wrong += [each async for each in _index_rules(items, found)]
-    wrong += [("P3", text) for text in broken_links(found)]
+    wrong += [("P3", text) for text in find_broken_links(found)]
     wrong += [each async for each in _name_rules(items, found)]
     return wrong
 
@@ -74,7 +74,7 @@ async def _index_rules(items: Items, found: dict[str, Stored]) -> AsyncIterator[
     expected: dict[holdings.Index, dict[str, int]] = {}
     for stored in found.values():
         holdings.add_places(expected, stored)
-    async for index, seen in holdings.held(items, expected):
+    async for index, seen in holdings.load_indexes(items, expected):
         members = expected.get(index, {})
         if seen != members:
             letter, name = index

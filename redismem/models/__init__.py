@@ -1,6 +1,6 @@
-"""What writes summaries: a model over HTTP, or the extractive summariser, which needs nothing.
+"""Summarisers and models: chat models over HTTP, embedding models, and the extractive summariser, which needs neither.
 
-A summariser of one's own is any object with a `name` and the two methods of `Summarizer`.
+Any object with a `name` and the two methods of `Summarizer` is a summariser too.
 """
 
 from __future__ import annotations
@@ -33,14 +33,17 @@ def open_model(
     max_tokens_field: str = "max_completion_tokens",
     client: httpx.AsyncClient | None = None,
 ) -> ChatModel:
-    """A model over HTTP.
+    """Open a chat model over HTTP.
 
-    `base_url` ends where the provider's paths begin (`…/v1`); a query, such as Azure's `?api-version=…`, is kept, and
-    with that one the key goes into Azure's header. `allow_http` permits one without TLS, for a model on one's own
-    machine. `timeout_s` is for one request as a whole; a long transcript takes several, each of them with at
-    most `input_tokens` (estimated: a quarter of the bytes). `max_tokens_field`: many OpenAI-compatible servers want the
-    older `max_tokens`. Proxies and certificates of the environment are not used: a `client` may bring its own; it is
-    not closed here.
+    Args:
+        base_url: the URL before the provider's paths (`…/v1`). A query, such as Azure's `?api-version=…`, is kept; with
+            that one the key is sent in Azure's header.
+        allow_http: permits a URL without TLS, for a model on the same machine.
+        timeout_s: limit for one request as a whole. A long transcript takes several requests.
+        input_tokens: limit per request, estimated as a quarter of its bytes.
+        max_tokens_field: many OpenAI-compatible servers expect the older `max_tokens`.
+        client: an HTTP client with its own proxies and certificates; those of the environment are not used otherwise.
+            The caller closes it.
 
     Raises InvalidSettings.
     """
@@ -52,7 +55,7 @@ def open_model(
     openai = OpenAI(max_tokens_field, key_header=key_header_for(base_url))
     wires: dict[str, Wire] = {"openai": openai, "gemini": Gemini(), "anthropic": Anthropic()}
     if provider not in wires:
-        raise InvalidSettings(f"the provider of a model is one of {', '.join(wires)}")
+        raise InvalidSettings(f"the provider of a model must be one of {', '.join(wires)}")
     return HttpModel(
         wires[provider],
         model,
@@ -67,7 +70,7 @@ def open_model(
 
 
 def open_extractive() -> Summarizer:
-    """The summariser that works offline: sentences, names, numbers and open questions as they were said."""
+    """Open the summariser that works offline: it extracts sentences, names, numbers and open questions verbatim."""
     from redismem.models.extractive.summarizer import Extractive
 
     return Extractive()
@@ -83,14 +86,14 @@ def open_embeddings(
     dimensions: int = 0,
     timeout_s: float = 30,
 ) -> Embeddings:
-    """A model over HTTP that gives vectors of texts: `openai`, or what speaks as it does, or `gemini`.
+    """Open an embedding model over HTTP: `openai`, any server compatible with it, or `gemini`.
 
-    `dimensions`: how many a vector is asked to have; 0: as many as the model gives by itself. The rest as `open_model`.
-    Raises InvalidSettings.
+    `dimensions` is the length to request per vector; 0 means the model's default. For the other arguments see
+    `open_model`. Raises InvalidSettings.
     """
-    from redismem.models.embeddings import Embeddings, wire_of
+    from redismem.models.embeddings import Embeddings, open_wire
 
-    wire = wire_of(provider, base_url)
+    wire = open_wire(provider, base_url)
     return Embeddings(
         wire,
         model,

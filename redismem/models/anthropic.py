@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redismem.models.http import failed
-from redismem.models.http_model import Answer, count, turns
+from redismem.models.http import model_error
+from redismem.models.http_model import Answer, split_turns, token_count
 
 
 @dataclass(frozen=True, slots=True)
 class Anthropic:
-    """Messages. No temperature: this version of the API refuses it."""
+    """Messages API. No temperature is sent, because this version refuses it."""
 
     name: str = "anthropic"
     base_url: str = "https://api.anthropic.com/v1"
@@ -25,7 +25,7 @@ class Anthropic:
         return {"authorization": f"Bearer {api_key}", "anthropic-version": "2026-10-21"}
 
     def body(self, model: str, messages: Sequence[dict[str, Any]], max_tokens: int) -> dict[str, Any]:
-        system, spoken = turns(messages)
+        system, spoken = split_turns(messages)
         body: dict[str, Any] = {"model": model, "max_tokens": max_tokens}
         if system:
             body["system"] = system
@@ -34,12 +34,12 @@ class Anthropic:
     def answer(self, reply: Any) -> Answer:
         match reply:
             case {"stop_reason": "refusal"}:
-                raise failed("anthropic refused to answer", permanent=True)
+                raise model_error("anthropic refused to answer", permanent=True)
             case {"content": [*blocks]}:
                 texts = [text for block in blocks if isinstance(text := _text(block), str)]
                 usage = reply.get("usage")
-                return Answer("".join(texts), count(usage, "input_tokens"), count(usage, "output_tokens"))
-        raise failed("anthropic answered without a text")
+                return Answer("".join(texts), token_count(usage, "input_tokens"), token_count(usage, "output_tokens"))
+        raise model_error("anthropic answered without a text")
 
 
 def _text(block: Any) -> Any:

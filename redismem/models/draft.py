@@ -1,4 +1,4 @@
-"""A summary that is not stored yet, and what those who write one can do."""
+"""The draft of a summary, and the interfaces of summarisers and chat models."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from redismem.messages.message import Message
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Draft:
-    """A summary that is not stored yet. The tokens are what all its requests cost, 0 if the provider did not say."""
+    """A summary that is not stored yet. Its token counts cover all requests; 0 if the provider did not report them."""
 
     text: str
     input_tokens: int
@@ -23,25 +23,25 @@ class Draft:
 
 
 class Summarizer(Protocol):
-    """Turns messages into a summary."""
+    """An object that turns messages into a summary."""
 
     @property
     def name(self) -> str:
-        """Who wrote a summary: goes into `Summary.model`."""
+        """The summariser's name, stored in `Summary.model`."""
 
     async def summarize(self, messages: Sequence[Message], previous: str | None, max_tokens: int) -> Draft:
-        """One text that stands for the previous summary and these messages; without messages, a shorter previous one.
+        """Summarise the previous summary and these messages; without messages, shorten the previous summary.
 
-        Raises ModelFailed if there is no usable text; ProviderUnavailable, which is one, if nobody gets one now. The
-        caller decides whether and when to try again.
+        Raises ModelFailed if there is no usable text, or its subclass ProviderUnavailable if the provider is down. The
+        caller decides whether and when to retry.
         """
 
     async def aclose(self) -> None:
-        """Closes what it opened itself."""
+        """Close the resources that it opened itself."""
 
 
 class ChatModel(Summarizer, Protocol):
-    """A summariser that can also answer."""
+    """A summariser that can also chat."""
 
     async def reply(self, messages: Sequence[dict[str, Any]], *, max_tokens: int) -> str:
-        """The model's answer to messages as `Context.to_openai()` gives them. Raises ModelFailed."""
+        """Return the model's answer to messages in the format of `Context.to_openai()`. Raises ModelFailed."""

@@ -1,4 +1,4 @@
-"""Vectors of texts from a provider's model: OpenAI and what speaks as it does, and Gemini."""
+"""Embed texts with a provider's model: OpenAI, servers compatible with it, and Gemini."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from redismem.errors import InvalidSettings
-from redismem.models.base_url import checked_url
+from redismem.models.base_url import split_base_url
 from redismem.models.gemini import Gemini
-from redismem.models.http import Address, Asking, checked_key, failed
+from redismem.models.http import Address, Endpoint, model_error, normalize_key
 from redismem.models.openai import OpenAI, key_header_for
 
 MAX_REPLY_BYTES = 2 * 1024 * 1024
-"""How long an answer may be: 8 vectors of 4,096 dimensions, written at length, are less."""
+"""Longest answer accepted; 8 vectors of 4,096 dimensions in full precision are shorter."""
 
 
 class EmbeddingsWire(Address, Protocol):
-    """How a provider wants to be asked for vectors, and how it answers. No I/O."""
+    """A provider's format of embedding requests and answers. No I/O."""
 
     def body(self, model: str, texts: Sequence[str], dimensions: int) -> dict[str, Any]: ...
 
     def answer(self, reply: Any) -> list[Any]:
-        """Raises ModelFailed, KeyError, TypeError."""
+        """Return the vectors, in the order of the texts. Raises ModelFailed, KeyError, TypeError."""
 
 
 class OpenAIEmbeddings:
-    """OpenAI's `/embeddings`, and what is compatible with it."""
+    """OpenAI's `/embeddings`, and servers compatible with it."""
 
     def __init__(self, key_header: str | None) -> None:
         self._chat = OpenAI(key_header=key_header)
@@ -40,8 +40,8 @@ class OpenAIEmbeddings:
         return "/embeddings"
 
     def body(self, model: str, texts: Sequence[str], dimensions: int) -> dict[str, Any]:
-        asked: dict[str, Any] = {"model": model, "input": list(texts), "encoding_format": "float"}
-        return asked | ({"dimensions": dimensions} if dimensions else {})
+        request: dict[str, Any] = {"model": model, "input": list(texts), "encoding_format": "float"}
+        return request | ({"dimensions": dimensions} if dimensions else {})
 
     def answer(self, reply: Any) -> list[Any]:
         places = {each["index"]: each["embedding"] for each in reply["data"]}
@@ -72,7 +72,7 @@ class GeminiEmbeddings:
 
 
 class Embeddings:
-    """A model behind a provider's HTTP API: gives a vector for each text."""
+    """An embedding model behind a provider's HTTP API."""
 
     def __init__(
         self,
@@ -88,35 +88,35 @@ class Embeddings:
         """Raises InvalidSettings."""
         if not model or not model.isprintable():
             raise InvalidSettings("a model needs its name; there is no default")
-        key = checked_key(api_key)
-        base, query = checked_url(wire.base_url if base_url is None else base_url, allow_http)
+        key = normalize_key(api_key)
+        base, query = split_base_url(wire.base_url if base_url is None else base_url, allow_http)
         url, headers = base + wire.path(model) + query, wire.headers(key) if key else {}
         self._wire = wire
         self._model = model
         self._dimensions = dimensions
-        self._asking = Asking(wire.name, url, headers, timeout_s, max_reply_bytes=MAX_REPLY_BYTES)
+        self._endpoint = Endpoint(wire.name, url, headers, timeout_s, max_reply_bytes=MAX_REPLY_BYTES)
         self.name = f"{wire.name}/{model}" + (f"/{dimensions}" if dimensions else "")
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
 
     async def __call__(self, texts: list[str]) -> list[Any]:
-        """A vector for each of these texts, as the provider gave them. Raises ModelFailed."""
-        reply = await self._asking.ask(partial(self._wire.body, self._model, texts, self._dimensions))
+        """Return one vector per text, as the provider sent them. Raises ModelFailed."""
+        reply = await self._endpoint.ask(partial(self._wire.body, self._model, texts, self._dimensions))
         try:
             return self._wire.answer(reply)
         except (KeyError, TypeError, ValueError):
-            raise failed(f"{self._wire.name} answered without vectors", permanent=True) from None
+            raise model_error(f"{self._wire.name} answered without vectors", permanent=True) from None
 
     async def aclose(self) -> None:
-        """Closes the connections."""
-        await self._asking.aclose()
+        """Close the connections."""
+        await self._endpoint.aclose()
 
 
-def wire_of(provider: str, base_url: str | None) -> EmbeddingsWire:
-    """Raises InvalidSettings for a provider that gives no vectors."""
+def open_wire(provider: str, base_url: str | None) -> EmbeddingsWire:
+    """Return the provider's embedding format. Raises InvalidSettings if it has no embeddings."""
     if provider == "openai":
         return OpenAIEmbeddings(key_header_for(base_url))
     if provider == "gemini":
         return GeminiEmbeddings()
-    raise InvalidSettings("embed is openai:MODEL or gemini:MODEL, or an async callable")
+    raise InvalidSettings("embed must be openai:MODEL, gemini:MODEL or an async callable")

@@ -1,4 +1,4 @@
-"""Google's Gemini, by generateContent."""
+"""Google's Gemini, through generateContent."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from redismem.models.http import failed
-from redismem.models.http_model import Answer, count, turns
+from redismem.models.http import model_error
+from redismem.models.http_model import Answer, split_turns, token_count
 
-# The answer stopped by itself or at its limit. Every other reason is a refusal.
+# The answer is complete or reached its limit. Every other reason is a refusal.
 _ENDED = (None, "STOP", "MAX_TOKENS", "FINISH_REASON_UNSPECIFIED")
 
 
 @dataclass(frozen=True, slots=True)
 class Gemini:
-    """generateContent. The key travels in a header: an address ends up in logs."""
+    """generateContent. The key is sent in a header, because URLs end up in logs."""
 
     name: str = "gemini"
     base_url: str = "https://generativelanguage.googleapis.com/v1"
@@ -29,7 +29,7 @@ class Gemini:
 
     def body(self, model: str, messages: Sequence[dict[str, Any]], max_tokens: int) -> dict[str, Any]:
         del model
-        system, spoken = turns(messages)
+        system, spoken = split_turns(messages)
         roles = {"user": "user", "assistant": "model"}
         body: dict[str, Any] = {"contents": [{"role": roles[role], "parts": [{"text": text}]} for role, text in spoken]}
         if system:
@@ -40,13 +40,13 @@ class Gemini:
         match reply:
             case {"candidates": [{**candidate}, *_]}:
                 if candidate.get("finishReason") not in _ENDED:
-                    raise failed("gemini refused to answer", permanent=True)
+                    raise model_error("gemini refused to answer", permanent=True)
                 usage = reply.get("usageMetadata")
-                spent = count(usage, "promptTokenCount"), count(usage, "candidatesTokenCount")
+                spent = token_count(usage, "promptTokenCount"), token_count(usage, "candidatesTokenCount")
                 return Answer("".join(_texts(candidate)), *spent)
             case {"promptFeedback": {"blockReason": str()}}:
-                raise failed("gemini blocked the prompt", permanent=True)
-        raise failed("gemini answered without a text")
+                raise model_error("gemini blocked the prompt", permanent=True)
+        raise model_error("gemini answered without a text")
 
 
 def _texts(candidate: Mapping[object, Any]) -> list[str]:

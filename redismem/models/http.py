@@ -1,7 +1,7 @@
-"""The way of one request to a provider: what is sent, what counts as an answer, and what a refusal means.
+"""Send one request to a provider, and turn a refusal into an error.
 
-One attempt is one request: whether and when to try again is up to the caller. Errors carry a status and the provider's
-code for it, never what was sent or answered. What the request has nothing to do with is a ProviderUnavailable.
+One call is one request: the caller decides whether and when to retry. Errors carry a status and the provider's error
+code, never the request or the answer. A failure that is not caused by the request is a ProviderUnavailable.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import Any, Protocol
 import httpx
 
 from redismem.errors import InvalidSettings, ModelFailed, ProviderUnavailable
-from redismem.models.tls import trusted
+from redismem.models.tls import default_ssl_context
 
 CONNECT_S = 5.0
 MAX_REPLY_BYTES = 1024 * 1024
-# The longest pause that a provider is granted: whoever asks for more is asked again then.
+# The longest pause a provider may ask for; after it, the provider is tried again.
 MAX_WAIT_S = 3_600.0
-# What a request itself may be refused for. Any other status says that nobody gets an answer.
-_OF_THE_REQUEST = frozenset([400, 413, 422])
-# So do these codes, whatever their status: Gemini answers 400 to a wrong key.
-_OF_THE_ACCOUNT = frozenset(
+# Statuses caused by the request itself. Any other status means that the provider is unavailable.
+_REQUEST_STATUSES = frozenset([400, 413, 422])
+# Codes that mean unavailable whatever the status: Gemini answers 400 to a wrong key.
+_ACCOUNT_CODES = frozenset(
     ["invalid_api_key", "API_KEY_INVALID", "insufficient_quota", "billing_hard_limit_reached", "model_not_found"]
 )
 _WORD = re.compile("[A-Za-z_]{1,40}")
@@ -34,7 +34,7 @@ _KEY = re.compile("[!-~]+")
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """The pause that a provider asks for: retry-after-ms, else retry-after in seconds or as a date."""
+    """Return the pause that a provider asks for, in seconds: retry-after-ms, or retry-after as seconds or a date."""
     for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:
             wait_s = float(headers.get(name, "")) * unit_s
@@ -50,36 +50,36 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
     return max((until - datetime.now(UTC)).total_seconds(), 0.0)
 
 
-def checked_key(api_key: str | None) -> str:
-    """The key, "" for none. Raises InvalidSettings, without it."""
+def normalize_key(api_key: str | None) -> str:
+    """Return the key without surrounding spaces, "" if there is none. Raises InvalidSettings, which never quotes it."""
     key = (api_key or "").strip()
     if key and not _KEY.fullmatch(key):
-        raise InvalidSettings("the API key of a model holds characters that no key has")
+        raise InvalidSettings("the API key of a model contains characters that no key has")
     return key
 
 
-def failed(reason: str, *, permanent: bool = False) -> ModelFailed:
-    """The error for this reason: all of it is said here, and nothing of what was sent or answered."""
+def model_error(reason: str, *, permanent: bool = False) -> ModelFailed:
+    """Return a ModelFailed with this reason as its whole text: nothing of the request or the answer is quoted."""
     return ModelFailed(reason, reason=reason, permanent=permanent)
 
 
-def unavailable(reason: str, retry_after_s: float | None = None, *, perhaps_request: bool) -> ProviderUnavailable:
-    """The same, for what the transcript has nothing to do with, or only perhaps."""
+def unavailable_error(reason: str, retry_after_s: float | None = None, *, perhaps_request: bool) -> ProviderUnavailable:
+    """Return a ProviderUnavailable, for a failure that the request did not cause, or perhaps did."""
     return ProviderUnavailable(reason, reason=reason, retry_after_s=retry_after_s, perhaps_request=perhaps_request)
 
 
-def refusal(name: str, status: int, headers: Mapping[str, str], raw: bytes) -> ModelFailed:
-    """What an answer other than 200 means for the next attempt."""
+def refusal_error(name: str, status: int, headers: Mapping[str, str], raw: bytes) -> ModelFailed:
+    """Return the error for a status other than 200: it tells the caller whether and when to retry."""
     words = _error_words(raw)
     reason = f"{name} answered {' '.join([str(status), *words])}"
-    if status in _OF_THE_REQUEST and _OF_THE_ACCOUNT.isdisjoint(words):
-        return failed(reason, permanent=headers.get("x-should-retry") != "true")
+    if status in _REQUEST_STATUSES and _ACCOUNT_CODES.isdisjoint(words):
+        return model_error(reason, permanent=headers.get("x-should-retry") != "true")
     wait_s = retry_after_s(headers)
-    return unavailable(reason, None if wait_s is None else min(wait_s, MAX_WAIT_S), perhaps_request=status >= 500)
+    return unavailable_error(reason, None if wait_s is None else min(wait_s, MAX_WAIT_S), perhaps_request=status >= 500)
 
 
 def _error_words(raw: bytes) -> list[str]:
-    """The provider's own names for the error. Not its message: that may quote the key or the transcript."""
+    """Return the provider's codes for the error. Its message is left out: it may quote the key or the transcript."""
     try:
         reply = json.loads(raw)
     except (ValueError, RecursionError):
@@ -88,19 +88,19 @@ def _error_words(raw: bytes) -> list[str]:
     if not isinstance(error, dict):
         return []
     details = error.get("details")
-    found = [error.get(name) for name in ("code", "type", "status")]
-    found += [each.get("reason") for each in (details if isinstance(details, list) else ()) if isinstance(each, dict)]
-    words = (word for word in found if isinstance(word, str) and _WORD.fullmatch(word))
+    codes = [error.get(name) for name in ("code", "type", "status")]
+    codes += [each.get("reason") for each in (details if isinstance(details, list) else ()) if isinstance(each, dict)]
+    words = (code for code in codes if isinstance(code, str) and _WORD.fullmatch(code))
     return list(dict.fromkeys(words))[:3]
 
 
-def not_json(name: str) -> ModelFailed:
-    """The error for an answer that cannot be read."""
-    return failed(f"{name} answered with something other than JSON in UTF-8")
+def not_json_error(name: str) -> ModelFailed:
+    """Return the error for an answer that cannot be decoded."""
+    return model_error(f"{name} answered with something other than JSON in UTF-8")
 
 
 class Address(Protocol):
-    """Where a provider is asked, and how it knows who asks. No I/O."""
+    """The address of a provider's API and its authentication headers. No I/O."""
 
     @property
     def name(self) -> str: ...
@@ -113,8 +113,8 @@ class Address(Protocol):
     def headers(self, api_key: str) -> dict[str, str]: ...
 
 
-class Asking:
-    """One address of a provider's, and how it is asked."""
+class Endpoint:
+    """One URL of a provider's API, and the client that calls it."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class Asking:
         max_reply_bytes: int = MAX_REPLY_BYTES,
         client: httpx.AsyncClient | None = None,
     ) -> None:
-        """`name`: the provider's, in errors. `timeout_s`: for one request as a whole."""
+        """`name` is the provider's name in errors. `timeout_s` limits one request as a whole."""
         self._name = name
         self._url = url
         headers = {"accept-encoding": "identity", "content-type": "application/json", "user-agent": "redismem"}
@@ -134,30 +134,32 @@ class Asking:
         self._timeout_s = timeout_s
         self._max_reply_bytes = max_reply_bytes
         self._owns_client = client is None
-        self._client = client or httpx.AsyncClient(verify=trusted(), trust_env=False)
+        self._client = client or httpx.AsyncClient(verify=default_ssl_context(), trust_env=False)
 
     async def ask(self, body: Callable[[], Any]) -> Any:
-        """What a status of 200 brought, out of JSON, in answer to what `body` makes. Raises ModelFailed."""
+        """Send the JSON that `body` builds and return the decoded answer. Raises ModelFailed."""
         name = self._name
         request = self._request(body)
         try:
             async with asyncio.timeout(self._timeout_s):  # httpx limits each read, not the whole
                 status, headers, raw = await self._send(request)
         except (TimeoutError, httpx.ReadTimeout, httpx.WriteTimeout):
-            raise unavailable(f"{name} did not answer within {self._timeout_s:g} s", perhaps_request=True) from None
+            raise unavailable_error(
+                f"{name} did not answer within {self._timeout_s:g} s", perhaps_request=True
+            ) from None
         except httpx.HTTPError as cause:
             connected = not isinstance(cause, httpx.ConnectError | httpx.ConnectTimeout)
             kind = type(cause).__name__
-            raise unavailable(f"{name} could not be asked ({kind})", perhaps_request=connected) from None
+            raise unavailable_error(f"{name} did not answer ({kind})", perhaps_request=connected) from None
         if status != 200:
-            raise refusal(name, status, headers, raw)
+            raise refusal_error(name, status, headers, raw)
         try:
             return json.loads(raw.decode())
         except (ValueError, RecursionError):
-            raise not_json(name) from None
+            raise not_json_error(name) from None
 
     async def aclose(self) -> None:
-        """Closes the connections, unless the client is the caller's."""
+        """Close the connections, unless the caller owns the client."""
         if self._owns_client:
             await self._client.aclose()
 
@@ -165,20 +167,20 @@ class Asking:
         try:
             text = json.dumps(body(), ensure_ascii=False, allow_nan=False)
         except (ValueError, TypeError, RecursionError):
-            raise failed("the messages hold a value that JSON has no form for", permanent=True) from None
+            raise model_error("the messages contain a value that JSON cannot represent", permanent=True) from None
         timeout = httpx.Timeout(self._timeout_s, connect=min(CONNECT_S, self._timeout_s))
-        content = text.encode("utf-8", "replace")  # halves of surrogate pairs become question marks
+        content = text.encode("utf-8", "replace")  # lone surrogates become question marks
         return self._client.build_request("POST", self._url, content=content, headers=self._headers, timeout=timeout)
 
     async def _send(self, request: httpx.Request) -> tuple[int, Mapping[str, str], bytes]:
         response = await self._client.send(request, stream=True, follow_redirects=False, auth=None)
         try:
             raw = bytearray()
-            # Raw: a small compressed body may unpack to any size.
+            # Raw bytes, because a small compressed body may unpack to any size.
             async for chunk in response.aiter_raw():
                 raw += chunk
                 if len(raw) > self._max_reply_bytes:
-                    raise failed(f"{self._name} answered with more than {self._max_reply_bytes} bytes")
+                    raise model_error(f"{self._name} answered with more than {self._max_reply_bytes} bytes")
         finally:
             await response.aclose()
         return response.status_code, response.headers, bytes(raw)

@@ -1,4 +1,4 @@
-"""What the three providers share: the prompt, and what counts as an answer."""
+"""The chat model of all providers: the prompt of a summary, and the checks of an answer."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import httpx
 
 from redismem.errors import InvalidSettings
 from redismem.messages.message import Message
-from redismem.models.base_url import checked_url
+from redismem.models.base_url import split_base_url
 from redismem.models.draft import Draft
-from redismem.models.http import Address, Asking, checked_key, failed, not_json
-from redismem.models.lost_facts import with_lost
+from redismem.models.http import Address, Endpoint, model_error, normalize_key, not_json_error
+from redismem.models.lost_facts import restore_lost_facts
 from redismem.text.plain import cleaned, pieces, quoted, shortened, steps
 
 INSTRUCTION = """\
@@ -30,7 +30,7 @@ points that contradict each other keep the newer one alone. Carry over what stil
 Leave out greetings and repetition. Add nothing that is not there.
 Write in the language of the conversation, also the kinds: plain text, nothing before or after the summary."""
 
-# Of the length of a summary, this part is for numbers and names that it has lost.
+# One part in this many of a summary is reserved for numbers and names that the model lost.
 _LOST_PART = 8
 
 
@@ -41,16 +41,16 @@ class Answer(NamedTuple):
 
 
 class Wire(Address, Protocol):
-    """How a provider wants to be asked, and how it answers. No I/O."""
+    """A provider's format of requests and answers. No I/O."""
 
     def body(self, model: str, messages: Sequence[dict[str, Any]], max_tokens: int) -> dict[str, Any]: ...
 
     def answer(self, reply: Any) -> Answer:
-        """Raises ModelFailed."""
+        """Decode an answer. Raises ModelFailed."""
 
 
-def turns(messages: Sequence[dict[str, Any]]) -> tuple[str, list[tuple[str, str]]]:
-    """OpenAI's messages as plain text: (system text, turns of `user` and `assistant`); tool results are the user's."""
+def split_turns(messages: Sequence[dict[str, Any]]) -> tuple[str, list[tuple[str, str]]]:
+    """Convert OpenAI messages to (system text, turns of `user` and `assistant`); tool results become the user's."""
     system: list[str] = []
     spoken: list[tuple[str, list[str]]] = []
     for payload in messages:
@@ -65,14 +65,14 @@ def turns(messages: Sequence[dict[str, Any]]) -> tuple[str, list[tuple[str, str]
     return "\n\n".join(filter(None, system)), [(role, "\n\n".join(texts)) for role, texts in spoken]
 
 
-def count(usage: Any, name: str) -> int:
-    """A count of tokens out of a reply; 0 if it has none."""
+def token_count(usage: Any, name: str) -> int:
+    """Return a token count of a reply; 0 if the reply has none."""
     value = usage.get(name) if isinstance(usage, dict) else None
     return value if type(value) is int and 0 <= value < 1 << 40 else 0
 
 
-def question(previous: str, transcript: str) -> str:
-    """The data of a request: each part quoted between its own tags."""
+def user_prompt(previous: str, transcript: str) -> str:
+    """Return the user message of a request: each part quoted between its tags."""
     parts = []
     if previous:
         parts.append(f"<previous_summary>\n{previous}\n</previous_summary>")
@@ -82,7 +82,7 @@ def question(previous: str, transcript: str) -> str:
 
 
 class HttpModel:
-    """A model behind a provider's HTTP API: it summarises and replies."""
+    """A chat model behind a provider's HTTP API."""
 
     def __init__(
         self,
@@ -99,14 +99,14 @@ class HttpModel:
     ) -> None:
         if not model or not model.isprintable():
             raise InvalidSettings("a model needs its name; there is no default")
-        key = checked_key(api_key)
+        key = normalize_key(api_key)
         if not (0 < timeout_s < math.inf and input_tokens >= 1_000 and max_summary_bytes >= 100):
             raise InvalidSettings("a model needs timeout_s > 0, input_tokens >= 1000, max_summary_bytes >= 100")
         self._wire = wire
         self._model = model
-        base, query = checked_url(wire.base_url if base_url is None else base_url, allow_http)
+        base, query = split_base_url(wire.base_url if base_url is None else base_url, allow_http)
         url, headers = base + wire.path(model) + query, wire.headers(key) if key else {}
-        self._asking = Asking(wire.name, url, headers, timeout_s, client=client)
+        self._endpoint = Endpoint(wire.name, url, headers, timeout_s, client=client)
         self._input_bytes = input_tokens * 4
         self._max_summary_bytes = max_summary_bytes
         self.provider = f"{wire.name}/{model}"
@@ -119,7 +119,7 @@ class HttpModel:
         return f"<{self._wire.name} {self._model}>"
 
     async def summarize(self, messages: Sequence[Message], previous: str | None, max_tokens: int) -> Draft:
-        """One request; more if the messages exceed the input budget, each with the summary so far."""
+        """Summarise in one request, or in several if the messages exceed the input budget."""
         before = quoted(cleaned(previous or "")).strip()
         if not messages and not before:
             raise ValueError("there is nothing to summarise")
@@ -129,34 +129,34 @@ class HttpModel:
         transcripts = steps(messages, room - summary_room) if messages else iter([""])
         spent_in = spent_out = 0
         for transcript in transcripts:
-            asked = [
+            request = [
                 {"role": "system", "content": INSTRUCTION},
-                {"role": "user", "content": question(summary, transcript)},
+                {"role": "user", "content": user_prompt(summary, transcript)},
             ]
-            answer = await self._ask(asked, max_tokens)
+            answer = await self._ask(request, max_tokens)
             if (size := len(answer.text.encode())) > self._max_summary_bytes:
-                raise failed(f"{self._wire.name} wrote {size} bytes, {self._max_summary_bytes} are allowed")
+                raise model_error(f"{self._wire.name} wrote {size} bytes, {self._max_summary_bytes} are allowed")
             summary = shortened(quoted(answer.text), summary_room)
             spent_in, spent_out = spent_in + answer.input_tokens, spent_out + answer.output_tokens
         room = min(max_tokens * 4 // _LOST_PART, self._max_summary_bytes - len(answer.text.encode()))
-        text = await with_lost(answer.text, messages, previous or "", room)
+        text = await restore_lost_facts(answer.text, messages, previous or "", room)
         return Draft(text, spent_in, spent_out, self._model)
 
     async def reply(self, messages: Sequence[dict[str, Any]], *, max_tokens: int) -> str:
         return (await self._ask(messages, max_tokens)).text
 
     async def aclose(self) -> None:
-        await self._asking.aclose()
+        await self._endpoint.aclose()
 
     async def _ask(self, messages: Sequence[dict[str, Any]], max_tokens: int) -> Answer:
         name = self._wire.name
-        reply = await self._asking.ask(partial(self._wire.body, self._model, messages, max_tokens))
+        reply = await self._endpoint.ask(partial(self._wire.body, self._model, messages, max_tokens))
         try:
             answer = self._wire.answer(reply)
-            answer.text.encode()  # an escaped half of a surrogate pair is valid JSON
+            answer.text.encode()  # an escaped lone surrogate is valid JSON
         except (ValueError, RecursionError):
-            raise not_json(name) from None
+            raise not_json_error(name) from None
         text = cleaned(answer.text).strip()
         if not text:
-            raise failed(f"{name} answered with an empty text")
+            raise model_error(f"{name} answered with an empty text")
         return answer._replace(text=text)

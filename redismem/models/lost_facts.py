@@ -1,4 +1,4 @@
-"""What a model's summary has lost: numbers and names that were said stand in it again, as many as there is room for."""
+"""Restore facts that a model's summary lost: append numbers and names from the messages, as far as they fit."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ _SHORTEST_NUMBER_CHARS = 2
 _WORD = re.compile(r"\w+")
 
 
-async def with_lost(text: str, messages: Sequence[Message], previous: str, limit_bytes: int) -> str:
-    """The text, and behind it what it lacks of the numbers and names in messages and the previous summary.
+async def restore_lost_facts(text: str, messages: Sequence[Message], previous: str, limit_bytes: int) -> str:
+    """Append the numbers and names that the text lacks of those in the messages and the previous summary.
 
-    The list has `limit_bytes` at most; numbers go before names, and newer ones before older. It stops after each
-    message, so that others get a turn.
+    The list has at most `limit_bytes`; numbers go before names, and newer ones before older. Yields to the event loop
+    after each message.
     """
     numbers: dict[str, None] = {}
     names: dict[str, None] = {}
     share = min(max(_READ_BYTES // max(len(messages), 1), 200), _MESSAGE_BYTES)
     for message in (*reversed(messages), None):
-        said = [text for kind, text in pieces(message, share) if kind == "text"] if message else [previous]
-        for part in said:
-            for found, known in ((await _worked(part), numbers), (names_in(part), names)):
-                known.update(dict.fromkeys(found))
+        parts = [text for kind, text in pieces(message, share) if kind == "text"] if message else [previous]
+        for part in parts:
+            for new, collected in ((await _find_numbers(part), numbers), (names_in(part), names)):
+                collected.update(dict.fromkeys(new))
         await asyncio.sleep(0)
-    kept_numbers, kept_words = set(await _worked(text)), set(_WORD.findall(text.casefold()))
+    kept_numbers, kept_words = set(await _find_numbers(text)), set(_WORD.findall(text.casefold()))
     lost = [each for each in numbers if len(each) >= _SHORTEST_NUMBER_CHARS and each not in kept_numbers]
     lost += [each for each in names if each.casefold() not in kept_words]
-    listed = list(_fitting(lost, limit_bytes - len(MENTIONED) - 1))
+    listed = list(_take_fitting(lost, limit_bytes - len(MENTIONED) - 1))
     return f"{text}\n{MENTIONED}{', '.join(reversed(listed))}" if listed else text
 
 
-async def _worked(text: str) -> tuple[str, ...]:
+async def _find_numbers(text: str) -> tuple[str, ...]:
     work = numbers_in(text)
     while True:
         try:
             next(work)
         except StopIteration as done:
-            found: tuple[str, ...] = done.value
-            return found
+            numbers: tuple[str, ...] = done.value
+            return numbers
         await asyncio.sleep(0)
 
 
-def _fitting(words: Iterable[str], limit_bytes: int) -> Iterable[str]:
+def _take_fitting(words: Iterable[str], limit_bytes: int) -> Iterable[str]:
     left = limit_bytes
     for word in words:
         size = len(word.encode()) + 2

@@ -1,4 +1,4 @@
-"""OpenAI and the many servers that speak its chat completions."""
+"""OpenAI's chat completions API, which many servers implement."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from redismem.models.http import failed
-from redismem.models.http_model import Answer, count
+from redismem.models.http import model_error
+from redismem.models.http_model import Answer, token_count
 
 
 @dataclass(frozen=True, slots=True)
 class OpenAI:
-    """Chat completions. `max_tokens_field`: how the server calls the limit of the answer.
+    """Chat completions. `max_tokens_field` is the name of the field that limits the answer.
 
-    `key_header`: where Azure's deployments, whose addresses end in `?api-version=…`, look for a key.
+    `key_header` is the header for keys of Azure deployments, whose URLs end in `?api-version=…`.
     """
 
     max_tokens_field: str = "max_completion_tokens"
@@ -27,7 +27,7 @@ class OpenAI:
         return "/chat/completions"
 
     def headers(self, api_key: str) -> dict[str, str]:
-        # Three parts with dots between: a token of Entra, which is let in as everywhere else.
+        # Three parts separated by dots: an Entra token, which every deployment accepts as a bearer token.
         if self.key_header is not None and api_key.count(".") != 2:
             return {self.key_header: api_key}
         return {"authorization": f"Bearer {api_key}"}
@@ -38,13 +38,13 @@ class OpenAI:
     def answer(self, reply: Any) -> Answer:
         match reply:
             case {"choices": [{"finish_reason": "content_filter"}, *_]}:
-                raise failed("openai filtered the answer", permanent=True)
+                raise model_error("openai filtered the answer", permanent=True)
             case {"choices": [{"message": {"content": str(text)}}, *_]}:
                 usage = reply.get("usage")
-                return Answer(text, count(usage, "prompt_tokens"), count(usage, "completion_tokens"))
-        raise failed("openai answered without a text")
+                return Answer(text, token_count(usage, "prompt_tokens"), token_count(usage, "completion_tokens"))
+        raise model_error("openai answered without a text")
 
 
 def key_header_for(base_url: str | None) -> str | None:
-    """Azure's own header for keys, if the address is one of Azure's deployments."""
+    """Return Azure's header for keys if the URL is an Azure deployment, else None."""
     return "api-key" if "api-version=" in (base_url or "").partition("?")[2] else None

@@ -1,4 +1,4 @@
-"""How each provider streams an answer: what is asked, and what each event says. No I/O."""
+"""Each provider's streaming format: its requests and events. No I/O."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any, NamedTuple, Protocol
 
 from redismem.models.anthropic import Anthropic
 from redismem.models.gemini import Gemini
-from redismem.models.http import failed
+from redismem.models.http import model_error
 from redismem.models.openai import OpenAI
 
 
 class Piece(NamedTuple):
-    """What one event adds to the answer. `is_end`: the provider says that this is all; `is_cut`: that more was to come,
-    but as many tokens were spent as were asked for.
+    """The text that one event adds to the answer. `is_end`: the answer is complete; `is_cut`: it stopped at the token
+    limit.
     """
 
     text: str
@@ -25,20 +25,20 @@ NOTHING = Piece("")
 
 
 class StreamWire(Protocol):
-    """A provider's own way to stream."""
+    """A provider's streaming format."""
 
     def stream_path(self, model: str) -> str:
-        """Where to ask."""
+        """Return the path of the request, after the base URL."""
 
     def stream_body(self, model: str, messages: Sequence[dict[str, Any]], max_tokens: int) -> dict[str, Any]:
-        """What to ask."""
+        """Return the body of the request."""
 
     def piece(self, event: Any) -> Piece:
-        """What an event adds. Raises ModelFailed."""
+        """Return what an event adds to the answer. Raises ModelFailed."""
 
 
 class OpenAIStream(OpenAI):
-    """Chat completions, a chunk an event."""
+    """Chat completions, one chunk per event."""
 
     def stream_path(self, model: str) -> str:
         return self.path(model)
@@ -49,19 +49,19 @@ class OpenAIStream(OpenAI):
     def piece(self, event: Any) -> Piece:
         match event:
             case {"choices": [{"finish_reason": "content_filter"}, *_]}:
-                raise failed("openai filtered the answer", permanent=True)
+                raise model_error("openai filtered the answer", permanent=True)
             case {"choices": [{"delta": {"content": str(text)}, **choice}, *_]}:
                 reason = choice.get("finish_reason")
                 return Piece(text, reason is not None, reason == "length")
             case {"choices": [{"finish_reason": str(reason)}, *_]}:
                 return Piece("", True, reason == "length")
             case {"error": _}:
-                raise failed("openai broke off with an error")
+                raise model_error("openai broke off with an error")
         return NOTHING
 
 
 class AnthropicStream(Anthropic):
-    """Messages, with an event for each thing that happens."""
+    """Messages API, with one event per change."""
 
     def stream_path(self, model: str) -> str:
         return self.path(model)
@@ -74,18 +74,18 @@ class AnthropicStream(Anthropic):
             case {"type": "content_block_delta", "delta": {"type": "text_delta", "text": str(text)}}:
                 return Piece(text)
             case {"type": "message_delta", "delta": {"stop_reason": "refusal"}}:
-                raise failed("anthropic refused to answer", permanent=True)
+                raise model_error("anthropic refused to answer", permanent=True)
             case {"type": "message_delta", "delta": {"stop_reason": "max_tokens"}}:
                 return Piece("", True, True)
             case {"type": "message_stop"}:
                 return Piece("", True)
             case {"type": "error"}:
-                raise failed("anthropic broke off with an error")
+                raise model_error("anthropic broke off with an error")
         return NOTHING
 
 
 class GeminiStream(Gemini):
-    """streamGenerateContent: each event is an answer of its own."""
+    """streamGenerateContent: each event is a complete answer."""
 
     def stream_path(self, model: str) -> str:
         return self.path(model).replace(":generateContent", ":streamGenerateContent?alt=sse")
@@ -96,11 +96,11 @@ class GeminiStream(Gemini):
     def piece(self, event: Any) -> Piece:
         match event:
             case {"error": _}:
-                raise failed("gemini broke off with an error")
+                raise model_error("gemini broke off with an error")
             case {"candidates": [{**candidate}, *_]}:
-                # The last one may say why it ended and hold no text.
+                # The last event may have a finish reason and no text.
                 reason = candidate.get("finishReason")
                 return Piece(self.answer(event).text, isinstance(reason, str), reason == "MAX_TOKENS")
             case {"promptFeedback": {"blockReason": str()}}:
-                raise failed("gemini blocked the prompt", permanent=True)
+                raise model_error("gemini blocked the prompt", permanent=True)
         return NOTHING

@@ -1,4 +1,4 @@
-"""A model that answers piece by piece, over the same HTTP as the one that summarises."""
+"""Chat model that streams its answer, over the same HTTP API as the model that summarises."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Any, Literal
 import httpx
 
 from redismem.errors import InvalidSettings
-from redismem.models.base_url import checked_url
-from redismem.models.http import CONNECT_S, MAX_REPLY_BYTES, failed, refusal, unavailable
+from redismem.models.base_url import split_base_url
+from redismem.models.http import CONNECT_S, MAX_REPLY_BYTES, model_error, refusal_error, unavailable_error
 from redismem.models.http_model import HttpModel, Wire
 from redismem.models.openai import key_header_for
 from redismem.models.stream_wires import AnthropicStream, GeminiStream, OpenAIStream, StreamWire
-from redismem.models.tls import trusted
+from redismem.models.tls import default_ssl_context
 
 _ERROR_BYTES = 64 * 1024
 
 
 class StreamingModel:
-    """A model behind a provider's HTTP API: it replies, and can be heard while it does."""
+    """A chat model behind a provider's HTTP API that returns its answer whole or as a stream."""
 
     def __init__(
         self,
@@ -36,16 +36,16 @@ class StreamingModel:
         total_s: float = 300,
         client: httpx.AsyncClient | None = None,
     ) -> None:
-        """`silence_s`: how long the model may say nothing; `total_s`: how long an answer may take.
+        """`silence_s` limits the pause between two pieces, `total_s` the whole answer, both in seconds.
 
         Raises InvalidSettings.
         """
-        # What is asked of settings and keys is asked there.
-        self._asking = HttpModel(wire, model, api_key, base_url=base_url, allow_http=allow_http, client=client)
+        # Also validates the settings and the key.
+        self._model_over_http = HttpModel(wire, model, api_key, base_url=base_url, allow_http=allow_http, client=client)
         self._wire: StreamWire = wire
         self._named: Wire = wire
         self._model = model
-        base, query = checked_url(wire.base_url if base_url is None else base_url, allow_http)
+        base, query = split_base_url(wire.base_url if base_url is None else base_url, allow_http)
         path, _, own_query = wire.stream_path(model).partition("?")
         whole_query = "&".join(filter(None, (query.removeprefix("?"), own_query)))
         self._url = f"{base}{path}?{whole_query}" if whole_query else base + path
@@ -55,7 +55,7 @@ class StreamingModel:
         self._silence_s = silence_s
         self._total_s = total_s
         self._owns_client = client is None
-        self._client = client or httpx.AsyncClient(verify=trusted(), trust_env=False)
+        self._client = client or httpx.AsyncClient(verify=default_ssl_context(), trust_env=False)
 
     @property
     def name(self) -> str:
@@ -68,32 +68,32 @@ class StreamingModel:
         return self._named.name
 
     async def reply(self, messages: Sequence[dict[str, Any]], *, max_tokens: int) -> str:
-        """The whole answer. Raises ModelFailed."""
-        return await self._asking.reply(messages, max_tokens=max_tokens)
+        """Return the whole answer. Raises ModelFailed."""
+        return await self._model_over_http.reply(messages, max_tokens=max_tokens)
 
     async def stream(self, messages: Sequence[dict[str, Any]], *, max_tokens: int) -> AsyncIterator[str]:
-        """The answer, piece by piece. Raises ModelFailed, also after pieces were given: then the rest is missing."""
+        """Yield the answer in pieces. Raises ModelFailed, perhaps after some pieces: then the rest is missing."""
         end_s = monotonic() + self._total_s
         try:
             response = await self._within(end_s, self._send(messages, max_tokens))
         except httpx.HTTPError as cause:
             connected = not isinstance(cause, httpx.ConnectError | httpx.ConnectTimeout)
-            reason = f"{self.provider} could not be asked ({type(cause).__name__})"
-            raise unavailable(reason, perhaps_request=connected) from None
+            reason = f"{self.provider} did not answer ({type(cause).__name__})"
+            raise unavailable_error(reason, perhaps_request=connected) from None
         try:
             if response.status_code != 200:
-                raw = await self._within(end_s, _begin_of(response))
-                raise refusal(self.provider, response.status_code, response.headers, raw)
+                raw = await self._within(end_s, _read_start(response))
+                raise refusal_error(self.provider, response.status_code, response.headers, raw)
             async for text in self._pieces(response, end_s, max_tokens):
                 yield text
         except httpx.HTTPError as cause:
-            raise failed(f"{self.provider} broke off ({type(cause).__name__})") from None
+            raise model_error(f"{self.provider} broke off ({type(cause).__name__})") from None
         finally:
             await response.aclose()
 
     async def aclose(self) -> None:
-        """Closes what it opened itself."""
-        await self._asking.aclose()
+        """Close the connections that it opened itself."""
+        await self._model_over_http.aclose()
         if self._owns_client:
             await self._client.aclose()
 
@@ -101,42 +101,42 @@ class StreamingModel:
         try:
             body = json.dumps(self._wire.stream_body(self._model, messages, max_tokens), allow_nan=False)
         except (ValueError, TypeError, RecursionError):
-            raise failed("the messages hold a value that JSON has no form for", permanent=True) from None
+            raise model_error("the messages contain a value that JSON cannot represent", permanent=True) from None
         timeout = httpx.Timeout(self._silence_s, connect=min(CONNECT_S, self._silence_s))
         request = self._client.build_request("POST", self._url, content=body, headers=self._headers, timeout=timeout)
         return await self._client.send(request, stream=True, follow_redirects=False, auth=None)
 
     async def _pieces(self, response: httpx.Response, end_s: float, max_tokens: int) -> AsyncIterator[str]:
-        said = False
+        has_text = False
         async for event in self._events(response, end_s):
             if event == "[DONE]":
                 break
             try:
                 piece = self._wire.piece(json.loads(event))
             except (ValueError, RecursionError):
-                raise failed(f"{self.provider} answered with something other than JSON") from None
+                raise model_error(f"{self.provider} answered with something other than JSON") from None
             if piece.text:
-                said = True
-                # Halves of surrogate pairs are valid JSON, and no text.
+                has_text = True
+                # Lone surrogates are valid JSON, but not valid text.
                 yield piece.text.encode("utf-8", "replace").decode()
             if piece.is_cut:
-                raise failed(f"{self.provider} stopped at the limit of {max_tokens} tokens")
+                raise model_error(f"{self.provider} stopped at the limit of {max_tokens} tokens")
             if piece.is_end:
                 break
         else:
-            raise failed(f"{self.provider} broke off")
-        if not said:
-            raise failed(f"{self.provider} answered with an empty text")
+            raise model_error(f"{self.provider} broke off")
+        if not has_text:
+            raise model_error(f"{self.provider} answered with an empty text")
 
     async def _events(self, response: httpx.Response, end_s: float) -> AsyncIterator[str]:
-        """The text of each event's lines of data."""
+        """Yield the data lines of the event stream."""
         chunks = response.aiter_raw()
         buffer = bytearray()
         read_bytes = 0
         while (chunk := await self._within(end_s, anext(chunks, None))) is not None:
             read_bytes += len(chunk)
             if read_bytes > 8 * MAX_REPLY_BYTES or len(buffer) > MAX_REPLY_BYTES:
-                raise failed(f"{self.provider} answered with too many bytes")
+                raise model_error(f"{self.provider} answered with too many bytes")
             buffer += chunk
             *lines, rest = bytes(buffer).split(b"\n")
             buffer = bytearray(rest)
@@ -150,10 +150,10 @@ class StreamingModel:
             async with asyncio.timeout(max(0.0, end_s - monotonic())):
                 return await work
         except TimeoutError:
-            raise failed(f"{self.provider} did not end its answer within {self._total_s:g} s") from None
+            raise model_error(f"{self.provider} did not end its answer within {self._total_s:g} s") from None
 
 
-async def _begin_of(response: httpx.Response) -> bytes:
+async def _read_start(response: httpx.Response) -> bytes:
     raw = bytearray()
     async for chunk in response.aiter_raw():
         raw += chunk
@@ -170,12 +170,12 @@ def open_streaming(
     max_tokens_field: str = "max_completion_tokens",
     **options: Any,
 ) -> StreamingModel:
-    """A model that streams. `options` are those of StreamingModel. Raises InvalidSettings."""
+    """Open a model that streams. `options` are the arguments of StreamingModel. Raises InvalidSettings."""
     wires: dict[str, OpenAIStream | AnthropicStream | GeminiStream] = {
         "openai": OpenAIStream(max_tokens_field, key_header=key_header_for(options.get("base_url"))),
         "gemini": GeminiStream(),
         "anthropic": AnthropicStream(),
     }
     if provider not in wires:
-        raise InvalidSettings(f"the provider of a model is one of {', '.join(wires)}")
+        raise InvalidSettings(f"the provider of a model must be one of {', '.join(wires)}")
     return StreamingModel(wires[provider], model, api_key, **options)

@@ -1,4 +1,4 @@
-"""Putting away what is over, and making one of what is the same. Nothing that is valid is touched."""
+"""Archive obsolete items and merge duplicate entities. Valid items are never touched."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from redismem.errors import Conflict, InvalidItem, ItemNotFound, TooLarge
-from redismem.project.items.items import Items, present
+from redismem.project.items.items import Items, require_present
 from redismem.project.items.schema import DECISION, ENTITY, TASK, Kind
 from redismem.project.items.versions import State
 from redismem.project.kinds.merging import merge
@@ -20,50 +20,50 @@ _OVER: tuple[tuple[Kind, str], ...] = ((DECISION, "superseded"), (TASK, "cancell
 
 @dataclass(frozen=True, slots=True)
 class Consolidation:
-    """What a consolidation did, or would do."""
+    """The result of a consolidation, or of a dry run."""
 
     dry_run: bool
     archived: tuple[str, ...]
     """ids of decisions and tasks"""
     merged: tuple[tuple[str, str], ...]
-    """ids of entities: the one that stays, and the one that was merged into it"""
+    """ids of entities: the surviving entity, and the one merged into it"""
     skipped: tuple[str, ...]
-    """ids of what somebody else was changing: the next consolidation sees to them; and of what is too large to merge"""
+    """ids of items that another writer was changing, left for the next run, and of entities too large to merge"""
 
 
 async def consolidate(items: Items, older_than_days: float, dry_run: bool) -> Consolidation:
     """See `Project.consolidate`."""
     if not isinstance(older_than_days, int | float) or not 0 <= older_than_days < 1_000_000:
-        raise InvalidItem("older_than_days is a number of days, 0 or more")
+        raise InvalidItem("older_than_days must be a number of days, 0 or more")
     before_ms = await items.now_ms() - int(older_than_days * _DAY_MS)
     archived, merged, skipped = [], [], []
     for kind, status in _OVER:
-        for item_id, state in await _all(items, Query(kind, statuses=(status,))):
+        for item_id, state in await _find_all(items, Query(kind, statuses=(status,))):
             if state["valid_until"] is None or state["valid_until"] > before_ms:
                 continue
-            if dry_run or await _archived(items, item_id, status):
+            if dry_run or await _archive(items, item_id, status):
                 archived.append(item_id)
             else:
                 skipped.append(item_id)
-    for primary_id, duplicate_id in _same(await _all(items, Query(ENTITY))):
-        if dry_run or await _merged(items, primary_id, duplicate_id):
+    for primary_id, duplicate_id in _find_duplicates(await _find_all(items, Query(ENTITY))):
+        if dry_run or await _merge(items, primary_id, duplicate_id):
             merged.append((primary_id, duplicate_id))
         else:
             skipped.append(duplicate_id)
     return Consolidation(dry_run, tuple(archived), tuple(merged), tuple(skipped))
 
 
-async def _all(items: Items, query: Query) -> list[tuple[str, State]]:
+async def _find_all(items: Items, query: Query) -> list[tuple[str, State]]:
     found: list[tuple[str, State]] = []
     cursor = None
     while True:
-        page, cursor = await pages.page(items, query, 500, cursor)
+        page, cursor = await pages.load_page(items, query, 500, cursor)
         found += page
         if cursor is None:
             return found
 
 
-async def _archived(items: Items, item_id: str, status: str) -> bool:
+async def _archive(items: Items, item_id: str, status: str) -> bool:
     try:
         stored = await items.get(item_id)
         if stored.state["status"] != status:
@@ -76,17 +76,17 @@ async def _archived(items: Items, item_id: str, status: str) -> bool:
     return True
 
 
-async def _merged(items: Items, primary_id: str, duplicate_id: str) -> bool:
+async def _merge(items: Items, primary_id: str, duplicate_id: str) -> bool:
     ids = [primary_id, duplicate_id]
     try:
-        await merge(items, *present(await items.read(ids), ids))
+        await merge(items, *require_present(await items.read(ids), ids))
     except (Conflict, InvalidItem, ItemNotFound, TooLarge):
         return False
     return True
 
 
-def _same(entities: list[tuple[str, State]]) -> list[tuple[str, str]]:
-    """Entities of one type whose names differ in case, blanks and signs alone. The one written down first stays."""
+def _find_duplicates(entities: list[tuple[str, State]]) -> list[tuple[str, str]]:
+    """Pair entities of one type whose names differ only in case or punctuation; the first created one survives."""
     groups: dict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
     for item_id, state in entities:
         name = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", state["name"]).casefold())

@@ -1,4 +1,4 @@
-"""A project in numbers."""
+"""Compute statistics of a project."""
 
 from __future__ import annotations
 
@@ -19,89 +19,89 @@ _MOST_MENTIONED = 10
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """A project in numbers. Archived items count in `totals` and by their status."""
+    """Counts of a project. Archived items count in `totals` and by their status."""
 
     totals: dict[str, int]
-    """decision, task, entity, conversation: all that are not deleted"""
+    """decision, task, entity, conversation: all items that are not deleted"""
     decisions_by_status: dict[str, int]
     tasks_by_status: dict[str, int]
     tasks_by_priority: dict[str, int]
     entities_by_type: dict[str, int]
-    """without those that were merged"""
+    """without merged entities"""
     open_tasks_count: int
     blocked_count: int
     overdue_count: int
     mean_completion: timedelta | None
-    """from when a task was true, whenever that was written down, to when it was completed; None if none is"""
+    """mean time from a task's valid_from to its completion; None if no task is completed"""
     most_mentioned: tuple[tuple[str, int], ...]
-    """names of entities, and how often they were mentioned"""
+    """entity names with their mention counts"""
     tags: dict[str, int]
-    """the tags of all kinds, the most used first"""
+    """tags of all kinds with their counts, most used first"""
 
 
 class Life(NamedTuple):
-    """From when to when something of a project changed: its first item was true, its last change was made."""
+    """The time span of a project: its first item became true, its last change was made."""
 
     first: datetime
     last: datetime
 
 
-async def life_of(items: Items) -> Life | None:
-    """The life of the decisions, tasks and entities, deleted ones too; None if there are none. One round trip."""
+async def read_life(items: Items) -> Life | None:
+    """Read the time span of decisions, tasks and entities, deleted ones included; None without items."""
     indexes = [items.keys.index(letter, name) for letter in "dte" for name in (HISTORY, CHANGED)]
-    found = await items.run(items.calls.ends(indexes))
-    return Life(as_datetime(min(found)), as_datetime(max(found))) if found else None
+    ends = await items.run(items.calls.ends(indexes))
+    return Life(as_datetime(min(ends)), as_datetime(max(ends))) if ends else None
 
 
-async def statistics_of(items: Items) -> Statistics:
-    """The numbers, in a handful of round trips; completed tasks are gone through one by one."""
-    states = await _counts(items, {"open": f"t/{OPEN}", "blocked": "t/status:blocked"})
-    totals = await _counts(items, {kind.name: f"{kind.letter}/{ALL}" for kind in KINDS.values()})
+async def read_statistics(items: Items) -> Statistics:
+    """Read the statistics in a few round trips; completed tasks are read one by one."""
+    states = await _read_counts(items, {"open": f"t/{OPEN}", "blocked": "t/status:blocked"})
+    totals = await _read_counts(items, {kind.name: f"{kind.letter}/{ALL}" for kind in KINDS.values()})
     return Statistics(
         totals,
-        await _counts(items, {status: f"d/status:{status}" for status in DECISION.transitions or ()}),
-        await _counts(items, {status: f"t/status:{status}" for status in TASK.transitions or ()}),
-        await _counts(items, {priority: f"t/priority:{priority}" for priority in PRIORITIES[::-1]}),
-        await _counts(items, {type: f"e/type:{type}" for type in ENTITY_TYPES}),
+        await _read_counts(items, {status: f"d/status:{status}" for status in DECISION.transitions or ()}),
+        await _read_counts(items, {status: f"t/status:{status}" for status in TASK.transitions or ()}),
+        await _read_counts(items, {priority: f"t/priority:{priority}" for priority in PRIORITIES[::-1]}),
+        await _read_counts(items, {type: f"e/type:{type}" for type in ENTITY_TYPES}),
         states["open"],
         states["blocked"],
         await items.run(items.calls.count_between(items.keys.index("t", "due"), EARLIEST, await items.now_ms() - 1)),
-        await _mean_completion(items),
-        await _most_mentioned(items),
-        await _tags(items),
+        await _compute_mean_completion(items),
+        await _read_most_mentioned(items),
+        await _count_tags(items),
     )
 
 
-async def _counts(items: Items, indexes: dict[str, str]) -> dict[str, int]:
-    """For each name, how many are in an index, which is given as `letter/index`."""
+async def _read_counts(items: Items, indexes: dict[str, str]) -> dict[str, int]:
+    """Return the size of each index; an index is given as `letter/index`."""
     keys = [items.keys.index(*index.split("/", 1)) for index in indexes.values()]
     counts = await items.run(items.calls.counts(keys))
     return dict(zip(indexes, counts, strict=True))
 
 
-async def _mean_completion(items: Items) -> timedelta | None:
+async def _compute_mean_completion(items: Items) -> timedelta | None:
     took_ms = []
     query, cursor = Query(TASK, statuses=("completed",), with_archived=True), None
     while True:
-        found, cursor = await pages.page(items, query, 500, cursor)
+        found, cursor = await pages.load_page(items, query, 500, cursor)
         took_ms += [state["completed_at"] - state["valid_from_ms"] for _, state in found]
         if cursor is None:
             break
     return timedelta(milliseconds=sum(took_ms) / len(took_ms)) if took_ms else None
 
 
-async def _most_mentioned(items: Items) -> tuple[tuple[str, int], ...]:
+async def _read_most_mentioned(items: Items) -> tuple[tuple[str, int], ...]:
     index = items.keys.index("e", "mentioned")
     raw = await items.run(items.calls.find(index, [Group((index,))], _MOST_MENTIONED))
-    states = [items.decoded(item_id, body).state for item_id, body in raw.found]
+    states = [items.decode(item_id, body).state for item_id, body in raw.found]
     return tuple((state["name"], state["mention_count"]) for state in states if state["mention_count"])
 
 
-async def _tags(items: Items) -> dict[str, int]:
-    found: dict[str, int] = {}
+async def _count_tags(items: Items) -> dict[str, int]:
+    tag_counts: dict[str, int] = {}
     for letter in KINDS:
         (tags,) = await items.run(items.calls.words(items.keys.index(letter, TAGS), [""], 10_000))
         if tags:
-            for tag, count in (await _counts(items, {tag: f"{letter}/tag:{tag}" for tag in tags})).items():
-                found[tag] = found.get(tag, 0) + count
-    return dict(sorted(found.items(), key=lambda pair: (-pair[1], pair[0])))
+            for tag, count in (await _read_counts(items, {tag: f"{letter}/tag:{tag}" for tag in tags})).items():
+                tag_counts[tag] = tag_counts.get(tag, 0) + count
+    return dict(sorted(tag_counts.items(), key=lambda pair: (-pair[1], pair[0])))

@@ -1,9 +1,12 @@
-"""What runs off the path of a turn: summaries, the session limit, the sweep, and when each is looked at."""
+"""Background work: summaries, the session limit, the sweep, extraction for projects, and their scheduler.
+
+`Scheduler` and `DROPPED` can be imported from here. They load on first use, because `Scheduler` needs APScheduler.
+"""
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from redismem.workers.scheduler import Scheduler
@@ -11,11 +14,10 @@ if TYPE_CHECKING:
 
 __all__ = ["DROPPED", "Scheduler"]
 
-_MODULES = {"DROPPED": "strategies", "Scheduler": "scheduler"}
+_MODULES = {"DROPPED": "redismem.workers.strategies", "Scheduler": "redismem.workers.scheduler"}
 
 
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: commands that need no scheduler do not load APScheduler."""
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+def __getattr__(name: str) -> object:
+    if name in _MODULES:
+        return getattr(import_module(_MODULES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""What is handed over of a session before it is evicted, a file to hand it to, and how it is read again."""
+"""Archive the transcripts of evicted sessions: write them to a JSON Lines file and read them back."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from redismem.messages.values import Undecodable, decode_value, pack_unchecked, 
 log = logging.getLogger("redismem.worker")
 
 OnEvict = Callable[[str, Context], Awaitable[None]]
-"""Called with the session id and all that the session holds, before it is removed. Called again if the worker died,
-or a message came in between and the session stayed: the newest transcript of an epoch holds the most.
+"""Called with the session id and its full context before the session is removed. It is called again if the worker
+crashed, or if a message arrived and the session stayed: the newest transcript of an epoch is the most complete.
 """
 
 
-def checked(on_evict: OnEvict) -> OnEvict:
-    """What is handed transcripts. Raises InvalidSettings for what cannot be: no session could be evicted."""
-    wanted = "on_evict is an `async def on_evict(session_id, context)`"
+def validate_on_evict(on_evict: OnEvict) -> OnEvict:
+    """Return the `on_evict`. Raises InvalidSettings if it is unusable: no session could be evicted."""
+    expected = "on_evict must be an `async def on_evict(session_id, context)`"
     is_function = inspect.isroutine(on_evict) or isinstance(on_evict, partial)
     if not inspect.iscoroutinefunction(on_evict if is_function else type(on_evict).__call__):
-        found = "is not async" if is_function else f"is of the type {type(on_evict).__name__}"
-        raise InvalidSettings(f"{wanted}, this one {found}")
+        problem = "is not async" if is_function else f"is of the type {type(on_evict).__name__}"
+        raise InvalidSettings(f"{expected}; this one {problem}")
     try:
         inspect.signature(on_evict).bind("", None)
     except TypeError as wrong:
-        raise InvalidSettings(f"{wanted}, this one does not take them: {wrong}") from None
+        raise InvalidSettings(f"{expected}; this one does not take these arguments: {wrong}") from None
     return on_evict
 
 
@@ -68,13 +68,13 @@ _SUMMARY_TYPES: dict[str, tuple[type, ...]] = {
 
 
 class JsonlArchive:
-    """An `on_evict` that writes sessions to a file, a line of JSON each; `read_archive` reads them again.
+    """An `on_evict` that appends sessions to a file, one line of JSON each; `read_archive` reads them back.
 
     A line has session_id, epoch, summary_version, window_version, total_messages, first_seq, last_seq, recent_limit,
-    summaries, state, `messages` (the dicts as they were put in) and, in the same order, `stored`: of each message seq,
-    tokens, stored_ms and `beside` (metadata, timestamp_us, id, pinned; or null). `pinned` and `stored_pinned` are the
-    same of the pinned ones. If JSON in UTF-8 cannot hold a text or number exactly (half
-    surrogate pairs), the line shows it as well as it can, and `exact` has all of it: msgpack in base64.
+    summaries, state, `messages` (the dicts as appended) and, in the same order, `stored`: seq, tokens, stored_ms and
+    `beside` (metadata, timestamp_us, id, pinned; or null) per message. `pinned` and `stored_pinned` hold the same for
+    pinned messages. If JSON in UTF-8 cannot represent a string or number exactly (lone surrogates), the line
+    approximates it and adds `exact`: the whole line as msgpack in base64.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -82,71 +82,71 @@ class JsonlArchive:
         self._lock = asyncio.Lock()
 
     async def __call__(self, session_id: str, context: Context) -> None:
-        document = _document(context) | {"session_id": session_id}
+        document = _build_document(context) | {"session_id": session_id}
         async with self._lock:
             await asyncio.to_thread(self._write, document)
 
     def _write(self, document: dict[str, Any]) -> None:
-        line = _line(document)
-        # Unbuffered: one write a line, so that several processes may share the file.
+        line = _encode_line(document)
+        # Unbuffered: one write per line, so that several processes can share the file.
         with open(self._path, "a+b", buffering=0, opener=_open_private) as file:
             if file.seekable() and file.tell() and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
-                line = b"\n" + line  # behind what an earlier write could not finish
+                line = b"\n" + line  # a crashed write left an unfinished line
             if file.write(line) != len(line):
-                raise OSError("the archive took a part of a line")
+                raise OSError("only a part of the line was written to the archive")
 
 
 def read_archive(path: str | Path) -> Iterator[Context]:
-    """The sessions in an archive, oldest line first, each equal to what was handed over.
+    """Yield the sessions in an archive, oldest line first, each equal to the context handed over.
 
-    A line that was never finished is passed, with a warning in the log: its session stayed, and was handed over again.
-    Raises ValueError for a line that is no line of an archive, OSError.
+    An unfinished line is skipped with a warning: its session stayed, and was handed over again. Raises OSError, and
+    ValueError for a line that does not belong to an archive.
     """
     with Path(path).open("rb") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
             try:
-                found = json.loads(line)
+                document = json.loads(line)
             except (ValueError, RecursionError):
                 if not line.startswith(_BEGINNING) and not _BEGINNING.startswith(line.rstrip()):
                     raise ValueError(f"line {number} is no line of an archive") from None
-                log.warning("line %d of the archive was never finished, and is passed", number)
+                log.warning("line %d of the archive was never finished and is skipped", number)
                 continue
             try:
-                yield _context(found)
+                yield _decode_context(document)
             except (Undecodable, KeyError, ValueError, TypeError, AttributeError):
                 raise ValueError(f"line {number} is no line of an archive") from None
 
 
-def _document(context: Context) -> dict[str, Any]:
+def _build_document(context: Context) -> dict[str, Any]:
     return {
         **{name: getattr(context, name) for name in (*_TEXTS, *_NUMBERS)},
         "summaries": [asdict(summary) | {"message_ids": list(summary.message_ids)} for summary in context.summaries],
         "messages": [message.to_openai() for message in context.messages],
-        "stored": _stored(context.messages),
+        "stored": _message_rows(context.messages),
         "pinned": [message.to_openai() for message in context.pinned],
-        "stored_pinned": _stored(context.pinned),
+        "stored_pinned": _message_rows(context.pinned),
         "state": {name: getattr(context.state, name) for name in State.__slots__},
     }
 
 
-def _stored(messages: list[Message]) -> list[dict[str, Any]]:
-    """What is known of each beside its dict."""
+def _message_rows(messages: list[Message]) -> list[dict[str, Any]]:
+    """Return the stored attributes of each message that its dict does not contain."""
     return [
         {"seq": each.seq, "tokens": each.tokens, "stored_ms": each.stored_ms, "beside": each.beside}
         for each in messages
     ]
 
 
-def _restored(payloads: list[Any], stored: list[Any], epoch: str) -> list[Message]:
+def _restore(payloads: list[Any], stored: list[Any], epoch: str) -> list[Message]:
     return [
         Message.restored(payload, row["beside"], row["seq"], row["tokens"], row["stored_ms"], epoch)
         for payload, row in zip(payloads, stored, strict=True)
     ]
 
 
-def _line(document: dict[str, Any]) -> bytes:
+def _encode_line(document: dict[str, Any]) -> bytes:
     try:
         return json.dumps(document, ensure_ascii=False, allow_nan=False).encode() + b"\n"
     except ValueError:
@@ -155,7 +155,7 @@ def _line(document: dict[str, Any]) -> bytes:
     return shown.encode("utf-8", "backslashreplace") + b"\n"
 
 
-def _context(line: Any) -> Context:
+def _decode_context(line: Any) -> Context:
     if "exact" in line:
         line = decode_value(base64.b64decode(line["exact"], validate=True))
     _check(line, _TYPES)
@@ -172,7 +172,7 @@ def _context(line: Any) -> Context:
     context = Context(
         line["session_id"],
         [Summary(**each | {"message_ids": tuple(each["message_ids"])}) for each in line["summaries"]],
-        _restored(line["messages"], line["stored"], epoch),
+        _restore(line["messages"], line["stored"], epoch),
         State(**line["state"]),
         *(
             line[name]
@@ -180,14 +180,14 @@ def _context(line: Any) -> Context:
         ),
     )
     context.window_version = line["window_version"]
-    context.pinned = _restored(line["pinned"], line["stored_pinned"], epoch)
+    context.pinned = _restore(line["pinned"], line["stored_pinned"], epoch)
     return context
 
 
-def _check(given: Any, types: dict[str, tuple[type, ...]]) -> None:
-    """Raises TypeError for a value of another type, KeyError for one that is missing."""
+def _check(document: Any, types: dict[str, tuple[type, ...]]) -> None:
+    """Raise TypeError for a value of another type, KeyError for a missing one."""
     for name, kinds in types.items():
-        if type(given[name]) not in kinds:
+        if type(document[name]) not in kinds:
             raise TypeError(name)
 
 

@@ -1,6 +1,6 @@
-"""Trains dictionaries on the messages that a worker keeps, and tells which one new blocks are to be compressed with.
+"""Train compression dictionaries on the messages that a worker keeps, and choose the one for new blocks.
 
-A worker that dies in the middle loses its samples and nothing else. Two that train at the same time: one is first.
+A crashed worker loses only its samples. If two workers train at the same time, the first one wins.
 """
 
 from __future__ import annotations
@@ -22,73 +22,73 @@ from redismem.workers.failures import log_failure
 log = logging.getLogger("redismem.worker")
 
 SAMPLE_BYTES = 1024 * 1024
-"""What is kept in memory to train on, at most."""
-ENOUGH_BYTES, ENOUGH_SESSIONS = 256 * 1024, 8
-MOST_DICTIONARIES = 8
-"""A namespace gets no more: none of them can ever go."""
+"""Upper bound of the samples in memory."""
+MIN_SAMPLE_BYTES, MIN_SESSIONS = 256 * 1024, 8
+MAX_DICTIONARIES = 8
+"""Limit per namespace, because a dictionary can never be deleted."""
 SETTLED_MS = 60_000
-"""One is used when it is so old: a failover may lose what was written last, and no block may outlive its dictionary."""
-AGAIN_MS = 86_400_000
-"""Another is trained so much later at the earliest."""
+"""Age at which a dictionary is used: a failover may lose recent writes, and a block must not outlive its dictionary."""
+RETRAIN_MS = 86_400_000
+"""Shortest time between two trainings."""
 
-_LOOK_MS = 60_000
+_POLL_MS = 60_000
 _SESSION_BYTES = 64 * 1024
-# One block of so many is for measuring.
+# One block in this many is held out to measure the dictionary.
 _HELD_OUT = 6
-# Less than that is not worth one of the few there may be.
+# A new dictionary must shrink blocks to this share, as their number is limited.
 _GAIN = 0.9
 
 
 class Trainer:
-    """Makes the dictionaries of a namespace out of what one worker has kept."""
+    """Train the dictionaries of a namespace on the messages one worker has kept."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self._samples: deque[tuple[str, list[bytes], int]] = deque()
         self._bytes_of: Counter[str] = Counter()
-        self._time_ms = self._looked_ms = self._tried_ms = -AGAIN_MS
-        self._used = 0
-        """The version that new blocks are compressed with; 0: none."""
+        self._time_ms = self._polled_ms = self._tried_ms = -RETRAIN_MS
+        self._version = 0
+        """The dictionary version for new blocks; 0 means none."""
         self._is_training = False
 
     async def dictionary(self, time_ms: int) -> Dictionary | None:
-        """What to compress new blocks with; None: nothing. If the dictionaries cannot be read, that is logged."""
+        """Return the dictionary for new blocks; None means no compression. A failure to read them is logged."""
         if not self.store.settings.train_dictionaries:
             return None
         self._time_ms = time_ms
-        if not 0 <= time_ms - self._looked_ms < _LOOK_MS:
-            self._looked_ms = time_ms
+        if not 0 <= time_ms - self._polled_ms < _POLL_MS:
+            self._polled_ms = time_ms
             try:
-                await self._look()
-                self._used = await self._settled(time_ms)
+                await self._sync()
+                self._version = await self._load_settled(time_ms)
             except RedismemError as error:
-                self._used = 0
+                self._version = 0
                 log_failure("the dictionaries cannot be read", error, facts(op="dictionaries"))
-        found = self.store.dictionaries.get(self._used)
-        return found if found is not None and _is_settled(found, time_ms) else None
+        dictionary = self.store.dictionaries.get(self._version)
+        return dictionary if dictionary is not None and _is_settled(dictionary, time_ms) else None
 
-    async def _settled(self, time_ms: int) -> int:
-        """The newest version that is old enough, if it is in Redis as it is known here from then on; else 0.
+    async def _load_settled(self, time_ms: int) -> int:
+        """Return the newest settled version if Redis still has it; else 0.
 
-        What is compressed with one that is not there, nobody else could read.
+        No other process could read a block whose dictionary is missing from Redis.
         """
-        known = self.store.dictionaries.values()
-        version = max((each.version for each in known if _is_settled(each, time_ms)), default=0)
+        settled = (each.version for each in self.store.dictionaries.values() if _is_settled(each, time_ms))
+        version = max(settled, default=0)
         return version if version and version in await reload_versions(self.store, [version]) else 0
 
-    async def _look(self) -> int:
-        """Reads what is new, and puts back what is there no more. Gives the newest version there is."""
+    async def _sync(self) -> int:
+        """Load new dictionaries and restore those missing from Redis. Returns the newest version."""
         store = self.store
-        there = await store.run(dictionaries.versions(store.keys))
-        for lost in store.dictionaries.keys() - set(there):
+        versions = await store.run(dictionaries.versions(store.keys))
+        for lost in store.dictionaries.keys() - set(versions):
             await store.run(dictionaries.add(store.keys, store.dictionaries[lost]))
             known = facts(op="dictionaries", namespace=store.keys.namespace)
-            log.warning("dictionary %d was gone from Redis, and was put back", lost, extra=known)
-        await load_versions(store, there)
-        return max([0, *there, *store.dictionaries])
+            log.warning("dictionary %d was missing from Redis and was restored", lost, extra=known)
+        await load_versions(store, versions)
+        return max([0, *versions, *store.dictionaries])
 
     def note(self, session_id: str, elements: Sequence[bytes]) -> None:
-        """A commit has kept these elements of a session."""
+        """Add the elements that a commit has kept as samples."""
         size_bytes = sum(map(len, elements))
         if not self.store.settings.train_dictionaries or self._bytes_of[session_id] + size_bytes > _SESSION_BYTES:
             return
@@ -101,14 +101,13 @@ class Trainer:
                 del self._bytes_of[oldest]
 
     async def train(self) -> bool:
-        """Makes a dictionary of the samples, if there are enough, and it is time for one, and it is worth it.
+        """Train a dictionary and return True, if versions are enough samples, one is due, and it compresses better.
 
-        It is as late as the last commit was. In a thread: others get their turn meanwhile. What goes wrong is logged,
-        and tried again a day later.
+        The time is that of the last commit. Training runs in a thread. A failure is logged, and retried a day later.
         """
         time_ms = self._time_ms
-        is_enough = len(self._bytes_of) >= ENOUGH_SESSIONS and self._bytes_of.total() >= ENOUGH_BYTES
-        if not is_enough or self._is_training or 0 <= time_ms - self._tried_ms < AGAIN_MS:
+        is_enough = len(self._bytes_of) >= MIN_SESSIONS and self._bytes_of.total() >= MIN_SAMPLE_BYTES
+        if not is_enough or self._is_training or 0 <= time_ms - self._tried_ms < RETRAIN_MS:
             return False
         self._tried_ms, self._is_training = time_ms, True
         try:
@@ -121,29 +120,29 @@ class Trainer:
 
     async def _train(self, time_ms: int) -> bool:
         store = self.store
-        newest = await self._look()
+        newest = await self._sync()
         used = store.dictionaries.get(newest)
-        if newest >= MOST_DICTIONARIES or (used is not None and time_ms - used.created_ms < AGAIN_MS):
+        if newest >= MAX_DICTIONARIES or (used is not None and time_ms - used.created_ms < RETRAIN_MS):
             return False
         samples = [(session_id, elements) for session_id, elements, _ in self._samples]
-        made = await asyncio.to_thread(better, samples, newest + 1, time_ms, used)
-        if made is None or not await store.run(dictionaries.add(store.keys, made)):
+        dictionary = await asyncio.to_thread(train_if_better, samples, newest + 1, time_ms, used)
+        if dictionary is None or not await store.run(dictionaries.add(store.keys, dictionary)):
             return False
         known = facts(op="dictionaries", namespace=store.keys.namespace, session_count=len(self._bytes_of))
-        log.info("dictionary %d was trained on %d sessions", made.version, len(self._bytes_of), extra=known)
+        log.info("dictionary %d was trained on %d sessions", dictionary.version, len(self._bytes_of), extra=known)
         return True
 
 
-def _is_settled(each: Dictionary, time_ms: int) -> bool:
-    return time_ms - each.created_ms >= SETTLED_MS
+def _is_settled(dictionary: Dictionary, time_ms: int) -> bool:
+    return time_ms - dictionary.created_ms >= SETTLED_MS
 
 
-def better(
+def train_if_better(
     samples: Sequence[tuple[str, Sequence[bytes]]], version: int, time_ms: int, used: Dictionary | None
 ) -> Dictionary | None:
-    """A dictionary trained on these, if one of the older of them makes the newest smaller by so much than what is used.
+    """Return a dictionary trained on all samples, if one trained on the older ones beats `used` on the newest.
 
-    What is used may have been trained on the older ones, so they would speak for it.
+    `used` may have been trained on the older samples, so they cannot be used to compare.
     """
     whole: dict[str, list[bytes]] = {}
     for session_id, elements in samples:
@@ -154,10 +153,13 @@ def better(
         for at in range(0, len(elements), BLOCK_COUNT)
     ]
     older = len(blocks) - max(1, len(blocks) // _HELD_OUT)
-    tried = _dictionary(blocks[:older], version, time_ms)
-    if tried is None:
+    trial = _dictionary(blocks[:older], version, time_ms)
+    if trial is None:
         return None
-    before, after = (sum(len(encode_block(1, each, one)) for _, each in blocks[older:]) for one in (used, tried))
+    before, after = (
+        sum(len(encode_block(1, elements, dictionary)) for _, elements in blocks[older:])
+        for dictionary in (used, trial)
+    )
     return _dictionary(blocks, version, time_ms) if after <= _GAIN * before else None
 
 

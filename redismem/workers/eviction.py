@@ -1,4 +1,4 @@
-"""At most `max_sessions`, and none past its timeout: choose the oldest, hand over their transcripts, remove them."""
+"""Evict the least recently active sessions over `max_sessions` and idle ones, after handing over their transcripts."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _ROUND_COUNT = 1_000
 _CHUNK_COUNT = 100
 _RECENT_MS = 3_600_000
 _WARN_EVERY_MS = 60_000
-_FOREIGN = "an index holds what is no session id; it is passed over, and `redismem check` names it"
+_FOREIGN = "an index contains a member that is no session id; it is skipped, and `redismem check` names it"
 
 
 class Eviction:
-    """Enforces the session limit and the timeout of a namespace."""
+    """Enforce the session limit and the idle timeout of a namespace."""
 
     def __init__(self, store: Store, on_evict: OnEvict | None = None, *, concurrency: int = 32) -> None:
         self._store = store
@@ -44,32 +44,32 @@ class Eviction:
         self._cursors: dict[int, int] = {}
         self._stopping = False
         self._warned_ms: dict[str, int] = {}
-        self._has_told_of_limit = False
+        self._has_warned_of_limit = False
 
     @property
     def is_crowded(self) -> bool:
-        """Whether more sessions wait to be evicted here than are in hand at a time."""
+        """True if more sessions wait for eviction here than `concurrency` allows at a time."""
         return self._due_count > self._concurrency
 
     def stop(self) -> None:
-        """Takes nothing more in hand."""
+        """Start no further evictions."""
         self._stopping = True
 
     async def enforce(self) -> int:
-        """Chooses and evicts until the namespace holds its limit and nothing idle. Gives how many sessions went.
+        """Evict until the namespace is within its limit and nothing is idle; return the number of evicted sessions.
 
         Raises StoreUnavailable.
         """
         return await self._store.told(Op.ENFORCE, self._enforce())
 
     async def enforce_limit(self) -> int:
-        """`enforce`, if there are more sessions than the namespace may hold: costs a command a shard to find out."""
-        return await self.enforce() if await self._excess() > 0 else 0
+        """Call `enforce` if the namespace is over its limit; the check costs one command per shard."""
+        return await self.enforce() if await self._count_excess() > 0 else 0
 
     async def _enforce(self) -> int:
         evicted = 0
-        await self._store.agree()  # the record may be gone with all the rest, or be another's since
-        self._tell_of_limit()
+        await self._store.agree()  # its record may be gone, or replaced by another process
+        self._warn_of_larger_limit()
         while not self._stopping:
             await self.queue_idle()
             await self.queue_excess()
@@ -80,41 +80,41 @@ class Eviction:
             log.info("evicted %d sessions", gone, extra=facts(op="enforce", session_count=gone))
         return evicted
 
-    def _tell_of_limit(self) -> None:
-        """Says so if others were given a larger limit than the default of this worker, which keeps to that."""
+    def _warn_of_larger_limit(self) -> None:
+        """Log once if another process set a higher limit than this worker's default; the worker enforces that limit."""
         settings, limit = self._store.settings, self._store.session_limit
-        if limit > settings.max_sessions and not self._has_told_of_limit:
-            self._has_told_of_limit = True
+        if limit > settings.max_sessions and not self._has_warned_of_limit:
+            self._has_warned_of_limit = True
             log.warning(
-                "others of the namespace were given a limit of %d sessions, so this worker, which is given none, "
-                "keeps to it: give it REDISMEM_MAX_SESSIONS",
+                "another process of the namespace sets a limit of %d sessions; this worker has none set and enforces "
+                "that one: set REDISMEM_MAX_SESSIONS here too",
                 limit,
                 extra=facts(op="enforce", setting="REDISMEM_MAX_SESSIONS"),
             )
 
     async def queue_excess(self) -> int:
-        """Puts the least recently active sessions beyond the limit on the queue, a bounded number at a time."""
+        """Queue the least recently active sessions beyond the limit, a bounded number at a time."""
         keys = self._store.keys
-        excess = min(await self._excess(), _ROUND_COUNT)
+        excess = min(await self._count_excess(), _ROUND_COUNT)
         limit = max(excess, 0) // keys.shard_count * 2 + 16
         while excess > 0:
             shards = await self._store.run(queue_calls.oldest(keys, limit))
-            # Counted after the look: what others evict meanwhile makes it fewer, so that none goes too many.
-            excess = min(await self._excess(), _ROUND_COUNT)
-            found = sorted((entry for shard in shards for entry in shard), key=_age)
-            # A shard that gave all it was asked for may hold more that are as old as what follows its last one.
-            known_ms = min((shard[-1].active_ms for shard in shards if len(shard) == limit), default=None)
-            complete = known_ms is None or (len(found) >= excess and found[excess - 1].active_ms <= known_ms)
+            # Counted after the query: evictions by other workers in between reduce it, so that none goes too many.
+            excess = min(await self._count_excess(), _ROUND_COUNT)
+            entries = sorted((entry for shard in shards for entry in shard), key=_age_key)
+            # A shard that returned a full page may hold further sessions as old as its last one.
+            complete_ms = min((shard[-1].active_ms for shard in shards if len(shard) == limit), default=None)
+            complete = complete_ms is None or (len(entries) >= excess and entries[excess - 1].active_ms <= complete_ms)
             if excess > 0 and (complete or limit >= excess):
                 now_ms = await self._store.server_time_ms()
-                self._warn_of_recent(found[:excess], now_ms)
-                return await self._queue(found[:excess], EvictionReason.LIMIT)
+                self._warn_of_recent(entries[:excess], now_ms)
+                return await self._queue(entries[:excess], EvictionReason.LIMIT)
             limit = min(limit * 2, excess)
         return 0
 
     def _warn_of_recent(self, leaving: list[SessionEntry], time_ms: int) -> None:
-        """Says so when people who have just been there lose their sessions: the limit is too low for them."""
-        text = "%d sessions that were active within the last hour have to go: the limit is %d (REDISMEM_MAX_SESSIONS)"
+        """Log that sessions active within the last hour are evicted, which means the limit is too low."""
+        text = "%d sessions active within the last hour are evicted: the limit is %d (REDISMEM_MAX_SESSIONS)"
         count = sum(entry.active_ms > time_ms - _RECENT_MS for entry in leaving)
         self._warn("REDISMEM_MAX_SESSIONS", time_ms, text, count, self._store.session_limit)
 
@@ -123,38 +123,42 @@ class Eviction:
             self._warned_ms[setting] = time_ms
             log.warning(text, count, *more, extra=facts(op="enforce", session_count=count, setting=setting))
 
-    async def _excess(self) -> int:
+    async def _count_excess(self) -> int:
         per_shard = await self._store.run(depths.counts(self._store.keys))
         return sum(per_shard) - self._store.session_limit
 
     async def queue_idle(self) -> int:
-        """Puts sessions past their timeout on the queue: all, however many stand there, for the others would expire.
+        """Queue all sessions past their timeout; any that stay unqueued would expire without a transcript.
 
-        A worker that is given no timeout leaves those that another process has given a longer one.
+        A worker without a configured timeout skips sessions that another process gave a longer one.
         """
         time_ms, longest_ms = await self._store.server_time_ms(), self._store.settings.idle_timeout_ms
         looks = [queue_calls.Look(shard) for shard in self._store.keys.shards()]
         chosen = left_count = 0
         while looks and not self._stopping:
             shards = await self._store.run(queue_calls.idle(looks, time_ms - longest_ms, _CHUNK_COUNT))
-            found = [entry for shard in shards for entry in shard if self._keys_of(entry.session_id) is not None]
-            idle = found if is_given(self._store.settings, "idle_timeout_s") else await self._own(found, time_ms)
-            left_count += len(found) - len(idle)
+            entries = [entry for shard in shards for entry in shard if self._keys_of(entry.session_id) is not None]
+            idle = (
+                entries
+                if is_given(self._store.settings, "idle_timeout_s")
+                else await self._expiring_as_idle(entries, time_ms)
+            )
+            left_count += len(entries) - len(idle)
             chosen += await self._queue(idle, EvictionReason.IDLE)
-            # What was touched or has expired meanwhile shifts the others: who is passed over is found by the next look.
+            # Sessions touched or expired in between shift the pages; a skipped session is found by the next query.
             full = (pair for pair in zip(looks, shards, strict=True) if len(pair[1]) == _CHUNK_COUNT)
-            looks = [look.after(found) for look, found in full]
-        text = "%d sessions past the default timeout stay, as they were given a longer one: give it to this worker too"
+            looks = [look.after(entries) for look, entries in full]
+        text = "%d sessions past the default timeout stay, because another process set a longer one: set it here too"
         self._warn("REDISMEM_IDLE_TIMEOUT_S", time_ms, f"{text} (REDISMEM_IDLE_TIMEOUT_S)", left_count)
         return chosen
 
-    async def _own(self, entries: list[SessionEntry], time_ms: int) -> list[SessionEntry]:
-        """The sessions whose keys expire no later than those of an idle session of this worker's settings.
+    async def _expiring_as_idle(self, entries: list[SessionEntry], time_ms: int) -> list[SessionEntry]:
+        """Return the sessions whose keys expire no later than an idle session's with this worker's settings.
 
-        The others come up once that is so: then there is still time to hand them over.
+        The rest are returned by a later call, while there is still time to hand them over.
         """
         settings = self._store.settings
-        # `lua/include/expiry.lua`: from the last activity on, the time it is kept for and a sixteenth of that.
+        # As in `lua/include/expiry.lua`: a key expires `kept_ms` and a sixteenth of it after the last activity.
         rest_ms = settings.kept_ms - settings.idle_timeout_ms + max(1_000, settings.kept_ms // 16)
         ends_ms = await self._store.run(namespace_calls.expiries(self._store.keys, entries)) if entries else []
         return [entry for entry, end_ms in zip(entries, ends_ms, strict=True) if end_ms - time_ms <= rest_ms]
@@ -163,8 +167,8 @@ class Eviction:
         keys = self._store.keys
         by_shard: dict[int, list[tuple[SessionKeys, int]]] = {}
         for entry in entries:
-            if (found := self._keys_of(entry.session_id)) is not None:
-                by_shard.setdefault(keys.shard_of(entry.session_id), []).append((found, entry.active_ms))
+            if (session_keys := self._keys_of(entry.session_id)) is not None:
+                by_shard.setdefault(keys.shard_of(entry.session_id), []).append((session_keys, entry.active_ms))
         calls = [
             queue_calls.queue_eviction(
                 keys.shards()[shard],
@@ -177,16 +181,18 @@ class Eviction:
             for at in range(0, len(sessions), _CHUNK_COUNT)
         ]
         counts = await asyncio.gather(*(self._store.run(call) for call in calls))
-        self._tell_of_expired(sum(expired for _, expired in counts))
+        self._log_expired(sum(expired for _, expired in counts))
         return sum(chosen for chosen, _ in counts)
 
-    def _tell_of_expired(self, count: int) -> None:
+    def _log_expired(self, count: int) -> None:
         if count and self._on_evict is not None:
-            text = "%d sessions expired before on_evict had them: no worker was there in time, or it failed for a day"
+            text = (
+                "%d sessions expired before on_evict had them: no worker looked in time, or on_evict failed for a day"
+            )
             log.error(text, count, extra=facts(op="enforce", session_count=count))
 
     async def drain(self) -> int:
-        """Evicts what is on the queue. Gives how many sessions went; those touched meanwhile stay."""
+        """Evict the queued sessions and return how many were removed; sessions touched in the meantime stay."""
         evicted = 0
         while not self._stopping:
             now_ms = await self._store.server_time_ms()
@@ -194,7 +200,7 @@ class Eviction:
             due = await self._store.run(call)
             self._due_count = len(due)
             try:
-                outcomes = await asyncio.gather(*(self._attended(session_id) for session_id in due))
+                outcomes = await asyncio.gather(*(self._evict_logged(session_id) for session_id in due))
             finally:
                 self._due_count = 0
             evicted += sum(outcomes)
@@ -202,19 +208,19 @@ class Eviction:
                 break
         return evicted
 
-    async def _attended(self, session_id: str) -> bool:
+    async def _evict_logged(self, session_id: str) -> bool:
         async with self._slots:
             try:
                 if self._stopping:
                     return False
                 return await self._store.told(Op.EVICTION, self.evict(session_id), session_id)
-            except Exception as error:  # the caller's on_evict may raise anything; the session stays, and is due again
+            except Exception as error:  # the caller's on_evict may raise anything; the session stays and is retried
                 session = session_hash(session_id)
                 log_failure(f"session {session}: not evicted", error, facts(op="eviction", session=session))
                 return False
 
     async def evict(self, session_id: str) -> bool:
-        """Hands the transcript over and removes the session. False if it was touched, or is in other hands."""
+        """Hand over the transcript and remove the session. False if it was touched, or another worker has it."""
         calls = self._store.queue_calls(session_id)
         if not await self._store.run(calls.claim_eviction(), quarantine=True):
             return False
@@ -224,18 +230,18 @@ class Eviction:
         session = Session(self._store, session_calls)
         transcript = await self._store.run(edits.window(session_calls), quarantine=True)
         if transcript is None:
-            return False  # gone meanwhile, or in quarantine: there is nothing to hand over
+            return False  # removed or quarantined in the meantime: there is nothing to hand over
         context = transcript.context
         if self._store.settings.keep_originals:
-            found = await session.messages(include_originals=True)
-            context.messages = [message for message in found if not message.pinned]
+            messages = await session.messages(include_originals=True)
+            context.messages = [message for message in messages if not message.pinned]
         lease_s = self._store.settings.lease_s
         late = RedismemError(f"on_evict did not end within {lease_s:g} s")
         await awaited_within(lease_s, late, partial(self._on_evict, session_id, context))
         return await self._store.run(calls.evict(transcript))
 
     async def sweep(self) -> tuple[int, int]:
-        """Looks after the next few sessions of every shard: (index entries removed, sessions mended)."""
+        """Check the next few sessions of every shard and return (index entries removed, sessions repaired)."""
         return await self._store.told(Op.SWEEP_ROUND, self._sweep())
 
     async def _sweep(self) -> tuple[int, int]:
@@ -249,14 +255,14 @@ class Eviction:
             for at in range(0, len(session_ids), _CHUNK_COUNT):
                 keys_of_part = map(self._keys_of, session_ids[at : at + _CHUNK_COUNT])
                 part = [each for each in keys_of_part if each is not None]
-                gone, put_right = await self._store.run(
+                gone, mended_count = await self._store.run(
                     queue_calls.sweep(shard, part, self._store.settings, self._store.clock)
                 )
-                removed, mended = removed + gone, mended + put_right
+                removed, mended = removed + gone, mended + mended_count
         return removed, mended
 
     def _keys_of(self, session_id: str) -> SessionKeys | None:
-        """None for what is no session id: a foreign member of an index keeps no session from being evicted."""
+        """Return the session's keys; None for a foreign index member, which must not stop the eviction of sessions."""
         if is_session_id(session_id):
             return self._store.keys.session(session_id)
         if _FOREIGN not in self._store.passed_over:
@@ -266,5 +272,5 @@ class Eviction:
         return None
 
 
-def _age(entry: SessionEntry) -> tuple[int, str]:
+def _age_key(entry: SessionEntry) -> tuple[int, str]:
     return entry.active_ms, entry.session_id

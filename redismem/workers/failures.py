@@ -1,4 +1,4 @@
-"""How a failure of a worker is logged: with a reason an operator can use, and no text of a message in its sentence."""
+"""Log worker failures with a reason an operator can act on, and without message text."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _NAMED_COUNT = 10_000
 
 
 def reason_of(error: Exception) -> str:
-    """What may be stored and shown of an error: the reason that a model gave for it, else its kind.
+    """Return the reason of an error that is safe to store and show: the model's reason, or the error's class name.
 
-    Of an error of the system its name stands behind it, such as `OSError ENOSPC`.
+    For an OSError the name is followed by its errno, such as `OSError ENOSPC`.
     """
     kind = type(error).__name__
     if isinstance(error, ModelFailed) and REASON.fullmatch(error.reason):
@@ -28,11 +28,11 @@ def reason_of(error: Exception) -> str:
 
 
 def log_failure(what: str, error: Exception, known: Facts) -> None:
-    """Warns that `what` happened because of the error.
+    """Log a warning that `what` happened because of the error.
 
-    An error of redismem is quoted without its session's id: its text never holds that of a message. Of another one,
-    such as a strategy or an `on_evict` of the caller's own raises, only what `reason_of` says stands in the sentence,
-    and the record carries the traceback without what the error says.
+    The text of a RedismemError is quoted without its session id: it never contains message text. Any other error,
+    such as one raised by the caller's strategy or `on_evict`, is logged as `reason_of` names it. Its record carries the
+    traceback without the error's text.
     """
     extra = {**known, "error": type(error).__name__, "reason": reason_of(error)}
     if isinstance(error, RedismemError):
@@ -42,13 +42,13 @@ def log_failure(what: str, error: Exception, known: Facts) -> None:
 
 
 class OtherLayouts:
-    """Sessions of another layout that a log has named: it stays what it is, so once is enough, and not each tick."""
+    """Sessions of another layout that were already logged: the layout does not change, so one log line is enough."""
 
     def __init__(self) -> None:
         self._named: set[tuple[str, str]] = set()
 
     def is_named(self, session: str, error: Exception) -> bool:
-        """Whether it is such an error, and has been asked of before."""
+        """True if the error is an UnsupportedFormat that was passed in for this session before."""
         if not isinstance(error, UnsupportedFormat):
             return False
         if len(self._named) >= _NAMED_COUNT:

@@ -1,7 +1,8 @@
-"""Who of all pods looks at the queues: of each work one, which says on every tick that it is still there.
+"""Elect one pod per kind of work to look at the queues; its hold is renewed on every tick.
 
-This saves looks and decides nothing else. What is taken up by two is claimed by one; who cannot find out whose turn it
-is takes it; one that dies is missed after two ticks. What its holder finds too much for itself, all do.
+Leadership only saves polling and decides nothing else: if two pods do the same work, a claim settles it. A pod that
+cannot find out who leads does the work itself, and a dead leader is replaced after two ticks. A leader with more work
+than it can do asks all pods for help.
 """
 
 from __future__ import annotations
@@ -23,55 +24,57 @@ from redismem.workers.failures import log_failure
 
 log = logging.getLogger("redismem.worker")
 
-# The next tick may be late by a tenth, and another pod's comes up to a tick after that: within three ticks in all.
+# A tick may be a tenth late, and another pod's comes up to a tick after that: three ticks in all.
 _HOLD_TICKS = 1.75
-# So long, a pod whose work failed leaves it to the others.
-_BACK_TICKS = 3
+# A pod whose work failed leaves it to other pods for this many ticks.
+_BACKOFF_TICKS = 3
 
 
-class Turns:
-    """The works that this process does, and on which ticks. `works`: whether there is more of it than it can do."""
+class Leadership:
+    """The kinds of work this process does, and on which ticks. `works` maps each kind to a test for overload."""
 
     def __init__(self, store: Store, works: Mapping[str, Callable[[], bool]]) -> None:
         self.held: frozenset[str] = frozenset()
-        """What this process does for all pods, as of its last tick."""
+        """The kinds of work this process leads, as of its last tick."""
         self._store = store
         self._works = works
-        self._holder = f"{_place()}/{os.getpid()}/{nonce().decode()[:8]}"
+        self._holder = f"{_host_name()}/{os.getpid()}/{nonce().decode()[:8]}"
         self._hold_ms = max(1, int(store.settings.tick_s * 1000 * _HOLD_TICKS))
-        self._back_ticks = dict.fromkeys(works, 0)
+        self._backoff_ticks = dict.fromkeys(works, 0)
         self._is_first = True
 
-    async def take(self) -> frozenset[str]:
-        """The works to do on this tick: those it holds, and those whose holder asks for help. At first, all.
+    async def acquire(self) -> frozenset[str]:
+        """Return the kinds of work to do on this tick: all at first, then those led here or whose leader needs help.
 
         Raises StoreUnavailable.
         """
-        wanted = {work: is_crowded() for work, is_crowded in self._works.items() if not self._stands_back(work)}
+        works = {work: is_crowded() for work, is_crowded in self._works.items() if not self._is_backing_off(work)}
         try:
-            found = await self._store.run(self._hold(self._hold_ms, wanted)) if wanted else {}
+            holds_by_work = await self._store.run(self._hold(self._hold_ms, works)) if works else {}
         except StoreUnavailable:
             raise
         except RedismemError as error:
-            log_failure("nobody knows whose turn it is: every pod takes it", error, facts(op="tick"))
-            return frozenset(wanted)
-        held = frozenset(work for work, hold in found.items() if hold.holder == self._holder)
-        self._say(held)
+            log_failure("leadership is unknown: every pod does the work", error, facts(op="tick"))
+            return frozenset(works)
+        held = frozenset(work for work, hold in holds_by_work.items() if hold.holder == self._holder)
+        self._set_held(held)
         is_first, self._is_first = self._is_first, False
         return frozenset(
-            work for work in wanted if is_first or work in held or work not in found or found[work].is_crowded
+            work
+            for work in works
+            if is_first or work in held or work not in holds_by_work or holds_by_work[work].is_crowded
         )
 
-    def stand_back(self, work: str) -> None:
-        """The work has failed here: another pod may do better."""
-        self._back_ticks[work] = _BACK_TICKS
+    def back_off(self, work: str) -> None:
+        """Leave the work to other pods for a few ticks, because it failed here."""
+        self._backoff_ticks[work] = _BACKOFF_TICKS
 
-    def _stands_back(self, work: str) -> bool:
-        self._back_ticks[work] = max(0, self._back_ticks[work] - 1)
-        return self._back_ticks[work] > 0
+    def _is_backing_off(self, work: str) -> bool:
+        self._backoff_ticks[work] = max(0, self._backoff_ticks[work] - 1)
+        return self._backoff_ticks[work] > 0
 
-    async def give_up(self) -> None:
-        """Leaves all of it to others, at once. Raises StoreUnavailable."""
+    async def release(self) -> None:
+        """Release every hold at once, so that other pods take over. Raises StoreUnavailable."""
         if self.held:
             held, self.held = self.held, frozenset()
             await self._store.run(self._hold(0, dict.fromkeys(held, False)))
@@ -79,7 +82,7 @@ class Turns:
     def _hold(self, hold_ms: int, works: Mapping[str, bool]) -> Call[dict[str, Hold]]:
         return holds.hold(self._store.keys, self._store.clock, self._holder, hold_ms, works)
 
-    def _say(self, held: frozenset[str]) -> None:
+    def _set_held(self, held: frozenset[str]) -> None:
         for work in sorted(held ^ self.held):
             outcome = "held" if work in held else "left"
             known = facts(op="tick", namespace=self._store.keys.namespace, outcome=outcome)
@@ -87,6 +90,6 @@ class Turns:
         self.held = held
 
 
-def _place() -> str:
-    """The name of this machine, which in Kubernetes is the pod's."""
+def _host_name() -> str:
+    """Return this machine's host name, which in Kubernetes is the pod's name."""
     return re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:64] or "-"

@@ -1,4 +1,4 @@
-"""What a commit keeps of the messages that leave the window: blocks of originals, and their signatures."""
+"""Build the fields a commit keeps of messages that leave the window: blocks of originals and their signatures."""
 
 from __future__ import annotations
 
@@ -21,23 +21,25 @@ from redismem.store.store import Store
 from redismem.workers.dictionaries import Trainer
 
 if TYPE_CHECKING:
-    from redismem.workers.vectors import Embedding
+    from redismem.workers.vectors import VectorWriter
 
 
-def embedding_of(store: Store) -> Embedding | None:
-    """What makes vectors of the messages that are kept; None without an embedder, and nothing of it is imported."""
+def open_vector_writer(store: Store) -> VectorWriter | None:
+    """Return the writer of vectors for kept messages; None without an embedder, and the module is not imported."""
     if store.embedder is None:
         return None
-    from redismem.workers.vectors import Embedding
+    from redismem.workers.vectors import VectorWriter
 
-    return Embedding(store)
+    return VectorWriter(store)
 
 
-async def kept(trainer: Trainer, keys: SessionKeys, job: Job, covered: Sequence[Message]) -> dict[bytes, bytes]:
-    """The fields of the originals that a commit of these messages sets: none, if originals are not kept.
+async def build_original_fields(
+    trainer: Trainer, keys: SessionKeys, job: Job, covered: Sequence[Message]
+) -> dict[bytes, bytes]:
+    """Return the fields of originals that a commit of these messages sets; empty if originals are not kept.
 
-    The block that is not full yet is read and comes back longer: a commit is refused if the session has changed since
-    it was claimed, so nobody else has made it longer meanwhile. Raises StoreUnavailable.
+    Reads the last block if it is partial, and returns it extended. The commit is refused if the session changed
+    since it was claimed, so no other process can have extended the block. Raises StoreUnavailable.
     """
     store = trainer.store
     if not covered or not store.settings.keep_originals:
@@ -45,45 +47,45 @@ async def kept(trainer: Trainer, keys: SessionKeys, job: Job, covered: Sequence[
     dictionary = await trainer.dictionary(job.now_ms)
     trainer.note(keys.session_id, job.elements[: len(covered)])
     originals = Originals(store, keys)
-    begun = await originals.block(job.context.first_seq - 1) if is_begun(job) else None
-    known = await load_dictionaries(store, [] if begun is None else [begun.stored])
+    partial_block = await originals.block(job.context.first_seq - 1) if has_partial_block(job) else None
+    dictionaries = await load_dictionaries(store, [] if partial_block is None else [partial_block.stored])
     try:
-        return await asyncio.to_thread(fields_of, job, covered, begun, known, dictionary)
+        return await asyncio.to_thread(encode_original_fields, job, covered, partial_block, dictionaries, dictionary)
     except Undecodable:
-        if begun is None:
+        if partial_block is None:
             raise
-        await originals.quarantine([begun], in_the_way=True)
-        return await asyncio.to_thread(fields_of, job, covered, None, known, dictionary)
+        await originals.quarantine([partial_block], in_the_way=True)
+        return await asyncio.to_thread(encode_original_fields, job, covered, None, dictionaries, dictionary)
 
 
-def is_begun(job: Job) -> bool:
-    """Whether the last block before the window has places left, so that more comes to it."""
+def has_partial_block(job: Job) -> bool:
+    """True if the last block before the window is partial, so that the next messages extend it."""
     return job.with_originals and (job.context.first_seq - 1) % BLOCK_COUNT > 0
 
 
-def fields_of(
+def encode_original_fields(
     job: Job,
     covered: Sequence[Message],
-    begun: Block | None,
-    known: Dictionaries = NO_DICTIONARIES,
+    partial_block: Block | None,
+    dictionaries: Dictionaries = NO_DICTIONARIES,
     dictionary: Dictionary | None = None,
 ) -> dict[bytes, bytes]:
-    """Blocks and signatures of what leaves the window with these messages. `begun`: the block that more comes to.
+    """Encode the blocks and signatures of the messages that leave the window with this commit.
 
-    Compressed with the `dictionary`; the one of that block is among those that are `known`. Raises Undecodable if it
-    cannot be read.
+    `partial_block` is the block to extend, and `dictionaries` must contain the dictionary it was compressed with.
+    `dictionary` compresses the new blocks. Raises Undecodable if the partial block cannot be read.
     """
     count, _ = leaving(job.context, covered)
     first_seq, elements = job.context.first_seq, list(job.elements[:count])
-    if begun is not None:
-        before = _before(begun, first_seq, known)
+    if partial_block is not None:
+        before = _elements_before(partial_block, first_seq, dictionaries)
         elements, first_seq = [*before, *elements], first_seq - len(before)
     return encode_fields(first_seq, elements, job.context.epoch, dictionary)
 
 
-def _before(block: Block, first_seq: int, known: Dictionaries) -> list[bytes]:
-    """The elements of a block that stand right before a seq. Raises Undecodable."""
-    block_first, elements = decode_block(*block, known)
+def _elements_before(block: Block, first_seq: int, dictionaries: Dictionaries) -> list[bytes]:
+    """Return the elements of a block that precede a seq directly. Raises Undecodable."""
+    block_first, elements = decode_block(*block, dictionaries)
     before = elements[: max(0, first_seq - block_first)]
     if block_first + len(before) != first_seq:
         raise Undecodable("a block of originals does not reach up to the window")

@@ -1,4 +1,4 @@
-"""What can become of a session that a worker was to summarise."""
+"""Outcomes of a worker's attempt to summarise one session."""
 
 from __future__ import annotations
 
@@ -6,39 +6,42 @@ from enum import StrEnum
 
 
 class SummaryOutcome(StrEnum):
-    """What became of one session: the outcomes of a claim, a commit, a release, and what comes before and between."""
+    """Outcome of one attempt to summarise a session.
+
+    Covers the outcomes of a claim, a commit and a release, and the worker's own decisions between them.
+    """
 
     OK = "ok"
-    """A summary was committed, or the messages were dropped, as the strategy says."""
+    """A summary was committed, or the strategy dropped the messages."""
     WAITING = "waiting"
-    """A tool call has no result yet: the session was given back, and is looked at again soon."""
+    """A tool call has no result yet: the session was released and is retried soon."""
     FAILED = "failed"
-    """The strategy gave no usable summary: the session is due again after a pause."""
+    """The strategy returned no usable summary: the session is due again after a backoff."""
     PAUSED = "paused"
-    """The provider answers nobody: the session is as it was, and no attempt was counted."""
+    """The provider is down: the session is unchanged, and no attempt was counted."""
     STALE = "stale"
-    """The window was pruned or cleared meanwhile: nothing was committed, the session was given back."""
+    """The window was pruned or cleared in the meantime: nothing was committed, the session was released."""
     FENCED = "fenced"
-    """The lease ran out and another worker has the session: nothing was committed."""
+    """The lease expired and another worker claimed the session: nothing was committed."""
     DEAD = "dead"
-    """Too many attempts failed, or one whose failure lasts: the session is on the dead list."""
+    """Too many attempts failed, or one failed permanently: the session is on the dead list."""
     GONE = "gone"
-    """There is no such session, or not any more."""
+    """The session does not exist, or no longer does."""
     NONE = "none"
     """The session is in no queue."""
     NOTDUE = "notdue"
     """The session is due later."""
     LEASED = "leased"
-    """Another worker has the session in hand."""
+    """Another worker holds the session's lease."""
     NOOP = "noop"
-    """The session is not overdue any more, and left the queue."""
+    """The session was no longer overdue and left the queue."""
     BUSY = "busy"
-    """This worker has the session in hand already."""
+    """This worker is already working on the session."""
     STOPPING = "stopping"
-    """The worker was told to stop before it came to this session."""
+    """The worker was stopped before it reached this session."""
     UNAVAILABLE = "unavailable"
-    """Redis did not answer, or the answer could not be read. If the session was claimed, its lease runs out."""
+    """Redis did not answer, or its reply could not be decoded. If the session was claimed, its lease expires."""
 
 
 WORKED_OFF = frozenset((SummaryOutcome.OK, SummaryOutcome.NOOP, SummaryOutcome.GONE))
-"""Outcomes after which a session has made room in the queue for others that are due."""
+"""Outcomes that free a place in the queue for other due sessions."""

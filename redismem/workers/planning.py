@@ -1,4 +1,4 @@
-"""Which messages of a claimed session a summary is to cover, and which summaries it is to replace. No I/O."""
+"""Plan a summary: the messages it covers and the older summaries it replaces. No I/O."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from redismem.formats.tool_groups import cut_before, open_calls
 from redismem.messages.message import Message
 from redismem.settings.settings import Settings
 
-# Messages that one summary may cover: it bounds what a commit moves in one script.
+# Messages that one summary may cover; bounds the messages that a commit moves in one script.
 COVER_COUNT = 500
-# What a session waits for may come with any message: it is looked at again this soon.
+# The result of an open tool call may arrive at any time, so the session is retried this soon.
 _WAIT_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to do with a claimed session: cover messages, or fold summaries, or both, or wait for an open tool call."""
+    """The work for a claimed session: cover messages, fold summaries, both, or wait for an open tool call."""
 
     covered: Sequence[Message] = ()
     folded: Sequence[Summary] = ()
@@ -26,10 +26,10 @@ class Plan:
 
 
 def plan(context: Context, now_ms: int, settings: Settings, *, is_one: bool = False) -> Plan:
-    """Everything but the newest `recent_limit` messages, more of these only to keep a tool call with its result.
+    """Plan to cover all but the newest `recent_limit` messages, without splitting a tool call from its result.
 
-    A call without a result is waited for until it is `open_call_s` old; then it counts as closed. `is_one`: there is
-    one summary, and what it covers is weighed anew with the messages.
+    A call without a result is waited for until it is `open_call_s` old; then it counts as closed. `is_one`: the
+    session keeps one summary, so new messages are summarised together with the messages it already covers.
     """
     messages = context.messages
     wanted = max(0, len(messages) - settings.recent_limit)
@@ -39,7 +39,7 @@ def plan(context: Context, now_ms: int, settings: Settings, *, is_one: bool = Fa
     waiting = next((at for at in open_calls(messages[:cut], messages) if messages[at].stored_ms > closed_ms), None)
     if waiting is not None:
         cut = cut_before(messages, waiting)
-    # Covering goes first, for what is pending costs more to read; but not so long that summaries pile up.
+    # Covering goes first, because pending messages cost more to read than summaries; but summaries must not pile up.
     piled_up = len(context.summaries) > 2 * settings.summaries_limit
     if cut and not piled_up and settings.is_overdue(len(messages), sum(message.tokens for message in messages)):
         return Plan(covered=messages[:cut], folded=context.summaries if is_one else ())

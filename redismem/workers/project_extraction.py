@@ -1,7 +1,7 @@
-"""What a drain of the projects does: conversations that wait are read by a model, which makes items of what was said.
+"""Drain the projects of a namespace: a model reads waiting conversations and extracts items from them.
 
-While the provider answers nobody it is paused as for summaries, together with them if it is the same. A conversation
-that is to be evicted is read first.
+While its provider is down the provider is paused, for summaries too if they use it. A conversation that is about to be
+evicted is read first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from redismem.context import Context
 from redismem.errors import ModelFailed, ProviderUnavailable
 from redismem.events import facts
 from redismem.models import ChatModel
-from redismem.project.extraction.extraction import Extraction, Outcome, within
+from redismem.project.extraction.extraction import Extraction, Outcome, ask_within_timeout
 from redismem.project.items.fields import is_item_id
 from redismem.project.project import Project
 from redismem.protocol.ids import session_hash
@@ -25,7 +25,7 @@ from redismem.protocol.project import calls as project_calls
 from redismem.store.store import Store
 from redismem.workers.archive import OnEvict
 from redismem.workers.failures import log_failure
-from redismem.workers.provider_pauses import Answering, Provider
+from redismem.workers.provider_pauses import Availability, Provider
 
 log = logging.getLogger("redismem.worker")
 
@@ -37,14 +37,14 @@ Waiting = tuple[Project, str]
 
 
 class ExtractionWorker:
-    """Drains the conversations that wait in the projects of a namespace."""
+    """Drain the waiting conversations in the projects of a namespace."""
 
     def __init__(self, store: Store, model: ChatModel, *, concurrency: int = 4) -> None:
         self.outcomes: Counter[Outcome] = Counter()
-        """How often each outcome was seen."""
+        """Number of conversations per outcome."""
         self.concurrency = concurrency
         self._store = store
-        self._ask = within(model, store.settings)
+        self._ask = ask_within_timeout(model, store.settings)
         self._provider = Provider(store, getattr(model, "provider", model.name))
         self._slots = asyncio.Semaphore(concurrency)
         self._in_hand: set[str] = set()
@@ -52,52 +52,52 @@ class ExtractionWorker:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether more conversations wait here than are in hand at a time."""
+        """True if more conversations wait here than `concurrency` allows at a time."""
         return len(self._in_hand) > self.concurrency
 
     def stop(self) -> None:
-        """No further claims; what is claimed goes on."""
+        """Stop claiming conversations; those already claimed are finished."""
         self._stopping = True
 
     async def drain(self) -> int:
-        """Works off the conversations that are due. Gives how many were extracted. Raises StoreUnavailable."""
+        """Extract from every due conversation and return how many were done. Raises StoreUnavailable."""
         done = 0
         while not self._stopping:
-            outcomes = await self._round(await self._store.server_time_ms())
+            outcomes = await self._run_round(await self._store.server_time_ms())
             done += outcomes.count(Outcome.DONE)
             if Outcome.DONE not in outcomes:
                 break
         return done
 
-    async def _round(self, now_ms: int) -> list[Outcome | None]:
-        answering = await self._provider.look(now_ms)
-        if answering is Answering.NO:
+    async def _run_round(self, now_ms: int) -> list[Outcome | None]:
+        availability = await self._provider.look(now_ms)
+        if availability is Availability.PAUSED:
             return []
-        due = await self._due()
-        if answering is Answering.YES:
-            return await asyncio.gather(*(self._attended(each) for each in due))
+        due = await self._load_due()
+        if availability is Availability.AVAILABLE:
+            return await asyncio.gather(*(self._extract_logged(each) for each in due))
         outcomes: list[Outcome | None] = []
         if not due or not await self._provider.probe(now_ms):
             return outcomes
         try:
             for each in due:
-                outcomes.append(await self._attended(each, is_probe=True))
+                outcomes.append(await self._extract_logged(each, is_probe=True))
                 if not self._provider.is_probed:
                     break
         finally:
-            await self._provider.give_probe_back()
+            await self._provider.return_probe()
         return outcomes
 
-    async def _due(self) -> list[Waiting]:
-        """What is due in all projects, in no order: who waits for an answer that nobody gets must not stay first."""
+    async def _load_due(self) -> list[Waiting]:
+        """Return due conversations of all projects in random order, so that a failing one does not block the others."""
         names = await self._store.run(project_calls.projects(self._store.keys))
-        found: list[Waiting] = []
+        due: list[Waiting] = []
         for project in [Project(self._store, name) for name in names]:
-            found += [(project, each) for each in await project.extractions.due(_DUE_COUNT)]
-        return _random.sample(found, len(found))
+            due += [(project, each) for each in await project.extractions.due(_DUE_COUNT)]
+        return _random.sample(due, len(due))
 
-    async def _attended(self, waiting: Waiting, *, is_probe: bool = False) -> Outcome | None:
-        """Extracts one; None if it is in hand, or not to be begun now, or failed in a way that is logged."""
+    async def _extract_logged(self, waiting: Waiting, *, is_probe: bool = False) -> Outcome | None:
+        """Extract from one conversation; None if it is in progress, not to be started now, or failed (and logged)."""
         project, conversation_id = waiting
         if conversation_id in self._in_hand:
             return None
@@ -107,41 +107,48 @@ class ExtractionWorker:
             async with self._slots:
                 if self._stopping or (self._provider.is_paused and not is_probe):
                     return None
-                told = await self._extracted(project, conversation_id)
-        except Exception as error:  # of one conversation: the others go on; its lease, if it has one, runs out
+                extraction = await self._extract(project, conversation_id)
+        except Exception as error:  # of one conversation: the others continue; its lease, if it has one, expires
             log_failure(f"session {session}: not extracted", error, facts(op="extraction", session=session))
             return None
         finally:
             self._in_hand.discard(conversation_id)
-        self.outcomes[told.outcome] += 1
-        known = facts(op="extraction", session=session, outcome=told.outcome)
-        log.info("session %s: %s, %d items %s", session, told.outcome, len(told.item_ids), told.reason, extra=known)
-        return told.outcome
+        self.outcomes[extraction.outcome] += 1
+        known = facts(op="extraction", session=session, outcome=extraction.outcome)
+        log.info(
+            "session %s: %s, %d items %s",
+            session,
+            extraction.outcome,
+            len(extraction.item_ids),
+            extraction.reason,
+            extra=known,
+        )
+        return extraction.outcome
 
-    async def _extracted(self, project: Project, conversation_id: str) -> Extraction:
+    async def _extract(self, project: Project, conversation_id: str) -> Extraction:
         asked_ms = await self._store.server_time_ms()
-        told = await project.extractions.extract(
+        extraction = await project.extractions.extract(
             conversation_id, self._ask, at_once=False, unanswered=self._note_outage
         )
-        if told.outcome in (Outcome.DONE, Outcome.FAILED, Outcome.FENCED):
-            await self._provider.answered(asked_ms)
-        return told
+        if extraction.outcome in (Outcome.DONE, Outcome.FAILED, Outcome.FENCED):
+            await self._provider.record_answer(asked_ms)
+        return extraction
 
     async def _note_outage(self, outage: ProviderUnavailable, since_ms: int | None, now_ms: int) -> bool:
-        await self._provider.failed(outage, since_ms, now_ms)
+        await self._provider.record_failure(outage, since_ms, now_ms)
         return self._provider.is_paused
 
-    def before(self, on_evict: OnEvict | None) -> OnEvict:
-        """An `on_evict` that keeps a conversation until it is read, and then hands it over as the other one does."""
+    def wrap_on_evict(self, on_evict: OnEvict | None) -> OnEvict:
+        """Return an `on_evict` that keeps a conversation until it has been extracted, then calls the given one."""
 
         async def evicted(session_id: str, context: Context) -> None:
-            found = _CONVERSATION.fullmatch(session_id)
-            if found is not None and is_item_id("c", found[2]) and await self._waits(found[1], found[2]):
+            match = _CONVERSATION.fullmatch(session_id)
+            if match is not None and is_item_id("c", match[2]) and await self._is_waiting(match[1], match[2]):
                 raise ModelFailed("a conversation stays until it is extracted", reason="waits for its extraction")
             if on_evict is not None:
                 await on_evict(session_id, context)
 
         return evicted
 
-    async def _waits(self, project_name: str, conversation_id: str) -> bool:
+    async def _is_waiting(self, project_name: str, conversation_id: str) -> bool:
         return await Project(self._store, project_name).extractions.waits(conversation_id)

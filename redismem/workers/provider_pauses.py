@@ -1,4 +1,4 @@
-"""The provider that a strategy asks. While it answers nobody, one worker of all tries it again from time to time."""
+"""Track the provider that a strategy calls: while it is down it is paused, and one worker at a time probes it."""
 
 from __future__ import annotations
 
@@ -19,150 +19,151 @@ log = logging.getLogger("redismem.worker")
 
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 60.0
-# A provider that asks for more is asked again then: nobody shall wait for it for days.
+# A provider that asks for a longer pause is probed after this time anyway.
 _LONGEST_RETRY_AFTER_S = 3_600.0
 _random = random.SystemRandom()
 
 
-class Answering(Enum):
-    """Whether a provider may be asked: by everybody, by nobody, or by the one who gets the `probe`."""
+class Availability(Enum):
+    """Answer to the question whether a provider may be called: yes, no, or only by the worker that wins `probe`."""
 
-    YES = 1
-    NO = 2
-    PERHAPS = 3
+    AVAILABLE = 1
+    PAUSED = 2
+    PROBE = 3
 
 
 class Provider:
-    """What all workers of a namespace know of one provider. Without a name, nobody is asked: it always answers."""
+    """A provider as all workers of a namespace see it. Without a name there is no provider: it is always available."""
 
     def __init__(self, store: Store, name: str | None) -> None:
         self._store = store
         self._name = name
         self._lease_ms = int(store.settings.lease_s * 1000)
-        self._noted = b""
-        """What is noted of it in Redis, as it was seen last."""
-        self._before = b""
-        """What was noted before this worker took the probe that it has; empty: it has none."""
+        self._pause_value = b""
+        """The pause in Redis as this worker last read it, encoded; empty if there is none."""
+        self._value_before_probe = b""
+        """The pause before this worker took the probe; empty if it does not hold the probe."""
         self._answered_ms = 0
-        """When it was last asked by this worker, and answered."""
+        """Start of the last call of this worker that the provider answered."""
 
     @property
     def is_paused(self) -> bool:
-        """Whether it is, as this worker has seen it last, on whatever tick that was."""
-        return Pause.decode(self._noted) is not None
+        """True if the provider was paused when this worker last read its state."""
+        return Pause.decode(self._pause_value) is not None
 
     @property
     def is_probed(self) -> bool:
-        """Whether this worker is the one to try it, and has no answer yet."""
-        return bool(self._before)
+        """True if this worker holds the probe and has no answer yet."""
+        return bool(self._value_before_probe)
 
     @property
     def failing_since_ms(self) -> int | None:
-        """Since when it has answered nobody; None if it does."""
-        pause = Pause.decode(self._noted)
+        """Time since which the provider has been down; None if it is available."""
+        pause = Pause.decode(self._pause_value)
         return None if pause is None else pause.since_ms
 
-    async def look(self, now_ms: int) -> Answering:
-        """Whether it may be asked. Raises StoreUnavailable."""
+    async def look(self, now_ms: int) -> Availability:
+        """Read the pause from Redis and return whether the provider may be called. Raises StoreUnavailable."""
         if self._name is None:
-            return Answering.YES
-        before = Pause.decode(self._noted)
+            return Availability.AVAILABLE
+        before = Pause.decode(self._pause_value)
         try:
-            self._noted = await self._store.run(provider_pauses.noted(self._store.keys, self._name))
-        except CorruptSession:  # a key of a foreign type, which is no session's: nothing can be noted
-            self._noted = b""
-        pause = Pause.decode(self._noted)
+            self._pause_value = await self._store.run(provider_pauses.noted(self._store.keys, self._name))
+        except CorruptSession:  # the key has a foreign type, so no pause can be stored
+            self._pause_value = b""
+        pause = Pause.decode(self._pause_value)
         if pause is None:
             if before is not None:
-                self._say_it_answers(before, now_ms)
-            return Answering.YES
+                self._log_recovery(before, now_ms)
+            return Availability.AVAILABLE
         if before is None:
-            self._say_it_is_paused(pause, now_ms)
-        return Answering.NO if pause.until_ms > now_ms else Answering.PERHAPS
+            self._log_pause(pause, now_ms)
+        return Availability.PAUSED if pause.until_ms > now_ms else Availability.PROBE
 
     async def probe(self, now_ms: int) -> bool:
-        """Whether this worker may ask it now, once: no other gets that while this one may be at it."""
-        before, pause = self._noted, Pause.decode(self._noted)
+        """Take the probe and return True; no other worker gets it until its lease expires."""
+        before, pause = self._pause_value, Pause.decode(self._pause_value)
         if pause is None or self.is_probed:
             return False
-        if not await self._note(replace(pause, until_ms=now_ms + self._lease_ms)):
+        if not await self._write_pause(replace(pause, until_ms=now_ms + self._lease_ms)):
             return False
-        self._before = before
+        self._value_before_probe = before
         return True
 
-    async def keep_probe(self, now_ms: int) -> None:
-        """Notes that the provider is still being asked: nobody else is to begin."""
-        pause = Pause.decode(self._noted)
+    async def extend_probe(self, now_ms: int) -> None:
+        """Extend the lease of the probe while the provider's answer is pending."""
+        pause = Pause.decode(self._pause_value)
         if self.is_probed and pause is not None:
-            await self._note(replace(pause, until_ms=now_ms + self._lease_ms))
+            await self._write_pause(replace(pause, until_ms=now_ms + self._lease_ms))
 
-    async def give_probe_back(self) -> None:
-        """Leaves the probe to another worker, or for a later time, if it was not used."""
-        if self._before:
-            before, self._before = self._before, b""
-            await self._note(Pause.decode(before))
+    async def return_probe(self) -> None:
+        """Return the probe if it was not used, so that another worker can take it."""
+        if self._value_before_probe:
+            before, self._value_before_probe = self._value_before_probe, b""
+            await self._write_pause(Pause.decode(before))
 
-    async def answered(self, asked_ms: int) -> None:
-        """Notes that the provider gave an answer, usable or not, to what it was asked then."""
+    async def record_answer(self, asked_ms: int) -> None:
+        """Record that the provider answered a call that started at `asked_ms`, whether or not the answer was usable."""
         self._answered_ms = max(asked_ms, self._answered_ms)
-        if (pause := Pause.decode(self._noted)) is not None and self.is_probed:
-            self._before = b""
-            # Once more if it was not as this worker had seen it: whatever is noted now, it does answer.
-            if await self._note(None) or await self._note(None):
-                self._say_it_answers(pause, asked_ms)
+        if (pause := Pause.decode(self._pause_value)) is not None and self.is_probed:
+            self._value_before_probe = b""
+            # Retried once if another worker changed the pause: the provider does answer.
+            if await self._write_pause(None) or await self._write_pause(None):
+                self._log_recovery(pause, asked_ms)
 
-    async def failed(self, error: ProviderUnavailable, since_ms: int | None, now_ms: int) -> None:
-        """Pauses the provider, longer each time; not if others were answered since this session failed first.
+    async def record_failure(self, error: ProviderUnavailable, since_ms: int | None, now_ms: int) -> None:
+        """Pause the provider, longer each time; never raises.
 
-        What others noted since this worker looked, stays. Raises nothing.
+        Does nothing if another session was answered since this session's first failure (`since_ms`), and never
+        overwrites what another worker stored in the meantime.
         """
         if self._name is None:
             return
-        before = Pause.decode(self._noted) if self.is_probed else None
+        before = Pause.decode(self._pause_value) if self.is_probed else None
         if before is None and self.is_paused:
-            return  # one of several that were under way when it was paused
+            return  # this call was already in flight when the provider was paused
         if before is None and error.perhaps_request and since_ms is not None and since_ms < self._answered_ms:
             return
-        self._before = b""
+        self._value_before_probe = b""
         count = 1 if before is None else before.failures_count + 1
         first_ms = now_ms if before is None else before.since_ms
         pause = Pause(first_ms, now_ms, now_ms + int(_pause_s(error, count) * 1000), count, reason_of(error))
-        if await self._note(pause):
-            self._say_it_is_paused(pause, now_ms)
+        if await self._write_pause(pause):
+            self._log_pause(pause, now_ms)
 
-    async def _note(self, pause: Pause | None) -> bool:
-        """Whether it could be noted, as nobody else has noted anything since this worker looked."""
+    async def _write_pause(self, pause: Pause | None) -> bool:
+        """Store the pause and return True; return False if another worker changed it since this one read it."""
         assert self._name is not None
         value = b"" if pause is None else pause.encode(nonce())
-        call = provider_pauses.note(self._store.keys, self._name, self._noted, value)
+        call = provider_pauses.note(self._store.keys, self._name, self._pause_value, value)
         try:
-            self._noted = await self._store.run(call)
-        except RedismemError as error:  # the next tick looks again
-            log_failure(f"the pause of {self._name} could not be noted", error, facts(op="provider"))
+            self._pause_value = await self._store.run(call)
+        except RedismemError as error:  # the next tick reads it again
+            log_failure(f"the pause of {self._name} could not be stored", error, facts(op="provider"))
             return False
-        return self._noted == value
+        return self._pause_value == value
 
-    def _say_it_is_paused(self, pause: Pause, now_ms: int) -> None:
+    def _log_pause(self, pause: Pause, now_ms: int) -> None:
         known = facts(op="provider", reason=pause.reason, backoff_ms=max(0, pause.until_ms - now_ms))
         log.warning(
             "%s is paused %s, after %d failure%s in %.0f s: %s",
-            *(self._name, _how_long(known["backoff_ms"]), pause.failures_count, "s" * (pause.failures_count > 1)),
+            *(self._name, _pause_text(known["backoff_ms"]), pause.failures_count, "s" * (pause.failures_count > 1)),
             (now_ms - pause.since_ms) / 1000,
             pause.reason,
             extra=known,
         )
 
-    def _say_it_answers(self, pause: Pause, now_ms: int) -> None:
+    def _log_recovery(self, pause: Pause, now_ms: int) -> None:
         known = facts(op="provider", outcome="ok", duration_ms=now_ms - pause.since_ms)
         log.info("%s answers again, after %.0f s", self._name, known["duration_ms"] / 1000, extra=known)
 
 
-def _how_long(backoff_ms: int) -> str:
+def _pause_text(backoff_ms: int) -> str:
     return f"for {backoff_ms / 1000:.1f} s" if backoff_ms >= 50 else "and due to be tried again now"
 
 
 def _pause_s(error: ProviderUnavailable, count: int) -> float:
-    """How many seconds to pause: as long as the provider asks for, and never shorter than its failures make it."""
+    """Return the pause in seconds: at least the backoff for `count` failures, and as long as the provider asks for."""
     longest_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(count, 30))
     asked_s = error.retry_after_s if error.retry_after_s is not None and error.retry_after_s > 0 else 0.0
     return max(_random.uniform(longest_s / 2, longest_s), min(asked_s, _LONGEST_RETRY_AFTER_S))

@@ -1,7 +1,7 @@
-"""When the queues are looked at: APScheduler ticks, and an append that overflows has its session taken up at once.
+"""Schedule the workers: APScheduler ticks, and an append that overflows the window starts its summary at once.
 
-All state is in Redis: a missed or doubled tick changes nothing, and any number of processes may tick. So that fifty do
-not look at the same queues all the time, they take turns: see `turns`.
+All state is in Redis: a missed or doubled tick changes nothing, and any number of processes may tick. They elect
+leaders so that they do not all poll the same queues: see `leadership`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from redismem.events import facts
 from redismem.models import ChatModel
 from redismem.store.store import Store
 from redismem.workers import strategies
-from redismem.workers.archive import OnEvict, checked
+from redismem.workers.archive import OnEvict, validate_on_evict
 from redismem.workers.eviction import Eviction
 from redismem.workers.failures import log_failure
-from redismem.workers.leadership import Turns
+from redismem.workers.leadership import Leadership
 from redismem.workers.project_extraction import ExtractionWorker
 from redismem.workers.strategies import Strategy, provider_of
 from redismem.workers.summaries import Worker
@@ -39,12 +39,15 @@ _EXTRACTION_TICKS = 10
 
 
 class Scheduler:
-    """Workers for one namespace: summaries, the session limit, the sweep, what projects extract from conversations.
+    """Workers for one namespace: summaries, the session limit, the sweep, and extraction for projects.
 
-    `strategy` None: no summaries are written. `extraction`: the model that reads the conversations of projects which
-    wait for it, and those that are about to be evicted; None: they wait, and go unread. It stays the caller's to close.
-    `on_evict` is awaited with each transcript before its session goes.
-    `stop_s`: how long `stop()` waits for what is in hand.
+    Args:
+        strategy: writes the summaries; None turns summaries off.
+        on_evict: awaited with each transcript before its session is evicted.
+        extraction: the model that reads waiting project conversations, and reads a conversation before it is evicted.
+            None leaves them waiting and evicts them unread. The caller closes it.
+        concurrency: summaries in progress at a time.
+        stop_s: how long `stop()` waits for work in progress, in seconds.
     """
 
     def __init__(
@@ -57,10 +60,12 @@ class Scheduler:
         concurrency: int = 16,
         stop_s: float = 10,
     ) -> None:
-        on_evict = None if on_evict is None else checked(on_evict)
+        on_evict = None if on_evict is None else validate_on_evict(on_evict)
         self.worker = None if strategy is None else Worker(store, strategy, concurrency=concurrency)
         self.extraction = None if extraction is None else ExtractionWorker(store, extraction)
-        self.eviction = Eviction(store, on_evict if self.extraction is None else self.extraction.before(on_evict))
+        self.eviction = Eviction(
+            store, on_evict if self.extraction is None else self.extraction.wrap_on_evict(on_evict)
+        )
         self._settings = store.settings
         self._store = store
         self._stop_s = stop_s
@@ -71,37 +76,37 @@ class Scheduler:
         self._tick_count = 0
         self._ticker: AsyncIOScheduler | None = None
         self._watch: asyncio.Task[None] | None = None
-        # Pods that are set up differently do not stand in for each other.
+        # Pods with different settings must not lead for each other.
         limits = f"{store.settings.max_sessions}/{store.settings.idle_timeout_ms}"
         self._evictions = f"evictions/{limits}"
         self._summaries = "" if strategy is None else f"summaries/{provider_of(strategy) or type(strategy).__name__}"
         self._extractions = "" if extraction is None else f"extraction/{extraction.name}"
-        self._turns = Turns(store, self._works())
+        self._leadership = Leadership(store, self._works())
 
     @classmethod
     def from_settings(
         cls, store: Store, *, on_evict: OnEvict | None = None, concurrency: int = 16, stop_s: float = 10
     ) -> Scheduler:
-        """Workers as the store's settings say. Raises InvalidSettings."""
+        """Create the workers that the store's settings name. Raises InvalidSettings."""
         strategy, model = strategies.from_settings(store.settings), strategies.model_from_settings(store.settings)
         scheduler = cls(store, strategy, on_evict=on_evict, extraction=model, concurrency=concurrency, stop_s=stop_s)
-        # What was opened here is closed here; a strategy of the caller's own is not.
+        # Close only what was opened here; the caller closes its own strategy.
         opened = (getattr(each, "aclose", None) for each in (strategy, model))
         scheduler._closes = [close for close in opened if close is not None]
         return scheduler
 
     async def start(self) -> None:
-        """Begins to tick, in the running event loop."""
+        """Start to tick in the running event loop."""
         ticker = AsyncIOScheduler(
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None}, timezone=UTC
         )
         if (ticks := logging.getLogger("apscheduler")).level == logging.NOTSET:
-            ticks.setLevel(logging.WARNING)  # it logs two lines a tick
+            ticks.setLevel(logging.WARNING)  # APScheduler logs two lines per tick
         tick_s = self._settings.tick_s
 
         async def tick() -> None:
-            # In a task of ours: APScheduler cancels its own when it shuts down.
-            self._begin_alone("tick", self.tick)
+            # In our own task: APScheduler cancels its tasks when it shuts down.
+            self._start_unless_running("tick", self.tick)
 
         job = ticker.add_job(tick, "interval", seconds=tick_s, jitter=tick_s / 10, next_run_time=datetime.now(UTC))
         ticker.start()
@@ -109,7 +114,7 @@ class Scheduler:
         self._watch = asyncio.create_task(self._keep_ticking(job))
 
     async def _keep_ticking(self, job: Job) -> None:
-        """APScheduler goes by this machine's time of day: set back by an hour, it would not tick for as long."""
+        """Reschedule a late tick: APScheduler uses the wall clock, and would pause for as long as it is set back."""
         while True:
             await asyncio.sleep(self._settings.tick_s)
             now = datetime.now(UTC)
@@ -118,8 +123,8 @@ class Scheduler:
 
     @property
     def holds(self) -> tuple[str, ...]:
-        """What this process looks after for all pods of the namespace, as of its last tick."""
-        return tuple(sorted(self._turns.held))
+        """The kinds of work this process leads for the namespace, as of its last tick."""
+        return tuple(sorted(self._leadership.held))
 
     def _works(self) -> dict[str, Callable[[], bool]]:
         works: dict[str, Callable[[], bool]] = {self._evictions: lambda: self.eviction.is_crowded}
@@ -130,34 +135,34 @@ class Scheduler:
         return works
 
     async def tick(self) -> None:
-        """Begins what this process is to do on this tick, one of every `tick_s`. Raises StoreUnavailable."""
+        """Start the work of one tick; ticks come every `tick_s`. Raises StoreUnavailable."""
         count, self._tick_count = self._tick_count, self._tick_count + 1
-        mine = await self._turns.take()
+        mine = await self._leadership.acquire()
         if self._evictions in mine:
-            # Sessions beyond the limit are looked for on each tick; nobody waits for the idle ones to go.
+            # The session limit is enforced on each tick; idle sessions can wait for a later one.
             for_idle = count % _IDLE_TICKS == 0
             look = self.eviction.enforce if for_idle else self.eviction.enforce_limit
-            if not self._begin_alone("evictions", look, self._evictions) and for_idle:
-                # Whoever is chosen lives on. A drain that waits for a slow on_evict must not let the others expire.
-                self._begin_alone("idle", self.eviction.queue_idle, self._evictions)
+            if not self._start_unless_running("evictions", look, self._evictions) and for_idle:
+                # Queue idle sessions even while a slow on_evict holds up the drain: unqueued, they would expire unseen.
+                self._start_unless_running("idle", self.eviction.queue_idle, self._evictions)
             if count % _SWEEP_TICKS == 0:
-                self._begin_alone("sweep", self.eviction.sweep)
+                self._start_unless_running("sweep", self.eviction.sweep)
         if self.worker is not None:
-            # A drain that waits for a slow model must not keep the next one from looking at the other sessions.
+            # Drains may overlap: one that waits for a slow model must not hold up other sessions.
             is_mine = self._summaries in mine
-            self._begin(self.worker.drain if is_mine else self.worker.stand_by, self._summaries)
+            self._start(self.worker.drain if is_mine else self.worker.stand_by, self._summaries)
         if self.extraction is not None and self._extractions in mine and count % _EXTRACTION_TICKS == 0:
-            self._begin_alone("extraction", self.extraction.drain, self._extractions)
+            self._start_unless_running("extraction", self.extraction.drain, self._extractions)
 
-    def _begin_alone(self, name: str, drain: Drain, work: str | None = None) -> bool:
-        """Begins it, unless the last one of this name has not ended: then False."""
+    def _start_unless_running(self, name: str, drain: Drain, work: str | None = None) -> bool:
+        """Start the drain and return True; return False if the last drain of this name is still running."""
         if name in self._last and not self._last[name].done():
             return False
-        self._last[name] = self._begin(drain, work)
+        self._last[name] = self._start(drain, work)
         return True
 
-    def _begin(self, drain: Drain, work: str | None = None) -> asyncio.Task[None]:
-        return self._run(self._logged(drain, work))
+    def _start(self, drain: Drain, work: str | None = None) -> asyncio.Task[None]:
+        return self._run(self._run_logged(drain, work))
 
     def _run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
@@ -165,25 +170,25 @@ class Scheduler:
         task.add_done_callback(self._running.discard)
         return task
 
-    async def _logged(self, drain: Drain, work: str | None) -> None:
-        if self._stopping or self._store.is_away:  # a look at Redis now and then finds out when it is back
+    async def _run_logged(self, drain: Drain, work: str | None) -> None:
+        if self._stopping or self._store.is_away:  # the store itself probes Redis until it is back
             return
         try:
             await awaited(drain)
-        except Exception as error:  # the state is in Redis: the next tick goes on from there
+        except Exception as error:  # the state is in Redis: the next tick continues from there
             log_failure("a drain stopped early", error, facts(op="drain"))
             if work is not None:
-                self._turns.stand_back(work)
+                self._leadership.back_off(work)
 
     async def stop(self) -> None:
-        """Claims nothing more, lets what is in hand end for `stop_s`, then gives it back."""
+        """Stop claiming, wait up to `stop_s` for work in progress, then cancel it and release its sessions."""
         self._stopping = True
         ticker, self._ticker = self._ticker, None
         if self._watch is not None:
             self._watch.cancel()
         if ticker is not None:
             ticker.pause()
-            await asyncio.sleep(0)  # a tick that has begun ends here
+            await asyncio.sleep(0)  # lets a tick that has started finish
             ticker.shutdown(wait=False)
         self.eviction.stop()
         if self.worker is not None:
@@ -191,7 +196,7 @@ class Scheduler:
         if self.extraction is not None:
             self.extraction.stop()
         if ticker is not None and not self._store.is_away:
-            self._run(self._given_up())
+            self._run(self._release_leadership())
         if self._running:
             _, late = await asyncio.wait(self._running, timeout=self._stop_s)
             for task in late:
@@ -200,17 +205,19 @@ class Scheduler:
         for close in self._closes:
             await close()
 
-    async def _given_up(self) -> None:
+    async def _release_leadership(self) -> None:
         try:
-            await self._turns.give_up()
-        except RedismemError as error:  # others miss this process soon enough
-            log_failure("another pod takes over only when it misses this one", error, facts(op="tick"))
+            await self._leadership.release()
+        except RedismemError as error:  # the hold expires soon
+            log_failure(
+                "leadership was not released, so another pod takes over when it expires", error, facts(op="tick")
+            )
 
     def appended(self, session_id: str, receipt: Receipt) -> None:
-        """Takes up a session whose window this append has made too long, without waiting for a tick."""
+        """Start the summary of a session whose window this append made too long, without waiting for a tick."""
         if self._ticker is None or self.worker is None:
             return
         longest = self._settings.overdue_count
         appended_count = receipt.last_seq - receipt.first_seq + 1
         if receipt.window_count > longest >= receipt.window_count - appended_count:
-            self._begin(partial(self.worker.attend, session_id))
+            self._start(partial(self.worker.attend, session_id))

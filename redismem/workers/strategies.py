@@ -1,4 +1,4 @@
-"""What becomes of the messages that leave the window: summarize, trim, or one of your own.
+"""Strategies for messages that leave the window: summarize, trim, or one of your own.
 
 A strategy is an object with one method:
 
@@ -29,39 +29,39 @@ log = logging.getLogger("redismem.worker")
 
 
 class Dropped(Enum):
-    """What a strategy gives that writes no summary."""
+    """The type of `DROPPED`: a strategy's result when it writes no summary."""
 
     DROPPED = "dropped"
 
 
 DROPPED = Dropped.DROPPED
-"""Given by `compact`, the messages leave the window without a summary; they are kept if the settings keep originals.
+"""Returned by `compact`: the messages leave the window without a summary. Originals are kept if the settings say so.
 
-None is not enough: that is a forgotten `return`.
+None is refused, because a forgotten `return` looks like that.
 """
 
 
 class Strategy(Protocol):
-    """What becomes of the messages that leave the window.
+    """A way to replace the messages that leave the window.
 
-    If it asks somebody who can be down for everybody, it says so by raising ProviderUnavailable. It may have an
-    attribute `provider` then, which tells that one from others in the same namespace; None if there is nobody.
+    A strategy whose provider is down for every session raises ProviderUnavailable. Its optional attribute `provider`
+    names that provider within the namespace; None means that it has none.
     """
 
     async def compact(self, messages: Sequence[Message], previous: str | None) -> Draft | Dropped:
-        """The summary that stands for these messages, oldest first; DROPPED drops them without one.
+        """Return the summary of these messages, oldest first; DROPPED drops them without a summary.
 
-        Or there are no messages, and `previous` is the text of the oldest summaries, which are to become one; else it
-        is None. Whatever this raises is a failed attempt, and so is to give None: the messages stay. It may be called
-        again for the same messages, and its outcome thrown away.
+        If there are no messages, `previous` is the text of the oldest summaries, to be folded into one; otherwise it is
+        None. Any exception, or a return value of None, is a failed attempt: the messages stay. `compact` may be called
+        again for the same messages, and its result may be discarded.
         """
 
 
 class Summarize:
-    """A model writes a summary, or the extractive summariser.
+    """Summarise with a chat model, or with the extractive summariser.
 
-    A summary of messages has `max_tokens` at most. One that takes in others has what they leave of `total_tokens`, so
-    that all of a session stay within that; the extractive summariser keeps to it with each.
+    A summary of messages has at most `max_tokens`. A summary that folds older ones gets what the session's other
+    summaries leave of `total_tokens`, so their sum stays within it. The extractive summariser always stays within it.
     """
 
     def __init__(self, model: Summarizer, max_tokens: int = 500, total_tokens: int = 1_500) -> None:
@@ -71,31 +71,31 @@ class Summarize:
         self.provider: str | None = getattr(model, "provider", model.name)
 
     async def aclose(self) -> None:
-        """Closes the model's connections."""
+        """Close the model's connections."""
         await self._model.aclose()
 
     async def compact(self, messages: Sequence[Message], previous: str | None) -> Draft:
-        return await self.drafted(messages, previous, None, 0)
+        return await self.draft(messages, previous, None, 0)
 
-    async def drafted(
+    async def draft(
         self, messages: Sequence[Message], previous: str | None, sketch: Sketch | None, others_tokens: int
     ) -> Draft:
-        """The same, by one who knows the session: how often its words are said, the tokens of its other summaries."""
+        """Draft like `compact`, given the session's word counts and the token count of its other summaries."""
         left_tokens = self._total_tokens - others_tokens
         if isinstance(self._model, Extractive):
-            # Beside a model's summaries there may be nothing left: a few sentences all the same.
+            # A model's summaries may leave no tokens at all; a few sentences are written anyway.
             room_tokens = max(left_tokens, min(self._max_tokens, self._total_tokens) // 4)
             return await self._model.summarize(messages, previous, room_tokens, sketch)
         room_tokens = self._max_tokens if previous is None else max(self._max_tokens, left_tokens)
         return await self._model.summarize(messages, previous, room_tokens)
 
-    def writes_one(self, summaries: Sequence[Summary]) -> bool:
-        """Whether it weighs these anew with each message that leaves the window: all of them are sentences."""
+    def keeps_one_summary(self, summaries: Sequence[Summary]) -> bool:
+        """True if each new summary replaces all of these, as the extractive summariser does with its own summaries."""
         return isinstance(self._model, Extractive) and all(each.model == self._model.name for each in summaries)
 
 
 class Trim:
-    """Lets messages leave the window, and no summary stands for them."""
+    """Drop messages that leave the window, without a summary."""
 
     provider = None
 
@@ -104,8 +104,8 @@ class Trim:
         return DROPPED
 
 
-def checked(strategy: Strategy) -> Strategy:
-    """The strategy. Raises InvalidSettings for what cannot be one: each attempt at a summary would fail."""
+def validate_strategy(strategy: Strategy) -> Strategy:
+    """Return the strategy. Raises InvalidSettings if it is unusable: every attempt at a summary would fail."""
     if isinstance(strategy, type):
         raise InvalidSettings(f"a strategy is an object, not a class: pass {strategy.__name__}(...)")
     if not inspect.iscoroutinefunction(getattr(strategy, "compact", None)):
@@ -114,13 +114,13 @@ def checked(strategy: Strategy) -> Strategy:
 
 
 def provider_of(strategy: Strategy) -> str | None:
-    """Who is paused when nobody gets an answer; None if nobody is asked."""
+    """Return the name of the provider to pause when it is down; None if the strategy has no provider."""
     name: str | None = getattr(strategy, "provider", type(strategy).__name__)
     return name
 
 
-def instead_of(strategy: Strategy, settings: Settings) -> Strategy | None:
-    """What writes a summary if this strategy cannot; None if nothing shall, or nothing is asked that could fail."""
+def fallback_for(strategy: Strategy, settings: Settings) -> Strategy | None:
+    """Return the strategy that takes over when this one fails; None if that is turned off or this one cannot fail."""
     cannot_fail = isinstance(strategy, Trim) or (isinstance(strategy, Summarize) and strategy.provider is None)
     if settings.extractive_after_s == 0 or cannot_fail:
         return None
@@ -128,28 +128,28 @@ def instead_of(strategy: Strategy, settings: Settings) -> Strategy | None:
 
 
 def _summary_tokens(settings: Settings) -> tuple[int, int]:
-    """A token is four bytes or so: none is asked for that could not be stored."""
+    """Return the token limits per summary and in total, capped to what a stored summary holds, at 4 bytes each."""
     most = settings.max_summary_bytes // 4
     return min(settings.summary_tokens, most), min(settings.summary_tokens_total, most)
 
 
-def writes_one(strategy: Strategy, summaries: Sequence[Summary]) -> bool:
-    """Whether this strategy keeps one summary of all that has left the window."""
-    return isinstance(strategy, Summarize) and strategy.writes_one(summaries)
+def keeps_one_summary(strategy: Strategy, summaries: Sequence[Summary]) -> bool:
+    """True if this strategy keeps a single summary of all messages that left the window."""
+    return isinstance(strategy, Summarize) and strategy.keeps_one_summary(summaries)
 
 
-def noted(job: Job, sketch: Sketch | None, covered: Sequence[Message]) -> bytes | None:
-    """What a commit of these messages stores of it; None leaves what is stored."""
+def pack_sketch(job: Job, sketch: Sketch | None, covered: Sequence[Message]) -> bytes | None:
+    """Return the packed word counts that a commit stores; None leaves the stored ones unchanged."""
     return sketch.pack() if sketch is not None and covered and job.sketch is not None else None
 
 
-async def sketched(strategy: Strategy, stored: bytes | None, covered: Sequence[Message]) -> Sketch | None:
-    """How often each word is said, in these messages too; None if nobody asks for that."""
+async def update_sketch(strategy: Strategy, stored: bytes | None, covered: Sequence[Message]) -> Sketch | None:
+    """Return the session's word counts, including these messages; None if the strategy does not use them."""
     return await learned(Sketch.unpack(stored), covered) if isinstance(strategy, Summarize) else None
 
 
 def from_settings(settings: Settings) -> Strategy | None:
-    """The strategy that the settings name, with the model they name; None if nothing becomes of older messages.
+    """Return the strategy that the settings name, with its model; None if the strategy is `none`.
 
     Raises InvalidSettings.
     """
@@ -163,15 +163,15 @@ def from_settings(settings: Settings) -> Strategy | None:
             text = "%s: set without a provider, so summaries are written without a model; set REDISMEM_MODEL_PROVIDER"
             log.warning(text, " and ".join(unused), extra=facts(op="settings", setting=unused[0]))
         return Summarize(open_extractive(), *summary_tokens)
-    return Summarize(_model(settings), *summary_tokens)
+    return Summarize(_open_model(settings), *summary_tokens)
 
 
 def model_from_settings(settings: Settings) -> ChatModel | None:
-    """The model that the settings name; None if they name none. Raises InvalidSettings."""
-    return None if settings.model_provider == "extractive" or not settings.model else _model(settings)
+    """Return the model that the settings name; None if they name none. Raises InvalidSettings."""
+    return None if settings.model_provider == "extractive" or not settings.model else _open_model(settings)
 
 
-def _model(settings: Settings) -> ChatModel:
+def _open_model(settings: Settings) -> ChatModel:
     assert settings.model_provider != "extractive"
     if not settings.model:
         raise InvalidSettings(f"model_provider {settings.model_provider} needs a model: set REDISMEM_MODEL")

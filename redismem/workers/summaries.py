@@ -1,7 +1,7 @@
-"""What a drain of the overdue queue does: claim a session, have its older messages summarised, commit.
+"""Drain the overdue queue: claim a session, have its older messages summarised, commit.
 
-Any number of workers in any number of processes may run; one that dies in the middle loses nothing, for its lease runs
-out. The path of a turn never waits for any of this.
+Any number of workers in any number of processes may run. A crashed worker loses nothing, because its leases expire. A
+turn never waits for a worker.
 """
 
 from __future__ import annotations
@@ -24,66 +24,66 @@ from redismem.protocol.session import edits
 from redismem.store.store import Store
 from redismem.workers.dictionaries import Trainer
 from redismem.workers.failures import OtherLayouts, log_failure, reason_of
-from redismem.workers.originals import embedding_of, kept
+from redismem.workers.originals import build_original_fields, open_vector_writer
 from redismem.workers.outcomes import WORKED_OFF, SummaryOutcome
 from redismem.workers.planning import plan
-from redismem.workers.provider_pauses import Answering, Provider
-from redismem.workers.strategies import Strategy, noted, provider_of, sketched, writes_one
-from redismem.workers.summary_writer import URGENT_MS, Writers
+from redismem.workers.provider_pauses import Availability, Provider
+from redismem.workers.strategies import Strategy, keeps_one_summary, pack_sketch, provider_of, update_sketch
+from redismem.workers.summary_writer import URGENT_MS, SummaryWriter
 
 log = logging.getLogger("redismem.worker")
 
 _DUE_COUNT = 20
-_IN_VAIN_COUNT = 64
+_UNANSWERED_COUNT = 64
 _FIRST_BACKOFF_S = 1.0
 _LONGEST_BACKOFF_S = 86_400.0
 _random = random.SystemRandom()
 
 
 class Worker:
-    """Drains the overdue queue of a namespace."""
+    """Drain the overdue queue of a namespace."""
 
     def __init__(self, store: Store, strategy: Strategy, *, concurrency: int = 16) -> None:
         self.concurrency = concurrency
         self.outcomes: Counter[SummaryOutcome] = Counter()
-        """How often each outcome was seen."""
+        """Number of sessions per outcome."""
         self._store = store
         self._provider = Provider(store, provider_of(strategy))
-        self._writers = Writers(store, strategy, self._provider)
+        self._writer = SummaryWriter(store, strategy, self._provider)
         self._longest_wait_ms = int(store.settings.extractive_after_s * 1000)
         self._trainer = Trainer(store)
-        self._embedding = embedding_of(store)
+        self._vector_writer = open_vector_writer(store)
         self._slots = asyncio.Semaphore(concurrency)
         self._in_hand: set[str] = set()
-        self._in_vain: deque[str] = deque(maxlen=_IN_VAIN_COUNT)
-        """Sessions that the provider did not answer for, as far as they are remembered."""
-        self._looked_ms = -math.inf
-        """When the leases were looked at last."""
+        self._unanswered: deque[str] = deque(maxlen=_UNANSWERED_COUNT)
+        """The last sessions for which the provider did not answer."""
+        self._lease_check_ms = -math.inf
+        """Time of the last check for expired leases."""
         self._stopping = False
         self._other_layouts = OtherLayouts()
 
     @property
     def is_crowded(self) -> bool:
-        """Whether more sessions wait for a summary here than are in hand at a time."""
+        """True if more sessions wait for a summary here than `concurrency` allows at a time."""
         return len(self._in_hand) > self.concurrency
 
     def stop(self) -> None:
-        """No further claims; what is claimed goes on."""
+        """Stop claiming sessions; those already claimed are finished."""
         self._stopping = True
-        if self._embedding is not None:
-            self._embedding.stop()
+        if self._vector_writer is not None:
+            self._vector_writer.stop()
 
     async def stand_by(self) -> None:
-        """What is left to do when another pod drains: to notice that a provider answers again."""
+        """Do what remains while another pod drains: notice that the provider has recovered, and embed kept messages."""
         if self._provider.is_paused:
             await self._provider.look(await self._store.server_time_ms())
-        if self._embedding is not None:
-            await self._embedding.work_off()
+        if self._vector_writer is not None:
+            await self._vector_writer.embed_waiting()
 
     async def drain(self) -> int:
-        """Works off every session that is due and not in hand already. Gives how many summaries were committed.
+        """Summarise every due session that is not in progress, and return the number of summaries committed.
 
-        Raises StoreUnavailable; what goes wrong with one session is logged and leaves the others alone.
+        A failure of one session is logged and does not affect other sessions. Raises StoreUnavailable.
         """
         return await self._store.told(Op.DRAIN, self._drain())
 
@@ -91,75 +91,75 @@ class Worker:
         committed, leases = 0, None
         while not self._stopping:
             now_ms = await self._store.server_time_ms()
-            leases = self._looks_at_leases(now_ms) if leases is None else leases
-            outcomes = await self._round(now_ms, leases)
+            leases = self._is_lease_check_due(now_ms) if leases is None else leases
+            outcomes = await self._run_round(now_ms, leases)
             committed += outcomes.count(SummaryOutcome.OK)
             if WORKED_OFF.isdisjoint(outcomes):
                 break
         await self._trainer.train()
-        if self._embedding is not None:
-            await self._embedding.work_off()
+        if self._vector_writer is not None:
+            await self._vector_writer.embed_waiting()
         return committed
 
-    def _looks_at_leases(self, now_ms: int) -> bool:
-        """Leases run out after `lease_s`, and seldom do: they are looked at four times in that."""
+    def _is_lease_check_due(self, now_ms: int) -> bool:
+        """True if expired leases are to be checked now: they are rare, so four times per `lease_s` is enough."""
         every_ms = self._store.settings.lease_s * 250
-        if self._looked_ms <= now_ms < self._looked_ms + every_ms:
+        if self._lease_check_ms <= now_ms < self._lease_check_ms + every_ms:
             return False
-        self._looked_ms = now_ms
+        self._lease_check_ms = now_ms
         return True
 
-    async def _round(self, now_ms: int, leases: bool) -> list[SummaryOutcome]:
-        """Works off what is due, as far as the provider may be asked; what has waited for too long without it."""
-        answering = await self._provider.look(now_ms)
-        if answering is Answering.NO:
-            if self._writers.instead is None:
+    async def _run_round(self, now_ms: int, leases: bool) -> list[SummaryOutcome]:
+        """Summarise due sessions if the provider is available, and overdue ones with the fallback if it is paused."""
+        availability = await self._provider.look(now_ms)
+        if availability is Availability.PAUSED:
+            if self._writer.fallback is None:
                 return []
-            due = await self._due(self._waiting_since_ms(now_ms), leases)
-            rounds = await asyncio.gather(*(self._written_instead(session_id) for session_id in due))
+            due = await self._load_due(self._due_before_ms(now_ms), leases)
+            rounds = await asyncio.gather(*(self._write_fallbacks(session_id) for session_id in due))
             return [outcome for outcomes in rounds for outcome in outcomes]
-        due = await self._due(now_ms, leases)
-        if answering is Answering.PERHAPS:
-            return await self._probed(due, now_ms)
+        due = await self._load_due(now_ms, leases)
+        if availability is Availability.PROBE:
+            return await self._probe(due, now_ms)
         return await asyncio.gather(*(self.attend(session_id) for session_id in due))
 
-    async def _due(self, before_ms: int, leases: bool) -> list[str]:
+    async def _load_due(self, before_ms: int, leases: bool) -> list[str]:
         call = queue_calls.due(self._store.keys.shards(), before_ms, _DUE_COUNT, leases=leases)
-        found = await self._store.run(call)
-        # Others may be at the same ones: who begins elsewhere claims few of them in vain.
-        return found if len(found) <= self.concurrency else _random.sample(found, len(found))
+        session_ids = await self._store.run(call)
+        # Other pods may drain the same sessions: a different order makes colliding claims rare.
+        return session_ids if len(session_ids) <= self.concurrency else _random.sample(session_ids, len(session_ids))
 
-    def _waiting_since_ms(self, now_ms: int) -> int:
-        """A session that was due before that has waited for too long, or its window is half full."""
+    def _due_before_ms(self, now_ms: int) -> int:
+        """Return the due time before which sessions get the fallback: they waited too long, or are half full."""
         since_ms = self._provider.failing_since_ms
         is_long = since_ms is not None and now_ms - since_ms >= self._longest_wait_ms
         return now_ms - self._longest_wait_ms if is_long else URGENT_MS
 
-    async def _probed(self, due: list[str], now_ms: int) -> list[SummaryOutcome]:
-        """Asks the provider for one session; for one that it was asked for in vain, only if there is no other."""
+    async def _probe(self, due: list[str], now_ms: int) -> list[SummaryOutcome]:
+        """Probe the provider with one session, preferably with one it has not failed for."""
         outcomes: list[SummaryOutcome] = []
         if not due or not await self._provider.probe(now_ms):
             return outcomes
         try:
-            for session_id in sorted(_random.sample(due, len(due)), key=self._in_vain.__contains__):
-                outcomes.append(await self.attend(session_id, self._writers.strategy))
+            for session_id in sorted(_random.sample(due, len(due)), key=self._unanswered.__contains__):
+                outcomes.append(await self.attend(session_id, self._writer.strategy))
                 if not self._provider.is_probed:
                     break
         finally:
-            await self._provider.give_probe_back()
+            await self._provider.return_probe()
         if outcomes[-1] is SummaryOutcome.OK and self._provider.is_paused:
-            outcomes += await self._written_instead(session_id)
+            outcomes += await self._write_fallbacks(session_id)
         return outcomes
 
-    async def _written_instead(self, session_id: str) -> list[SummaryOutcome]:
-        """The outcomes of summaries until the window is short enough: one covers so many messages at most."""
-        outcomes = [await self.attend(session_id, self._writers.instead)]
+    async def _write_fallbacks(self, session_id: str) -> list[SummaryOutcome]:
+        """Summarise with the fallback until the window is short enough: each summary covers only so many messages."""
+        outcomes = [await self.attend(session_id, self._writer.fallback)]
         while outcomes[-1] is SummaryOutcome.OK:
-            outcomes.append(await self.attend(session_id, self._writers.instead))
+            outcomes.append(await self.attend(session_id, self._writer.fallback))
         return outcomes
 
     async def attend(self, session_id: str, by: Strategy | None = None) -> SummaryOutcome:
-        """`summarise`, when there is a slot for it; it raises nothing. Without `by`, only if the provider answers."""
+        """Call `summarise` once a slot is free; never raises. Without `by`, skips it while the provider is paused."""
         if session_id in self._in_hand:
             return SummaryOutcome.BUSY
         self._in_hand.add(session_id)
@@ -170,7 +170,7 @@ class Worker:
                 if by is None and self._provider.is_paused:
                     return SummaryOutcome.PAUSED
                 outcome = await self._store.told(Op.SUMMARY, self.summarise(session_id, by), session_id)
-        except Exception as error:  # of one session: the others go on; its lease, if it has one, runs out
+        except Exception as error:  # of one session: the others continue; its lease, if it has one, expires
             session = session_hash(session_id)
             if not self._other_layouts.is_named(session, error):
                 log_failure(f"session {session}: not summarised", error, facts(op="summary", session=session))
@@ -181,30 +181,30 @@ class Worker:
         return outcome
 
     async def summarise(self, session_id: str, by: Strategy | None = None) -> SummaryOutcome:
-        """One claim and what follows from it, `by` this strategy or the worker's.
+        """Claim a session, summarise it with `by` or with the worker's strategy, and commit.
 
         Raises StoreUnavailable, CorruptSession, UnsupportedFormat.
         """
         calls = self._store.queue_calls(session_id)
-        job = await self._claimed(calls)
+        job = await self._claim(calls)
         if not isinstance(job, Job):
             return job
         try:
-            return await self._compact(calls, job, by or self._writers.strategy)
+            return await self._compact(calls, job, by or self._writer.strategy)
         except asyncio.CancelledError:
-            # A worker that is told to stop gives the session back, so that another need not wait for the lease.
+            # A stopped worker releases the session, so that another worker need not wait for the lease to expire.
             with contextlib.suppress(RedismemError):
-                await asyncio.shield(self._give_back(calls, job, job.as_before_ms))
+                await asyncio.shield(self._release(calls, job, job.as_before_ms))
             raise
 
-    async def _claimed(self, calls: QueueCalls) -> Job | SummaryOutcome:
+    async def _claim(self, calls: QueueCalls) -> Job | SummaryOutcome:
         try:
             claimed = await self._store.run(calls.claim(), quarantine=True)
             return claimed if isinstance(claimed, Job) else SummaryOutcome(claimed)
         except StoreUnavailable as refused:
             if refused.reason != "OOM":
                 raise
-        # The server refuses a claim that reads, which is a transaction. What comes between the two, a commit notices.
+        # A full server refuses the claim that also reads, as it is a transaction. Commit detects changes in between.
         job = await self._store.run(calls.claim(reads=False), quarantine=True)
         if not isinstance(job, Job):
             return SummaryOutcome(job)
@@ -212,28 +212,32 @@ class Worker:
         view = await self._store.run(read, quarantine=True)
         return SummaryOutcome.GONE if view is None else job.of(view)
 
-    async def _give_back(self, calls: QueueCalls, job: Job, backoff_ms: int) -> None:
-        """Gives the session back as if it had not been claimed: no attempt is counted."""
+    async def _release(self, calls: QueueCalls, job: Job, backoff_ms: int) -> None:
+        """Release the session as if it had not been claimed: no attempt is counted."""
         await self._store.run(calls.release(job.fence, backoff_ms, counts=False, dead=False))
 
     async def _compact(self, calls: QueueCalls, job: Job, by: Strategy) -> SummaryOutcome:
         started_s = time.monotonic()
         try:
-            todo = plan(job.context, job.now_ms, self._store.settings, is_one=writes_one(by, job.context.summaries))
-            sketch = await sketched(by, job.sketch, todo.covered)
-            summary = None if todo.wait_ms else await self._writers.written(calls, job, todo, by, sketch)
+            todo = plan(
+                job.context, job.now_ms, self._store.settings, is_one=keeps_one_summary(by, job.context.summaries)
+            )
+            sketch = await update_sketch(by, job.sketch, todo.covered)
+            summary = None if todo.wait_ms else await self._writer.write(calls, job, todo, by, sketch)
         except ProviderUnavailable as error:
-            return await self._unanswered(calls, job, error)
-        except Exception as error:  # whatever a model or a strategy of the caller's own raises
-            return await self._failed(calls, job, error)
+            return await self._release_unanswered(calls, job, error)
+        except Exception as error:  # the caller's model or strategy may raise anything
+            return await self._release_failed(calls, job, error)
         if todo.wait_ms:
-            await self._give_back(calls, job, todo.wait_ms)
+            await self._release(calls, job, todo.wait_ms)
             return SummaryOutcome.WAITING
-        originals = await kept(self._trainer, calls.keys, job, todo.covered)
-        commit = calls.commit(job, todo.covered, summary, todo.folded, originals, noted(job, sketch, todo.covered))
+        originals = await build_original_fields(self._trainer, calls.keys, job, todo.covered)
+        commit = calls.commit(
+            job, todo.covered, summary, todo.folded, originals, pack_sketch(job, sketch, todo.covered)
+        )
         outcome = await self._store.run(commit, quarantine=True)
-        if self._embedding is not None and originals:
-            self._embedding.note(calls.keys.session_id)
+        if self._vector_writer is not None and originals:
+            self._vector_writer.note(calls.keys.session_id)
         known = facts(
             op=Op.SUMMARY,
             session=session_hash(calls.keys.session_id),
@@ -249,16 +253,16 @@ class Worker:
             extra=known,
         )
         if outcome is CommitOutcome.STALE:
-            # Pruned meanwhile: what is left may still be too long.
-            await self._give_back(calls, job, 0)
+            # Pruned in the meantime: the rest may still be too long.
+            await self._release(calls, job, 0)
         return SummaryOutcome.OK if outcome is CommitOutcome.ALREADY else SummaryOutcome(outcome)
 
-    async def _unanswered(self, calls: QueueCalls, job: Job, error: ProviderUnavailable) -> SummaryOutcome:
-        """Gives the session back as it was, but for the reason that is noted. The provider is paused, as a rule."""
-        self._in_vain.append(calls.keys.session_id)
+    async def _release_unanswered(self, calls: QueueCalls, job: Job, error: ProviderUnavailable) -> SummaryOutcome:
+        """Release the session without counting an attempt; it backs off unless the provider is paused."""
+        self._unanswered.append(calls.keys.session_id)
         backoff_ms, is_paused = job.as_before_ms, self._provider.is_paused
         if not is_paused:
-            # It waits alone: as long again as it has been failing, more or less.
+            # Only this session backs off, about as long again as it has been failing.
             failing_s = 0 if job.failure is None else (job.now_ms - job.failure.since_ms) / 1000
             longest_s = min(self._store.settings.max_backoff_s, max(_FIRST_BACKOFF_S, failing_s))
             backoff_ms = int(_random.uniform(longest_s / 2, longest_s) * 1000)
@@ -267,15 +271,15 @@ class Worker:
         outcome = await self._store.run(release)
         session = session_hash(calls.keys.session_id)
         known = facts(op="summary", session=session, outcome=outcome, reason=reason)
-        until = "the provider answers" if is_paused else f"another try in {backoff_ms / 1000:.1f} s"
-        log.info("session %s: waits for %s, no attempt was counted: %s", session, until, reason, extra=known)
+        next_try = "once the provider answers" if is_paused else f"in {backoff_ms / 1000:.1f} s"
+        log.info("session %s: retried %s, no attempt was counted: %s", session, next_try, reason, extra=known)
         if outcome is not ReleaseOutcome.OK:
             return SummaryOutcome(outcome)
         return SummaryOutcome.PAUSED if is_paused else SummaryOutcome.FAILED
 
-    async def _failed(self, calls: QueueCalls, job: Job, error: Exception) -> SummaryOutcome:
+    async def _release_failed(self, calls: QueueCalls, job: Job, error: Exception) -> SummaryOutcome:
         settings = self._store.settings
-        failed = error if isinstance(error, ModelFailed) else ModelFailed("not by a model of ours")
+        failed = error if isinstance(error, ModelFailed) else ModelFailed("raised by the caller's strategy")
         longest_s = min(settings.max_backoff_s, _FIRST_BACKOFF_S * 2.0**job.attempts)
         backoff_s = _random.uniform(0, longest_s)
         if failed.retry_after_s is not None and failed.retry_after_s > 0:
@@ -283,7 +287,7 @@ class Worker:
         is_dead = failed.permanent or job.attempts >= settings.max_attempts
         reason, backoff_ms = reason_of(error), int(backoff_s * 1000)
         outcome = await self._store.run(calls.release(job.fence, backoff_ms, counts=True, dead=is_dead, reason=reason))
-        next_try = "dead" if outcome is ReleaseOutcome.DEAD else f"again in {backoff_s:.1f} s"
+        next_try = "dead" if outcome is ReleaseOutcome.DEAD else f"retry in {backoff_s:.1f} s"
         session = session_hash(calls.keys.session_id)
         known = facts(op="summary", session=session, outcome=outcome, attempt=job.attempts)
         if outcome is ReleaseOutcome.OK:

@@ -1,6 +1,6 @@
-"""Who writes the summary of a claimed session: the strategy, or the extractive summariser if it cannot.
+"""Write the summary of a claimed session with the strategy, or with the extractive summariser if the strategy fails.
 
-They work outside Redis, within their time, while the lease is kept.
+Both work outside Redis and within a time limit, while the lease is renewed.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from redismem.store.store import Store
 from redismem.text.word_counts import Sketch
 from redismem.workers.failures import log_failure, reason_of
 from redismem.workers.provider_pauses import Provider
-from redismem.workers.strategies import DROPPED, Dropped, Strategy, Summarize, checked, instead_of
+from redismem.workers.strategies import DROPPED, Dropped, Strategy, Summarize, fallback_for, validate_strategy
 
 log = logging.getLogger("redismem.worker")
 
 URGENT_MS = 86_400_000
-"""What was due before that has a window that is half full, and is due since 0: no pause may keep it from a summary."""
+"""Sessions due before this time, such as at 0, have a half-full window: a pause must not delay their summary."""
 
 
 class Todo(Protocol):
-    """What a summary is to stand for: messages, or summaries, or both."""
+    """The messages and summaries that a summary replaces."""
 
     @property
     def covered(self) -> Sequence[Message]:
@@ -44,52 +44,52 @@ class Todo(Protocol):
         """The summaries, oldest first."""
 
 
-class Writers:
-    """A strategy, and what writes `instead` of it; None if nothing does."""
+class SummaryWriter:
+    """A strategy and its fallback; `fallback` is None if it is turned off."""
 
     def __init__(self, store: Store, strategy: Strategy, provider: Provider) -> None:
-        self.strategy = checked(strategy)
-        self.instead = instead_of(strategy, store.settings)
+        self.strategy = validate_strategy(strategy)
+        self.fallback = fallback_for(strategy, store.settings)
         self._store = store
         self._provider = provider
 
-    async def written(
+    async def write(
         self, calls: QueueCalls, job: Job, todo: Todo, by: Strategy, sketch: Sketch | None
     ) -> Summary | None:
-        """The summary that the strategy writes; None drops the messages without one.
+        """Return the summary that `by` writes; None drops the messages without a summary.
 
-        `instead` writes it if that was asked for, or the strategy has failed for too long, or for good. Raises
+        The fallback writes it if `by` is the fallback, or if the strategy failed for too long or permanently. Raises
         ModelFailed, and whatever the strategy raises.
         """
         raised: Exception | None = None
-        is_last = self.instead is not None and job.attempts > self._store.settings.max_attempts
+        is_last = self.fallback is not None and job.attempts > self._store.settings.max_attempts
         if by is not self.strategy or is_last:
-            why = "the provider answers nobody" if job.failure is None else job.failure.reason
+            why = "the provider is down" if job.failure is None else job.failure.reason
         else:
             started_s = time.monotonic()
             try:
-                summary = await self._drafted(calls, job, todo, by, sketch)
+                summary = await self._draft(calls, job, todo, by, sketch)
             except Exception as error:
                 if isinstance(error, ProviderUnavailable):
                     since_ms = None if job.failure is None else job.failure.since_ms
-                    await self._provider.failed(error, since_ms, _now_ms(job, started_s))
+                    await self._provider.record_failure(error, since_ms, _now_ms(job, started_s))
                 else:
-                    await self._provider.answered(job.now_ms)
-                if self.instead is None or not self._gives_up(job, error):
+                    await self._provider.record_answer(job.now_ms)
+                if self.fallback is None or not self._falls_back(job, error):
                     raise
                 why, raised = reason_of(error), error
             else:
-                await self._provider.answered(job.now_ms)
+                await self._provider.record_answer(job.now_ms)
                 return summary
-        assert self.instead is not None
+        assert self.fallback is not None
         known = facts(op="summary", session=session_hash(calls.keys.session_id), attempt=job.attempts, reason=why)
         own = None if raised is None or isinstance(raised, RedismemError) else raised
         what = "session %s: the extractive summariser writes instead: %s"
         log.warning(what, known["session"], why, exc_info=own and unquoted(own), extra=known)
-        return await self._drafted(calls, job, todo, self.instead, sketch)
+        return await self._draft(calls, job, todo, self.fallback, sketch)
 
-    def _gives_up(self, job: Job, error: Exception) -> bool:
-        """Whether the strategy is not to be asked for this session again."""
+    def _falls_back(self, job: Job, error: Exception) -> bool:
+        """True if the strategy must not be retried for this session, so that the fallback writes."""
         settings = self._store.settings
         since_ms = job.now_ms if job.failure is None else job.failure.since_ms
         if job.due_ms <= URGENT_MS or job.now_ms - since_ms >= settings.extractive_after_s * 1000:
@@ -99,7 +99,7 @@ class Writers:
         is_permanent = isinstance(error, ModelFailed) and error.permanent
         return is_permanent or job.attempts >= settings.max_attempts
 
-    async def _drafted(
+    async def _draft(
         self, calls: QueueCalls, job: Job, todo: Todo, by: Strategy, sketch: Sketch | None
     ) -> Summary | None:
         settings = self._store.settings
@@ -108,8 +108,8 @@ class Writers:
         write: Callable[[], Awaitable[Draft | Dropped]] = partial(by.compact, covered, previous)
         if isinstance(by, Summarize):
             others_tokens = sum(each.tokens for each in job.context.summaries if each not in folded)
-            write = partial(by.drafted, covered, previous, sketch, others_tokens)
-        late = _failed(f"no summary within {settings.summary_timeout_s:g} s")
+            write = partial(by.draft, covered, previous, sketch, others_tokens)
+        late = _failure(f"no summary within {settings.summary_timeout_s:g} s")
         renewal = asyncio.create_task(self._renew(calls, job, time.monotonic()))
         try:
             draft = await awaited_within(settings.summary_timeout_s, late, write)
@@ -121,7 +121,7 @@ class Writers:
         while True:
             await asyncio.sleep(self._store.settings.lease_s / 3)
             try:
-                await self._provider.keep_probe(_now_ms(job, started_s))
+                await self._provider.extend_probe(_now_ms(job, started_s))
                 if not await self._store.run(calls.extend(job.fence)):
                     return
             except RedismemError as error:
@@ -130,24 +130,24 @@ class Writers:
 
 
 def _now_ms(job: Job, started_s: float) -> int:
-    """The server's time, as far as it can be told without asking: the job was claimed when this worker started."""
+    """Estimate the server's time without a round trip: the job was claimed when this worker started."""
     return job.now_ms + int((time.monotonic() - started_s) * 1000)
 
 
-def _failed(reason: str) -> ModelFailed:
+def _failure(reason: str) -> ModelFailed:
     return ModelFailed(reason, reason=reason)
 
 
 def _summary(job: Job, covered: Sequence[Message], folded: Sequence[Summary], draft: Draft, max_bytes: int) -> Summary:
-    """Raises ModelFailed, or UnicodeEncodeError, for a text that is none."""
+    """Build the summary. Raises ModelFailed for an unusable draft, UnicodeEncodeError for an unencodable text."""
     if not isinstance(draft, Draft):
-        raise _failed(f"the strategy gave no Draft but a {type(draft).__name__}; what is to be dropped is DROPPED")
+        raise _failure(f"the strategy returned a {type(draft).__name__}, not a Draft; to drop messages, return DROPPED")
     text: object = draft.text
     if not isinstance(text, str) or not text.strip():
-        raise _failed("the summary is empty, or not a text")
+        raise _failure("the summary is empty, or not a string")
     size = len(text.encode())
     if size > max_bytes:
-        raise _failed(f"the summary has {size} bytes, over {max_bytes}")
+        raise _failure(f"the summary has {size} bytes, over {max_bytes}")
     first_seq = folded[0].first_seq if folded else covered[0].seq
     last_seq = covered[-1].seq if covered else folded[-1].last_seq
     times = [time_ms for summary in folded for time_ms in (summary.start_ms, summary.end_ms)]

@@ -93,7 +93,7 @@ def test_where_nothing_is_kept_it_says_that_there_are_no_vectors(
 
 
 @pytest.mark.parametrize(
-    ("embed", "said"), [("canary:words", "embed is openai:MODEL"), ("openai:words", "REDISMEM_MODEL_ALLOW_HTTP")]
+    ("embed", "said"), [("canary:words", "embed must be openai:MODEL"), ("openai:words", "REDISMEM_MODEL_ALLOW_HTTP")]
 )
 def test_an_embedder_that_cannot_be_opened_stops_it_and_fails_the_doctor(
     command: Any,

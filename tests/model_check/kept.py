@@ -17,7 +17,7 @@ from redismem.protocol.keys import SessionKeys
 from redismem.protocol.queue.calls import Job
 from redismem.protocol.session import pages
 from redismem.protocol.session.edits import NOT_KEPT, Changed, KeptChange, View, kept_change
-from redismem.workers.originals import fields_of, is_begun
+from redismem.workers.originals import encode_original_fields, has_partial_block
 
 KNOWN: Dictionaries = {1: made(1)}
 """What the namespace has trained: every other commit uses it."""
@@ -26,12 +26,12 @@ Run = Callable[[Call[Any]], Any]
 
 def kept_of(run: Run, keys: SessionKeys, job: Job, covered: list[Message]) -> dict[bytes, bytes]:
     """What a commit keeps. A block that others have taken away since, with its window, is none of this worker's."""
-    begun = run(pages.block(keys, block_number(job.context.first_seq - 1))) if is_begun(job) else None
+    begun = run(pages.block(keys, block_number(job.context.first_seq - 1))) if has_partial_block(job) else None
     dictionary = KNOWN[1] if job.attempts % 2 == job.context.first_seq % 2 else None
     try:
-        return fields_of(job, covered, begun, KNOWN, dictionary)
+        return encode_original_fields(job, covered, begun, KNOWN, dictionary)
     except Undecodable:
-        return fields_of(job, covered, None, KNOWN, dictionary)
+        return encode_original_fields(job, covered, None, KNOWN, dictionary)
 
 
 def changed_in(run: Run, keys: SessionKeys, view: View, old: Message, changed: Changed) -> KeptChange:

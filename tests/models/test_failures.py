@@ -73,9 +73,9 @@ async def test_what_a_transcript_causes_is_one_failed_attempt(
         ("502", True, "{} answered 502"),
         ("503", True, "{} answered 503 UNAVAILABLE"),
         ("529", True, "{} answered 529 overloaded_error"),
-        ("reset", True, "{} could not be asked (ReadError)"),
-        ("drop", True, "{} could not be asked (RemoteProtocolError)"),
-        ("cut", True, "{} could not be asked (RemoteProtocolError)"),
+        ("reset", True, "{} did not answer (ReadError)"),
+        ("drop", True, "{} did not answer (RemoteProtocolError)"),
+        ("cut", True, "{} did not answer (RemoteProtocolError)"),
     ],
 )
 async def test_what_no_transcript_causes_is_the_providers(
@@ -132,7 +132,7 @@ async def test_nobody_listens(provider: Any, opened: Any) -> None:
     async with opened(base_url="http://127.0.0.1:1/v1") as model:
         failed = await failure(model)
         assert isinstance(failed, ProviderUnavailable)
-        assert failed.reason == f"{provider} could not be asked (ConnectError)"
+        assert failed.reason == f"{provider} did not answer (ConnectError)"
         assert not failed.perhaps_request
 
 

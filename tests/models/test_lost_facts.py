@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redismem.messages.message import Message
-from redismem.models.lost_facts import with_lost
+from redismem.models.lost_facts import restore_lost_facts
 from redismem.text.sentences import MENTIONED
 
 TOLD = [
@@ -19,7 +19,7 @@ TOLD = [
 
 
 def checked(text: str, messages: list[Message], previous: str = "", limit_bytes: int = 200) -> str:
-    return asyncio.run(with_lost(text, messages, previous, limit_bytes))
+    return asyncio.run(restore_lost_facts(text, messages, previous, limit_bytes))
 
 
 def test_numbers_and_names_that_a_summary_lacks_stand_behind_it() -> None:

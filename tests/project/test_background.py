@@ -141,7 +141,7 @@ async def test_a_project_that_cannot_be_read_is_in_no_turns_way(
         context = await memory.session("s").append_and_read(SAID, project=apollo)
     assert (context.background, context.last_seq) == ("", 1)
     assert context.to_openai() == [SAID]
-    assert "goes on without its project" in caplog.text
+    assert "continues without its project" in caplog.text
 
 
 async def test_what_is_refused_is_not_stored(apollo: Project, memory: Memory) -> None:

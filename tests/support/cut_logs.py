@@ -16,7 +16,7 @@ from redismem.protocol.queue.calls import Job
 from redismem.protocol.session import edits
 from redismem.protocol.session.edits import View
 from redismem.workers.dictionaries import Trainer
-from redismem.workers.originals import kept
+from redismem.workers.originals import build_original_fields
 from support.redis_server import RedisServer
 
 SETTINGS = Settings(deadline_s=60, reply_timeout_s=1, threshold=4, recent_limit=2, keep_originals=True, shards=1)
@@ -69,7 +69,9 @@ async def commit(memory: Memory, view: View) -> Call[Any]:
     assert isinstance(job, Job)
     summary = Summary(f"{view.context.epoch}:2-3", "told", 2, 3, 1, 2, "m", 3, 4, ("x",))
     covered = job.context.messages[:2]
-    return calls.commit(job, covered, summary, (), await kept(Trainer(memory.store), calls.keys, job, covered))
+    return calls.commit(
+        job, covered, summary, (), await build_original_fields(Trainer(memory.store), calls.keys, job, covered)
+    )
 
 
 async def nothing(session: Session) -> None:

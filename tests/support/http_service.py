@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 
 from redismem import Memory
-from redismem.models.tls import trusted
+from redismem.models.tls import default_ssl_context
 from redismem.web.access import Access
 from redismem.web.metrics.prometheus import Meters
 from redismem.web.server import listen, serve
@@ -67,7 +67,9 @@ async def serving(service: Service, stop_s: float = 5) -> AsyncIterator[Served]:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         running = asyncio.create_task(serve(service, listening, told, stop_s))
         try:
-            async with httpx.AsyncClient(base_url=url, verify=trusted(), timeout=120, trust_env=False) as client:
+            async with httpx.AsyncClient(
+                base_url=url, verify=default_ssl_context(), timeout=120, trust_env=False
+            ) as client:
                 yield Served(service, client, told)
         finally:
             told.set()

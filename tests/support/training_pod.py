@@ -22,12 +22,12 @@ def killed(*_: Any) -> None:
 
 
 async def work(url: str, namespace: str, when: str) -> None:
-    dictionaries.ENOUGH_BYTES, dictionaries.ENOUGH_SESSIONS = 10_000, 5
+    dictionaries.MIN_SAMPLE_BYTES, dictionaries.MIN_SESSIONS = 10_000, 5
     settings = Settings(shards=2, max_summary_bytes=1024 * 1024)
     async with Memory.connect(url, namespace=namespace, settings=settings) as memory:
         worker = Worker(memory.store, Echo())
         if when == "before":
-            dictionaries.better = killed  # type: ignore[assignment]
+            dictionaries.train_if_better = killed  # type: ignore[assignment]
         run = memory.store.run
 
         async def run_and_die(call: Any, **named: Any) -> Any:

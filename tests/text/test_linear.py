@@ -21,8 +21,8 @@ from redismem.messages.encoding import encode_message
 from redismem.messages.message import Message
 from redismem.messages.values import decode_value, encode_value
 from redismem.models.extractive.summarizer import Extractive
-from redismem.models.http_model import turns
-from redismem.models.lost_facts import with_lost
+from redismem.models.http_model import split_turns
+from redismem.models.lost_facts import restore_lost_facts
 from redismem.session.paging import narrow
 from redismem.text.plain import cleaned, one_line, pieces, quoted, rendered, shortened, speaker, steps
 from redismem.text.stems import stems
@@ -153,10 +153,10 @@ READERS: dict[str, Callable[[str], object]] = {
     "rendered": lambda text: rendered(Message("user", text), 1 << 30),
     "rendered result": lambda text: rendered(Message("tool", {"a": [text]}, tool_call_id="c"), 1 << 30),  # type: ignore[arg-type]
     "steps": lambda text: list(steps([Message("user", text)] * 4, 60_000)),
-    "turns": lambda text: turns([{"role": "user", "content": text}] * 4),
+    "split_turns": lambda text: split_turns([{"role": "user", "content": text}] * 4),
     "extractive": extracted,
     "learned": lambda text: finished(learned(Sketch(), [Message("user", text)] * 4)),
-    "with_lost": lambda text: finished(with_lost(text, [Message("user", text)] * 2, text, 300)),
+    "restore_lost_facts": lambda text: finished(restore_lost_facts(text, [Message("user", text)] * 2, text, 300)),
     "extractive, previous": lambda text: extracted("", "x" + text),
     "Summary.to_openai": lambda text: summary(text).to_openai(),
     "Context.to_openai": lambda text: context(Message("user", text), summaries=[summary(text)]).to_openai(),
@@ -285,7 +285,7 @@ OVER_MESSAGES: dict[str, Callable[[list[Message]], object]] = {
     "Context.to_openai": lambda messages: context(*messages).to_openai(),
     "Context.to_anthropic": lambda messages: context(*messages).to_anthropic(),
     "Context.to_gemini": lambda messages: context(*messages).to_gemini(),
-    "turns": lambda messages: turns([message.to_openai() for message in messages]),
+    "split_turns": lambda messages: split_turns([message.to_openai() for message in messages]),
     "steps": lambda messages: list(steps(messages, 10_000)),
 }
 

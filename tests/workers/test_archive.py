@@ -22,7 +22,7 @@ from redismem.cli.session_view import document
 from redismem.context import Context, State, Summary
 from redismem.errors import InvalidSettings
 from redismem.info import SessionInfo
-from redismem.workers.archive import JsonlArchive, checked, read_archive
+from redismem.workers.archive import JsonlArchive, read_archive, validate_on_evict
 
 counts = st.integers(0, 2**53)
 besides = st.none() | st.fixed_dictionaries(
@@ -189,7 +189,7 @@ class Archives:
 
 def test_what_can_be_handed_transcripts(tmp_path: Path) -> None:
     for one in (handed_over, partial(handed_over, to="x"), Archives().keep, Archives(), JsonlArchive(tmp_path / "a")):
-        assert checked(one) is one
+        assert validate_on_evict(one) is one
 
 
 def plain(session_id: str, context: Context) -> None:
@@ -203,9 +203,9 @@ def plain(session_id: str, context: Context) -> None:
         (print, "is not async"),
         ("x", "is of the type str"),
         (object(), "is of the type object"),
-        (alone, "does not take them: too many positional arguments"),
+        (alone, "does not take these arguments: too many positional arguments"),
     ],
 )
 def test_what_cannot_is_refused_before_a_session_waits_for_it(given: Any, said: str) -> None:
     with pytest.raises(InvalidSettings, match=said):
-        checked(given)
+        validate_on_evict(given)

@@ -24,7 +24,7 @@ from redismem.originals.dictionaries import Dictionary
 from redismem.protocol.namespace import dictionaries
 from redismem.workers import dictionaries as training
 from redismem.workers.archive import JsonlArchive, read_archive
-from redismem.workers.dictionaries import MOST_DICTIONARIES, SAMPLE_BYTES, SETTLED_MS, Trainer
+from redismem.workers.dictionaries import MAX_DICTIONARIES, SAMPLE_BYTES, SETTLED_MS, Trainer
 from redismem.workers.eviction import Eviction
 from redismem.workers.summaries import Worker
 
@@ -35,8 +35,8 @@ DAY_MS = 86_400_000
 @pytest.fixture(autouse=True)
 def _soon_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """A test has no quarter of a megabyte to tell."""
-    monkeypatch.setattr(training, "ENOUGH_BYTES", 10_000)
-    monkeypatch.setattr(training, "ENOUGH_SESSIONS", 5)
+    monkeypatch.setattr(training, "MIN_SAMPLE_BYTES", 10_000)
+    monkeypatch.setattr(training, "MIN_SESSIONS", 5)
 
 
 async def test_it_is_trained_and_used_a_minute_later(store: Store, namespace: str, raw: Any, clock: Clock) -> None:
@@ -180,7 +180,7 @@ async def test_one_that_a_failover_lost_is_put_back_by_who_knows_it(
         await tell(memory.session("b"), 40)
         await worker.drain()
         assert await raw.hget(key, "1") == lost
-        assert "dictionary 1 was gone from Redis, and was put back" in caplog.text
+        assert "dictionary 1 was missing from Redis and was restored" in caplog.text
         async with open_with(store, namespace) as fresh:
             assert await texts(fresh.session("a")) == await texts(memory.session("a"))
 
@@ -238,10 +238,10 @@ async def test_another_comes_a_day_later_and_only_if_it_is_better(
 
 async def test_there_are_never_too_many(store: Store, namespace: str, raw: Any, clock: Clock) -> None:
     async with open_with(store, namespace) as memory:
-        for version in range(1, MOST_DICTIONARIES + 1):
+        for version in range(1, MAX_DICTIONARIES + 1):
             await memory.store.run(dictionaries.add(memory.store.keys, Dictionary(version, T0 - DAY_MS, content())))
         await told(memory, Worker(memory.store, Echo()))
-        assert await raw.hlen(memory.store.keys.dictionaries) == MOST_DICTIONARIES
+        assert await raw.hlen(memory.store.keys.dictionaries) == MAX_DICTIONARIES
         assert not await memory.store.run(dictionaries.add(memory.store.keys, Dictionary(3, 0, content(1))))
         assert (await raw.hget(memory.store.keys.dictionaries, "3"))[8:] == content(), "none is ever changed"
 

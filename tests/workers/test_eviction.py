@@ -197,14 +197,14 @@ async def test_what_others_evict_meanwhile_is_not_evicted_again(store: Store, na
     async with store.memory(namespace, Settings(shards=1, max_sessions=5)) as memory:
         await begin(memory, clock, 8)
         slow, quick = Eviction(memory.store), Eviction(memory.store)
-        whole_excess = slow._excess
+        whole_excess = slow._count_excess
 
         async def excess() -> int:
             found = await whole_excess()
             await clock.at(T0 + 10_000, quick.enforce())
             return found
 
-        slow._excess = excess  # type: ignore[method-assign]
+        slow._count_excess = excess  # type: ignore[method-assign]
         await clock.at(T0 + 10_000, slow.enforce())
         assert await listed(memory, "active") == {f"s-{number}" for number in range(3, 8)}
 

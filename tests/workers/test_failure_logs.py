@@ -72,7 +72,7 @@ async def test_an_error_of_redismem_is_quoted_and_needs_no_traceback(
         assert await drained(Worker(memory.store, echo), T0) == 0
     (record,) = records(caplog, "summary")
     assert record.getMessage() == (
-        f"session {session_hash(NAME)}: attempt 1 at a summary failed, again in 7.0 s: ModelFailed: openai answered 400"
+        f"session {session_hash(NAME)}: attempt 1 at a summary failed, retry in 7.0 s: ModelFailed: openai answered 400"
     )
     assert record.reason == "openai answered 400"
     assert (record.error, record.attempt, record.backoff_ms, record.exc_info) == ("ModelFailed", 1, 7_000, None)

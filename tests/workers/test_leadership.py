@@ -230,7 +230,7 @@ async def test_nobody_needs_the_holds(pods: Pods, raw: Any, caplog: Any) -> None
         await memory.session(f"s-{number}").append(*map(said, range(1, 12)))
         await pods.tick(second, first)
         assert sum(len(echo.seen) for echo in echoes) == number + 1
-    assert any("nobody knows whose turn it is" in record.message for record in caplog.records)
+    assert any("leadership is unknown" in record.message for record in caplog.records)
 
 
 async def test_a_paused_provider_is_noticed_where_another_drains(pods: Pods) -> None:
@@ -238,7 +238,7 @@ async def test_a_paused_provider_is_noticed_where_another_drains(pods: Pods) -> 
     first, second = [await pods.open(strategy=Echo()) for _ in range(2)]
     await pods.tick(first, second)
     worker: Any = second.worker
-    worker._provider._noted = f"{T0} {T0} {T0 + 10**9} 1 ab refused".encode()
+    worker._provider._pause_value = f"{T0} {T0} {T0 + 10**9} 1 ab refused".encode()
     assert worker._provider.is_paused
     await pods.tick(first, second)
     assert not worker._provider.is_paused

@@ -13,7 +13,7 @@ from redismem.protocol import layout
 from redismem.protocol.queue.calls import Job
 from redismem.session.session import Session
 from redismem.text.word_counts import Sketch, hash_of
-from redismem.workers.strategies import Summarize, from_settings, instead_of
+from redismem.workers.strategies import Summarize, fallback_for, from_settings
 from redismem.workers.summaries import Worker
 
 
@@ -126,7 +126,7 @@ async def test_beside_a_models_summaries_the_extractive_one_has_what_they_leave(
         await fill(session, 11)
         await Worker(memory.store, Summarize(Asked())).drain()
         (told,) = (await session.read()).summaries
-        instead = instead_of(Summarize(Asked()), memory.settings)
+        instead = fallback_for(Summarize(Asked()), memory.settings)
         assert instead is not None
         await fill(session, 30, "order W123 for Ada, who waits for it in the long queue at the harbour,")
         await Worker(memory.store, instead).drain()

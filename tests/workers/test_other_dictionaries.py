@@ -18,8 +18,8 @@ from redismem.workers.summaries import Worker
 
 @pytest.fixture(autouse=True)
 def _soon_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dictionaries, "ENOUGH_BYTES", 10_000)
-    monkeypatch.setattr(dictionaries, "ENOUGH_SESSIONS", 5)
+    monkeypatch.setattr(dictionaries, "MIN_SAMPLE_BYTES", 10_000)
+    monkeypatch.setattr(dictionaries, "MIN_SESSIONS", 5)
 
 
 def said(count: int, secret: str = "minea") -> list[str]:

@@ -35,7 +35,7 @@ async def test_a_model_that_is_not_there(store: Store, namespace: str) -> None:
 
         async def given_back() -> bool:
             info = await session.info()  # which may be of the next attempt already
-            said = info.failure == "openai could not be asked (ConnectError)"
+            said = info.failure == "openai did not answer (ConnectError)"
             return said and (info.queued, info.attempts) == ("overdue", 0)
 
         await until(given_back)

@@ -149,16 +149,16 @@ async def test_one_that_the_provider_cannot_bear_fails_alone_in_the_end(
 
 async def hidden_from(worker: ExtractionWorker, apollo: Project) -> None:
     """A drain that sees the other projects alone, and is answered."""
-    due = worker._due
+    due = worker._load_due
 
     async def others() -> Any:
         return [each for each in await due() if each[0].name != apollo.name]
 
-    worker._due = others  # type: ignore[method-assign]
+    worker._load_due = others  # type: ignore[method-assign]
     try:
         assert await worker.drain() == 1
     finally:
-        worker._due = due  # type: ignore[method-assign]
+        worker._load_due = due  # type: ignore[method-assign]
 
 
 async def test_a_worker_that_is_stopped_gives_back_what_it_has(
@@ -194,7 +194,7 @@ async def test_a_conversation_stays_until_it_is_read(
         clock.tick()
         await memory.session("newer").append(SAID)
         worker = ExtractionWorker(memory.store, model)
-        eviction = Eviction(memory.store, worker.before(keep))
+        eviction = Eviction(memory.store, worker.wrap_on_evict(keep))
         session = apollo.conversations.session(talk.id)
         await eviction.enforce()
         assert await session.exists(), "it stays until it is read"

@@ -14,7 +14,7 @@ from redismem.errors import ProviderUnavailable
 from redismem.protocol.queue import provider_pauses
 from redismem.protocol.queue.provider_pauses import Pause
 from redismem.store.store import Store
-from redismem.workers.provider_pauses import Answering, Provider
+from redismem.workers.provider_pauses import Availability, Provider
 
 LEASE_MS = int(Settings().lease_s * 1000)
 WORKERS = 3
@@ -53,34 +53,34 @@ class Play:
         elif step == "fail":
             await self.fail(number, retry_after_s)
         elif step == "idle":
-            await worker.give_probe_back()
+            await worker.return_probe()
             self.probing.pop(number, None)
         elif step == "keep":
-            await worker.keep_probe(self.now_ms)
+            await worker.extend_probe(self.now_ms)
             if number in self.probing:
                 self.probing[number] = self.now_ms + LEASE_MS
         else:
             was_probed = worker.is_probed
-            await worker.answered(self.now_ms)
+            await worker.record_answer(self.now_ms)
             if was_probed:
                 assert await self.noted() is None
                 self.probing.clear()
 
     async def look(self, number: int) -> None:
         before = await self.noted()
-        answering = await self.workers[number].look(self.now_ms)
+        availability = await self.workers[number].look(self.now_ms)
         if before is None:
-            assert answering is Answering.YES
+            assert availability is Availability.AVAILABLE
             return
-        assert answering is (Answering.NO if before.until_ms > self.now_ms else Answering.PERHAPS)
-        if answering is Answering.PERHAPS and await self.workers[number].probe(self.now_ms):
+        assert availability is (Availability.PAUSED if before.until_ms > self.now_ms else Availability.PROBE)
+        if availability is Availability.PROBE and await self.workers[number].probe(self.now_ms):
             assert not self.probing, "another one has it"
             self.probing[number] = self.now_ms + LEASE_MS
 
     async def fail(self, number: int, retry_after_s: float | None) -> None:
         before, was_probed = await self.noted(), self.workers[number].is_probed
         error = ProviderUnavailable("x", reason="p answered 503", retry_after_s=retry_after_s)
-        await self.workers[number].failed(error, None, self.now_ms)
+        await self.workers[number].record_failure(error, None, self.now_ms)
         assert not self.workers[number].is_probed
         after = await self.noted()
         if after == before:
@@ -105,22 +105,22 @@ async def test_one_worker_tries_a_paused_provider_and_nobody_else_asks_it(opened
         for step in steps:
             await play.step(*step)
         for worker in play.workers:
-            answering = await worker.look(play.now_ms)
-            assert worker.is_paused == (answering is not Answering.YES)
+            availability = await worker.look(play.now_ms)
+            assert worker.is_paused == (availability is not Availability.AVAILABLE)
 
 
 async def test_a_provider_without_a_name_is_never_paused(opened: Opened) -> None:
     async with opened() as memory:
         nobody = Provider(memory.store, None)
-        await nobody.failed(ProviderUnavailable("x"), None, T0)
-        assert await nobody.look(T0) is Answering.YES
+        await nobody.record_failure(ProviderUnavailable("x"), None, T0)
+        assert await nobody.look(T0) is Availability.AVAILABLE
         assert not nobody.is_paused
 
 
 async def test_two_providers_are_paused_apart(opened: Opened) -> None:
     async with opened() as memory:
         one, other = Provider(memory.store, "one"), Provider(memory.store, "other")
-        await one.failed(ProviderUnavailable("x"), None, T0)
-        assert [await each.look(T0) for each in (one, other)] == [Answering.NO, Answering.YES]
+        await one.record_failure(ProviderUnavailable("x"), None, T0)
+        assert [await each.look(T0) for each in (one, other)] == [Availability.PAUSED, Availability.AVAILABLE]
         (pause,) = (await memory.store.run(provider_pauses.paused(memory.store.keys))).values()
         assert pause.reason == "ProviderUnavailable", "none was given"

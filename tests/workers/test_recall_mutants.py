@@ -29,7 +29,7 @@ from redismem.originals.dictionaries import Dictionary
 from redismem.protocol.namespace import dictionaries
 from redismem.recall.cache import CachedSession, RecallCache, SelectedMessages
 from redismem.recall.postings import Postings
-from redismem.store import dictionaries as stored
+from redismem.store import dictionaries as loading
 from redismem.workers import dictionaries as training
 from redismem.workers import originals
 from redismem.workers.dictionaries import SETTLED_MS, Trainer
@@ -246,14 +246,14 @@ MUTANTS = [
     Mutant(RecallCache, "put", "without end", "len(self._sessions) > self._max_count", "False", keeps),
     Mutant(RecallCache, "put", "the newest goes", "last=False", "last=True", keeps),
     Mutant(RecallCache, "put", "what has gone counts", "self.size_bytes -= oldest.counted_bytes", "pass", keeps),
-    Mutant(training, "common", "words of one", ">= SESSIONS_COUNT", ">= 1", compresses),
+    Mutant(training, "build_samples", "words of one", ">= SESSIONS_COUNT", ">= 1", compresses),
     Mutant(training, "_is_settled", "used at once", ">= SETTLED_MS", ">= 0", compresses),
-    Mutant(Trainer, "_settled", "the oldest for ever", "max((", "min((", compresses),
-    Mutant(Trainer, "_look", "lost for ever", "store.dictionaries.keys() - set(there)", "()", compresses),
+    Mutant(Trainer, "_load_settled", "the oldest for ever", "max(settled", "min(settled", compresses),
+    Mutant(Trainer, "_sync", "lost for ever", "store.dictionaries.keys() - set(versions)", "()", compresses),
     Mutant(Trainer, "_train", "over an older one", "newest + 1", "max(1, newest)", compresses),
     Mutant(dictionaries, "add", "over an older one", "HSETNX", "HSET", compresses),
-    Mutant(originals, "_before", "without its dictionary", "*block, known", "*block", compresses),
-    Mutant(stored, "load_versions", "whatever was read", "store.dictionaries.update(loaded)", "pass", compresses),
+    Mutant(originals, "_elements_before", "without its dictionary", "*block, dictionaries", "*block", compresses),
+    Mutant(loading, "load_versions", "whatever was read", "store.dictionaries.update(loaded)", "pass", compresses),
 ]
 
 
@@ -272,8 +272,8 @@ def seeded(mutant: Mutant) -> Any:
 
 @pytest.fixture(autouse=True)
 def _soon_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "ENOUGH_BYTES", 10_000)
-    monkeypatch.setattr(training, "ENOUGH_SESSIONS", 5)
+    monkeypatch.setattr(training, "MIN_SAMPLE_BYTES", 10_000)
+    monkeypatch.setattr(training, "MIN_SESSIONS", 5)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=[f"{each.name}: {each.fault}" for each in MUTANTS])

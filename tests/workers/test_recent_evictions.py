@@ -29,7 +29,7 @@ async def test_evicting_what_was_active_within_the_hour_is_warned_of(
         assert len(warnings) == (1 if warned else 0)
         for record in warnings:
             text = record.getMessage()
-            assert text.startswith(f"{warned} sessions that were active within the last hour")
+            assert text.startswith(f"{warned} sessions active within the last hour are evicted")
             assert "the limit is 2 (REDISMEM_MAX_SESSIONS)" in text
             assert vars(record)["session_count"] == warned
 

@@ -265,7 +265,7 @@ async def test_a_clock_that_panics_ends_one_drain_and_nothing_tells_its_words(
         assert scheduler.worker is not None
         with monkeypatch.context() as patch:
             patch.setattr(Clock, "__call__", panicking)
-            scheduler._begin(scheduler.worker.drain)
+            scheduler._start(scheduler.worker.drain)
             await until_idle(scheduler)
     gc.collect()
     assert "a drain stopped early: Panic" in caplog.text

@@ -135,7 +135,7 @@ async def test_what_is_no_draft_drops_nothing(
         assert await worker.drain() == 0
         assert worker.outcomes == {"failed": 1}
         assert [message.seq for message in await session.messages()] == list(range(1, 12))
-    assert f"the strategy gave no Draft but a {type(given).__name__}; what is to be dropped is DROPPED" in caplog.text
+        assert f"the strategy returned a {type(given).__name__}, not a Draft; to drop messages" in caplog.text
 
 
 async def test_what_is_dropped_says_so(store: Store, namespace: str) -> None:

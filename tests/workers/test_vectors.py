@@ -139,7 +139,7 @@ async def test_a_text_that_the_embedder_refuses_costs_its_session_alone(
         assert await worker.drain() == 2
         found = [len(await vectors_of(raw, memory.store.keys.session(name))) for name in ("a", "b")]
         assert sorted(found) == [0, 1]
-        assert "found by its words alone" in caplog.text
+        assert "recall finds it by words only" in caplog.text
 
 
 async def test_a_block_that_changed_meanwhile_gets_no_vectors(store: Store, namespace: str, raw: Any) -> None:

@@ -1,4 +1,4 @@
-"""Which sentences a summary keeps: those whose words are rare in the session, for the room that they take. No I/O."""
+"""Rank sentences for a summary: the rarer their words are in the session, per byte, the better. No I/O."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from redismem.text.word_counts import Sketch
 
 RARITY_POWER = 2.0
 STRONG = 2.0
-"""A name or a number counts as much as so many other words."""
-SEEN = 0.2
-"""What a word is worth that a kept sentence has already."""
-TAKEN_BYTES = 40
-"""What a sentence takes beside its own bytes: who said it, and that something short says little."""
+"""Weight of a name or a number, relative to other words."""
+SEEN_FACTOR = 0.2
+"""Weight of a word that a chosen sentence already contains."""
+LINE_OVERHEAD_BYTES = 40
+"""Overhead per sentence: its speaker, and a penalty because short sentences say little."""
 KINDS = {"said": 1.0, "asked": 0.35, "called": 0.3, "changed": 2.0, "answered": 0.25, "used": 0.6}
 OPEN = 1.5
 DECIDED = 1.15
@@ -37,9 +37,10 @@ def _factor(line: Line) -> float:
     return factor * DECIDED if line.cue == "decides" else factor
 
 
-def outdated(lines: Sequence[Line], sketch: Sketch) -> Work[set[int]]:
-    """The places of lines that a later one corrects: the same speaker, much of the same rare words, and a word that
-    says that something has changed, or may have."""
+def find_outdated(lines: Sequence[Line], sketch: Sketch) -> Work[set[int]]:
+    """Return the places of lines that a later line corrects: same speaker, many of the same rare words, and a word
+    that signals a change.
+    """
     places: defaultdict[int, list[int]] = defaultdict(list)
     gone: set[int] = set()
     for at, line in enumerate(lines):
@@ -61,7 +62,7 @@ def _is_same(older: Line, newer: Line, rare: dict[int, float], sketch: Sketch) -
     if older.speaker != newer.speaker or older.text == newer.text:
         return False
     shared = [word for word in older.words if word in rare]
-    # One word alone may be a name that much is told of.
+    # A single shared word may be a name that many sentences mention.
     if len(shared) < 2:
         return False
     whole = sum(weight for word in older.words if (weight := sketch.rarity(word)) >= _RARE)
@@ -69,29 +70,31 @@ def _is_same(older: Line, newer: Line, rare: dict[int, float], sketch: Sketch) -
 
 
 class Room(Protocol):
-    """What is left for lines."""
+    """The space left for lines."""
 
     def fits(self, line: Line) -> bool:
-        """Whether there is room for it."""
+        """True if the line fits."""
 
     def take(self, line: Line) -> None:
-        """Takes the room of this line, from now on."""
+        """Reserve the space of this line."""
 
 
-class Weigher:
-    """The lines of a summary, chosen one by one: the next is the one that adds most for the bytes it takes."""
+class LineRanker:
+    """Choose lines greedily: the next line is the one that adds most per byte."""
 
     def __init__(self, lines: Sequence[Line], sketch: Sketch, outdated: Set[int]) -> None:
         self._lines = lines
         self._sketch = sketch
-        self._outdated = outdated
+        self._outdated_places = outdated
         self._kept_words: set[int] = set()
         self._weights: dict[int, list[tuple[int, float]]] = {}
 
-    def _weighed(self, at: int) -> list[tuple[int, float]]:
-        """What each word of a line adds for the bytes that the line takes."""
+    def _weigh(self, at: int) -> list[tuple[int, float]]:
+        """Return the weight per byte that each word of a line adds."""
         line, rarity = self._lines[at], self._sketch.rarity
-        factor = _factor(line) * (OUTDATED if at in self._outdated else 1) / (line.size_bytes + TAKEN_BYTES)
+        factor = (
+            _factor(line) * (OUTDATED if at in self._outdated_places else 1) / (line.size_bytes + LINE_OVERHEAD_BYTES)
+        )
         return [
             (word, factor * rarity(word) ** RARITY_POWER * (STRONG if word in line.strong else 1.0))
             for word in line.words
@@ -100,13 +103,13 @@ class Weigher:
     def _gain(self, at: int) -> float:
         kept = self._kept_words
         if at not in self._weights:
-            self._weights[at] = self._weighed(at)
-        return sum([weight * SEEN if word in kept else weight for word, weight in self._weights[at]])
+            self._weights[at] = self._weigh(at)
+        return sum([weight * SEEN_FACTOR if word in kept else weight for word, weight in self._weights[at]])
 
-    def chosen(self, places: Iterable[int], room: Room) -> Work[list[int]]:
-        """The places that fit, the one that adds most first, each weighed by what those before it say.
+    def choose(self, places: Iterable[int], room: Room) -> Work[list[int]]:
+        """Return the places that fit, best first, each weighed by what the lines before it already say.
 
-        A place is weighed anew a few times at most: what this takes grows with the text and no faster.
+        A place is weighed again only a few times, so that the time stays linear in the text.
         """
         heap: list[tuple[float, int, int]] = []
         for step, at in enumerate(places):

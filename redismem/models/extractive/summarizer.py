@@ -1,4 +1,4 @@
-"""The summariser that needs no model: it keeps the sentences that say most, word for word, who said them and when."""
+"""Summarise without a model: keep the most informative sentences verbatim, with their speaker and day."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Sequence
 
 from redismem.messages.message import Message
 from redismem.models.draft import Draft
-from redismem.models.extractive.ranking import Weigher, outdated
+from redismem.models.extractive.ranking import LineRanker, find_outdated
 from redismem.text.plain import cleaned
 from redismem.text.sentences import MENTIONED, PIECE_LINES, Line, Work, lines_of, lines_of_summary
 from redismem.text.word_counts import Sketch
 
 _PIECE_NUMBERS = 256
 _SHORTEST_ID_CHARS = 4
-# If there is hardly any room, ids have half of it.
+# In a very small summary, ids get half of the space.
 _LEAST_BYTES = 100
 
 
 class Extractive:
-    """Deterministic, offline, in the language of the conversation."""
+    """A deterministic, offline summariser, in the language of the conversation."""
 
     name = "extractive"
     provider = None
@@ -30,17 +30,17 @@ class Extractive:
     async def summarize(
         self, messages: Sequence[Message], previous: str | None, max_tokens: int, sketch: Sketch | None = None
     ) -> Draft:
-        """Sentences in the order they were said, then ids that stand in none of them, in `max_tokens` at most.
+        """Return sentences in chronological order, then ids that none of them contains, in at most `max_tokens`.
 
-        A token is taken for four bytes. What the previous summary kept is weighed anew beside what came after it, by
-        how rare its words are in the session, which the `sketch` knows; without one, in what is given here.
-        It works in small pieces on the event loop, one summary at a time.
+        A token counts as four bytes. The sentences of the previous summary compete with the new ones, by how rare their
+        words are in the session according to `sketch`, or in these texts without one.
+        Yields to the event loop often, and writes one summary at a time.
         """
         before = cleaned(previous or "").strip()
         if not messages and not before:
             raise ValueError("there is nothing to summarise")
         async with self._turn:
-            work = _composed(before, messages, max(max_tokens, 1) * 4, sketch)
+            work = _compose(before, messages, max(max_tokens, 1) * 4, sketch)
             while True:
                 try:
                     next(work)
@@ -49,11 +49,11 @@ class Extractive:
                 await asyncio.sleep(0)
 
     async def aclose(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there is nothing to close."""
 
 
 class _Room:
-    """The bytes that are left, of lines and of a list of ids: an id whose sentence is kept leaves the list."""
+    """The bytes left for lines and for a list of ids; an id leaves the list when its sentence is chosen."""
 
     def __init__(self, left: int, listed: dict[str, int]) -> None:
         self.left = left - (len(MENTIONED) + sum(listed.values()) if listed else 0)
@@ -64,9 +64,9 @@ class _Room:
         size = line.size_bytes + len(line.speaker.encode()) + 3
         if line.day not in self.days:
             size += len(line.day) + 3
-        return size - sum(self.listed[number] for number in self._said(line)) if line.numbers else size
+        return size - sum(self.listed[number] for number in self._listed_in(line)) if line.numbers else size
 
-    def _said(self, line: Line) -> list[str]:
+    def _listed_in(self, line: Line) -> list[str]:
         return [number for number in line.numbers if number in self.listed and number in line.text]
 
     def fits(self, line: Line) -> bool:
@@ -75,45 +75,45 @@ class _Room:
     def take(self, line: Line) -> None:
         self.left -= self._size(line)
         self.days.add(line.day)
-        for number in self._said(line):
+        for number in self._listed_in(line):
             del self.listed[number]
 
 
-def _ids(lines: Sequence[Line], limit_bytes: int) -> Work[dict[str, int]]:
-    """The ids to keep, and the bytes each takes in a list: all that were said, then those that tools answered.
+def _choose_ids(lines: Sequence[Line], limit_bytes: int) -> Work[dict[str, int]]:
+    """Choose ids to keep, with the bytes each takes in a list: first spoken ids, then ids from tool answers.
 
-    Of too many, those of the newest lines. A tool may answer hundreds: they get an eighth of the room.
+    Newer ids win. Ids from tools get an eighth of the space, because a tool may answer with hundreds.
     """
-    kept: dict[str, int] = {}
-    known: set[str] = set()
-    looked_at = 0
+    ids: dict[str, int] = {}
+    seen: set[str] = set()
+    number_count = 0
     for spoken, most in ((True, limit_bytes), (False, limit_bytes // 8)):
-        left = min(most, limit_bytes - sum(kept.values()))
+        left = min(most, limit_bytes - sum(ids.values()))
         for line in reversed(lines):
             if (line.kind not in ("answered", "used")) is not spoken:
                 continue
             for number in reversed(line.numbers):
-                looked_at += 1
-                if looked_at % _PIECE_NUMBERS == 0:
+                number_count += 1
+                if number_count % _PIECE_NUMBERS == 0:
                     yield
                 size = len(number.encode()) + 2
-                if number not in known and _is_id(number):
-                    known.add(number)
+                if number not in seen and _is_id(number):
+                    seen.add(number)
                     if size <= left:
-                        kept[number] = size
+                        ids[number] = size
                         left -= size
-    return kept
+    return ids
 
 
 def _is_id(number: str) -> bool:
-    """Whether a number says something without its sentence: an order, a flight, a phone; not an amount or a time."""
+    """True if a number is meaningful on its own: an order, a flight or a phone, but not an amount or a time."""
     letters = sum(char.isalpha() for char in number)
     digits = sum(char.isdigit() for char in number)
     return len(number) >= _SHORTEST_ID_CHARS and (letters > 0 or digits >= _SHORTEST_ID_CHARS)
 
 
-def _ordered(lines: Sequence[Line]) -> Work[list[Line]]:
-    """The lines, of those that say the same the first; those of a day together, in the order in which the days begin.
+def _deduplicate(lines: Sequence[Line]) -> Work[list[Line]]:
+    """Drop repeated lines and group the rest by day, in order of the first line of each day.
 
     Callers may give messages any time.
     """
@@ -122,38 +122,38 @@ def _ordered(lines: Sequence[Line]) -> Work[list[Line]]:
     for at, line in enumerate(lines):
         if at % PIECE_LINES == 0:
             yield
-        said = (line.speaker, line.text) if line.text else ("", str(line.numbers))
-        if said not in seen:
-            seen.add(said)
+        content = (line.speaker, line.text) if line.text else ("", str(line.numbers))
+        if content not in seen:
+            seen.add(content)
             days.setdefault(line.day, []).append(line)
-    return [line for told in days.values() for line in told]
+    return [line for lines_of_day in days.values() for line in lines_of_day]
 
 
-def _composed(before: str, messages: Sequence[Message], limit_bytes: int, sketch: Sketch | None) -> Work[str]:
+def _compose(before: str, messages: Sequence[Message], limit_bytes: int, sketch: Sketch | None) -> Work[str]:
     lines = (yield from lines_of_summary(before)) + (yield from lines_of(messages))
     if sketch is None:
         sketch = Sketch()
         for line in lines:
             sketch.add(line.words)
-    lines = yield from _ordered(lines)
-    older = yield from outdated(lines, sketch)
-    listed = yield from _ids(lines, max(limit_bytes // 4, min(limit_bytes // 2, _LEAST_BYTES)) - len(MENTIONED))
+    lines = yield from _deduplicate(lines)
+    older = yield from find_outdated(lines, sketch)
+    listed = yield from _choose_ids(lines, max(limit_bytes // 4, min(limit_bytes // 2, _LEAST_BYTES)) - len(MENTIONED))
     room = _Room(limit_bytes, listed)
-    weigher = Weigher(lines, sketch, older)
+    ranker = LineRanker(lines, sketch, older)
     left = [at for at, line in enumerate(lines) if line.text]
     text, chosen = "", list[int]()
-    # A line whose speaker and day stand above it already takes less than it was counted for: what is left is for more.
+    # A line under an existing speaker or day takes less than its estimate: use what is left for more lines.
     for _ in range(3):
-        more = yield from weigher.chosen(left, room)
-        longer = _written([lines[at] for at in sorted(chosen + more)], list(reversed(room.listed)))
-        if len(longer.encode()) > limit_bytes:  # one that comes between two of a speaker's: the second names him again
+        more = yield from ranker.choose(left, room)
+        longer = _format([lines[at] for at in sorted(chosen + more)], list(reversed(room.listed)))
+        if len(longer.encode()) > limit_bytes:  # a line between two of one speaker repeats the speaker's name
             break
         text, chosen = longer, chosen + more
         left = sorted({*left}.difference(more))
         room.left = limit_bytes - len(text.encode())
         if not left:
             break
-    if not chosen:  # no line fits: a piece of the best one
+    if not chosen:  # no line fits: take a part of the best one
         first = max(left, key=lambda at: (len(lines[at].words), -at), default=None)
         best = "(no text)" if first is None else f"{lines[first].speaker}: {lines[first].text}"
         piece = best.encode()[: max(room.left - 1, 0)].decode("utf-8", "ignore").strip()
@@ -161,8 +161,8 @@ def _composed(before: str, messages: Sequence[Message], limit_bytes: int, sketch
     return text or "-"
 
 
-def _written(lines: Sequence[Line], ids: Sequence[str]) -> str:
-    """The lines as text: a day above its lines, a speaker before the first of several."""
+def _format(lines: Sequence[Line], ids: Sequence[str]) -> str:
+    """Format the lines as text, with each day above its lines and each speaker before the first of several."""
     texts = []
     day = speaker = ""
     for line in lines:

@@ -1,7 +1,7 @@
-"""What a model is asked about a conversation, and what counts as an answer. No I/O.
+"""Build the prompt for an extraction and parse the model's answer. No I/O.
 
-An answer is one JSON object of a strict form. Anything else is refused whole: an unknown name, a field of another type,
-an id that was not shown.
+An answer is one JSON object that follows a strict schema. Anything else is rejected as a whole: an unknown name, a
+field of another type, an id that was not shown.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from redismem.text.plain import cleaned, quoted, rendered, shortened
 TRANSCRIPT_BYTES = 60_000
 SUMMARIES_BYTES = 20_000
 _ENTRIES_LIMIT = 50
-# What a conversation may say of an item, new or known.
+# Fields that an answer may set, for new and for known items.
 _MADE: dict[str, tuple[Kind, frozenset[str], str]] = {
     "decisions": (DECISION, frozenset({"title", "description", "rationale", "context", "tags"}), "title"),
     "tasks": (TASK, frozenset({"title", "description", "priority", "assignee", "tags"}), "title"),
@@ -62,16 +62,16 @@ follow them; an order that somebody was given may be a task."""
 
 @dataclass(slots=True)
 class Answer:
-    """What an answer says, checked."""
+    """A parsed and validated answer."""
 
     made: list[tuple[Kind, State]] = field(default_factory=list)
     updates: list[tuple[str, State]] = field(default_factory=list)
     references: list[str] = field(default_factory=list)
 
 
-def question(messages: Sequence[Message], known: Iterable[tuple[str, str]], summaries: Sequence[str] = ()) -> str:
-    """The data of a request, each part quoted between its own tags: the items there are, what stands for the earlier
-    messages, and what was said after them; of much the newest.
+def user_prompt(messages: Sequence[Message], known: Iterable[tuple[str, str]], summaries: Sequence[str] = ()) -> str:
+    """Return the user message, each part quoted between its tags: the known items, the summaries, and the newest
+    messages that fit.
     """
     items = "\n".join(f"{item_id} {quoted(' '.join(title.split()))}" for item_id, title in known)
     said: deque[str] = deque()
@@ -89,8 +89,8 @@ def question(messages: Sequence[Message], known: Iterable[tuple[str, str]], summ
     return "\n".join([*(f"<{tag}>\n{text}\n</{tag}>" for tag, text in parts), "Answer now."])
 
 
-def parsed(text: str, known_ids: Collection[str]) -> Answer:
-    """Raises ModelFailed for what is no such answer, InvalidItem and TooLarge for a field that cannot be stored."""
+def parse_answer(text: str, known_ids: Collection[str]) -> Answer:
+    """Parse an answer. Raises ModelFailed if it violates the schema, InvalidItem or TooLarge for an unusable field."""
     bare = text.strip()
     if bare.startswith("```") and bare.endswith("```"):
         bare = bare[3:-3].removeprefix("json")
@@ -99,32 +99,32 @@ def parsed(text: str, known_ids: Collection[str]) -> Answer:
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict) or document.keys() - {*_MADE, "updates", "references"}:
-        raise ModelFailed("the answer is not one JSON object of the schema")
+        raise ModelFailed("the answer is not one JSON object that follows the schema")
     answer = Answer()
     for name, (kind, fields, needed) in _MADE.items():
         for entry in _entries(document, name):
             if not isinstance(entry, dict) or entry.keys() - fields or needed not in entry:
-                raise ModelFailed(f"an entry of {name} is not of the schema")
-            answer.made.append((kind, kind.checked(entry)))
+                raise ModelFailed(f"an entry of {name} does not follow the schema")
+            answer.made.append((kind, kind.check_fields(entry)))
     for entry in _entries(document, "updates"):
-        item_id = _known(entry.get("id") if isinstance(entry, dict) else None, known_ids)
+        item_id = _check_known(entry.get("id") if isinstance(entry, dict) else None, known_ids)
         kind = kind_of(item_id)
         sets = {name: value for name, value in entry.items() if name != "id"}
         if not sets or sets.keys() - _UPDATED.get(kind.letter, frozenset()):
-            raise ModelFailed("an update names a field that is not to be changed")
-        answer.updates.append((item_id, kind.checked(sets)))
-    answer.references = [_known(entry, known_ids) for entry in _entries(document, "references")]
+            raise ModelFailed("an update names a field that cannot be changed")
+        answer.updates.append((item_id, kind.check_fields(sets)))
+    answer.references = [_check_known(entry, known_ids) for entry in _entries(document, "references")]
     return answer
 
 
 def _entries(document: dict[str, Any], name: str) -> list[Any]:
-    found = document.get(name, [])
-    if not isinstance(found, list) or len(found) > _ENTRIES_LIMIT:
+    entries = document.get(name, [])
+    if not isinstance(entries, list) or len(entries) > _ENTRIES_LIMIT:
         raise ModelFailed(f"{name} is no list of at most {_ENTRIES_LIMIT} entries")
-    return found
+    return entries
 
 
-def _known(item_id: Any, known_ids: Collection[str]) -> str:
+def _check_known(item_id: Any, known_ids: Collection[str]) -> str:
     if not isinstance(item_id, str) or item_id not in known_ids:
         raise ModelFailed("the answer names an id that it was not shown")
     return item_id

@@ -1,11 +1,11 @@
-"""One change that applies the answer of a model: what is new is made, what is there is found, once a conversation."""
+"""Apply a model's answer in one change: create new items and find existing ones, once per conversation."""
 
 from __future__ import annotations
 
 from redismem.project.extraction.answer import Answer
-from redismem.project.items.fields import folded
+from redismem.project.items.fields import fold_case
 from redismem.project.items.indexes import words
-from redismem.project.items.items import Change, Items, Stored, present
+from redismem.project.items.items import Change, Items, Stored, require_present
 from redismem.project.items.schema import DECISION, ENTITY, Kind
 from redismem.project.items.versions import State
 from redismem.project.queries import pages
@@ -15,17 +15,18 @@ _MENTION_CHARS = 200
 
 
 async def apply(items: Items, claimed: Stored, answer: Answer, read_seq: int) -> list[str]:
-    """Gives the ids of what was made, changed or spoken of. `read_seq`: how far the conversation was read.
+    """Apply the answer and return the ids of items created, changed or mentioned. `read_seq`: the last seq read.
 
-    Raises Conflict, ItemNotFound, InvalidItem, TooLarge."""
+    Raises Conflict, ItemNotFound, InvalidItem, TooLarge.
+    """
     change = await items.change()
     ids: list[str] = []
     mentioned: dict[str, str] = {}
     for kind, sets in answer.made:
-        item_id = await _found(items, kind, sets, change)
+        item_id = await _find_existing(items, kind, sets, change)
         if item_id is None:
-            item_id = _created(change, kind, sets, claimed)
-        elif kind is ENTITY and item_id not in dict(change.created(kind)):
+            item_id = _create(change, kind, sets, claimed)
+        elif kind is ENTITY and item_id not in dict(change.list_created(kind)):
             mentioned[item_id] = sets.get("description") or sets["name"]
         ids.append(item_id)
     for item_id in answer.references:
@@ -33,7 +34,7 @@ async def apply(items: Items, claimed: Stored, answer: Answer, read_seq: int) ->
             mentioned.setdefault(item_id, claimed.state["title"])
         ids.append(item_id)
     wanted = list(dict.fromkeys([*(item_id for item_id, _ in answer.updates), *mentioned]))
-    stored = dict(zip(wanted, present(await items.read(wanted), wanted), strict=True))
+    stored = dict(zip(wanted, require_present(await items.read(wanted), wanted), strict=True))
     for item_id, sets in answer.updates:
         change.alter(stored[item_id], sets=sets, reason=f"said in {claimed.id}")
         ids.append(item_id)
@@ -48,29 +49,29 @@ async def apply(items: Items, claimed: Stored, answer: Answer, read_seq: int) ->
     return ids
 
 
-def _created(change: Change, kind: Kind, sets: State, claimed: Stored) -> str:
+def _create(change: Change, kind: Kind, sets: State, claimed: Stored) -> str:
     if kind is ENTITY:
         item_id = change.create(kind, sets, reason=f"said in {claimed.id}")
-        change.name(folded(sets["name"]), "", item_id)
+        change.name(fold_case(sets["name"]), "", item_id)
         return item_id
     status = "proposed" if kind is DECISION else "backlog"
     return change.create(kind, sets | {"status": status}, reason=f"said in {claimed.id}")
 
 
-async def _found(items: Items, kind: Kind, sets: State, change: Change) -> str | None:
-    """The item that is there already: of this name, or an open one of this title; also one that this change makes."""
-    name = folded(sets["name"] if kind is ENTITY else sets["title"])
-    for item_id, made in change.created(kind):
-        if folded(made["name"] if kind is ENTITY else made["title"]) == name:
+async def _find_existing(items: Items, kind: Kind, sets: State, change: Change) -> str | None:
+    """Return the existing item: an entity of this name or an open item of this title, also from this change."""
+    name = fold_case(sets["name"] if kind is ENTITY else sets["title"])
+    for item_id, made in change.list_created(kind):
+        if fold_case(made["name"] if kind is ENTITY else made["title"]) == name:
             return item_id
     if kind is ENTITY:
         holder = await items.run(items.calls.holder(name))
         (stored,) = await items.read([holder]) if holder else (None,)
         return None if stored is None or stored.state["deleted"] else stored.id
     for word in words(sets["title"])[:1]:
-        # Who makes an item of this title meanwhile makes the index grow, and this change is refused and made anew.
+        # A concurrent writer of this title grows the index, so this change is refused and retried.
         (count,) = await items.run(items.calls.counts([items.keys.index(kind.letter, f"word:{word}")]))
         change.check_size(kind, f"word:{word}", count)
     query = Query.of(kind, {"text": sets["title"], "fields": ["title"]})
-    found, _ = await pages.page(items, query, 100)
-    return next((item_id for item_id, state in found if folded(state["title"]) == name), None)
+    found, _ = await pages.load_page(items, query, 100)
+    return next((item_id for item_id, state in found if fold_case(state["title"]) == name), None)

@@ -1,9 +1,9 @@
-"""What was said in a conversation becomes items: a model reads it, its answer is checked, and one change applies it.
+"""Extract items from conversations: a model reads one, its answer is validated, and one change applies it.
 
-A conversation that waits stands in an index by when it is due. To claim it is a change of it, whose version is the
-fence: what is written under an older one is refused. So a worker that comes late, or is started twice, adds nothing.
-Only what the conversation itself causes counts as an attempt: when nobody gets an answer, it is given back as it was.
-What stands in a conversation is data. It can make items and change a few of their fields; it can do nothing else.
+Waiting conversations are indexed by due time. A claim is a change of the conversation, and its version is the fence: a
+write with an older version is refused, so a late or duplicate worker adds nothing. Only failures caused by the
+conversation count as attempts; if the provider is down, the conversation is released unchanged. The text of a
+conversation is data: it can create items and change a few of their fields, and nothing else.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from redismem.errors import (
 )
 from redismem.models.draft import ChatModel
 from redismem.project.extraction import apply
-from redismem.project.extraction.answer import INSTRUCTION, Answer, parsed, question
+from redismem.project.extraction.answer import INSTRUCTION, Answer, parse_answer, user_prompt
 from redismem.project.items.items import Items, Stored
 from redismem.project.items.schema import CONVERSATION, DECISION, ENTITY, TASK
 from redismem.project.items.versions import State
@@ -47,22 +47,23 @@ _ANSWER_TOKENS = 2_000
 _random = random.SystemRandom()
 
 Ask = Callable[[list[dict[str, Any]]], Awaitable[str]]
-"""Asks a model. Raises ModelFailed, or whatever a model of the caller's own raises."""
+"""Calls a model. Raises ModelFailed, or whatever the caller's model raises."""
 OnUnanswered = Callable[[ProviderUnavailable, int | None, int], Awaitable[bool]]
-"""Told of an outage, since when this conversation found no answer, and the time: whether nobody is asked from then on.
+"""Called on an outage with its error, the time this conversation first failed, and the current time. Returns True if
+the provider is now paused.
 """
 
 
 def lease_ms(settings: Settings) -> int:
-    """How long a worker has a conversation to itself: longer than a model may take, so it is never renewed."""
+    """Return the length of a worker's lease: longer than a model may take, so it is never renewed."""
     return int((settings.summary_timeout_s + settings.lease_s) * 1000)
 
 
-def within(model: ChatModel, settings: Settings) -> Ask:
-    """Asks this model, within the time that a summary may take. In an event loop."""
+def ask_within_timeout(model: ChatModel, settings: Settings) -> Ask:
+    """Return a function that calls this model in the event loop, within the time limit of a summary."""
 
     async def ask(messages: list[dict[str, Any]]) -> str:
-        late = ModelFailed(f"no answer within {settings.summary_timeout_s:g} s")
+        late = ModelFailed(f"no answer ask_within_timeout {settings.summary_timeout_s:g} s")
         reply = partial(model.reply, messages, max_tokens=_ANSWER_TOKENS)
         return await awaited_within(settings.summary_timeout_s, late, reply)
 
@@ -70,36 +71,36 @@ def within(model: ChatModel, settings: Settings) -> Ask:
 
 
 class Outcome(StrEnum):
-    """How an extraction ended."""
+    """Outcome of an extraction."""
 
     DONE = "done"
     ALREADY = "already"
-    """it was done before and nothing was said since, or it is another's now"""
+    """it was done before and no message was added since, or another worker has it"""
     FENCED = "fenced"
-    """another one took over meanwhile"""
+    """another worker took over in the meantime"""
     FAILED = "failed"
-    """the model gave no usable answer; it is tried again later, if attempts are left"""
+    """the model returned no usable answer; retried later if attempts are left"""
     UNANSWERED = "unanswered"
-    """nobody gets an answer from the model now: the conversation waits as before, and no attempt was counted"""
+    """the provider is down: the conversation waits as before, and no attempt was counted"""
     OFFLINE = "offline"
-    """there is no model to ask: nothing was extracted"""
+    """there is no model: nothing was extracted"""
 
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """What came of a conversation."""
+    """The result of an extraction."""
 
     conversation_id: str
     outcome: Outcome
     item_ids: tuple[str, ...] = ()
-    """what was made, changed or spoken of"""
+    """ids of the items created, changed or mentioned"""
     reason: str = ""
-    """why it failed, without anything that was said"""
+    """why it failed, without any text of the conversation"""
 
 
 @dataclass(frozen=True, slots=True)
-class _Claimed:
-    """A conversation in hand, and what it was before."""
+class _Claim:
+    """A claimed conversation, and its state before the claim."""
 
     stored: Stored
     before: State
@@ -107,7 +108,7 @@ class _Claimed:
 
 
 class Extractions:
-    """Reads conversations and makes items of them."""
+    """Extract items from conversations."""
 
     def __init__(self, items: Items, sessions: Callable[[str], Session], session_id: Callable[[str], str]) -> None:
         self._items = items
@@ -116,12 +117,12 @@ class Extractions:
         self._settings = items.store.settings
 
     async def due(self, limit: int) -> list[str]:
-        """The conversations that wait, and those whose worker has not come back in time."""
+        """Return waiting conversations, and those whose worker's lease expired."""
         index = self._items.keys.index(CONVERSATION.letter, "due")
         return await self._items.run(self._items.calls.members(index, 0, await self._items.now_ms(), 0, limit))
 
     async def waits(self, conversation_id: str) -> bool:
-        """Whether a conversation that is about to go has still to be read; then it is due. Raises StoreUnavailable."""
+        """True if a conversation must be read before it is evicted; makes it due. Raises StoreUnavailable."""
         (stored,) = await self._items.read([conversation_id])
         if stored is None or stored.state["deleted"] or stored.state["extraction"] == "failed":
             return False
@@ -131,40 +132,40 @@ class Extractions:
             return False
         change = await self._items.change()
         change.alter(stored, sets={"extraction": "due", "due_ms": change.now_ms, "attempts": 0})
-        with contextlib.suppress(Conflict):  # then it is looked at again
+        with contextlib.suppress(Conflict):  # the eviction asks again
             await change.commit()
         return True
 
     async def _has_more(self, stored: Stored) -> bool:
-        """Whether something was said since it was read last."""
+        """True if messages were added since the last extraction."""
         session = self._sessions(self._session_id(stored.id))
         return await session.exists() and (await session.info()).total_messages > stored.state["read_seq"]
 
     async def extract(
         self, conversation_id: str, ask: Ask | None, *, at_once: bool, unanswered: OnUnanswered | None = None
     ) -> Extraction:
-        """Extracts one conversation. `at_once`: even if it has not ended, or is not due yet."""
+        """Extract from one conversation. `at_once`: even if it has not ended or is not due."""
         if ask is None:
             return Extraction(conversation_id, Outcome.OFFLINE, reason="there is no model: nothing was extracted")
         claimed = await self._claim(conversation_id, at_once)
         if claimed is None:
             return Extraction(conversation_id, Outcome.ALREADY)
         try:
-            answer, read_seq = await self._asked(claimed, ask)
+            answer, read_seq = await self._ask_model(claimed, ask)
         except ProviderUnavailable as outage:
-            return await self._unanswered(claimed, outage, unanswered)
-        except StoreUnavailable:  # its lease runs out
+            return await self._release_unanswered(claimed, outage, unanswered)
+        except StoreUnavailable:  # the lease expires
             raise
-        except Exception as failure:  # whatever a model of the caller's own raises
-            return await self._failed(claimed, failure)
+        except Exception as failure:  # the caller's model may raise anything
+            return await self._release_failed(claimed, failure)
         except asyncio.CancelledError:
-            # Who is told to stop gives it back, so that another need not wait for the lease.
+            # A stopped worker releases it, so that another worker need not wait for the lease to expire.
             with contextlib.suppress(RedismemError):
-                await asyncio.shield(self._given_back(claimed, _as_before(claimed)))
+                await asyncio.shield(self._release(claimed, _fields_before(claimed)))
             raise
-        return await self._applied(claimed, answer, read_seq)
+        return await self._apply(claimed, answer, read_seq)
 
-    async def _claim(self, conversation_id: str, at_once: bool) -> _Claimed | None:
+    async def _claim(self, conversation_id: str, at_once: bool) -> _Claim | None:
         stored = await self._items.get(conversation_id)
         change = await self._items.change()
         state = stored.state
@@ -183,68 +184,68 @@ class Extractions:
         except Conflict:
             return None
         now = Stored(CONVERSATION, conversation_id, states[conversation_id], None, None)
-        return _Claimed(now, state | {"attempts": attempts}, change.now_ms)
+        return _Claim(now, state | {"attempts": attempts}, change.now_ms)
 
-    async def _asked(self, claimed: _Claimed, ask: Ask) -> tuple[Answer, int]:
-        """What the model answers, and up to which seq it was given the conversation."""
+    async def _ask_model(self, claimed: _Claim, ask: Ask) -> tuple[Answer, int]:
+        """Return the model's answer and the last seq it was given."""
         session = self._sessions(self._session_id(claimed.stored.id))
         context = await session.read()
         if not context.epoch:
             return Answer(), 0
         known = []
         for kind, limit in _SHOWN:
-            found, _ = await pages.page(self._items, Query(kind), limit)
+            found, _ = await pages.load_page(self._items, Query(kind), limit)
             known += [(item_id, str(state.get("title") or state["name"])) for item_id, state in found]
         messages = [*context.pinned, *context.messages]
-        data = question(messages, known, [summary.text for summary in context.summaries])
-        asked = [{"role": "system", "content": INSTRUCTION}, {"role": "user", "content": data}]
-        answer = parsed(await ask(asked), {item_id for item_id, _ in known})
+        data = user_prompt(messages, known, [summary.text for summary in context.summaries])
+        prompt = [{"role": "system", "content": INSTRUCTION}, {"role": "user", "content": data}]
+        answer = parse_answer(await ask(prompt), {item_id for item_id, _ in known})
         if (await session.read(limit=1)).epoch != context.epoch:
-            return Answer(), 0  # somebody has cleared it meanwhile: what was said is to be gone
+            return Answer(), 0  # cleared in the meantime: its content must not survive
         return answer, context.total_messages
 
-    async def _applied(self, claimed: _Claimed, answer: Answer, read_seq: int) -> Extraction:
+    async def _apply(self, claimed: _Claim, answer: Answer, read_seq: int) -> Extraction:
         stored = claimed.stored
         for _ in range(_TRIES_LIMIT):
             try:
                 ids = await apply.apply(self._items, stored, answer, read_seq)
                 return Extraction(stored.id, Outcome.DONE, tuple(ids))
             except (InvalidItem, TooLarge) as failure:
-                return await self._failed(claimed, failure)
+                return await self._release_failed(claimed, failure)
             except (Conflict, ItemNotFound):
                 (now,) = await self._items.read([stored.id])
                 if now is None or now.state["version"] != stored.state["version"]:
                     return Extraction(stored.id, Outcome.FENCED)
-        return await self._failed(claimed, Conflict("others kept writing what it speaks of"))
+        return await self._release_failed(claimed, Conflict("other writers kept changing the items it mentions"))
 
-    async def _unanswered(
-        self, claimed: _Claimed, outage: ProviderUnavailable, unanswered: OnUnanswered | None
+    async def _release_unanswered(
+        self, claimed: _Claim, outage: ProviderUnavailable, unanswered: OnUnanswered | None
     ) -> Extraction:
-        """Given back as it was. It waits alone if others are answered: as long again as it has been failing."""
+        """Release it unchanged; if other calls succeed, it backs off about as long as it has been failing."""
         since_ms = claimed.before["failing_ms"]
         is_paused = unanswered is not None and await unanswered(outage, since_ms, claimed.now_ms)
         failing_ms = claimed.now_ms - (claimed.now_ms if since_ms is None else since_ms)
         longest_ms = int(self._settings.extractive_after_s * 1000)
         if not is_paused and outage.perhaps_request and 0 < longest_ms <= failing_ms:
-            return await self._failed(claimed, outage)
-        sets = _as_before(claimed) | {"failing_ms": claimed.now_ms if since_ms is None else since_ms}
+            return await self._release_failed(claimed, outage)
+        sets = _fields_before(claimed) | {"failing_ms": claimed.now_ms if since_ms is None else since_ms}
         if not is_paused and sets["due_ms"] is not None:
             wait_ms = min(max(failing_ms, _BACKOFF_MS), int(self._settings.max_backoff_s * 1000))
             sets["due_ms"] = claimed.now_ms + int(wait_ms * _random.uniform(0.5, 1))
-        return await self._given_back(claimed, sets, Outcome.UNANSWERED, outage)
+        return await self._release(claimed, sets, Outcome.UNANSWERED, outage)
 
-    async def _failed(self, claimed: _Claimed, failure: Exception) -> Extraction:
-        """Tried again later, unless no attempts are left."""
+    async def _release_failed(self, claimed: _Claim, failure: Exception) -> Extraction:
+        """Schedule a retry, unless no attempts are left."""
         attempts = claimed.stored.state["attempts"]
         if attempts >= ATTEMPTS_LIMIT:
             sets: State = {"extraction": "failed", "due_ms": None}
         else:
             wait_ms = int(_BACKOFF_MS * 2**attempts * _random.uniform(0.5, 1))
             sets = {"extraction": "due", "due_ms": await self._items.now_ms() + wait_ms}
-        return await self._given_back(claimed, sets, Outcome.FAILED, failure)
+        return await self._release(claimed, sets, Outcome.FAILED, failure)
 
-    async def _given_back(
-        self, claimed: _Claimed, sets: State, outcome: Outcome = Outcome.FAILED, failure: Exception | None = None
+    async def _release(
+        self, claimed: _Claim, sets: State, outcome: Outcome = Outcome.FAILED, failure: Exception | None = None
     ) -> Extraction:
         change = await self._items.change()
         change.alter(claimed.stored, sets=sets)
@@ -252,12 +253,12 @@ class Extractions:
             await change.commit()
         except Conflict:
             return Extraction(claimed.stored.id, Outcome.FENCED)
-        # Only what redismem's own errors say quotes nobody.
+        # Only the texts of redismem's own errors are free of message text.
         reason = failure.text if isinstance(failure, RedismemError) else type(failure).__name__
         return Extraction(claimed.stored.id, outcome, reason=reason)
 
 
-def _as_before(claimed: _Claimed) -> State:
-    """What a conversation was before it was claimed; due, if the claim was another's whose lease had run out."""
+def _fields_before(claimed: _Claim) -> State:
+    """Return the fields from before the claim; due if an expired claim was taken over."""
     sets = {name: claimed.before[name] for name in ("extraction", "due_ms", "attempts")}
     return sets | {"extraction": "due"} if sets["extraction"] == "claimed" else sets

@@ -1,6 +1,6 @@
-"""A session with summaries, written down and put back as it was: each message at its seq, each summary in its place.
+"""Export a session with summaries and restore it: each message at its seq, each summary in its place.
 
-Ids that begin with the epoch are written without it: the copy is a life of its own.
+Ids that begin with the epoch are exported without it, because the copy gets an epoch of its own.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from redismem.protocol.session.restore import Restoration
 from redismem.store.store import Store
 
 PLACES_LIMIT = 100_000
-"""Seqs that a copy may go over: more are no conversation."""
+"""Upper bound of a copy's seqs; no conversation is longer."""
 _NUMBERS = ("first_seq", "last_seq", "start_ms", "end_ms", "tokens", "created_ms")
 _MOST = 1 << 53
 
 
 class Copy(NamedTuple):
-    """A session with summaries. The window begins at `first_seq`; `last_seq` is the last seq that was ever given."""
+    """A session with summaries. The window begins at `first_seq`; `last_seq` is the last seq ever assigned."""
 
     messages: Sequence[Message]
     summaries: Sequence[Summary]
@@ -37,62 +37,62 @@ class Copy(NamedTuple):
     last_seq: int
 
 
-def described(context: Context, messages: Sequence[Message]) -> dict[str, Any]:
-    """The parts of an entry that say where everything stands."""
+def describe(context: Context, messages: Sequence[Message]) -> dict[str, Any]:
+    """Return the parts of an entry that hold the places of messages and summaries."""
     return {
         "window": {"first_seq": context.first_seq, "last_seq": context.last_seq},
-        "summaries": [_described(summary, context.epoch) for summary in context.summaries],
+        "summaries": [_describe_summary(summary, context.epoch) for summary in context.summaries],
         "places": [[message.seq, message.stored_ms, message.tokens] for message in messages],
     }
 
 
-def _described(summary: Summary, epoch: str) -> dict[str, Any]:
-    found = {field.name: getattr(summary, field.name) for field in fields(summary)}
-    ids = [_loose(each, epoch) for each in summary.message_ids]
-    return found | {"id": _loose(summary.id, epoch), "message_ids": ids}
+def _describe_summary(summary: Summary, epoch: str) -> dict[str, Any]:
+    values = {field.name: getattr(summary, field.name) for field in fields(summary)}
+    ids = [_unbind_id(each, epoch) for each in summary.message_ids]
+    return values | {"id": _unbind_id(summary.id, epoch), "message_ids": ids}
 
 
-def _loose(id: str, epoch: str) -> str:
+def _unbind_id(id: str, epoch: str) -> str:
     return id.removeprefix(epoch) if id.startswith(f"{epoch}:") else f"={id}"
 
 
-def _bound(id: str, epoch: str) -> str:
+def _bind_id(id: str, epoch: str) -> str:
     return f"{epoch}{id}" if id.startswith(":") else id[1:]
 
 
-def parsed(entry: Mapping[str, Any], messages: Sequence[Message]) -> Copy:
-    """What `described` said, checked. Raises InvalidItem, and what reading a foreign form raises."""
+def parse_copy(entry: Mapping[str, Any], messages: Sequence[Message]) -> Copy:
+    """Parse the output of `describe`. Raises InvalidItem, and the errors of decoding a foreign format."""
     window, places = entry["window"], entry["places"]
-    first_seq, last_seq = (_whole(window[name]) for name in ("first_seq", "last_seq"))
+    first_seq, last_seq = (_check_number(window[name]) for name in ("first_seq", "last_seq"))
     if (
         type(entry["summaries"]) is not list
         or len(window) != 2
         or len(places) != len(messages)
         or not 0 < first_seq <= last_seq + 1 <= PLACES_LIMIT
     ):
-        raise InvalidItem("the places of a conversation's messages are none")
+        raise InvalidItem("the places of a conversation's messages are invalid")
     placed, before = [], 0
     for message, (seq, stored_ms, tokens) in zip(messages, places, strict=True):
-        if not before < _whole(seq) <= last_seq:
-            raise InvalidItem("the messages of a conversation do not follow each other")
+        if not before < _check_number(seq) <= last_seq:
+            raise InvalidItem("the messages of a conversation are not in order")
         before = seq
         payload, beside = message.to_openai(), message.beside
-        placed.append(Message.restored(payload, beside, seq, _whole(tokens), _whole(stored_ms), ""))
-    summaries = [_summary(each) for each in entry["summaries"]]
+        placed.append(Message.restored(payload, beside, seq, _check_number(tokens), _check_number(stored_ms), ""))
+    summaries = [_parse_summary(each) for each in entry["summaries"]]
     covered = 0
     for summary in summaries:
         if not covered < summary.first_seq <= summary.last_seq < first_seq:
-            raise InvalidItem("the summaries of a conversation do not follow each other")
+            raise InvalidItem("the summaries of a conversation are not in order")
         covered = summary.last_seq
     return Copy(placed, summaries, first_seq, last_seq)
 
 
-def _summary(given: Mapping[str, Any]) -> Summary:
+def _parse_summary(given: Mapping[str, Any]) -> Summary:
     texts = (given["id"], given["text"], given["model"], *given["message_ids"])
     if any(type(text) is not str for text in texts) or any(not _is_id(each) for each in (texts[0], *texts[3:])):
-        raise InvalidItem("a summary is of texts")
+        raise InvalidItem("a text or id of a summary is invalid")
     for name in _NUMBERS:
-        _whole(given[name])
+        _check_number(given[name])
     return Summary(**{**given, "message_ids": tuple(given["message_ids"])})
 
 
@@ -100,14 +100,14 @@ def _is_id(text: str) -> bool:
     return text[:1] in (":", "=")
 
 
-def _whole(value: Any) -> int:
+def _check_number(value: Any) -> int:
     if type(value) is not int or not 0 <= value < _MOST:
-        raise InvalidItem("a number of a conversation is none")
+        raise InvalidItem("a number of a conversation is invalid")
     return value
 
 
 async def put(store: Store, session_id: str, copy: Copy) -> None:
-    """Makes the session what the copy says. Raises SessionExists, StoreUnavailable."""
+    """Restore the session from the copy. Raises SessionExists, StoreUnavailable."""
     keys = store.keys.session(session_id)
     epoch = await store.run(quarantine.new_epoch(keys))
     put_ms = await store.server_time_ms()
@@ -116,10 +116,10 @@ async def put(store: Store, session_id: str, copy: Copy) -> None:
     window = [elements.get(seq, gap) for seq in range(copy.first_seq, copy.last_seq + 1)]
     earlier = [message for message in copy.messages if message.seq < copy.first_seq]
     originals: dict[bytes, bytes] = {}
-    # Pinned ones are there without them.
+    # Pinned messages are stored without originals.
     if not all(message.pinned for message in earlier):
         kept = [elements.get(seq, gap) for seq in range(earlier[0].seq, copy.first_seq)]
-        # To compress ten thousand messages takes seconds.
+        # In a thread: compressing ten thousand messages takes seconds.
         originals = await apart(store.transport, partial(encode_fields, earlier[0].seq, kept, epoch))
     state = _state(copy, epoch, elements, earlier, bool(originals))
     messages = decode_messages(window, copy.first_seq, epoch)
@@ -134,11 +134,11 @@ async def put(store: Store, session_id: str, copy: Copy) -> None:
 def _state(
     copy: Copy, epoch: str, elements: Mapping[int, bytes], earlier: Sequence[Message], with_originals: bool
 ) -> dict[bytes, bytes]:
-    """The fields beside the counters: summaries, and what is pinned."""
+    """Return the state fields besides the counters: summaries and pinned messages."""
     found = {}
     for summary in copy.summaries:
-        ids = tuple(_bound(each, epoch) for each in summary.message_ids)
-        bound = replace(summary, id=_bound(summary.id, epoch), message_ids=ids)
+        ids = tuple(_bind_id(each, epoch) for each in summary.message_ids)
+        bound = replace(summary, id=_bind_id(summary.id, epoch), message_ids=ids)
         found[layout.SUMMARY + b"%d" % summary.first_seq] = bound.encode()
     found[layout.SUMMARIES_COUNT] = b"%d" % len(copy.summaries)
     if with_originals:
@@ -155,5 +155,5 @@ def _element(message: Message) -> bytes:
 
 
 def _stamp(ms: int) -> bytes:
-    """The end of an element, as `lua/include/stamp.lua` makes it."""
+    """Return the end of an element, as `lua/include/stamp.lua` encodes it."""
     return b"\xcf" + ms.to_bytes(8, "big")

@@ -1,4 +1,4 @@
-"""A project as four files that people can read, and back: all of it or nothing, with every version."""
+"""Export a project as four readable files with every version, and import them, completely or not at all."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from redismem.project.files.json import FILES, entries_of, project_of, text_of, 
 from redismem.project.files.transcripts import Transcript
 from redismem.project.items import fields as checks
 from redismem.project.items.items import Items, Stored
-from redismem.project.items.links import broken_links_of, circle_from
+from redismem.project.items.links import find_broken_links_of, find_cycle
 from redismem.project.items.schema import CONVERSATION, KINDS, Kind
 from redismem.project.items.versions import Delta, check_path, fold
 from redismem.project.kinds.conversations import Conversations
@@ -30,12 +30,12 @@ ITEMS_LIMIT = 200_000
 _TRIES_LIMIT = 10
 _BATCH_COUNT = 50
 Breathe = Callable[[int], Awaitable[None]]
-"""Lets others have their turn now and then: called with the number of each item."""
+"""Yields to the event loop now and then; called with the number of each item."""
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What an import did: how many items were new, were replaced or went on, stayed the same, and were erased."""
+    """The result of an import: how many items were added, replaced or lengthened, unchanged, and erased."""
 
     added: int
     lengthened: int
@@ -44,17 +44,17 @@ class Imported:
 
 
 async def export_files(items: Items, conversations: Conversations) -> dict[str, str]:
-    """The text of each file, by its name: all as it was at one moment. Raises Conflict if others kept writing."""
+    """Return the text of each file by name, all of one moment. Raises Conflict if other writers kept interfering."""
     for _ in range(_TRIES_LIMIT):
         seen = await items.run(imports.seen(items.keys))
         files = {name: await _file(items, conversations, name, KINDS[letter]) for name, letter in FILES.items()}
         if await items.run(imports.seen(items.keys)) == seen:
             return files
-    raise Conflict("others kept writing the project, and there was no moment to export it")
+    raise Conflict("other writers kept changing the project, so it could not be exported")
 
 
 async def _file(items: Items, conversations: Conversations, name: str, kind: Kind) -> str:
-    item_ids = [item_id async for some in pages.histories(items, kind) for item_id in some]
+    item_ids = [item_id async for some in pages.load_ids(items, kind) for item_id in some]
     return await text_of(name, items.keys.name, _entries(items, conversations, sorted(item_ids)))
 
 
@@ -62,18 +62,18 @@ async def _entries(items: Items, conversations: Conversations, item_ids: list[st
     for first in range(0, len(item_ids), _BATCH_COUNT):
         for stored in await items.read(item_ids[first : first + _BATCH_COUNT], with_versions=True):
             if stored is not None:
-                entry = _entry(stored)
+                entry = _build_entry(stored)
                 if stored.kind is CONVERSATION and not stored.state["deleted"]:
-                    entry |= await transcripts.exported(conversations.session(stored.id))
-                # Ten thousand messages take a fifth of a second.
+                    entry |= await transcripts.export_transcript(conversations.session(stored.id))
+                # In a thread if long: ten thousand messages take a fifth of a second.
                 is_long = len(entry.get("messages", ())) > _BATCH_COUNT
                 yield await apart(items.store.transport, partial(text_of_entry, entry), is_much=is_long)
 
 
-def _entry(stored: Stored) -> dict[str, Any]:
-    """What the item is now, for people; its versions, which the import goes by."""
+def _build_entry(stored: Stored) -> dict[str, Any]:
+    """Build an entry: the current state, for people, and the versions, for the import."""
     shown = {
-        name: _written(name, stored.state[name])
+        name: _format_value(name, stored.state[name])
         for name, spec in stored.kind.fields.items()
         if stored.state[name] != spec.default and name not in ("mentions", "history")
     }
@@ -89,7 +89,7 @@ def _entry(stored: Stored) -> dict[str, Any]:
     return {"id": stored.id, **shown, "versions": versions}
 
 
-def _written(name: str, value: Any) -> Any:
+def _format_value(name: str, value: Any) -> Any:
     return _time(value) if name in ("valid_until", "due_date", "completed_at", "ended_at") else value
 
 
@@ -102,22 +102,22 @@ async def import_files(items: Items, conversations: Conversations, files: Mappin
     _check_files(files, replace)
     max_message_bytes = items.store.settings.max_message_bytes
     breathe = partial(importing.breathe, items)
-    given, said = await _parsed(files, max_message_bytes, breathe)
+    given, transcripts_by_id = await _parse_files(files, max_message_bytes, breathe)
     seen = await items.run(imports.seen(items.keys))
-    there, lost = await replacing.readable(items) if replace else (await _everything(items), [])
+    there, lost = await replacing.load_readable(items) if replace else (await _load_items(items), [])
     if replace and (there or lost) and not given:
-        raise InvalidItem("the import has no item in it; `clear` of each store erases a project")
-    result = await (_replaced if replace else _merged)(there, given, breathe)
+        raise InvalidItem("the import has no items; to erase a project, use `clear` of each kind")
+    result = await (_replace if replace else _merge)(there, given, breathe)
     await _check_together(result, breathe)
-    begun = await transcripts.written(items, conversations, said)
+    created = await transcripts.write_transcripts(items, conversations, transcripts_by_id)
     try:
         if replace:
-            pieces = await replacing.gathered(items, there, lost, result)
+            pieces = await replacing.build_pieces(items, there, lost, result)
         else:
-            pieces = await importing.gathered(items, there, result)
+            pieces = await importing.build_pieces(items, there, result)
         await importing.write(items, seen, pieces)
     except (Conflict, TooLarge):
-        for session in begun:
+        for session in created:
             await session.clear()
         raise
     known = {*there, *lost}
@@ -131,12 +131,12 @@ async def import_files(items: Items, conversations: Conversations, files: Mappin
 
 
 async def _check_together(result: Mapping[str, Stored], breathe: Breathe) -> None:
-    """Raises InvalidItem for items that do not agree with each other, Conflict for two of the same name."""
+    """Raise InvalidItem for items that contradict each other, Conflict for two entities with the same name."""
     passed: set[str] = set()
     for at, stored in enumerate(result.values()):
         await breathe(at)
-        for text in chain(broken_links_of(stored, result), circle_from(stored, result, passed)):
-            raise InvalidItem(f"the import would not agree with itself: {text}")
+        for text in chain(find_broken_links_of(stored, result), find_cycle(stored, result, passed)):
+            raise InvalidItem(f"the import is inconsistent: {text}")
     holders: dict[str, str] = {}
     for name, holder in importing.names_of(result):
         if holders.setdefault(name, holder) != holder:
@@ -144,29 +144,29 @@ async def _check_together(result: Mapping[str, Stored], breathe: Breathe) -> Non
 
 
 def _check_files(files: Mapping[str, str], replace: bool) -> None:
-    """Raises InvalidItem for what is no set of files, and what would erase more than a replacement puts down."""
+    """Raise InvalidItem for an invalid set of files, or for a replacement that is not one whole export."""
     if not isinstance(files, Mapping) or not all(isinstance(text, str) for text in files.values()):
-        raise InvalidItem("an import is the text of each file by its name, as `export_files` gives it")
+        raise InvalidItem("an import must map file names to texts, as `export_files` returns them")
     if not replace:
         return
     if missing := [name for name in FILES if name not in files]:
         raise InvalidItem(f"a replacement needs all files of an export: {', '.join(missing)} missing")
     names = {name for text in files.values() if (name := project_of(text)) is not None}
     if len(names) > 1:
-        raise InvalidItem("a replacement is one export, and these files are of several projects")
+        raise InvalidItem("a replacement must be one export, but these files are of several projects")
 
 
-async def _everything(items: Items) -> dict[str, Stored]:
+async def _load_items(items: Items) -> dict[str, Stored]:
     there: dict[str, Stored] = {}
     for kind in KINDS.values():
-        async for item_ids in pages.histories(items, kind):
+        async for item_ids in pages.load_ids(items, kind):
             found = await items.read(item_ids, with_versions=True)
             there |= {stored.id: stored for stored in found if stored is not None}
     return there
 
 
-async def _replaced(there: Mapping[str, Stored], given: Mapping[str, Stored], breathe: Breathe) -> dict[str, Stored]:
-    """What is given; an item that is there just so, and is what its versions make of it, stays."""
+async def _replace(there: Mapping[str, Stored], given: Mapping[str, Stored], breathe: Breathe) -> dict[str, Stored]:
+    """Return the given items; an identical stored item that matches its versions is kept."""
     result = dict(given)
     for at, stored in enumerate(given.values()):
         await breathe(at)
@@ -176,8 +176,8 @@ async def _replaced(there: Mapping[str, Stored], given: Mapping[str, Stored], br
     return result
 
 
-async def _merged(there: Mapping[str, Stored], given: Mapping[str, Stored], breathe: Breathe) -> dict[str, Stored]:
-    """The items of both; of an item in both, the longer history. Raises Conflict if neither goes on from the other."""
+async def _merge(there: Mapping[str, Stored], given: Mapping[str, Stored], breathe: Breathe) -> dict[str, Stored]:
+    """Merge both; an item in both gets the longer history. Raises Conflict if neither history extends the other."""
     result = dict(there)
     for at, (item_id, stored) in enumerate(given.items()):
         await breathe(at)
@@ -195,21 +195,21 @@ def _history(stored: Stored) -> list[tuple[Any, ...]]:
     return [(each.at_ms, each.known_ms, each.sets, each.adds, each.drops, each.reason) for each in deltas]
 
 
-async def _parsed(
+async def _parse_files(
     files: Mapping[str, str], max_message_bytes: int, breathe: Breathe
 ) -> tuple[dict[str, Stored], dict[str, Transcript]]:
-    """The items, and what was said in conversations. Raises InvalidItem, TooLarge."""
+    """Parse the items and the transcripts. Raises InvalidItem, TooLarge."""
     given: dict[str, Stored] = {}
-    said: dict[str, Transcript] = {}
+    transcripts_by_id: dict[str, Transcript] = {}
     for name, text in files.items():
         for place, entry in enumerate(entries_of(name, text)):
             await breathe(place)
             try:
-                stored = _item(KINDS[FILES[name]], entry)
+                stored = _parse_item(KINDS[FILES[name]], entry)
                 if given.setdefault(stored.id, stored) is not stored:
-                    raise InvalidItem("its id stands twice in the import")
+                    raise InvalidItem("its id occurs twice in the import")
                 if "messages" in entry:
-                    said[stored.id] = transcripts.parsed(entry, max_message_bytes)
+                    transcripts_by_id[stored.id] = transcripts.parse_transcript(entry, max_message_bytes)
             except TooLarge:
                 raise
             except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as cause:
@@ -217,13 +217,13 @@ async def _parsed(
                 raise InvalidItem(f"item {place} of {name} cannot be read{why}") from None
     if len(given) > ITEMS_LIMIT:
         raise TooLarge(f"an import holds {len(given)} items, at most {ITEMS_LIMIT:,} are allowed")
-    return given, said
+    return given, transcripts_by_id
 
 
-def _item(kind: Kind, entry: Any) -> Stored:
-    """An item out of its versions. Raises InvalidItem and what reading a foreign form raises."""
+def _parse_item(kind: Kind, entry: Any) -> Stored:
+    """Rebuild an item from its versions. Raises InvalidItem, and the errors of decoding a foreign format."""
     item_id = checks.item_id(kind.letter)(entry["id"], "the id")
-    deltas = [_delta(kind, version) for version in entry["versions"]]
+    deltas = [_parse_delta(kind, version) for version in entry["versions"]]
     if [delta.version for delta in deltas] != list(range(1, len(deltas) + 1)):
         raise InvalidItem("its versions are not numbered from 1")
     state = fold(kind, deltas)
@@ -235,11 +235,11 @@ def _item(kind: Kind, entry: Any) -> Stored:
     return Stored(kind, item_id, state, deltas, deltas[0] if len(deltas) == 1 else None)
 
 
-def _delta(kind: Kind, version: Mapping[str, Any]) -> Delta:
+def _parse_delta(kind: Kind, version: Mapping[str, Any]) -> Delta:
     unknown = version.keys() - {"version", "at", "known_at", "sets", "adds", "drops", "reason"}
     fields = {name for part in ("sets", "adds", "drops") for name in version.get(part, {})}
     if unknown or fields - kind.fields.keys():
-        raise InvalidItem("a version has a field that is unknown")
+        raise InvalidItem("a version has an unknown field")
     at_ms, known_ms = (checks.moment(_moment(version[name]), name) for name in ("at", "known_at"))
     reason = checks.reason(version.get("reason", ""))
     delta = Delta(version["version"], at_ms, known_ms, os.urandom(6).hex(), reason=reason)
@@ -252,15 +252,15 @@ def _delta(kind: Kind, version: Mapping[str, Any]) -> Delta:
 
 
 def _check_part(kind: Kind, part: str, name: str, value: Any) -> None:
-    """What a version changes must fit whatever it is made of. Raises InvalidItem, TooLarge."""
+    """Check a change of a version independent of the state it applies to. Raises InvalidItem, TooLarge."""
     default = kind.fields[name].default
     if part == "drops":
         if not isinstance(value, list) or not isinstance(default, list | dict):
-            raise InvalidItem(f"a version takes something out of {name}")
+            raise InvalidItem(f"a version cannot drop values from {name}")
     elif part == "sets" or (isinstance(default, list | dict | int) and not isinstance(default, bool)):
         kind.fields[name].check_stored(value, name)
     else:
-        raise InvalidItem(f"a version adds to {name}")
+        raise InvalidItem(f"a version cannot add to {name}")
 
 
 def _moment(text: Any) -> datetime:

@@ -1,7 +1,7 @@
-"""How an import is written: in pieces that are staged, then made to count in one step, then carried out.
+"""Write an import: stage its pieces, commit them in one step, then apply them.
 
-Who is killed before that step leaves what was there, and staged pieces that go by themselves; who is killed after it
-leaves an import that counts, which the next one who asks the project anything carries out first.
+If the process is killed before the commit, the project is unchanged and the staged pieces expire. If it is killed
+after it, the next process that uses the project applies the pieces first.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from redismem.protocol.project.calls import Unfinished
 from redismem.protocol.project.imports import Pieces
 
 Write = tuple[Any, ...]
-"""The word of a command, its key, its arguments."""
+"""A command: its name, key and arguments."""
 Words = set[tuple[str, str, str]]
-"""Words and tags: the letter of the kind, the vocabulary, the word."""
+"""Words and tags: the kind's letter, the vocabulary, the word."""
 _ITEMS_AT_ONCE = 16
 
 
 async def write(items: Items, seen: bytes, pieces: Pieces) -> None:
-    """Makes the project what the import says, all of it or nothing.
+    """Apply the pieces to the project, completely or not at all.
 
-    `seen`: how many changes there were when it was read what stands there. Raises Conflict if there were more since.
+    `seen`: the project's number of changes when it was read. Raises Conflict if it has changed since.
     """
     nonce = os.urandom(8).hex()
     number = 0
@@ -37,18 +37,18 @@ async def write(items: Items, seen: bytes, pieces: Pieces) -> None:
         await items.store.run(imports.stage(items.keys, nonce, number, piece))
     if number == 0:
         return
-    await items.listed()
+    await items.register()
     while True:
         try:
             await items.store.run(imports.count(items.keys, nonce, seen))
             break
-        except Unfinished:  # another one's; behind it this one is refused
+        except Unfinished:  # another import was committed first; this one is then refused
             await carry_out(items.store, items.keys)
     await carry_out(items.store, items.keys)
 
 
-async def gathered(items: Items, there: Mapping[str, Stored], result: Mapping[str, Stored]) -> Pieces:
-    """The writes of an import that adds to what is there. Raises TooLarge."""
+async def build_pieces(items: Items, there: Mapping[str, Stored], result: Mapping[str, Stored]) -> Pieces:
+    """Build the writes of an import that is merged into the project. Raises TooLarge."""
     pieces = Pieces()
     gone: Words = set()
     come: Words = set()
@@ -67,7 +67,7 @@ async def gathered(items: Items, there: Mapping[str, Stored], result: Mapping[st
         await breathe(items, at)
         if there.get(stored.id) is stored:
             gone -= _words(stored.id, _places(stored))
-    # A word that many items have is written once.
+    # A word shared by many items is written once.
     for letter, vocabulary, word in gone:
         pieces.add("ZREM", items.keys.index(letter, vocabulary), word)
     for letter, vocabulary, word in come:
@@ -76,7 +76,7 @@ async def gathered(items: Items, there: Mapping[str, Stored], result: Mapping[st
 
 
 async def breathe(items: Items, at: int) -> None:
-    """Lets others have their turn, once in so many items: thousands of them take seconds."""
+    """Yield to the event loop once per batch of items, because thousands of them take seconds."""
     if at % _ITEMS_AT_ONCE == 0:
         await items.store.transport.sleep(0)
 
@@ -86,14 +86,14 @@ def _places(stored: Stored | None) -> dict[str, Place]:
 
 
 def _words(item_id: str, found: Mapping[str, Place]) -> Words:
-    """The words that an item has in vocabularies, each with the letter of its kind and the vocabulary."""
+    """Return an item's words in vocabularies, each with the letter of its kind and the vocabulary."""
     return {(item_id[0], place.vocabulary, place.word) for place in found.values() if place.vocabulary}
 
 
 def _writes(
     items: Items, before: Stored | None, after: Stored | None, old: Mapping[str, Place], new: Mapping[str, Place]
 ) -> Iterator[Write]:
-    """What makes one item of another but for its words: writes, none of which depends on one before it."""
+    """Yield the writes that turn one version of an item into another, except words; their order does not matter."""
     stored = after or before
     assert stored is not None
     keys, kind, item_id = items.keys, stored.kind, stored.id
@@ -106,12 +106,12 @@ def _writes(
 
 
 def numbers_of(stored: Stored | None) -> Collection[int]:
-    """The numbers of an item's versions."""
+    """Return the version numbers of an item."""
     return range(1, stored.state["version"] + 1) if stored is not None else ()
 
 
 def item_writes(items: Items, item_id: str, numbers: Collection[int], after: Stored | None) -> Iterator[Write]:
-    """What puts an item in the place of one that has versions of these numbers. Raises TooLarge."""
+    """Yield the writes that replace an item with versions of these numbers. Raises TooLarge."""
     yield from _versions(items.keys.versions(item_id), numbers, after)
     if after is None:
         yield "HDEL", items.keys.items, item_id
@@ -123,7 +123,7 @@ def item_writes(items: Items, item_id: str, numbers: Collection[int], after: Sto
 
 
 def _versions(key: bytes, numbers: Collection[int], after: Stored | None) -> Iterator[Write]:
-    """A first version stands in the item itself as long as it has no other."""
+    """Yield the writes for the versions. A single version is stored in the item itself."""
     new_count = 0 if after is None else after.state["version"]
     if after is None or new_count == 1:
         if len(numbers) > 1:
@@ -137,14 +137,14 @@ def _versions(key: bytes, numbers: Collection[int], after: Stored | None) -> Ite
 
 
 def names_of(found: Mapping[str, Stored]) -> Iterator[tuple[str, str]]:
-    """Each name, and the entity that has it."""
+    """Yield each name and the entity that has it."""
     for stored in found.values():
         if stored.kind.letter == "e":
             yield from ((name, stored.id) for name in entity_names(stored.state))
 
 
 def add_names(pieces: Pieces, items: Items, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """Adds the writes after which each name leads to whom it is to lead to."""
+    """Add the writes that make each name refer to its entity in `after`."""
     for name in before.keys() | after.keys():
         if name not in after:
             pieces.add("HDEL", items.keys.names, name)

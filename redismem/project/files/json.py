@@ -1,4 +1,4 @@
-"""The files of an export, written and read an entry at a time: thousands of them at once would keep others waiting."""
+"""Write and read the files of an export one entry at a time, so that large ones do not block the event loop."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _decode = json.JSONDecoder().raw_decode
 
 
 async def text_of(name: str, project: str, entry_texts: AsyncIterator[str]) -> str:
-    """The text of a file: JSON with two blanks a level, for people. It has entries with these texts."""
-    head = _indented({"format": FORMAT, "project": project}).removesuffix("\n}")
+    """Return the text of a file with these entries: JSON indented by two spaces, for people."""
+    head = _dump({"format": FORMAT, "project": project}).removesuffix("\n}")
     parts = [text async for text in entry_texts]
     body = "[\n    " + ",\n    ".join(parts) + "\n  ]" if parts else "[]"
     return f'{head},\n  "{_list_of(name)}": {body}\n}}\n'
 
 
 def text_of_entry(entry: dict[str, Any]) -> str:
-    """An entry as it is written in a file."""
-    return _indented(entry).replace("\n", "\n    ")
+    """Return an entry as it appears in a file."""
+    return _dump(entry).replace("\n", "\n    ")
 
 
 def entries_of(name: str, text: str) -> Iterator[Any]:
-    """The entries of a file, as they are read. Raises InvalidItem if it is none, maybe only behind the last of them."""
+    """Yield the entries of a file. Raises InvalidItem if it is no export, perhaps only after the last entry."""
     if name not in FILES:
         raise InvalidItem(f"an import consists of {', '.join(FILES)}")
     reader, format, lists_count = _Reader(text), None, 0
@@ -53,7 +53,7 @@ def entries_of(name: str, text: str) -> Iterator[Any]:
 
 
 def project_of(text: str) -> str | None:
-    """The name of the project that a file was exported from; None if it does not say so."""
+    """Return the name of the exported project; None if the file does not contain it."""
     reader = _Reader(text)
     try:
         for member in reader.members():
@@ -69,46 +69,46 @@ def _list_of(name: str) -> str:
     return name.removesuffix(".json")
 
 
-def _indented(value: dict[str, Any]) -> str:
+def _dump(value: dict[str, Any]) -> str:
     text = json.dumps(value, indent=2, ensure_ascii=False)
     try:
         text.encode()
-    except UnicodeEncodeError:  # a message may hold halves of surrogate pairs
+    except UnicodeEncodeError:  # a message may contain lone surrogates
         return json.dumps(value, indent=2)
     return text
 
 
 class _Reader:
-    """Reads JSON member by member. What is none raises JSONDecodeError; what has another form, ValueError."""
+    """Reads JSON member by member. Raises JSONDecodeError if it is not JSON, ValueError if it has another structure."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
 
     def members(self) -> Iterator[str]:
-        """The names of an object's members; whoever asks takes the value of each."""
+        """Yield the names of an object's members; the caller must read each value."""
         self._open("{")
         if self._next() == "}":
-            self._sign("}")
+            self._expect("}")
             return
         while True:
             if self._next() != '"':
-                raise self._no_json()
+                raise self._json_error()
             name = self.value()
-            self._sign(":")
+            self._expect(":")
             yield name
-            if self._sign(",}") == "}":
+            if self._expect(",}") == "}":
                 return
 
     def elements(self) -> Iterator[Any]:
-        """What an array holds."""
+        """Yield the elements of an array."""
         self._open("[")
         if self._next() == "]":
-            self._sign("]")
+            self._expect("]")
             return
         while True:
             yield self.value()
-            if self._sign(",]") == "]":
+            if self._expect(",]") == "]":
                 return
 
     def value(self) -> Any:
@@ -117,28 +117,28 @@ class _Reader:
         return value
 
     def end(self) -> None:
-        """Nothing may follow."""
+        """Check that nothing follows."""
         if self._next():
-            raise self._no_json()
+            raise self._json_error()
 
     def _open(self, sign: str) -> None:
         if self._next() != sign:
-            self.value()  # unless it is no JSON at all
+            self.value()  # raises JSONDecodeError if it is not JSON at all
             raise ValueError(f"{sign} was expected")
         self._at += 1
 
-    def _sign(self, expected: str) -> str:
+    def _expect(self, expected: str) -> str:
         found = self._next()
         if not found or found not in expected:
-            raise self._no_json()
+            raise self._json_error()
         self._at += 1
         return found
 
-    def _no_json(self) -> json.JSONDecodeError:
+    def _json_error(self) -> json.JSONDecodeError:
         return json.JSONDecodeError("no JSON", self._text, self._at)
 
     def _next(self) -> str:
-        """The next character that is no blank; "" at the end."""
+        """Skip whitespace and return the next character; "" at the end."""
         blank = _SPACE.match(self._text, self._at)
         assert blank is not None
         self._at = blank.end()

@@ -1,7 +1,7 @@
-"""What a replacement writes: the difference between what is to stand there and what is stored, whatever that is worth.
+"""Compute the writes of a replacement: the difference between the import and everything that is stored.
 
-A merge goes by what the items say of themselves. Here each index and each name is read as it is, so that what is wrong
-there is gone afterwards, and an item that cannot be read keeps nobody from putting back a good export.
+A merge trusts what the items say of themselves. A replacement reads each index and name as it is, so inconsistencies
+are gone afterwards, and an unreadable item does not prevent restoring a good export.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from redismem.protocol.call import Call
 from redismem.protocol.project.imports import Pieces
 
 
-async def readable(items: Items) -> tuple[dict[str, Stored], list[str]]:
-    """All items that can be read, deleted ones too; the ids of those that cannot."""
-    there: dict[str, Stored] = {}
+async def load_readable(items: Items) -> tuple[dict[str, Stored], list[str]]:
+    """Load all readable items, deleted ones included, and the ids of unreadable ones."""
+    stored_items: dict[str, Stored] = {}
     lost: list[str] = []
-    async for item_id, stored, fault in holdings.everything(items):
+    async for item_id, stored, fault in holdings.load_items(items):
         if stored is not None:
-            there[item_id] = stored
+            stored_items[item_id] = stored
         elif fault is not None:
             lost.append(item_id)
-    return there, lost
+    return stored_items, lost
 
 
-async def gathered(
+async def build_pieces(
     items: Items, there: Mapping[str, Stored], lost: Collection[str], result: Mapping[str, Stored]
 ) -> Pieces:
-    """The writes. `lost`: the ids of items that are stored, and cannot be read. Raises TooLarge."""
+    """Build the writes. `lost`: the ids of stored items that cannot be read. Raises TooLarge."""
     pieces = Pieces()
     wanted, stale = await _places(items, result.values()), await _places(items, there.values())
-    async for index, seen in holdings.held(items, [*wanted, *stale]):
+    async for index, seen in holdings.load_indexes(items, [*wanted, *stale]):
         key, members = items.keys.index(*index), wanted.get(index, {})
         for member, score in members.items():
             if seen.get(member) != score:
@@ -60,7 +60,7 @@ async def _places(items: Items, found: Iterable[Stored]) -> dict[holdings.Index,
 
 
 async def _numbers(items: Items, item_id: str) -> Collection[int]:
-    """The numbers of the versions that are stored of an item which cannot be read."""
+    """Read the version numbers of an item that cannot be decoded."""
 
     def decode(numbers: list[bytes]) -> list[int]:
         return [int(number) for number in numbers]

@@ -1,7 +1,7 @@
-"""What was said in a project's conversations, in an export and back: messages, and the summaries that stand for some.
+"""Export and import the transcripts of a project's conversations: messages, and the summaries that replace some.
 
-Sessions live under hash tags of their own, so their messages are written before the import counts: nobody finds them by
-the project until it does, and what belongs to no conversation in the end goes with the timeout.
+Sessions have hash tags of their own, so their messages are written before the import is committed: until then the
+project does not refer to them, and those that stay unreferenced expire.
 """
 
 from __future__ import annotations
@@ -26,42 +26,42 @@ _BESIDE: dict[str, type] = {"metadata": dict, "timestamp_us": int, "id": str, "p
 
 
 class Transcript(NamedTuple):
-    """What was said in a conversation; `copy`: where it stood, if summaries stood for some of it."""
+    """The messages of a conversation; `copy` has their places if summaries replace some."""
 
     messages: Sequence[Message]
     copy: Copy | None = None
 
 
-async def exported(session: Session) -> dict[str, Any]:
-    """Each message there is, kept originals too: its dict, and what is known beside it. With summaries, these as well.
+async def export_transcript(session: Session) -> dict[str, Any]:
+    """Export all messages of a session with their attributes, kept originals too, and its summaries.
 
-    Raises Conflict if others kept writing.
+    Raises Conflict if other writers kept changing it.
     """
     for _ in range(_TRIES_LIMIT):
         context = await session.read()
         if not context.epoch:
             return {"messages": []}
         try:
-            found = await session.messages(include_originals=True)
+            messages = await session.messages(include_originals=True)
         except SessionNotFound:
             continue
         if not context.summaries:
-            return {"messages": [_entry(each) for each in found]}
-        if _place(await session.read()) == _place(context):
-            return {"messages": [_entry(each) for each in found]} | copies.described(context, found)
-    raise Conflict("others kept writing a conversation, and there was no moment to export it")
+            return {"messages": [_build_entry(each) for each in messages]}
+        if _position(await session.read()) == _position(context):
+            return {"messages": [_build_entry(each) for each in messages]} | copies.describe(context, messages)
+    raise Conflict("other writers kept changing a conversation, so it could not be exported")
 
 
-def _place(context: Context) -> tuple[Any, ...]:
+def _position(context: Context) -> tuple[Any, ...]:
     return context.epoch, context.first_seq, context.last_seq, context.summary_version
 
 
-def parsed(entry: Mapping[str, Any], max_message_bytes: int) -> Transcript:
-    """A conversation's messages again. Raises InvalidItem, TooLarge for what no session would take."""
+def parse_transcript(entry: Mapping[str, Any], max_message_bytes: int) -> Transcript:
+    """Parse a conversation's entry. Raises InvalidItem, TooLarge for messages that no session would accept."""
     messages = _messages(entry["messages"], max_message_bytes)
     if "window" not in entry:
         return Transcript(messages)
-    copy = copies.parsed(entry, messages)
+    copy = copies.parse_copy(entry, messages)
     for summary in copy.summaries:
         if len(summary.encode()) > max_message_bytes:
             raise TooLarge(f"a summary is over {max_message_bytes} bytes")
@@ -70,14 +70,14 @@ def parsed(entry: Mapping[str, Any], max_message_bytes: int) -> Transcript:
 
 def _messages(entries: Any, max_message_bytes: int) -> list[Message]:
     if not isinstance(entries, list):
-        raise InvalidItem("the messages of a conversation are a list")
+        raise InvalidItem("the messages of a conversation must be a list")
     found = []
     for entry in entries:
         if not isinstance(entry, dict) or entry.keys() - {"message", "beside"}:
-            raise InvalidItem("a message has a part that is unknown")
+            raise InvalidItem("a message has an unknown part")
         payload, beside = entry.get("message"), entry.get("beside")
         if not isinstance(payload, dict) or not (beside is None or _is_beside(beside)):
-            raise InvalidItem("a message is a dict, and what is beside it has names and types of its own")
+            raise InvalidItem("a message is not a dict, or its `beside` has unknown names or types")
         message = Message.restored(payload, beside, 0, 0, 0, "")
         try:
             element, _ = encode_message(message)
@@ -93,33 +93,35 @@ def _is_beside(beside: Any) -> bool:
     return isinstance(beside, dict) and all(type(value) is _BESIDE.get(name) for name, value in beside.items())
 
 
-async def written(items: Items, conversations: Conversations, given: Mapping[str, Transcript]) -> list[Session]:
-    """Writes what was said in these conversations, if it is not there. Gives the sessions that began with it.
+async def write_transcripts(
+    items: Items, conversations: Conversations, given: Mapping[str, Transcript]
+) -> list[Session]:
+    """Write the transcripts of conversations without messages, and return the sessions that this created.
 
-    A session that is there stays as it is, or goes on if it has the first of these messages alone.
+    A session that has only the first of these messages gets the rest; any other session is left unchanged.
     """
-    begun: list[Session] = []
+    created: list[Session] = []
     for conversation_id, transcript in given.items():
         session = conversations.session(conversation_id)
         if transcript.copy is not None:
-            # One that another import has just put there is the same.
+            # A copy that another import has just written is the same.
             with contextlib.suppress(SessionExists):
                 if not await session.exists():
                     await copies.put(items.store, session.id, transcript.copy)
-                    begun.append(session)
+                    created.append(session)
             continue
         messages = transcript.messages
-        there = (await exported(session))["messages"]
-        rest = messages[len(there) :]
-        if there != [_entry(each) for each in messages[: len(there)]] or not rest:
+        stored = (await export_transcript(session))["messages"]
+        rest = messages[len(stored) :]
+        if stored != [_build_entry(each) for each in messages[: len(stored)]] or not rest:
             continue
-        if not there:
-            begun.append(session)
-        last_seq = (await session.info()).total_messages if there else 0
+        if not stored:
+            created.append(session)
+        last_seq = (await session.info()).total_messages if stored else 0
         for at in range(0, len(rest), _BATCH_COUNT):
             last_seq = (await session.append(*rest[at : at + _BATCH_COUNT], expect=last_seq)).last_seq
-    return begun
+    return created
 
 
-def _entry(message: Message) -> dict[str, Any]:
+def _build_entry(message: Message) -> dict[str, Any]:
     return {"message": message.to_openai()} | ({} if message.beside is None else {"beside": message.beside})

@@ -1,4 +1,4 @@
-"""Erasing items for good, with their versions, their names and their places in the indexes."""
+"""Erase items permanently, with their versions, names and index entries."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from redismem.project.items.schema import ENTITY, Kind
 from redismem.protocol.project.calls import EARLIEST, LATEST
 
 _BATCH_COUNT = 50
-# So many places in indexes are left at once, or those of one item.
+# Index entries removed in one step, unless a single item has more.
 _PLACES_COUNT = 1_000
 _TRIES_LIMIT = 20
 
 
 async def erase(items: Items, item_ids: list[str]) -> int:
-    """Erases the first of these items in one step, as many as that may take. Gives how many. Raises Conflict."""
-    found = _first([stored for stored in await items.read(item_ids) if stored is not None])
-    if not found:
+    """Erase the first of these items, as many as fit in one step, and return how many. Raises Conflict."""
+    batch = _take_first([stored for stored in await items.read(item_ids) if stored is not None])
+    if not batch:
         return 0
     change = await items.change()
-    await unlink_all(items, change, found)
-    for stored in found:
+    await unlink_all(items, change, batch)
+    for stored in batch:
         change.erase(stored)
         if stored.kind is ENTITY:
             for name in entity_names(stored.state):
                 change.name(name, stored.id, "")
     await change.commit()
-    return len(found)
+    return len(batch)
 
 
-def _first(found: list[Stored]) -> list[Stored]:
+def _take_first(candidates: list[Stored]) -> list[Stored]:
     taken: list[Stored] = []
     places_count = 0
-    for stored in found:
+    for stored in candidates:
         places_count += len(places(stored.kind, stored.state))
         if taken and places_count > _PLACES_COUNT:
             break
@@ -43,7 +43,7 @@ def _first(found: list[Stored]) -> list[Stored]:
 
 
 async def erase_all(items: Items, kind: Kind) -> int:
-    """Erases all items of a kind, some at a time. Gives how many there were. Raises Conflict if others keep writing."""
+    """Erase all items of a kind in steps and return how many. Raises Conflict if other writers keep interfering."""
     index, count, lost = items.keys.index(kind.letter, HISTORY), 0, 0
     while item_ids := await items.run(items.calls.members(index, EARLIEST, LATEST, 0, _BATCH_COUNT)):
         try:
@@ -54,6 +54,6 @@ async def erase_all(items: Items, kind: Kind) -> int:
                 raise
             continue
         count += erased
-        if not erased:  # places of items that are not there, which a crash has left
+        if not erased:  # index entries without an item, left by a crash
             await items.run(items.calls.leave(index, item_ids))
     return count

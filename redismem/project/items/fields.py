@@ -1,6 +1,6 @@
-"""What may stand in the field of an item, and how it is stored. Each check gives the stored form or raises InvalidItem.
+"""Check and normalise the fields of items. Each check returns the stored form or raises InvalidItem.
 
-Refusals name the field and a size, never the value.
+Errors name the field and a size, never the value.
 """
 
 from __future__ import annotations
@@ -30,171 +30,171 @@ _WHOSE = {"d": "a decision's", "t": "a task's", "e": "an entity's", "c": "a conv
 Check = Callable[[Any, str], Any]
 
 
-def nearest(name: str, known: Collection[str]) -> str:
-    """The end of a refusal: which known name was perhaps meant; "" if none is near."""
+def suggest_name(name: str, known: Collection[str]) -> str:
+    """Return the end of an error text that suggests the known name meant; "" if none is close."""
     near = [each for each in known if each.startswith(f"{name}_")] or difflib.get_close_matches(name, known, 1)
     return f"; did you mean {near[0]}?" if near else ""
 
 
 def text(value: Any, name: str) -> str:
-    """Any text of at most 16 KiB."""
+    """A string of at most 16 KiB."""
     if not isinstance(value, str) or _HALF.search(value):
-        raise InvalidItem(f"{name} is a text")
+        raise InvalidItem(f"{name} must be a string")
     if len(value) * 4 > TEXT_BYTES and (size := len(value.encode())) > TEXT_BYTES:
         raise TooLarge(f"{name} has {size} bytes, at most {TEXT_BYTES} are allowed")
     return str.__str__(value)
 
 
 def line(value: Any, name: str) -> str:
-    """A text on one line, without blanks around it, of 1 to 300 characters."""
+    """A string of 1 to 300 characters on one line, without surrounding spaces."""
     stripped = unicodedata.normalize("NFC", text(value, name)).strip()
     if not stripped or _NOT_IN_A_LINE.search(stripped):
-        raise InvalidItem(f"{name} is a text on one line, and not empty")
+        raise InvalidItem(f"{name} must be a string on one line, and not empty")
     if len(stripped) > LINE_CHARS:
         raise TooLarge(f"{name} has {len(stripped)} characters, at most {LINE_CHARS} are allowed")
     return stripped
 
 
-def folded(name: str) -> str:
-    """What names, tags and words are compared by: without case, composed."""
+def fold_case(name: str) -> str:
+    """Fold a name, tag or word for comparison: casefolded and composed."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
 def tag(value: Any, name: str = "a tag") -> str:
-    """A line of at most 64 characters, without case."""
-    made = folded(line(value, name))
-    if len(made) > TAG_CHARS:
-        raise TooLarge(f"{name} has {len(made)} characters, at most {TAG_CHARS} are allowed")
-    return made
+    """A line of at most 64 characters, casefolded."""
+    folded = fold_case(line(value, name))
+    if len(folded) > TAG_CHARS:
+        raise TooLarge(f"{name} has {len(folded)} characters, at most {TAG_CHARS} are allowed")
+    return folded
 
 
-def _listed(value: Any, name: str) -> list[Any]:
+def _to_list(value: Any, name: str) -> list[Any]:
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        raise InvalidItem(f"{name} is a list")
-    found = list(value)
-    if len(found) > LIST_COUNT:
-        raise TooLarge(f"{name} has {len(found)} entries, at most {LIST_COUNT} are allowed")
-    return found
+        raise InvalidItem(f"{name} must be a list")
+    values = list(value)
+    if len(values) > LIST_COUNT:
+        raise TooLarge(f"{name} has {len(values)} entries, at most {LIST_COUNT} are allowed")
+    return values
 
 
 def tags(value: Any, name: str) -> list[str]:
-    """The tags in a list, each once, sorted."""
-    return sorted({tag(each, name) for each in _listed(value, name)})
+    """The tags of a list, unique and sorted."""
+    return sorted({tag(each, name) for each in _to_list(value, name)})
 
 
 def texts(value: Any, name: str) -> list[str]:
-    """The texts in a list, in their order."""
-    return [text(each, name) for each in _listed(value, name)]
+    """The strings of a list, in order."""
+    return [text(each, name) for each in _to_list(value, name)]
 
 
 def whole(value: Any, name: str) -> int:
-    """A count or a moment in milliseconds, as it is stored."""
+    """An integer, such as a count or a moment in milliseconds."""
     if type(value) is not int or abs(value) >= 1 << 53:
-        raise InvalidItem(f"{name} is a whole number")
+        raise InvalidItem(f"{name} must be an integer")
     return value
 
 
 def flag(value: Any, name: str) -> bool:
-    """True or False, and nothing else."""
+    """True or False."""
     if type(value) is not bool:
-        raise InvalidItem(f"{name} is true or false")
+        raise InvalidItem(f"{name} must be true or false")
     return value
 
 
 def reason(value: Any) -> str:
-    """Why something changed: a text of at most 1,000 characters."""
-    made = text(value, "the reason")
-    if len(made) > REASON_CHARS:
-        raise TooLarge(f"the reason has {len(made)} characters, at most {REASON_CHARS} are allowed")
-    return made
+    """The reason of a change: a string of at most 1,000 characters."""
+    checked = text(value, "the reason")
+    if len(checked) > REASON_CHARS:
+        raise TooLarge(f"the reason has {len(checked)} characters, at most {REASON_CHARS} are allowed")
+    return checked
 
 
 def entries(what: str, *checks: Check) -> Check:
-    """A check for a list of entries, each a list of values that pass these checks."""
+    """Return a check for a list of entries, each a list of values that pass these checks."""
 
     def check(value: Any, name: str) -> list[list[Any]]:
         if not isinstance(value, list) or not all(isinstance(e, list) and len(e) == len(checks) for e in value):
-            raise InvalidItem(f"{name} is a list of {what}")
+            raise InvalidItem(f"{name} must be a list of {what}")
         return [[each(part, name) for each, part in zip(checks, entry, strict=True)] for entry in value]
 
     return check
 
 
 def every(check: Check) -> Check:
-    """A check for a list of any length whose entries all pass this check."""
+    """Return a check for a list of any length whose entries all pass this check."""
 
-    def checked(value: Any, name: str) -> list[Any]:
+    def check_all(value: Any, name: str) -> list[Any]:
         if not isinstance(value, list):
-            raise InvalidItem(f"{name} is a list")
+            raise InvalidItem(f"{name} must be a list")
         return [check(each, name) for each in value]
 
-    return checked
+    return check_all
 
 
 def optional(check: Check) -> Check:
-    """A check that lets None pass beside what this one lets pass."""
+    """Return a check that accepts None besides the values of this check."""
     return lambda value, name: None if value is None else check(value, name)
 
 
 def choice(*options: str) -> Check:
-    """A check for one of these words."""
+    """Return a check for one of these words."""
 
     def check(value: Any, name: str) -> str:
         if not isinstance(value, str) or value not in options:
-            raise InvalidItem(f"{name} is one of {', '.join(options)}")
+            raise InvalidItem(f"{name} must be one of {', '.join(options)}")
         return str.__str__(value)
 
     return check
 
 
 def is_item_id(kind: str, value: str) -> bool:
-    """Whether a text has the form of an id of this kind."""
+    """True if a string has the form of an id of this kind."""
     return value.startswith(f"{kind}-") and _ITEM_ID.fullmatch(value) is not None
 
 
 def item_id(kind: str) -> Check:
-    """The id of an item of a kind; it need not be there."""
+    """Return a check for an id of a kind; the item need not exist."""
 
     def check(value: Any, name: str) -> str:
         if not isinstance(value, str) or not is_item_id(kind, value):
             is_other = isinstance(value, str) and _ITEM_ID.fullmatch(value) is not None
-            found = f"{_WHOSE[value[0]]} id" if is_other else "no id of an item"
-            raise InvalidItem(f"{name} is {found}: {_WHOSE[kind]} is {kind}- and 18 digits and small letters")
+            problem = f"{_WHOSE[value[0]]} id" if is_other else "no id of an item"
+            raise InvalidItem(f"{name} is {problem}: {_WHOSE[kind]} is {kind}- and 18 digits and small letters")
         return value
 
     return check
 
 
 def item_ids(kind: str) -> Check:
-    """Ids of items of a kind, each once."""
-    return lambda value, name: list(dict.fromkeys(item_id(kind)(each, name) for each in _listed(value, name)))
+    """Return a check for a list of ids of a kind, made unique."""
+    return lambda value, name: list(dict.fromkeys(item_id(kind)(each, name) for each in _to_list(value, name)))
 
 
 def moment(value: Any, name: str) -> int:
-    """Milliseconds since 1970, of a datetime with a time zone; what is below a millisecond is cut off."""
+    """Convert a datetime with a time zone to milliseconds since 1970, rounded down."""
     if not isinstance(value, datetime) or value.tzinfo is None:
-        raise InvalidItem(f"{name} is a datetime with a time zone")
+        raise InvalidItem(f"{name} must be a datetime with a time zone")
     return (value - _EPOCH) // timedelta(milliseconds=1)
 
 
 def as_datetime(ms: int) -> datetime:
-    """The moment again, in UTC."""
+    """Convert milliseconds since 1970 to a datetime in UTC."""
     return _EPOCH + timedelta(milliseconds=ms)
 
 
 def properties(value: Any, name: str) -> dict[str, Any]:
     """A dict of JSON values by names."""
     if not isinstance(value, Mapping):
-        raise InvalidItem(f"{name} is a dict")
-    found = {tag_like(key, name): each for key, each in value.items()}
-    if (size := len(pack(found, InvalidItem, name))) > PROPERTIES_BYTES:
+        raise InvalidItem(f"{name} must be a dict")
+    checked = {tag_like(key, name): each for key, each in value.items()}
+    if (size := len(pack(checked, InvalidItem, name))) > PROPERTIES_BYTES:
         raise TooLarge(f"{name} has {size} bytes, at most {PROPERTIES_BYTES} are allowed")
-    return found
+    return checked
 
 
 def tag_like(value: Any, name: str) -> str:
-    """A line of at most 64 characters, as it is written."""
-    made = line(value, name)
-    if len(made) > TAG_CHARS:
-        raise TooLarge(f"a name in {name} has {len(made)} characters, at most {TAG_CHARS} are allowed")
-    return made
+    """A line of at most 64 characters, in its original case."""
+    checked = line(value, name)
+    if len(checked) > TAG_CHARS:
+        raise TooLarge(f"a name in {name} has {len(checked)} characters, at most {TAG_CHARS} are allowed")
+    return checked

@@ -1,19 +1,19 @@
-"""What a task needs, and what that needs."""
+"""The graph of task dependencies."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from redismem.project.items.items import Items, Stored, present
+from redismem.project.items.items import Items, Stored, require_present
 
 
-async def reachable(items: Items, task_ids: Sequence[str]) -> list[Stored]:
-    """These tasks, all that they need, and all that those need: a round trip a level. Raises ItemNotFound."""
-    found = {stored.id: stored for stored in present(await items.read(task_ids), task_ids)}
+async def load_reachable(items: Items, task_ids: Sequence[str]) -> list[Stored]:
+    """Load these tasks and all tasks they depend on, directly or not: one round trip per level. Raises ItemNotFound."""
+    found = {stored.id: stored for stored in require_present(await items.read(task_ids), task_ids)}
     level = list(found.values())
     while level:
-        wanted = {other for stored in level for other in stored.state["dependencies"]} - found.keys()
-        read = await items.read(sorted(wanted))
+        missing = {other for stored in level for other in stored.state["dependencies"]} - found.keys()
+        read = await items.read(sorted(missing))
         level = [stored for stored in read if stored is not None and not stored.state["deleted"]]
         found |= {stored.id: stored for stored in level}
     return list(found.values())

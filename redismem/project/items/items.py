@@ -1,4 +1,4 @@
-"""The items of one project as they are stored: read, changed several at once or not at all, found."""
+"""Store the items of one project: read, search, and change several of them atomically."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from redismem.project.items.schema import Kind, kind_of
 from redismem.project.items.versions import (
     Delta,
     State,
-    advanced,
+    advance,
     check_path,
     decode_body,
     decode_delta,
@@ -39,18 +39,18 @@ _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 @dataclass(slots=True)
 class Stored:
-    """An item as it was read."""
+    """An item as read from Redis."""
 
     kind: Kind
     id: str
     state: State
     deltas: list[Delta] | None
-    """Its versions, if they were read."""
+    """The versions, if they were read."""
     first: Delta | None
-    """Its first version, if it has no other."""
+    """The first version, if there is no other."""
 
     def as_of(self, at_ms: int | None, known_ms: int | None) -> State | None:
-        """What it was at a moment, as it was known at another; None if it was not there."""
+        """Return the state at a moment, as known at another; None if the item did not exist."""
         if at_ms is None and known_ms is None:
             state: State | None = self.state
         else:
@@ -60,10 +60,10 @@ class Stored:
 
 
 class Items:
-    """The stored items of a project. Its clock is the only one that the project goes by."""
+    """The stored items of a project. All times of the project come from its clock."""
 
     def __init__(self, store: Store, keys: ProjectKeys, *, carries_out: bool = True) -> None:
-        """`carries_out`: whether an import that counts is carried out when it is met here; else it raises Conflict."""
+        """`carries_out`: apply a committed import when one is found; if False, raise Conflict instead."""
         self.store = store
         self._carries_out = carries_out
         self.keys = keys
@@ -71,39 +71,39 @@ class Items:
         self._is_listed = False
 
     async def now_ms(self) -> int:
-        """The time in milliseconds: the store's."""
+        """Return the server's time in milliseconds."""
         return await self.store.server_time_ms()
 
     async def run(self, call: Call[T]) -> T:
-        """The value of a call; if an import is under way that counts, as it is behind it. Raises as a store's call."""
+        """Run a call and return its value; a committed import is applied first. Raises like `Store.run`."""
         for _ in range(_IMPORTS_LIMIT):
             try:
                 return await self.store.run(self.calls.if_whole(call))
             except Unfinished:
                 if not self._carries_out:
-                    raise Conflict("an import is not carried out yet") from None
+                    raise Conflict("a committed import has not been applied yet") from None
                 await carry_out(self.store, self.keys)
-        raise Conflict("one import followed the other, and there was no way in between")
+        raise Conflict("imports followed each other too fast to run in between")
 
     async def read(self, item_ids: Sequence[str], *, with_versions: bool = False) -> list[Stored | None]:
-        """The items, deleted ones too; None for what is not there. One round trip."""
+        """Read items, deleted ones included; None for a missing item. One round trip."""
         if not item_ids:
             return []
         bodies, versions = await self.run(self.calls.read(item_ids, with_versions=with_versions))
         return [
-            None if body is None else self.decoded(item_id, body, versions[at] if with_versions else None)
+            None if body is None else self.decode(item_id, body, versions[at] if with_versions else None)
             for at, (item_id, body) in enumerate(zip(item_ids, bodies, strict=True))
         ]
 
     async def get(self, item_id: str, *, with_versions: bool = False) -> Stored:
-        """An item. Raises ItemNotFound if there is none, or it is deleted."""
-        (found,) = await self.read([item_id], with_versions=with_versions)
-        if found is None or found.state["deleted"]:
+        """Read an item. Raises ItemNotFound if it does not exist or is deleted."""
+        (stored,) = await self.read([item_id], with_versions=with_versions)
+        if stored is None or stored.state["deleted"]:
             raise ItemNotFound(f"there is no {kind_of(item_id).name} {item_id}")
-        return found
+        return stored
 
-    def decoded(self, item_id: str, body: bytes, versions: dict[bytes, bytes] | None = None) -> Stored:
-        """An item out of its bytes. Raises CorruptSession."""
+    def decode(self, item_id: str, body: bytes, versions: dict[bytes, bytes] | None = None) -> Stored:
+        """Decode an item. Raises CorruptSession."""
         try:
             kind = kind_of(item_id)
         except InvalidItem:
@@ -113,7 +113,7 @@ class Items:
             deltas = None
             if versions is not None:
                 found = [first] if first is not None else [decode_delta(packed) for packed in versions.values()]
-                # What a crash has cut off may have left a version that no body knows.
+                # A crash may have left a version that the body does not count.
                 deltas = [delta for delta in found if delta.version <= state["version"]]
                 if len(deltas) != state["version"]:
                     raise Undecodable(f"{len(deltas)} versions are stored, expected {state['version']}")
@@ -122,11 +122,11 @@ class Items:
         return Stored(kind, item_id, state, deltas, first)
 
     async def change(self) -> Change:
-        """A new change, made at this time."""
+        """Begin a new change, dated now."""
         return Change(self, await self.now_ms())
 
-    async def listed(self) -> None:
-        """Sees to it that the project stands among those of its namespace."""
+    async def register(self) -> None:
+        """Register the project in the list of its namespace, once."""
         if not self._is_listed:
             await self.store.open()
             await self.store.run(project_calls.register(self.store.keys, self.keys.name))
@@ -134,7 +134,7 @@ class Items:
 
 
 class Change:
-    """New versions of items, which are written together or not at all."""
+    """A set of new versions, written atomically."""
 
     def __init__(self, items: Items, now_ms: int) -> None:
         self.now_ms = now_ms
@@ -148,30 +148,30 @@ class Change:
         self._erased: list[Stored] = []
 
     def create(self, kind: Kind, sets: State, at_ms: int | None = None, reason: str = "") -> str:
-        """A new item, true since `at_ms` or now. Gives its id."""
+        """Create an item that is true since `at_ms`, or since now, and return its id."""
         item_id = new_id(kind, self.now_ms)
         self._before[item_id] = None
-        at_ms = self.now_ms if at_ms is None else self._past(at_ms)
+        at_ms = self.now_ms if at_ms is None else self._check_past(at_ms)
         self._deltas[item_id] = Delta(1, at_ms, self.now_ms, self._nonce, dict(sets), reason=reason)
         return item_id
 
-    def _past(self, at_ms: int) -> int:
-        """Raises InvalidItem for a time to come."""
+    def _check_past(self, at_ms: int) -> int:
+        """Raise InvalidItem for a future moment."""
         if at_ms > self.now_ms:
-            raise InvalidItem("nothing is entered before it is true: at is a time to come")
+            raise InvalidItem("at lies in the future: items cannot be entered before they are true")
         return at_ms
 
     def moment(self, stored: Stored, at_ms: int | None) -> int:
-        """When a change of an item is true: as given, or now; then it comes behind all others. Raises InvalidItem.
+        """Return when a change becomes true: as given, or now but after all versions of the item. Raises InvalidItem.
 
-        What was true by a clock that was set back since is no time to come.
+        A moment before the latest version is accepted, even if a clock that was set back makes it look like the future.
         """
         latest_ms: int = stored.state["latest_ms"]
         if at_ms is None:
             return max(self.now_ms, latest_ms)
         if at_ms < stored.state["valid_from_ms"]:
-            raise InvalidItem(f"{stored.kind.name} {stored.id} was not there yet: at lies before its valid_from")
-        return at_ms if at_ms <= latest_ms else self._past(at_ms)
+            raise InvalidItem(f"{stored.kind.name} {stored.id} did not exist yet: at lies before its valid_from")
+        return at_ms if at_ms <= latest_ms else self._check_past(at_ms)
 
     def alter(
         self,
@@ -183,9 +183,9 @@ class Change:
         drops: dict[str, list[Any]] | None = None,
         reason: str = "",
     ) -> None:
-        """A new version of an item: more of the same one if this change has made one already."""
+        """Add a new version of an item, or extend the one this change already has."""
         self._before[stored.id] = stored
-        # An item's versions are known in their order, whatever a clock that was set back says.
+        # known_ms never decreases, even if a clock was set back.
         known_ms = max(self.now_ms, stored.state["updated_ms"])
         new = Delta(stored.state["version"] + 1, self.moment(stored, at_ms), known_ms, self._nonce)
         delta = self._deltas.setdefault(stored.id, new)
@@ -196,8 +196,8 @@ class Change:
             delta.drops[name] = delta.drops.get(name, []) + values
         delta.reason = fields.reason(reason) or delta.reason
 
-    def created(self, kind: Kind) -> list[tuple[str, State]]:
-        """The items of a kind that this change makes, and what it sets of each."""
+    def list_created(self, kind: Kind) -> list[tuple[str, State]]:
+        """Return the items of a kind that this change creates, with their fields."""
         return [
             (item_id, delta.sets)
             for item_id, delta in self._deltas.items()
@@ -205,23 +205,23 @@ class Change:
         ]
 
     def erase(self, stored: Stored) -> None:
-        """Takes an item away, with all its versions."""
+        """Erase an item with all its versions."""
         self._erased.append(stored)
 
     def check(self, stored: Stored) -> None:
-        """The change is refused if this item, which it does not alter, has changed meanwhile."""
+        """Make the commit fail if this item, which the change does not alter, changes meanwhile."""
         self._checks[stored.id] = stored.state["version"]
 
     def check_size(self, kind: Kind, index: str, count: int) -> None:
-        """The change is refused if this index holds another number of items by then."""
+        """Make the commit fail if this index has another number of items by then."""
         self._sizes[self._items.keys.index(kind.letter, index)] = count
 
     def name(self, name: str, before: str, holder: str) -> None:
-        """Gives a name from one entity to another; "" for none."""
+        """Move a name from one entity to another; "" means none."""
         self._names.append((name, before, holder))
 
     async def commit(self) -> dict[str, State]:
-        """Writes all of it. Gives what the items are now. Raises Conflict, InvalidItem, InvalidTransition, TooLarge."""
+        """Write the change and return the new states. Raises Conflict, InvalidItem, InvalidTransition, TooLarge."""
         batch = Batch(names=self._names)
         made = {item_id: self.state(item_id) for item_id in self._deltas}
         batch.sizes = list(self._sizes.items())
@@ -232,36 +232,38 @@ class Change:
             check_size(kind, item_id, state, body)
             batch.writes.append(Write(item_id, delta.version, body, b"" if delta.version == 1 else delta.encode()))
             before = self._before[item_id]
-            moves(self._items.keys, batch, item_id, None if before is None else before.state, state)
+            add_moves(self._items.keys, batch, item_id, None if before is None else before.state, state)
         for stored in self._erased:
             batch.writes.append(Write(stored.id, stored.state["version"] + 1, b"", b""))
-            moves(self._items.keys, batch, stored.id, stored.state, None)
-        await self._items.listed()
+            add_moves(self._items.keys, batch, stored.id, stored.state, None)
+        await self._items.register()
         await self._items.run(self._items.calls.change(batch))
         return made
 
     def state(self, item_id: str) -> State:
-        """What an item will be with this change. Raises InvalidItem, InvalidTransition."""
+        """Return an item's state after this change. Raises InvalidItem, InvalidTransition."""
         delta, stored = self._deltas[item_id], self._before[item_id]
         kind = kind_of(item_id)
         if stored is None:
             state = fold(kind, [delta])
         elif delta.at_ms >= stored.state["latest_ms"]:
-            state = advanced(kind, stored.state, delta)
+            state = advance(kind, stored.state, delta)
         else:
             assert stored.deltas is not None, "an item that is changed late is read with its versions"
             state = fold(kind, [*stored.deltas, delta])
         assert state is not None
         until_ms = delta.sets.get("valid_until")
         if until_ms is not None and until_ms < state["valid_from_ms"]:
-            raise InvalidItem(f"no {kind.name} ends before it begins: valid_until lies before its valid_from")
+            raise InvalidItem(
+                f"{kind.name} {item_id} cannot end before it begins: valid_until lies before its valid_from"
+            )
         if stored is None or state["history"] != stored.state["history"]:
             check_path(kind, state)
         return state
 
 
 def check_size(kind: Kind, item_id: str, state: State, body: bytes) -> None:
-    """Raises TooLarge for an item over its size, or with more links than one change can follow."""
+    """Raise TooLarge for an item over the size limit, or with more links than one change can update."""
     if len(body) > ITEM_BYTES:
         raise TooLarge(f"{kind.name} {item_id} would have {len(body)} bytes, at most {ITEM_BYTES} are allowed")
     for name in LINKS:
@@ -269,8 +271,8 @@ def check_size(kind: Kind, item_id: str, state: State, body: bytes) -> None:
             raise TooLarge(f"{item_id} would have more than {fields.LIST_COUNT} {name.replace('_', ' ')}")
 
 
-def moves(keys: ProjectKeys, batch: Batch, item_id: str, before: State | None, after: State | None) -> None:
-    """Puts into a batch which places in indexes an item takes and leaves. Without `after` it leaves all."""
+def add_moves(keys: ProjectKeys, batch: Batch, item_id: str, before: State | None, after: State | None) -> None:
+    """Add an item's index changes to a batch. Without `after` the item leaves all indexes."""
     kind = kind_of(item_id)
     old, new = places(kind, before), places(kind, after)
     for name, place in new.items():
@@ -288,13 +290,13 @@ def _removal(keys: ProjectKeys, kind: Kind, item_id: str, name: str, place: Plac
 
 
 def new_id(kind: Kind, now_ms: int) -> str:
-    """An id that sorts by time: a letter, 48 bits of milliseconds, 40 random bits."""
+    """Return a new id that sorts by time: a letter, 48 bits of milliseconds, 40 random bits."""
     number = (now_ms << 40) | int.from_bytes(os.urandom(5), "big")
     return f"{kind.letter}-" + "".join(_ALPHABET[number >> shift & 31] for shift in range(85, -1, -5))
 
 
-def present(found: Iterable[Stored | None], item_ids: Sequence[str]) -> list[Stored]:
-    """The items. Raises ItemNotFound for the first one that is not there, or deleted."""
+def require_present(found: Iterable[Stored | None], item_ids: Sequence[str]) -> list[Stored]:
+    """Return the items. Raises ItemNotFound for the first one that is missing or deleted."""
     items = []
     for stored, item_id in zip(found, item_ids, strict=True):
         if stored is None or stored.state["deleted"]:

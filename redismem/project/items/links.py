@@ -1,4 +1,4 @@
-"""Links between items, each seen from both ends, and how they end when an item does."""
+"""Links between items, stored at both ends, and their removal when an item ends."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from redismem.errors import TooLarge
-from redismem.project.items.fields import folded
+from redismem.project.items.fields import fold_case
 from redismem.project.items.items import Change, Items, Stored
 from redismem.project.items.schema import TASK
 from redismem.project.items.versions import State
 from redismem.protocol.project.calls import LATEST
 
 DEPENDENTS_COUNT = 200
-# (kind, field) → the field of the other item that names this one
+# (kind, field) → the field of the other item that holds the reverse link
 TWINS = {
     ("d", "related_decisions"): "related_decisions",
     ("d", "related_tasks"): "related_decisions",
     ("t", "related_decisions"): "related_tasks",
 }
-# letter of the kind → the field that leads from an item to others of its kind, and never back to it; what it says
+# kind letter → the field with links to items of the same kind that must not form a cycle, and its wording
 _WAYS = {
     "d": ("superseded_by", "is superseded by"),
     "t": ("dependencies", "needs"),
@@ -29,7 +29,7 @@ _TOLD_COUNT = 10
 
 
 def links(stored: Stored) -> Iterator[tuple[str, str, Any]]:
-    """For each link of an item: the other item, and what it holds in which field because of it."""
+    """Yield for each link of an item: the other item, the field there, and the value that the field must contain."""
     for (letter, name), twin in TWINS.items():
         if letter == stored.kind.letter:
             yield from ((other, twin, stored.id) for other in stored.state[name])
@@ -38,37 +38,37 @@ def links(stored: Stored) -> Iterator[tuple[str, str, Any]]:
 
 
 def entity_names(state: State) -> list[str]:
-    """What an entity is found by: its own name and those of what was merged into it, without case."""
+    """Return the names that find an entity: its own and those of entities merged into it, case-folded."""
     names = [] if state["merged_into"] or state["deleted"] else [state["name"], *state["aliases"]]
-    return list(dict.fromkeys(folded(name) for name in names))
+    return list(dict.fromkeys(fold_case(name) for name in names))
 
 
-def broken_links(found: Mapping[str, Stored]) -> Iterator[str]:
-    """What the links of these items say that the other end does not. A link to what is not there is none."""
+def find_broken_links(by_id: Mapping[str, Stored]) -> Iterator[str]:
+    """Yield in words each link whose other end lacks it, and each cycle. Links to missing items are ignored."""
     passed: set[str] = set()
-    for _, stored in sorted(found.items()):
-        yield from broken_links_of(stored, found)
-        yield from circle_from(stored, found, passed)
+    for _, stored in sorted(by_id.items()):
+        yield from find_broken_links_of(stored, by_id)
+        yield from find_cycle(stored, by_id, passed)
 
 
-def broken_links_of(stored: Stored, found: Mapping[str, Stored]) -> Iterator[str]:
-    """The same of one of them."""
+def find_broken_links_of(stored: Stored, by_id: Mapping[str, Stored]) -> Iterator[str]:
+    """Yield in words the broken links of one item."""
     if stored.state["deleted"]:
         return
     for other_id, name, value in links(stored):
-        other = found.get(other_id)
+        other = by_id.get(other_id)
         if other is not None and not other.state["deleted"] and value not in other.state[name]:
             yield f"{stored.id} names {other_id}, which does not name it in {name}"
     for name, twin in (("superseded_by", "supersedes"), ("supersedes", "superseded_by")):
-        other = found.get(stored.state.get(name) or "")
+        other = by_id.get(stored.state.get(name) or "")
         if other is not None and other.state[twin] != stored.id:
             yield f"{stored.id} is {name.replace('_', ' ')} {other.id}, which says otherwise"
 
 
-def circle_from(stored: Stored, found: Mapping[str, Stored], passed: set[str]) -> Iterator[str]:
-    """The first circle that one of these items leads into, if it does, in words.
+def find_cycle(stored: Stored, by_id: Mapping[str, Stored], passed: set[str]) -> Iterator[str]:
+    """Yield in words the first cycle reachable from this item, if there is one.
 
-    `passed`: items that need not be looked at again. It grows, so that all calls together look at each item once.
+    `passed` collects items that need not be visited again, so that all calls together visit each item once.
     """
     path: dict[str, Iterator[Stored]] = {}
     following = iter([stored])
@@ -81,7 +81,7 @@ def circle_from(stored: Stored, found: Mapping[str, Stored], passed: set[str]) -
                 return
             if each.id not in passed and not each.state["deleted"]:
                 path[each.id] = following
-                following = _led_to(each, found)
+                following = _follow(each, by_id)
                 break
         else:
             if not path:
@@ -90,20 +90,20 @@ def circle_from(stored: Stored, found: Mapping[str, Stored], passed: set[str]) -
             passed.add(item_id)
 
 
-def _led_to(stored: Stored, found: Mapping[str, Stored]) -> Iterator[Stored]:
+def _follow(stored: Stored, by_id: Mapping[str, Stored]) -> Iterator[Stored]:
     if stored.kind.letter in _WAYS:
         value = stored.state[_WAYS[stored.kind.letter][0]]
         others = value if isinstance(value, list) else [value]
-        yield from (found[other] for other in others if other in found)
+        yield from (by_id[other] for other in others if other in by_id)
 
 
 def _circle(ids: Sequence[str]) -> str:
-    told = ", ".join(ids[1:_TOLD_COUNT]) + (f" and {len(ids) - _TOLD_COUNT} more" if len(ids) > _TOLD_COUNT else "")
-    return f"{ids[0]} {_WAYS[ids[0][0]][1]} itself{told and f', over {told}'}: a circle"
+    path = ", ".join(ids[1:_TOLD_COUNT]) + (f" and {len(ids) - _TOLD_COUNT} more" if len(ids) > _TOLD_COUNT else "")
+    return f"{ids[0]} {_WAYS[ids[0][0]][1]} itself{path and f', over {path}'}: a circle"
 
 
 async def unlink_all(items: Items, change: Change, ending: Sequence[Stored]) -> None:
-    """Takes items that end out of all others that name them, now. The others of the change must not have changed."""
+    """Remove ending items from all items that link to them. Raises Conflict later if one of those changes meanwhile."""
     endings = {stored.id for stored in ending}
     drops: dict[str, dict[str, list[Any]]] = {}
     for stored in ending:
@@ -111,17 +111,17 @@ async def unlink_all(items: Items, change: Change, ending: Sequence[Stored]) -> 
             drops.setdefault(other, {}).setdefault(name, []).append(value)
         if stored.kind is TASK:
             for index, name in (("needs", "dependencies"), ("waits", "blocked_by")):
-                others = await dependents(items, change, stored.id, index)
+                others = await load_dependents(items, change, stored.id, index)
                 for other in others:
                     drops.setdefault(other, {}).setdefault(name, []).append(stored.id)
-    wanted = [other for other in drops if other not in endings]
-    for found in await items.read(wanted):
-        if found is not None and not found.state["deleted"]:
-            change.alter(found, drops=drops[found.id])
+    others = [other for other in drops if other not in endings]
+    for linked in await items.read(others):
+        if linked is not None and not linked.state["deleted"]:
+            change.alter(linked, drops=drops[linked.id])
 
 
 async def check_dependents(items: Items, task_ids: Sequence[str], index: str) -> None:
-    """Raises TooLarge for tasks that as many need, or wait for, as one change can follow."""
+    """Raise TooLarge if so many tasks depend on or wait for one of these tasks that one change cannot update more."""
     indexes = [items.keys.index(TASK.letter, f"{index}:{task_id}") for task_id in task_ids]
     counts = await items.run(items.calls.counts(indexes)) if indexes else []
     for task_id, count in zip(task_ids, counts, strict=True):
@@ -129,9 +129,9 @@ async def check_dependents(items: Items, task_ids: Sequence[str], index: str) ->
             raise TooLarge(f"{count} tasks depend on {task_id}, and no more may")
 
 
-async def dependents(items: Items, change: Change, task_id: str, index: str) -> list[str]:
-    """The tasks that need a task, or wait for it. The change is refused if there are others by then."""
+async def load_dependents(items: Items, change: Change, task_id: str, index: str) -> list[str]:
+    """Return the tasks that need a task, or wait for it. The commit is refused if their number changes by then."""
     name = f"{index}:{task_id}"
-    found = await items.run(items.calls.members(items.keys.index(TASK.letter, name), 0, LATEST, 0, 1_000))
-    change.check_size(TASK, name, len(found))
-    return found
+    task_ids = await items.run(items.calls.members(items.keys.index(TASK.letter, name), 0, LATEST, 0, 1_000))
+    change.check_size(TASK, name, len(task_ids))
+    return task_ids

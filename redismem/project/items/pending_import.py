@@ -1,4 +1,4 @@
-"""Carrying out an import that counts: whoever meets one does it, as many at once as there are, before all else."""
+"""Apply committed imports: any process that finds one applies it before doing anything else."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from redismem.protocol.project.keys import ProjectKeys
 from redismem.store.store import Store
 
 _random = random.SystemRandom()
-# Pieces that are fetched together: each is carried out by a call of its own.
+# Pieces fetched per round trip; each is applied by its own call.
 _BATCH_COUNT = 4
 
 
 async def carry_out(store: Store, keys: ProjectKeys) -> int:
-    """Carries out what is left of it. Gives how many pieces this caller did.
+    """Apply the remaining pieces of the import and return how many this caller applied.
 
     Raises StoreUnavailable; CorruptSession for a piece that cannot be read.
     """
     numbers = await store.run(imports.left(keys))
     done = 0
-    # In no order: several who do it at once seldom do the same piece.
+    # In random order: concurrent processes then rarely apply the same piece.
     numbers = _random.sample(numbers, len(numbers))
     for begin in range(0, len(numbers), _BATCH_COUNT):
         batch = numbers[begin : begin + _BATCH_COUNT]

@@ -1,4 +1,4 @@
-"""What a caller gets: decisions, tasks, entities and conversations as they were at the moment that was asked for."""
+"""Records returned to callers: decisions, tasks, entities and conversations as of the requested moment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from redismem.project.items.versions import State
 
 
 class StatusChange(NamedTuple):
-    """A status that an item came to, since when, and why."""
+    """A status of an item, when it began, and the reason."""
 
     status: str
     at: datetime
@@ -22,7 +22,7 @@ class StatusChange(NamedTuple):
 
 
 class Mention(NamedTuple):
-    """A place where an entity was spoken of."""
+    """A mention of an entity: its context, time and source."""
 
     context: str
     at: datetime
@@ -30,7 +30,7 @@ class Mention(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """A link between two entities, as seen from one of them. `outgoing`: it leads from this one to the other."""
+    """A relation of an entity to another one. `outgoing`: it leads from this entity to the other."""
 
     name: str
     entity_id: str
@@ -39,37 +39,37 @@ class Relation(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """What all items have. `version` counts its changes; what it was before is still known: `get(id, at=…)`."""
+    """The fields of every item. `version` counts its changes; earlier states remain readable: `get(id, at=…)`."""
 
     id: str
     version: int
     created_at: datetime
-    """When it was written down first."""
+    """When the item was first stored."""
     updated_at: datetime
-    """When it was last changed."""
+    """When the item was last changed."""
     valid_from: datetime
-    """Since when it is true."""
+    """When the item became true."""
     valid_until: datetime | None
-    """Until when it was true; None: it still is."""
+    """When the item ceased to be true; None means it is still true."""
     tags: tuple[str, ...]
     archived: bool
 
     @property
     def is_valid(self) -> bool:
-        """Whether it is true now, by this machine's clock."""
+        """True if the item is true now, by this machine's clock."""
         return self.valid_at(datetime.now(UTC))
 
     def valid_at(self, moment: datetime) -> bool:
-        """Whether it was true at that moment, as far as this version of it knows."""
+        """True if the item was true at that moment, according to this version of it."""
         return self.valid_from <= moment and (self.valid_until is None or moment < self.valid_until)
 
     @classmethod
     def of(cls, item_id: str, state: State) -> Self:
-        """The record of a state."""
-        found = {name: _public(name, state[name]) for name in _FIELDS[cls]}
+        """Create the record of a state."""
+        values = {name: _public(name, state[name]) for name in _FIELDS[cls]}
         for name, number in _TIMES.items():
-            found[name] = as_datetime(state[number])
-        return cls(id=item_id, **found)
+            values[name] = as_datetime(state[number])
+        return cls(id=item_id, **values)
 
 
 _TIMES = {"created_at": "created_ms", "updated_at": "updated_ms", "valid_from": "valid_from_ms"}
@@ -90,7 +90,7 @@ def _public(name: str, value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision(Item):
-    """What was decided, why, and what became of it."""
+    """A decision, its rationale and its status."""
 
     title: str
     description: str
@@ -103,15 +103,15 @@ class Decision(Item):
     related_decisions: tuple[str, ...]
     related_tasks: tuple[str, ...]
     supersedes: str | None
-    """The decision in whose place it came."""
+    """The decision that this one replaced."""
     superseded_by: str | None
-    """The decision that came in its place."""
+    """The decision that replaced this one."""
     history: tuple[StatusChange, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task(Item):
-    """What is to be done, by whom, until when, and what it waits for."""
+    """A task, its assignee, due date and blockers."""
 
     title: str
     description: str
@@ -122,51 +122,51 @@ class Task(Item):
     due_date: datetime | None
     completed_at: datetime | None
     dependencies: tuple[str, ...]
-    """The tasks that must be completed before it can start."""
+    """The tasks that must be completed before this one can start."""
     blocked_by: tuple[str, ...]
-    """What it waits for while it is blocked: texts, or ids of tasks."""
+    """The blockers while the task is blocked: texts, or ids of tasks."""
     related_decisions: tuple[str, ...]
     history: tuple[StatusChange, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entity(Item):
-    """Whom or what a project is about."""
+    """A person or thing that a project is about."""
 
     name: str
     type: EntityType
     description: str
     properties: dict[str, Any]
     aliases: tuple[str, ...]
-    """Other names that find it: of the entities that were merged into it."""
+    """Other names that find the entity, from entities merged into it."""
     mentions: tuple[Mention, ...]
-    """The last 100, oldest first; the older ones stand in its versions."""
+    """The last 100 mentions, oldest first; older ones remain in the versions."""
     mention_count: int
     relations: tuple[Relation, ...]
     merged_into: str | None
-    """The entity that it turned out to be."""
+    """The entity that this one was merged into."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation(Item):
-    """What stays of a conversation. Its messages are a session of the memory, and end as one does."""
+    """The record of a conversation. Its messages are a session of the memory, and expire like one."""
 
     title: str
     summary: str
     ended_at: datetime | None
     extracted: tuple[str, ...]
-    """Ids of the items that were made or changed by what was said in it."""
+    """Ids of the items created or changed because of the conversation."""
     message_count: int
-    """How many messages its session had when it ended; 0 before, and if they were gone by then."""
+    """Messages in its session when it ended; 0 before that, or if they had expired."""
     extraction: str | None
-    """due, claimed, done, failed: whether items were made of it; None: nobody asked for it"""
+    """Extraction status: due, claimed, done or failed; None means that none was requested."""
 
 
 T_co = TypeVar("T_co", covariant=True)
 
 
 class Page(Sequence[T_co], Generic[T_co]):
-    """A part of what a query found, in its order. `cursor` gets the next part; None: there is no more."""
+    """A page of a query's results. Pass `cursor` to get the next page; None means this is the last."""
 
     __slots__ = ("_items", "cursor")
 

@@ -1,4 +1,4 @@
-"""The kinds of items: which fields each has, what stands in them, and which status leads to which."""
+"""The kinds of items: their fields, checks and status transitions."""
 
 from __future__ import annotations
 
@@ -22,58 +22,60 @@ ENTITY_TYPES = ("person", "technology", "component", "service", "concept", "othe
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of an item. What has no check is set by the verbs alone."""
+    """A field of an item. Callers cannot set a field without a check; methods such as `accept` do."""
 
     default: Any
     check: Check | None = None
     stored: Check | None = None
-    """What its stored form must be, if that is not what a caller may give."""
+    """The check of its stored form, if that differs from what callers pass."""
 
     def check_stored(self, value: Any, name: str) -> None:
-        """Raises InvalidItem, TooLarge for a value that no verb would have stored."""
+        """Raise InvalidItem or TooLarge for a value that would not have been stored."""
         check = self.stored or self.check
         assert check is not None
         if check(value, name) != value:
-            raise InvalidItem(f"{name} is not as it would be stored")
+            raise InvalidItem(f"{name} is not in its stored form")
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of items. Its letter begins the ids of its items."""
+    """A kind of item. Its letter is the prefix of its items' ids."""
 
     letter: str
     name: str
     fields: Mapping[str, Field]
     texts: tuple[str, ...]
-    """The fields whose words are found."""
+    """The fields whose words are indexed."""
     hidden: frozenset[str] = frozenset()
-    """The statuses that a query leaves out unless it asks for them."""
+    """The statuses that a query omits by default."""
     begins: tuple[str, ...] = ()
-    """The statuses that a new item may have."""
+    """The statuses allowed for a new item."""
     ended: frozenset[str] = frozenset()
-    """The statuses with which an item is valid no longer."""
+    """The statuses in which an item is no longer valid."""
     transitions: Mapping[str, frozenset[str]] | None = None
 
     def defaults(self) -> dict[str, Any]:
-        """An item's fields before anything is known of it."""
+        """Return the default values of all fields."""
         return {name: deepcopy(field.default) for name, field in self.fields.items()}
 
-    def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """What a caller gave, as it is stored. Raises InvalidItem, TooLarge."""
-        found = {}
+    def check_fields(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Check a caller's fields and return their stored form. Raises InvalidItem, TooLarge."""
+        checked = {}
         for name, value in given.items():
             field = self.fields.get(name)
             if field is None or field.check is None:
                 if not name.isidentifier():
                     raise InvalidItem("no such field")
-                near = checks.nearest(name, [each for each, field in self.fields.items() if field.check is not None])
+                near = checks.suggest_name(
+                    name, [each for each, field in self.fields.items() if field.check is not None]
+                )
                 raise InvalidItem(f"no {self.name} has a field {name} to set{near}")
-            found[name] = field.check(value, name)
-        return found
+            checked[name] = field.check(value, name)
+        return checked
 
 
 _WHEN = checks.optional(checks.whole)
-# What all kinds have.
+# Fields of all kinds.
 _SHARED = {
     "tags": Field([], checks.tags),
     "valid_until": Field(None, checks.optional(checks.moment), _WHEN),
@@ -182,7 +184,7 @@ KINDS = {kind.letter: kind for kind in (DECISION, TASK, ENTITY, CONVERSATION)}
 
 
 def kind_of(item_id: str) -> Kind:
-    """The kind of an item, by its id. Raises InvalidItem for what is no id."""
+    """Return the kind of an item by its id. Raises InvalidItem if it is not an id."""
     kind = KINDS.get(item_id[:1]) if isinstance(item_id, str) else None
     if kind is None:
         raise InvalidItem(f"this is no id of an item, which begins with {', '.join(f'{letter}-' for letter in KINDS)}")

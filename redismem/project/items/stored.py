@@ -1,4 +1,4 @@
-"""What is stored of a project, whatever it is worth: its items, and what its indexes hold. Reads alone."""
+"""Read the stored items and indexes of a project as they are, even if they are inconsistent."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from redismem.protocol.project.keys import KINDS
 Index = tuple[str, str]
 """The letter of a kind, and the name of an index."""
 _PAGE_COUNT = 200
-# So few indexes in one call, and members of each, that it keeps others waiting for two or three milliseconds.
+# Limits per call, so that it blocks Redis for no more than two or three milliseconds.
 _TOGETHER_COUNT, _MEMBERS_COUNT = 20, 500
-# What every kind may have, whatever its items say.
+# Indexes that every kind may have, independent of its items.
 _PLAIN = (
     *("all", "live", "open", "archived", "merged", "history", "changed", "noted"),
     *("created", "updated", "due", "mentioned", TAGS, WORDS),
@@ -25,7 +25,7 @@ _PLAIN = (
 
 
 def add_places(indexes: dict[Index, dict[str, int]], stored: Stored) -> None:
-    """Adds what indexes are to hold because of an item: members with their scores."""
+    """Add the index entries that an item implies: members with their scores."""
     for name, place in places(stored.kind, stored.state).items():
         indexes.setdefault((stored.kind.letter, name), {})[stored.id] = place.score
         if place.vocabulary:
@@ -44,11 +44,11 @@ async def _item_ids(items: Items) -> AsyncIterator[list[str]]:
             break
 
 
-async def everything(items: Items) -> AsyncIterator[tuple[str, Stored | None, CorruptSession | None]]:
-    """Every item that is stored, with its versions; or why it cannot be read. Neither: it went meanwhile."""
+async def load_items(items: Items) -> AsyncIterator[tuple[str, Stored | None, CorruptSession | None]]:
+    """Yield every stored item with its versions, or the fault that makes it unreadable; neither if it was removed."""
     async for some in _item_ids(items):
         try:
-            found = await items.read(some, with_versions=True)
+            loaded = await items.read(some, with_versions=True)
         except CorruptSession:
             for item_id in some:
                 try:
@@ -57,21 +57,21 @@ async def everything(items: Items) -> AsyncIterator[tuple[str, Stored | None, Co
                 except CorruptSession as fault:
                     yield item_id, None, fault
         else:
-            for item_id, stored in zip(some, found, strict=True):
+            for item_id, stored in zip(some, loaded, strict=True):
                 yield item_id, stored, None
 
 
-async def held(items: Items, also: Iterable[Index]) -> AsyncIterator[tuple[Index, Mapping[str, int]]]:
-    """What the indexes hold: these, those that a kind may always have, and those of words that vocabularies have."""
+async def load_indexes(items: Items, also: Iterable[Index]) -> AsyncIterator[tuple[Index, Mapping[str, int]]]:
+    """Yield the contents of these indexes, of every kind's fixed indexes, and of those named by vocabularies."""
     wanted = dict.fromkeys([*also, *((letter, name) for letter in KINDS for name in _PLAIN)])
     for vocabulary, index in ((WORDS, "word"), (TAGS, "tag")):
-        async for (letter, _), words in _members(items, [(letter, vocabulary) for letter in KINDS]):
+        async for (letter, _), words in _load_members(items, [(letter, vocabulary) for letter in KINDS]):
             wanted |= dict.fromkeys((letter, f"{index}:{word}") for word in words)
-    async for each in _members(items, list(wanted)):
+    async for each in _load_members(items, list(wanted)):
         yield each
 
 
-async def _members(items: Items, indexes: list[Index]) -> AsyncIterator[tuple[Index, Mapping[str, int]]]:
+async def _load_members(items: Items, indexes: list[Index]) -> AsyncIterator[tuple[Index, Mapping[str, int]]]:
     for begin in range(0, len(indexes), _TOGETHER_COUNT):
         some = indexes[begin : begin + _TOGETHER_COUNT]
         found = await items.run(together([_page(items, *index, 0) for index in some]))

@@ -1,9 +1,9 @@
-"""Versions of an item, and what it is made of them as of any moment. No I/O.
+"""Versions of an item, and its state at any moment computed from them. No I/O.
 
-A version says what it changed, when that was true (`at_ms`) and when it was written (`known_ms`). An item as of a
-moment is what the versions change that were true by then, in the order in which they were true. So what is entered late
-takes its place in the past, and what was true later still holds. What follows from a status stands in no version: it is
-made anew of the statuses, in whatever order they were entered.
+A version records its change, when that became true (`at_ms`) and when it was written (`known_ms`). An item's state at a
+moment applies the versions true by then, in the order in which they became true. A late entry thus takes its place in
+the past, and later changes still hold. Fields that follow from the status are not stored in versions: they are derived
+from the sequence of statuses, in whatever order those were entered.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NUMBERS = ("version", "created_ms", "updated_ms", "valid_from_ms", "latest_ms")
 
 @dataclass(slots=True)
 class Delta:
-    """One version: what it sets, what it adds to lists, names and counts, what it takes out of lists and names."""
+    """One version: the fields it sets, what it adds to lists, dicts and counts, and what it drops from them."""
 
     version: int
     at_ms: int
@@ -38,13 +38,13 @@ class Delta:
     reason: str = ""
 
     def encode(self) -> bytes:
-        """The version as it is stored, in bytes."""
+        """Encode the version for storage."""
         parts = [self.version, self.at_ms, self.known_ms, self.nonce, self.sets, self.adds, self.drops, self.reason]
         return pack(parts, InvalidItem, "a version")
 
 
 def decode_delta(packed: bytes) -> Delta:
-    """The version again. Raises Undecodable."""
+    """Decode a stored version. Raises Undecodable."""
     try:
         return Delta(*decode_value(packed))
     except TypeError:
@@ -52,7 +52,7 @@ def decode_delta(packed: bytes) -> Delta:
 
 
 def fold(kind: Kind, deltas: Iterable[Delta], at_ms: int | None = None, known_ms: int | None = None) -> State | None:
-    """The item as of a moment, as it was known at another; None if there was none. Without moments: as it is now."""
+    """Return the state at a moment, as known at another; None if there was no item. By default the current state."""
     known = [
         delta
         for delta in deltas
@@ -74,15 +74,15 @@ def fold(kind: Kind, deltas: Iterable[Delta], at_ms: int | None = None, known_ms
     return state
 
 
-def advanced(kind: Kind, state: State, delta: Delta) -> State:
-    """The state with one more version, true no earlier than the others. The state itself stays as it is."""
-    made = {name: _copied(value) for name, value in state.items()}
-    _apply(kind, made, delta)
-    made |= {"version": delta.version, "updated_ms": delta.known_ms, "latest_ms": delta.at_ms}
-    return made
+def advance(kind: Kind, state: State, delta: Delta) -> State:
+    """Return the state after one more version that is not older than the others. The given state is not changed."""
+    advanced = {name: _copy(value) for name, value in state.items()}
+    _apply(kind, advanced, delta)
+    advanced |= {"version": delta.version, "updated_ms": delta.known_ms, "latest_ms": delta.at_ms}
+    return advanced
 
 
-def _copied(value: Any) -> Any:
+def _copy(value: Any) -> Any:
     return value.copy() if isinstance(value, list | dict) else value
 
 
@@ -90,7 +90,7 @@ def _apply(kind: Kind, state: State, delta: Delta) -> None:
     if state["status"] in kind.ended and delta.sets.get("status", state["status"]) not in kind.ended:
         state["valid_until"] = None
     for name, value in delta.sets.items():
-        state[name] = _copied(value)
+        state[name] = _copy(value)
     if "status" in delta.sets:
         state["history"].append([delta.sets["status"], delta.at_ms, delta.reason])
     for name, values in delta.drops.items():
@@ -100,14 +100,14 @@ def _apply(kind: Kind, state: State, delta: Delta) -> None:
             elif value in state[name]:
                 state[name].remove(value)
     for name, values in delta.adds.items():
-        state[name] = _with(name, state[name], values)
+        state[name] = _add_values(name, state[name], values)
     if kind is TASK:
-        _wait(state, delta)
-    _end(kind, state)
+        _update_blocked(state, delta)
+    _update_end(kind, state)
 
 
-def _wait(state: State, delta: Delta) -> None:
-    """A task is blocked exactly while it waits for something: then it has the status again that it had before."""
+def _update_blocked(state: State, delta: Delta) -> None:
+    """Keep a task blocked exactly while it waits for something; then restore its previous status."""
     before = [status for status, _, _ in state["history"] if status != "blocked"]
     if state["status"] != "blocked":
         state["blocked_by"] = []
@@ -116,8 +116,8 @@ def _wait(state: State, delta: Delta) -> None:
         state["history"].append([before[-1], delta.at_ms, delta.reason])
 
 
-def _end(kind: Kind, state: State) -> None:
-    """What has ended is true no longer than until it first did, is archived only then, and a task is completed then."""
+def _update_end(kind: Kind, state: State) -> None:
+    """Derive the end: an ended item is valid until then, only ended items are archived, tasks get completed_at."""
     ends_ms = [at_ms for _, at_ms, _ in takewhile(lambda entry: entry[0] in kind.ended, reversed(state["history"]))]
     if ends_ms:
         until_ms = state["valid_until"]
@@ -128,7 +128,7 @@ def _end(kind: Kind, state: State) -> None:
         state["completed_at"] = ends_ms[-1] if state["status"] == "completed" else None
 
 
-def _with(name: str, value: Any, added: Any) -> Any:
+def _add_values(name: str, value: Any, added: Any) -> Any:
     if isinstance(added, int):
         return value + added
     if isinstance(added, Mapping):
@@ -139,7 +139,7 @@ def _with(name: str, value: Any, added: Any) -> Any:
 
 
 def check_path(kind: Kind, state: State) -> None:
-    """Raises InvalidTransition if a status does not lead to the next, InvalidItem if no item begins so."""
+    """Raise InvalidTransition for a forbidden change of status, InvalidItem for a forbidden first status."""
     if kind.transitions is None:
         return
     statuses = [entry[0] for entry in state["history"]]
@@ -147,12 +147,14 @@ def check_path(kind: Kind, state: State) -> None:
         raise InvalidItem(f"a {kind.name} begins as {' or '.join(kind.begins)}")
     for before, after in pairwise(statuses):
         if after not in kind.transitions[before]:
-            text = f"a {kind.name} that is {before} cannot become {after}; {_possible(kind.transitions, before)}"
+            text = (
+                f"a {kind.name} that is {before} cannot become {after}; {_describe_possible(kind.transitions, before)}"
+            )
             raise InvalidTransition(text, None, before, after)
 
 
-def _possible(transitions: Mapping[str, frozenset[str]], before: str) -> str:
-    """What may follow a status, in the order of the statuses."""
+def _describe_possible(transitions: Mapping[str, frozenset[str]], before: str) -> str:
+    """Return the statuses that may follow, in words."""
     after = [status for status in transitions if status in transitions[before] and status != before]
     if not after:
         return f"it stays {before}"
@@ -161,17 +163,17 @@ def _possible(transitions: Mapping[str, frozenset[str]], before: str) -> str:
 
 
 def encode_body(kind: Kind, state: State, delta: Delta) -> bytes:
-    """What is stored of an item as it is now. A first version is stored as it is: nothing is kept twice."""
+    """Encode the current state of an item. A single version is stored as itself, so that nothing is stored twice."""
     if delta.version == 1:
         return b"1 " + delta.encode()
     parts = {name: state[name] for name, spec in kind.fields.items() if state[name] != spec.default}
     numbers = [state[name] for name in _NUMBERS]
-    # With what names the change: two writers who make the same of an item are still two.
+    # With the change's nonce, so that two writers with equal changes still differ.
     return b"%d %s" % (state["version"], pack([numbers, parts, delta.nonce], InvalidItem, "an item"))
 
 
 def decode_body(kind: Kind, body: bytes) -> tuple[State, Delta | None]:
-    """An item as it is now, and its first version if it has no other. Raises Undecodable."""
+    """Decode the current state of an item, and its version if it has only one. Raises Undecodable."""
     number, _, packed = body.partition(b" ")
     try:
         if number == b"1":

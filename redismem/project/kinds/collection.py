@@ -1,4 +1,4 @@
-"""What the stores of a project have in common: items of one kind, by id, by query, as they are or were."""
+"""Operations shared by all kinds: get, query, change and erase items, now or as of an earlier moment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from redismem.errors import Conflict, InvalidItem, ItemNotFound
 from redismem.project.items import erasing
 from redismem.project.items.fields import as_datetime, item_id, moment
-from redismem.project.items.items import Items, Stored, present
+from redismem.project.items.items import Items, Stored, require_present
 from redismem.project.items.links import TWINS, entity_names, unlink_all
 from redismem.project.items.records import Item, Page
 from redismem.project.items.schema import ENTITY, Kind
@@ -22,7 +22,7 @@ R = TypeVar("R", bound=Item)
 
 
 class Version(NamedTuple):
-    """One change of an item: when it was true, when it was written, which fields it changed, and why."""
+    """One change of an item: when it became true, when it was written, its fields and its reason."""
 
     version: int
     at: datetime
@@ -32,21 +32,21 @@ class Version(NamedTuple):
 
 
 class Collection(Generic[R]):
-    """The items of one kind. What is entered late names its moment: `at=`; otherwise it is true from now on.
+    """The items of one kind. A write takes effect now; `at=` dates it back.
 
-    Reading methods take `at=`: as it was at that moment, and `known_at=`: as it was known at that one. Every method may
-    raise StoreUnavailable. A writer that lost a race gets Conflict, and nothing was written.
+    Reading methods take `at=` for the state at a moment, and `known_at=` for the state as known at a moment. Every
+    method may raise StoreUnavailable. A writer that lost a race gets Conflict, and nothing was written.
     """
 
     kind: Kind
     record: type[R]
 
     def __init__(self, items: Items) -> None:
-        """`Memory.project` makes one."""
+        """Called by `Memory.project`."""
         self._items = items
 
     async def get(self, id: str, *, at: datetime | None = None, known_at: datetime | None = None) -> R:
-        """An item. Raises ItemNotFound if there is none, or was none then."""
+        """Return an item. Raises ItemNotFound if it does not exist, or did not exist at that moment."""
         state = await self._state_of(id, at, known_at)
         if state is None:
             then = "" if at is None and known_at is None else " as of that moment"
@@ -54,11 +54,11 @@ class Collection(Generic[R]):
         return self.record.of(id, state)
 
     async def exists(self, id: str, *, at: datetime | None = None, known_at: datetime | None = None) -> bool:
-        """Whether there is such an item, or was one then."""
+        """True if the item exists, or existed at that moment."""
         return await self._state_of(id, at, known_at) is not None
 
     async def versions(self, id: str) -> list[Version]:
-        """What changed it, the first change first. Raises ItemNotFound; a deleted item still has its versions."""
+        """Return the item's versions, oldest first, also of a deleted item. Raises ItemNotFound."""
         (stored,) = await self._items.read([self._id(id)], with_versions=True)
         if stored is None:
             raise ItemNotFound(f"there is no {self.kind.name} {id}")
@@ -74,9 +74,9 @@ class Collection(Generic[R]):
         ]
 
     async def delete(self, id: str, *, expect: int | None = None, at: datetime | None = None) -> None:
-        """Ends an item, and takes it out of what is linked with it. What it was stays known: `get(id, at=…)`.
+        """Delete an item and its links; earlier states remain readable: `get(id, at=…)`.
 
-        `expect`: the version that the caller has seen. Raises ItemNotFound, Conflict.
+        `expect` is the version that the caller has seen. Raises ItemNotFound, Conflict.
         """
         stored, at_ms = await self._open(id, expect, at)
         change = await self._items.change()
@@ -91,18 +91,18 @@ class Collection(Generic[R]):
     async def valid_at(
         self, moment: datetime, *, known_at: datetime | None = None, limit: int = 100, cursor: str | None = None
     ) -> Page[R]:
-        """What was true at a moment, as it was then, whatever its status: for what it gives and what changed since."""
+        """Return the items valid at a moment, as of then, in any status. Costs the results, plus later changes."""
         query = Query(self.kind, with_all=True, valid_ms=_ms(moment, "moment"))
         return await self._page(query, limit, cursor, moment, known_at)
 
     async def clear(self) -> int:
-        """Erases all items of this kind, with all versions. Gives how many there were.
+        """Erase all items of this kind with all versions, and return how many there were.
 
-        It goes in steps: what is added meanwhile may stay.
+        Works in steps: items added in the meantime may remain.
         """
         return await erasing.erase_all(self._items, self.kind)
 
-    # What the stores are made of.
+    # Shared by the kinds.
 
     async def _state_of(self, id: str, at: datetime | None, known_at: datetime | None) -> State | None:
         at_ms, known_ms = _ms(at, "at"), _ms(known_at, "known_at")
@@ -115,42 +115,42 @@ class Collection(Generic[R]):
         return checked
 
     async def _open(self, id: str, expect: int | None, at: datetime | None) -> tuple[Stored, int | None]:
-        """An item to be changed, and the moment from which the change is true. Raises ItemNotFound, Conflict."""
+        """Read an item to change, and convert `at` to milliseconds. Raises ItemNotFound, Conflict."""
         at_ms = _ms(at, "at")
         stored = await self._items.get(self._id(id), with_versions=at_ms is not None)
         if expect is not None and expect != stored.state["version"]:
             raise Conflict(f"another writer was faster: {id} is at version {stored.state['version']} now")
         return stored, at_ms
 
-    async def _others(self, item_ids: list[str], at: datetime | None) -> list[Stored]:
-        """Items that are changed together with another one. Raises ItemNotFound."""
-        return present(await self._items.read(item_ids, with_versions=at is not None), item_ids)
+    async def _load_others(self, item_ids: list[str], at: datetime | None) -> list[Stored]:
+        """Read items that are changed together with another one. Raises ItemNotFound."""
+        return require_present(await self._items.read(item_ids, with_versions=at is not None), item_ids)
 
-    async def _set(
+    async def _update_fields(
         self, id: str, fields: Mapping[str, Any], expect: int | None, at: datetime | None, reason: str = ""
     ) -> R:
-        """Sets fields that the caller named."""
-        sets = self.kind.checked(fields)
+        """Set the fields that the caller passed."""
+        sets = self.kind.check_fields(fields)
         if not sets:
-            raise InvalidItem("an update names the fields that change")
+            raise InvalidItem("an update needs at least one field")
         stored, at_ms = await self._open(id, expect, at)
         change = await self._items.change()
         change.alter(stored, at_ms, sets=sets, reason=reason)
-        return self._made(await change.commit(), id)
+        return self._to_record(await change.commit(), id)
 
-    async def _turn(self, id: str, status: str, reason: str, expect: int | None, at: datetime | None) -> R:
-        """Leads an item to a status. Raises InvalidTransition."""
+    async def _change_status(self, id: str, status: str, reason: str, expect: int | None, at: datetime | None) -> R:
+        """Change an item's status. Raises InvalidTransition."""
         stored, at_ms = await self._open(id, expect, at)
         change = await self._items.change()
         change.alter(stored, at_ms, sets={"status": status}, reason=reason)
-        return self._made(await change.commit(), id)
+        return self._to_record(await change.commit(), id)
 
     async def _link(self, id: str, name: str, other_id: str, at: datetime | None, *, ends: bool = False) -> R:
-        """Links this item with another one in a field, and the other with this; or ends the link."""
+        """Link two items in both directions, or end the link."""
         checked = item_id("t" if name == "related_tasks" else "d")(other_id, "the other's id")
         if checked == self._id(id):
             raise InvalidItem(f"{id} cannot be linked with itself")
-        one, other = await self._others([id, checked], at)
+        one, other = await self._load_others([id, checked], at)
         change = await self._items.change()
         at_ms = _ms(at, "at")
         twin = TWINS[self.kind.letter, name]
@@ -160,7 +160,7 @@ class Collection(Generic[R]):
         else:
             change.alter(one, at_ms, adds={name: [other.id]})
             change.alter(other, at_ms, adds={twin: [one.id]})
-        return self._made(await change.commit(), id)
+        return self._to_record(await change.commit(), id)
 
     async def _list(self, criteria: Any, limit: int, cursor: str | None) -> Page[R]:
         given = dict(criteria)
@@ -172,7 +172,7 @@ class Collection(Generic[R]):
     ) -> Page[R]:
         limit, at_ms, known_ms = page_limit(limit), _ms(at, "at"), _ms(known_at, "known_at")
         if at_ms is None and known_ms is None:
-            found, following = await pages.page(self._items, query, limit, cursor)
+            found, following = await pages.load_page(self._items, query, limit, cursor)
         else:
             moment = Moment(at_ms, known_ms)
             found, following = await as_of.page_as_of(self._items, query, moment, limit, cursor)
@@ -186,7 +186,7 @@ class Collection(Generic[R]):
             return await pages.count(self._items, query)
         return await as_of.count_as_of(self._items, query, Moment(at, known_at))
 
-    def _made(self, states: Mapping[str, State], id: str) -> R:
+    def _to_record(self, states: Mapping[str, State], id: str) -> R:
         return self.record.of(id, states[id])
 
 

@@ -1,4 +1,4 @@
-"""The decisions of a project."""
+"""Decisions of a project."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from redismem.project.queries.query import DecisionCriteria
 
 
 class DecisionDetails(TypedDict, total=False):
-    """What a decision may have beside its title."""
+    """The fields of a decision besides its title."""
 
     description: str
     rationale: str
@@ -28,20 +28,20 @@ class DecisionDetails(TypedDict, total=False):
 
 
 class DecisionFields(DecisionDetails, total=False):
-    """What an update of a decision may set."""
+    """The fields that an update of a decision may set."""
 
     title: str
 
 
 class DecisionQuery(DecisionCriteria, total=False):
-    """What `list` and `count` take; `at` and `known_at` ask for what was so then."""
+    """The arguments of `list` and `count`; `at` and `known_at` select an earlier moment."""
 
     at: datetime
     known_at: datetime
 
 
 class Decisions(Collection[Decision]):
-    """The decisions of a project: newest first."""
+    """The decisions of a project, newest first."""
 
     kind = DECISION
     record = Decision
@@ -56,41 +56,41 @@ class Decisions(Collection[Decision]):
         at: datetime | None = None,
         **fields: Unpack[DecisionDetails],
     ) -> Decision:
-        """A new decision, proposed or accepted. `at`: since when it is true, if not since now.
+        """Create a decision, proposed or accepted. `at` is when it became true, now by default.
 
-        Raises InvalidItem, TooLarge; ItemNotFound for what it is to be linked with.
+        Raises InvalidItem, TooLarge; ItemNotFound for a missing linked item.
         """
-        others = await self._others(_related(related_decisions, related_tasks), at)
+        others = await self._load_others(_related(related_decisions, related_tasks), at)
         change = await self._items.change()
-        created = self._created(change, title, status, at, others, fields)
-        return self._made(await change.commit(), created)
+        created = self._create_in(change, title, status, at, others, fields)
+        return self._to_record(await change.commit(), created)
 
     async def update(
         self, id: str, *, expect: int | None = None, at: datetime | None = None, **fields: Unpack[DecisionFields]
     ) -> Decision:
-        """Sets these fields and leaves the others. `expect`: the version that the caller has seen.
+        """Set these fields. `expect` is the version that the caller has seen.
 
         Raises ItemNotFound, InvalidItem, TooLarge, Conflict.
         """
-        return await self._set(id, fields, expect, at)
+        return await self._update_fields(id, fields, expect, at)
 
     async def accept(
         self, id: str, reason: str = "", *, expect: int | None = None, at: datetime | None = None
     ) -> Decision:
-        """Turns a decision from proposed to accepted. Raises ItemNotFound, InvalidTransition, Conflict."""
-        return await self._turn(id, "accepted", reason, expect, at)
+        """Accept a proposed decision. Raises ItemNotFound, InvalidTransition, Conflict."""
+        return await self._change_status(id, "accepted", reason, expect, at)
 
     async def reject(
         self, id: str, reason: str = "", *, expect: int | None = None, at: datetime | None = None
     ) -> Decision:
-        """Turns a decision from proposed or accepted to rejected: it is valid no longer. Raises as `accept` does."""
-        return await self._turn(id, "rejected", reason, expect, at)
+        """Reject a proposed or accepted decision, which ends its validity. Raises like `accept`."""
+        return await self._change_status(id, "rejected", reason, expect, at)
 
     async def deprecate(
         self, id: str, reason: str = "", *, expect: int | None = None, at: datetime | None = None
     ) -> Decision:
-        """Turns a decision from proposed or accepted to deprecated: it is valid no longer. Raises as `accept` does."""
-        return await self._turn(id, "deprecated", reason, expect, at)
+        """Deprecate a proposed or accepted decision, which ends its validity. Raises like `accept`."""
+        return await self._change_status(id, "deprecated", reason, expect, at)
 
     async def supersede(
         self,
@@ -104,71 +104,71 @@ class Decisions(Collection[Decision]):
         status: DecisionStatus = "accepted",
         **fields: Unpack[DecisionDetails],
     ) -> Decision:
-        """Puts another decision in the place of one, in one step: `by`, or a new one of these fields. Gives the other.
+        """Supersede a decision by `by`, or by a new one with these fields, in one step; return the successor.
 
-        The old one is superseded and valid no longer, if it was until then; both name each other. Raises ItemNotFound,
-        InvalidItem, InvalidTransition for one that was superseded before, Conflict.
+        The old decision's validity ends, if it had not ended before; both decisions link to each other. Raises
+        ItemNotFound, InvalidItem, InvalidTransition if it was superseded before, Conflict.
         """
         if (by is None) == (title == "" and not fields):
-            raise InvalidItem("a decision is superseded by another one, or by the fields of a new one")
+            raise InvalidItem("pass either `by`, or the fields of a new decision")
         stored, at_ms = await self._open(id, expect, at)
         change = await self._items.change()
         if by is None:
-            new_id = self._created(change, title, status, at, [], fields, {"supersedes": id})
+            new_id = self._create_in(change, title, status, at, [], fields, {"supersedes": id})
         else:
             new_id = by
-            (new,) = await self._others([self._id(by)], at)
+            (new,) = await self._load_others([self._id(by)], at)
             if by == id or new.state["supersedes"] or new.state["superseded_by"]:
-                raise InvalidItem(f"{by} has a place in a chain of decisions already")
+                raise InvalidItem(f"{by} is already part of a chain of decisions")
             change.alter(new, at_ms, sets={"supersedes": id})
         change.alter(stored, at_ms, sets={"status": "superseded", "superseded_by": new_id}, reason=reason)
-        return self._made(await change.commit(), new_id)
+        return self._to_record(await change.commit(), new_id)
 
     async def history(self, id: str, *, at: datetime | None = None) -> Sequence[Decision]:
-        """The chain that a decision is a part of, or was then, from either end: the oldest first.
+        """Return the chain of decisions that contains this one, oldest first, now or as of a moment.
 
-        A round trip a link. Raises ItemNotFound, CorruptSession for a chain that leads back to itself.
+        One round trip per link. Raises ItemNotFound, CorruptSession for a cycle.
         """
         middle = await self.get(id, at=at)
         seen = {middle.id}
-        older = [each async for each in self._along("supersedes", middle, at, seen)]
-        newer = [each async for each in self._along("superseded_by", middle, at, seen)]
+        older = [each async for each in self._follow_chain("supersedes", middle, at, seen)]
+        newer = [each async for each in self._follow_chain("superseded_by", middle, at, seen)]
         return [*reversed(older), middle, *newer]
 
     async def active(self, *, limit: int = 100, cursor: str | None = None) -> Page[Decision]:
-        """What is accepted, and not superseded."""
+        """Return the accepted decisions that are not superseded."""
         return await self._list({"status": "accepted"}, limit, cursor)
 
     async def list(
         self, *, limit: int = 100, cursor: str | None = None, **criteria: Unpack[DecisionQuery]
     ) -> Page[Decision]:
-        """The decisions that are so, newest first; superseded ones only if asked for. Raises InvalidItem."""
+        """Return matching decisions, newest first; superseded ones only on request. Raises InvalidItem."""
         return await self._list(criteria, limit, cursor)
 
     async def count(self, **criteria: Unpack[DecisionQuery]) -> int:
-        """How many there are of them. It looks at each."""
+        """Count the matching decisions; reads each of them."""
         return await self._count(criteria)
 
     async def link_task(self, id: str, task_id: str, *, at: datetime | None = None) -> Decision:
-        """Links a decision and a task: each names the other. Raises ItemNotFound, Conflict."""
+        """Link a decision and a task in both directions. Raises ItemNotFound, Conflict."""
         return await self._link(id, "related_tasks", task_id, at)
 
     async def unlink_task(self, id: str, task_id: str, *, at: datetime | None = None) -> Decision:
-        """Ends such a link. Raises ItemNotFound, Conflict."""
+        """Remove the link between a decision and a task. Raises ItemNotFound, Conflict."""
         return await self._link(id, "related_tasks", task_id, at, ends=True)
 
     async def link_decision(self, id: str, other_id: str, *, at: datetime | None = None) -> Decision:
-        """Links two decisions: each names the other. Raises ItemNotFound, Conflict."""
+        """Link two decisions in both directions. Raises ItemNotFound, Conflict."""
         return await self._link(id, "related_decisions", other_id, at)
 
     async def unlink_decision(self, id: str, other_id: str, *, at: datetime | None = None) -> Decision:
-        """Ends such a link. Raises ItemNotFound, Conflict."""
+        """Remove the link between two decisions. Raises ItemNotFound, Conflict."""
         return await self._link(id, "related_decisions", other_id, at, ends=True)
 
-    async def _along(
+    async def _follow_chain(
         self, name: str, decision: Decision, at: datetime | None, seen: set[str]
     ) -> AsyncIterator[Decision]:
-        """What follows in one direction. Raises CorruptSession for what is seen already."""
+        """Yield the decisions in one direction of the chain. Raises CorruptSession for a cycle."""
         while (following := getattr(decision, name)) is not None and await self.exists(following, at=at):
             if following in seen:
                 place = f"item {decision.id} of project {self._items.keys.name}"
@@ -177,7 +177,7 @@ class Decisions(Collection[Decision]):
             decision = await self.get(following, at=at)
             yield decision
 
-    def _created(
+    def _create_in(
         self,
         change: Change,
         title: str,
@@ -187,7 +187,7 @@ class Decisions(Collection[Decision]):
         fields: Mapping[str, Any],
         links: dict[str, str] | None = None,
     ) -> str:
-        sets = self.kind.checked({"title": title, **fields})
+        sets = self.kind.check_fields({"title": title, **fields})
         sets["status"] = checks.choice(*self.kind.begins)(status, "status")
         for other in others:
             name = "related_tasks" if other.kind.letter == "t" else "related_decisions"
@@ -200,6 +200,6 @@ class Decisions(Collection[Decision]):
 
 
 def _related(decision_ids: Sequence[str], task_ids: Sequence[str]) -> list[str]:
-    found: list[str] = checks.item_ids("d")(decision_ids, "related_decisions")
+    decisions: list[str] = checks.item_ids("d")(decision_ids, "related_decisions")
     tasks: list[str] = checks.item_ids("t")(task_ids, "related_tasks")
-    return found + tasks
+    return decisions + tasks

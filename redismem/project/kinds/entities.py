@@ -1,4 +1,4 @@
-"""The entities of a project: the people, technologies and parts that it is about."""
+"""Entities of a project: its people, technologies and components."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, TypedDict, Unpack
 
 from redismem.errors import Conflict, InvalidItem
 from redismem.project.items import fields as checks
-from redismem.project.items.fields import folded
+from redismem.project.items.fields import fold_case
 from redismem.project.items.indexes import MENTIONED
-from redismem.project.items.items import Stored, present
+from redismem.project.items.items import Stored, require_present
 from redismem.project.items.links import entity_names
 from redismem.project.items.records import Entity, Page
 from redismem.project.items.schema import ENTITY, ENTITY_TYPES, EntityType
@@ -24,7 +24,7 @@ _TRIES_LIMIT = 30
 
 
 class EntityFields(TypedDict, total=False):
-    """What an update of an entity may set."""
+    """The fields that an update of an entity may set."""
 
     name: str
     type: EntityType
@@ -35,14 +35,14 @@ class EntityFields(TypedDict, total=False):
 
 
 class EntityQuery(EntityCriteria, total=False):
-    """What `list` and `count` take; `at` and `known_at` ask for what was so then."""
+    """The arguments of `list` and `count`; `at` and `known_at` select an earlier moment."""
 
     at: datetime
     known_at: datetime
 
 
 class Entities(Collection[Entity]):
-    """The entities of a project: those that were mentioned last come first. A name is one entity's alone."""
+    """The entities of a project, latest mentioned first. Names are unique."""
 
     kind = ENTITY
     record = Entity
@@ -57,24 +57,24 @@ class Entities(Collection[Entity]):
         tags: Sequence[str] = (),
         at: datetime | None = None,
     ) -> Entity:
-        """A new entity. Raises Conflict if another one has this name, whatever its case; InvalidItem, TooLarge."""
+        """Create an entity. Raises Conflict if another entity has this name in any case; InvalidItem, TooLarge."""
         given = {"name": name, "type": type, "description": description, "properties": properties or {}, "tags": tags}
-        sets = self.kind.checked(given)
+        sets = self.kind.check_fields(given)
         change = await self._items.change()
         created = change.create(self.kind, sets, None if at is None else checks.moment(at, "at"))
-        change.name(folded(sets["name"]), "", created)
-        return self._made(await change.commit(), created)
+        change.name(fold_case(sets["name"]), "", created)
+        return self._to_record(await change.commit(), created)
 
     async def update(
         self, id: str, *, expect: int | None = None, at: datetime | None = None, **fields: Unpack[EntityFields]
     ) -> Entity:
-        """Sets these fields and leaves the others. `expect`: the version that the caller has seen.
+        """Set these fields. `expect` is the version that the caller has seen.
 
-        Raises ItemNotFound, InvalidItem, TooLarge, Conflict also for a name that another one has.
+        Raises ItemNotFound, InvalidItem, TooLarge; Conflict also if another entity has the name.
         """
-        sets = self.kind.checked(fields)
+        sets = self.kind.check_fields(fields)
         if not sets:
-            raise InvalidItem("an update names the fields that change")
+            raise InvalidItem("an update needs at least one field")
         stored, at_ms = await self._open(id, expect, at)
         self._refuse_merged(stored)
         change = await self._items.change()
@@ -84,11 +84,11 @@ class Entities(Collection[Entity]):
             change.name(lost, id, "")
         for gained in set(entity_names(after)) - set(entity_names(stored.state)):
             change.name(gained, "", id)
-        return self._made(await change.commit(), id)
+        return self._to_record(await change.commit(), id)
 
     async def find_by_name(self, name: str) -> Entity | None:
-        """The entity of this name, whatever its case, or what the one of this name was merged into; None if none is."""
-        found = await self._by_name(checks.line(name, "name"))
+        """Return the entity with this name in any case, or the one it was merged into; None if there is none."""
+        found = await self._find_by_name(checks.line(name, "name"))
         return None if found is None else self.record.of(found.id, found.state)
 
     async def find_or_create(
@@ -101,117 +101,117 @@ class Entities(Collection[Entity]):
         tags: Sequence[str] = (),
         at: datetime | None = None,
     ) -> Entity:
-        """The entity of this name, with what is new added to it: nothing that is known of it is changed.
+        """Return the entity with this name, creating it or adding what is missing; known values are not changed.
 
-        Of any number of callers at once, one creates it. Raises InvalidItem, TooLarge.
+        Of concurrent callers, exactly one creates it. Raises InvalidItem, TooLarge.
         """
         checked = checks.line(name, "name")
         for _ in range(_TRIES_LIMIT):
             try:
-                found = await self._by_name(checked)
+                found = await self._find_by_name(checked)
                 if found is None:
                     return await self.create(name, type, description, properties=properties, tags=tags, at=at)
                 given = {"type": type, "description": description, "properties": properties or {}, "tags": tags}
-                return await self._enriched(found, self.kind.checked(given))
+                return await self._enrich(found, self.kind.check_fields(given))
             except Conflict:
                 continue
-        raise Conflict("others kept writing this entity, and there was no way in between")
+        raise Conflict("other writers kept changing this entity")
 
     async def add_mention(self, id: str, context: str, source: str = "", *, at: datetime | None = None) -> Entity:
-        """Notes that it was spoken of: at that moment, or now. Raises ItemNotFound, InvalidItem, TooLarge."""
+        """Record a mention at that moment, or now. Raises ItemNotFound, InvalidItem, TooLarge."""
         context, source = checks.text(context, "context"), checks.text(source, "source")
         for _ in range(_TRIES_LIMIT):
             stored, at_ms = await self._open(id, None, at)
             self._refuse_merged(stored)
             change = await self._items.change()
-            # It may have been spoken of before anybody wrote it down.
+            # A mention may be older than the entity's first entry.
             when_ms = change.moment(stored, None if at_ms is None else max(at_ms, stored.state["valid_from_ms"]))
             mention = [context, change.now_ms if at_ms is None else at_ms, source]
             change.alter(stored, when_ms, adds={"mentions": [mention], "mention_count": 1})
             try:
-                return self._made(await change.commit(), id)
+                return self._to_record(await change.commit(), id)
             except Conflict:
                 continue
-        raise Conflict("others kept writing this entity, and there was no way in between")
+        raise Conflict("other writers kept changing this entity")
 
     async def set_property(
         self, id: str, name: str, value: Any, *, expect: int | None = None, at: datetime | None = None
     ) -> Entity:
-        """Sets one property to a JSON value. Raises ItemNotFound, InvalidItem, TooLarge, Conflict."""
+        """Set one property to a JSON value. Raises ItemNotFound, InvalidItem, TooLarge, Conflict."""
         stored, at_ms = await self._open(id, expect, at)
         self._refuse_merged(stored)
         added = checks.properties({name: value}, "properties")
         checks.properties(stored.state["properties"] | added, "properties")
         change = await self._items.change()
         change.alter(stored, at_ms, adds={"properties": added})
-        return self._made(await change.commit(), id)
+        return self._to_record(await change.commit(), id)
 
     async def remove_property(
         self, id: str, name: str, *, expect: int | None = None, at: datetime | None = None
     ) -> Entity:
-        """Removes one property. Raises ItemNotFound, InvalidItem, Conflict."""
+        """Remove one property. Raises ItemNotFound, InvalidItem, Conflict."""
         stored, at_ms = await self._open(id, expect, at)
         change = await self._items.change()
         change.alter(stored, at_ms, drops={"properties": [checks.tag_like(name, "a property")]})
-        return self._made(await change.commit(), id)
+        return self._to_record(await change.commit(), id)
 
     async def link(self, id: str, relation: str, other_id: str, *, at: datetime | None = None) -> Entity:
-        """Notes how one entity relates to another; both know it. Raises ItemNotFound, InvalidItem, Conflict."""
+        """Add a relation between two entities, stored at both. Raises ItemNotFound, InvalidItem, Conflict."""
         return await self._relate(id, relation, other_id, at, ends=False)
 
     async def unlink(self, id: str, relation: str, other_id: str, *, at: datetime | None = None) -> Entity:
-        """Ends such a relation. Raises ItemNotFound, InvalidItem, Conflict."""
+        """Remove a relation between two entities. Raises ItemNotFound, InvalidItem, Conflict."""
         return await self._relate(id, relation, other_id, at, ends=True)
 
     async def merge(self, primary_id: str, duplicate_id: str) -> Entity:
-        """Two entities that are the same become one, in one step.
+        """Merge a duplicate entity into the primary one, in one step.
 
-        The mentions, properties, tags and relations of the duplicate go to the primary, whose own properties hold if
-        both have one; the name of the duplicate finds the primary. Raises ItemNotFound, InvalidItem, Conflict.
+        The duplicate's mentions, properties, tags and relations move to the primary, whose own properties win, and its
+        name then finds the primary. Raises ItemNotFound, InvalidItem, Conflict.
         """
-        primary, duplicate = await self._others([self._id(primary_id), self._id(duplicate_id)], None)
+        primary, duplicate = await self._load_others([self._id(primary_id), self._id(duplicate_id)], None)
         states = await merge(self._items, primary, duplicate)
-        return self._made(states, primary_id)
+        return self._to_record(states, primary_id)
 
     async def people(self, *, limit: int = 100, cursor: str | None = None) -> Page[Entity]:
-        """The persons."""
+        """Return the entities of type person."""
         return await self._list({"type": "person"}, limit, cursor)
 
     async def technologies(self, *, limit: int = 100, cursor: str | None = None) -> Page[Entity]:
-        """The technologies."""
+        """Return the entities of type technology."""
         return await self._list({"type": "technology"}, limit, cursor)
 
     async def components(self, *, limit: int = 100, cursor: str | None = None) -> Page[Entity]:
-        """The components."""
+        """Return the entities of type component."""
         return await self._list({"type": "component"}, limit, cursor)
 
     async def most_mentioned(self, *, limit: int = 10, type: EntityType | None = None) -> Sequence[Entity]:
-        """The entities that were mentioned most often, those first; of one type, or of all."""
+        """Return the most mentioned entities, most mentioned first, of one type or of all."""
         name = MENTIONED if type is None else f"{MENTIONED}:{checks.choice(*ENTITY_TYPES)(type, 'type')}"
         index = self._items.keys.index(self.kind.letter, name)
         raw = await self._items.run(self._items.calls.find(index, [Group((index,))], page_limit(limit)))
-        found = [self._items.decoded(item_id, body) for item_id, body in raw.found]
+        found = [self._items.decode(item_id, body) for item_id, body in raw.found]
         return [self.record.of(stored.id, stored.state) for stored in found]
 
     async def list(
         self, *, limit: int = 100, cursor: str | None = None, **criteria: Unpack[EntityQuery]
     ) -> Page[Entity]:
-        """The entities that are so, those mentioned last first; merged ones only if asked for. Raises InvalidItem."""
+        """Return matching entities, latest mentioned first; merged ones only on request. Raises InvalidItem."""
         return await self._list(criteria, limit, cursor)
 
     async def count(self, **criteria: Unpack[EntityQuery]) -> int:
-        """How many there are of them. It looks at each."""
+        """Count the matching entities; reads each of them."""
         return await self._count(criteria)
 
-    async def _by_name(self, name: str) -> Stored | None:
-        holder = await self._items.run(self._items.calls.holder(folded(name)))
+    async def _find_by_name(self, name: str) -> Stored | None:
+        holder = await self._items.run(self._items.calls.holder(fold_case(name)))
         if holder is None:
             return None
         (found,) = await self._items.read([holder])
-        # A name may have been left behind, or have gone to another one meanwhile.
-        return found if found is not None and folded(name) in entity_names(found.state) else None
+        # The name may be stale, or may have moved to another entity in the meantime.
+        return found if found is not None and fold_case(name) in entity_names(found.state) else None
 
-    async def _enriched(self, stored: Stored, given: State) -> Entity:
+    async def _enrich(self, stored: Stored, given: State) -> Entity:
         state = stored.state
         sets = {"type": given["type"]} if state["type"] == "other" != given["type"] else {}
         if not state["description"] and given["description"]:
@@ -232,7 +232,7 @@ class Entities(Collection[Entity]):
         if self._id(id) == self._id(other_id):
             raise InvalidItem(f"{id} cannot be linked with itself")
         found = await self._items.read([id, other_id], with_versions=at is not None)
-        one, other = present(found, [id, other_id])
+        one, other = require_present(found, [id, other_id])
         change = await self._items.change()
         at_ms = None if at is None else checks.moment(at, "at")
         for each, entry in ((one, [name, other.id, True]), (other, [name, one.id, False])):
@@ -241,7 +241,7 @@ class Entities(Collection[Entity]):
                 change.alter(each, at_ms, drops={"relations": [entry]})
             else:
                 change.alter(each, at_ms, adds={"relations": [entry]})
-        return self._made(await change.commit(), id)
+        return self._to_record(await change.commit(), id)
 
     def _refuse_merged(self, stored: Stored) -> None:
         if stored.state["merged_into"]:

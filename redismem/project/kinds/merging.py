@@ -1,4 +1,4 @@
-"""Two entities that turn out to be the same become one."""
+"""Merge two entities that turn out to be the same."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from redismem.project.items.versions import State
 
 
 async def merge(items: Items, primary: Stored, duplicate: Stored) -> dict[str, State]:
-    """Writes the merge. Gives what the items are then. Raises InvalidItem, Conflict."""
+    """Merge the duplicate into the primary and return the new states. Raises InvalidItem, Conflict."""
     for each in (primary, duplicate):
         if each.state["merged_into"]:
             raise InvalidItem(f"{each.id} is merged into {each.state['merged_into']}")
@@ -22,7 +22,9 @@ async def merge(items: Items, primary: Stored, duplicate: Stored) -> dict[str, S
     names = entity_names(duplicate.state)
     moved = await _move_relations(items, change, primary, duplicate)
     change.alter(
-        primary, sets=_missing(primary.state, duplicate.state), adds=moved | _added(primary.state, duplicate.state)
+        primary,
+        sets=_missing_fields(primary.state, duplicate.state),
+        adds=moved | _added_fields(primary.state, duplicate.state),
     )
     change.alter(
         duplicate,
@@ -34,7 +36,7 @@ async def merge(items: Items, primary: Stored, duplicate: Stored) -> dict[str, S
     return await change.commit()
 
 
-def _missing(primary: State, duplicate: State) -> State:
+def _missing_fields(primary: State, duplicate: State) -> State:
     sets: State = {"tags": sorted({*primary["tags"], *duplicate["tags"]})}
     if not primary["description"]:
         sets["description"] = duplicate["description"]
@@ -43,12 +45,12 @@ def _missing(primary: State, duplicate: State) -> State:
     return sets
 
 
-def _added(primary: State, duplicate: State) -> State:
-    found = {name: value for name, value in duplicate["properties"].items() if name not in primary["properties"]}
-    fields.properties(primary["properties"] | found, "properties")
-    names = dict.fromkeys((duplicate["name"], *duplicate["aliases"]))  # one may be an alias of its own
+def _added_fields(primary: State, duplicate: State) -> State:
+    properties = {name: value for name, value in duplicate["properties"].items() if name not in primary["properties"]}
+    fields.properties(primary["properties"] | properties, "properties")
+    names = dict.fromkeys((duplicate["name"], *duplicate["aliases"]))  # its name may be among its aliases
     return {
-        "properties": found,
+        "properties": properties,
         "mentions": duplicate["mentions"],
         "mention_count": duplicate["mention_count"],
         "aliases": [name for name in names if name != primary["name"]],
@@ -56,18 +58,18 @@ def _added(primary: State, duplicate: State) -> State:
 
 
 async def _move_relations(items: Items, change: Change, primary: Stored, duplicate: Stored) -> State:
-    """What the duplicate is linked with is linked with the primary instead. Gives what the primary gets."""
+    """Move the duplicate's relations to the primary, and return the primary's additions."""
     moved: list[Any] = []
     relations = duplicate.state["relations"]
     others = sorted({other for _, other, _ in relations} - {primary.id})
-    found = {stored.id: stored for stored in await items.read(others) if stored is not None}
+    by_id = {stored.id: stored for stored in await items.read(others) if stored is not None}
     for name, other_id, outgoing in relations:
         if other_id == primary.id:
             change.alter(primary, drops={"relations": [[name, duplicate.id, not outgoing]]})
-        elif other_id in found:
+        elif other_id in by_id:
             moved.append([name, other_id, outgoing])
             change.alter(
-                found[other_id],
+                by_id[other_id],
                 drops={"relations": [[name, duplicate.id, not outgoing]]},
                 adds={"relations": [[name, primary.id, not outgoing]]},
             )

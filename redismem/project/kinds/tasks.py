@@ -1,4 +1,4 @@
-"""The tasks of a project."""
+"""Tasks of a project."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TypedDict, Unpack
 from redismem.errors import InvalidItem, InvalidTransition
 from redismem.project.items import fields as checks
 from redismem.project.items import graph
-from redismem.project.items.items import Change, present
-from redismem.project.items.links import check_dependents, dependents
+from redismem.project.items.items import Change, require_present
+from redismem.project.items.links import check_dependents, load_dependents
 from redismem.project.items.records import Page, Task
 from redismem.project.items.schema import TASK, Priority, TaskStatus
 from redismem.project.kinds.collection import Collection
@@ -18,7 +18,7 @@ from redismem.project.queries.query import TaskCriteria
 
 
 class TaskDetails(TypedDict, total=False):
-    """What a task may have beside its title."""
+    """The fields of a task besides its title."""
 
     description: str
     priority: Priority
@@ -29,20 +29,20 @@ class TaskDetails(TypedDict, total=False):
 
 
 class TaskFields(TaskDetails, total=False):
-    """What an update of a task may set."""
+    """The fields that an update of a task may set."""
 
     title: str
 
 
 class TaskQuery(TaskCriteria, total=False):
-    """What `list` and `count` take; `at` and `known_at` ask for what was so then."""
+    """The arguments of `list` and `count`; `at` and `known_at` select an earlier moment."""
 
     at: datetime
     known_at: datetime
 
 
 class Tasks(Collection[Task]):
-    """The tasks of a project: by priority, then newest first."""
+    """The tasks of a project, by priority, then newest first."""
 
     kind = TASK
     record = Task
@@ -57,15 +57,15 @@ class Tasks(Collection[Task]):
         at: datetime | None = None,
         **fields: Unpack[TaskDetails],
     ) -> Task:
-        """A new task: backlog, planned or in_progress. `at`: since when it is true, if not since now.
+        """Create a task: backlog, planned or in_progress. `at` is when it became true, now by default.
 
-        Raises InvalidItem, TooLarge; ItemNotFound for what it needs, or is to be linked with.
+        Raises InvalidItem, TooLarge; ItemNotFound for a missing dependency or linked item.
         """
         needed: list[str] = checks.item_ids("t")(dependencies, "dependencies")
         related: list[str] = checks.item_ids("d")(related_decisions, "related_decisions")
-        others = await self._others(needed + related, at)
+        others = await self._load_others(needed + related, at)
         await check_dependents(self._items, needed, "needs")
-        sets = self.kind.checked({"title": title, **fields})
+        sets = self.kind.check_fields({"title": title, **fields})
         sets["status"] = checks.choice(*self.kind.begins)(status, "status")
         change = await self._items.change()
         at_ms = None if at is None else checks.moment(at, "at")
@@ -75,69 +75,69 @@ class Tasks(Collection[Task]):
                 change.alter(other, at_ms, adds={"related_tasks": [new_id]})
             else:
                 change.check(other)
-        return self._made(await change.commit(), new_id)
+        return self._to_record(await change.commit(), new_id)
 
     async def update(
         self, id: str, *, expect: int | None = None, at: datetime | None = None, **fields: Unpack[TaskFields]
     ) -> Task:
-        """Sets these fields and leaves the others. `expect`: the version that the caller has seen.
+        """Set these fields. `expect` is the version that the caller has seen.
 
         Raises ItemNotFound, InvalidItem, TooLarge, Conflict.
         """
-        return await self._set(id, fields, expect, at)
+        return await self._update_fields(id, fields, expect, at)
 
     async def plan(self, id: str, reason: str = "", *, expect: int | None = None, at: datetime | None = None) -> Task:
-        """Moves a task from backlog, in_progress or blocked to planned.
+        """Move a task from backlog, in_progress or blocked to planned.
 
         Raises ItemNotFound, InvalidTransition, Conflict.
         """
         return await self._move(id, "planned", reason, expect, at)
 
     async def start(self, id: str, reason: str = "", *, expect: int | None = None, at: datetime | None = None) -> Task:
-        """Moves a task from backlog, planned or blocked to in_progress, even if it cannot start. Raises as `plan`."""
+        """Move a task from backlog, planned or blocked to in_progress, even if it cannot start. Raises like `plan`."""
         return await self._move(id, "in_progress", reason, expect, at)
 
     async def complete(
         self, id: str, reason: str = "", *, expect: int | None = None, at: datetime | None = None
     ) -> Task:
-        """Moves a task from in_progress to completed. In the same step, what was blocked by it waits for it no longer.
+        """Move a task from in_progress to completed and, in the same step, remove it from the tasks it blocks.
 
-        What then waits for nothing gets back the status that it had before. Raises as `plan` does.
+        A task left without blockers gets its previous status back. Raises like `plan`.
         """
         return await self._move(id, "completed", reason, expect, at)
 
     async def cancel(self, id: str, reason: str = "", *, expect: int | None = None, at: datetime | None = None) -> Task:
-        """Moves a task from any status but completed to cancelled. Raises as `plan` does."""
+        """Move a task from any status but completed to cancelled. Raises like `plan`."""
         return await self._move(id, "cancelled", reason, expect, at)
 
     async def reopen(self, id: str, reason: str = "", *, expect: int | None = None, at: datetime | None = None) -> Task:
-        """Moves a task from any other status back to backlog. Raises as `plan` does."""
+        """Move a task from any other status back to backlog. Raises like `plan`."""
         return await self._move(id, "backlog", reason, expect, at)
 
     async def block(
         self, id: str, by: str, reason: str = "", *, expect: int | None = None, at: datetime | None = None
     ) -> Task:
-        """Notes what it waits for, in words or as the id of a task: one more, if it is blocked already.
+        """Block a task by a text or by the id of a task; a blocked task gets one more blocker.
 
-        Raises InvalidTransition, ItemNotFound, InvalidItem for a task that is completed or cancelled, Conflict.
+        Raises InvalidTransition, ItemNotFound, InvalidItem if the blocker is completed or cancelled, Conflict.
         """
         stored, at_ms = await self._open(id, expect, at)
         blocker = checks.line(by, "by")
         change = await self._items.change()
         change.alter(stored, at_ms, sets={"status": "blocked"}, adds={"blocked_by": [blocker]}, reason=reason)
         if checks.is_item_id("t", blocker):
-            (other,) = present(await self._items.read([blocker]), [blocker])
+            (other,) = require_present(await self._items.read([blocker]), [blocker])
             waits = blocker in change.state(id)["blocked_by"]
             if other.id == id or (waits and other.state["status"] in TASK.ended):
-                raise InvalidItem(f"nothing waits for {other.id}: it is {other.state['status']}, or the task itself")
+                raise InvalidItem(f"{other.id} cannot block: it is {other.state['status']}, or the task itself")
             await check_dependents(self._items, [blocker], "waits")
             change.check(other)
-        return self._made(await change.commit(), id)
+        return self._to_record(await change.commit(), id)
 
     async def unblock(
         self, id: str, reason: str = "", *, expect: int | None = None, at: datetime | None = None
     ) -> Task:
-        """Back to the status that it had before it was blocked; it waits for nothing any more. Raises as `plan`."""
+        """Remove all blockers and restore the status from before the task was blocked. Raises like `plan`."""
         stored, at_ms = await self._open(id, expect, at)
         state = stored.as_of(at_ms, None) or stored.state
         if state["status"] != "blocked":
@@ -146,78 +146,78 @@ class Tasks(Collection[Task]):
             )
         change = await self._items.change()
         change.alter(stored, at_ms, sets={"blocked_by": []}, reason=reason)
-        return self._made(await change.commit(), id)
+        return self._to_record(await change.commit(), id)
 
     async def can_start(self, id: str) -> bool:
-        """Whether all that it needs is completed. Raises ItemNotFound."""
+        """True if all dependencies are completed. Raises ItemNotFound."""
         task = await self.get(id)
-        found = await self._items.read(task.dependencies)
-        return all(other is None or other.state["status"] == "completed" for other in found)
+        dependencies = await self._items.read(task.dependencies)
+        return all(other is None or other.state["status"] == "completed" for other in dependencies)
 
     async def add_dependency(self, id: str, needed_id: str, *, at: datetime | None = None) -> Task:
-        """From now on the task needs another one. Raises ItemNotFound, Conflict, InvalidItem for a cycle."""
+        """Add a dependency to a task. Raises ItemNotFound, Conflict, InvalidItem for a cycle."""
         stored, at_ms = await self._open(id, None, at)
         await check_dependents(self._items, [self._id(needed_id)], "needs")
         change = await self._items.change()
-        for other in await graph.reachable(self._items, [self._id(needed_id)]):
+        for other in await graph.load_reachable(self._items, [self._id(needed_id)]):
             if other.id == id:
                 raise InvalidItem(f"{id} cannot need {needed_id}, which needs it: a cycle")
             change.check(other)
         change.alter(stored, at_ms, adds={"dependencies": [needed_id]})
-        return self._made(await change.commit(), id)
+        return self._to_record(await change.commit(), id)
 
     async def remove_dependency(self, id: str, needed_id: str, *, at: datetime | None = None) -> Task:
-        """The task needs another one no longer. Raises ItemNotFound, Conflict."""
+        """Remove a dependency from a task. Raises ItemNotFound, Conflict."""
         stored, at_ms = await self._open(id, None, at)
         change = await self._items.change()
         change.alter(stored, at_ms, drops={"dependencies": [self._id(needed_id)]})
-        return self._made(await change.commit(), id)
+        return self._to_record(await change.commit(), id)
 
     async def dependency_graph(self, id: str | None = None) -> dict[str, tuple[str, ...]]:
-        """What each task needs: of one task and all that it needs, or of all open tasks. A round trip a level.
+        """Map tasks to their dependencies: one task and all it needs, or all open tasks. One round trip per level.
 
         Raises ItemNotFound.
         """
         if id is not None:
-            found = await graph.reachable(self._items, [self._id(id)])
+            found = await graph.load_reachable(self._items, [self._id(id)])
         else:
-            found = await graph.reachable(self._items, await self._open_ids())
+            found = await graph.load_reachable(self._items, await self._open_ids())
         return {stored.id: tuple(stored.state["dependencies"]) for stored in found}
 
     async def link_decision(self, id: str, decision_id: str, *, at: datetime | None = None) -> Task:
-        """Links a task and a decision: each names the other. Raises ItemNotFound, Conflict."""
+        """Link a task and a decision in both directions. Raises ItemNotFound, Conflict."""
         return await self._link(id, "related_decisions", decision_id, at)
 
     async def unlink_decision(self, id: str, decision_id: str, *, at: datetime | None = None) -> Task:
-        """Ends such a link. Raises ItemNotFound, Conflict."""
+        """Remove the link between a task and a decision. Raises ItemNotFound, Conflict."""
         return await self._link(id, "related_decisions", decision_id, at, ends=True)
 
     async def active(self, *, limit: int = 100, cursor: str | None = None) -> Page[Task]:
-        """What is neither completed nor cancelled."""
+        """Return the tasks that are neither completed nor cancelled."""
         return await self._list({}, limit, cursor)
 
     async def blocked(self, *, limit: int = 100, cursor: str | None = None) -> Page[Task]:
-        """What waits for something."""
+        """Return the blocked tasks."""
         return await self._list({"status": "blocked"}, limit, cursor)
 
     async def in_progress(self, *, limit: int = 100, cursor: str | None = None) -> Page[Task]:
-        """What is worked on."""
+        """Return the tasks in progress."""
         return await self._list({"status": "in_progress"}, limit, cursor)
 
     async def overdue(self, *, limit: int = 100, cursor: str | None = None) -> Page[Task]:
-        """What is neither completed nor cancelled, and was due by now."""
+        """Return the tasks that are past their due date and neither completed nor cancelled."""
         now_ms = await self._items.now_ms()
         return await self._list({"due_before": checks.as_datetime(now_ms)}, limit, cursor)
 
     async def list(self, *, limit: int = 100, cursor: str | None = None, **criteria: Unpack[TaskQuery]) -> Page[Task]:
-        """The tasks that are so, by priority, then newest first; those that are done only if asked for.
+        """Return matching tasks, by priority, then newest first; completed and cancelled ones only on request.
 
         Raises InvalidItem.
         """
         return await self._list(criteria, limit, cursor)
 
     async def count(self, **criteria: Unpack[TaskQuery]) -> int:
-        """How many there are of them. It looks at each."""
+        """Count the matching tasks; reads each of them."""
         return await self._count(criteria)
 
     async def _move(self, id: str, status: str, reason: str, expect: int | None, at: datetime | None) -> Task:
@@ -225,21 +225,21 @@ class Tasks(Collection[Task]):
         change = await self._items.change()
         change.alter(stored, at_ms, sets={"status": status}, reason=reason)
         if change.state(id)["status"] == "completed":
-            await self._release(change, id)
-        return self._made(await change.commit(), id)
+            await self._unblock_waiting(change, id)
+        return self._to_record(await change.commit(), id)
 
-    async def _release(self, change: Change, id: str) -> None:
-        """What waits for this task waits for it no longer, now."""
-        waiting = await self._items.read(await dependents(self._items, change, id, "waits"))
+    async def _unblock_waiting(self, change: Change, id: str) -> None:
+        """Remove this task from the blockers of all tasks that wait for it."""
+        waiting = await self._items.read(await load_dependents(self._items, change, id, "waits"))
         for other in waiting:
             if other is not None and not other.state["deleted"]:
                 change.alter(other, drops={"blocked_by": [id]}, reason=f"{id} is completed")
 
     async def _open_ids(self) -> Sequence[str]:
-        found: Sequence[str] = ()
+        task_ids: Sequence[str] = ()
         cursor = None
         while True:
             page = await self.active(limit=1_000, cursor=cursor)
-            found = [*found, *(task.id for task in page)]
+            task_ids = [*task_ids, *(task.id for task in page)]
             if (cursor := page.cursor) is None:
-                return found
+                return task_ids

@@ -1,4 +1,4 @@
-"""Queries at work: pages of what an index finds."""
+"""Run queries and return their results in pages."""
 
 from __future__ import annotations
 
@@ -14,63 +14,63 @@ from redismem.protocol.project.calls import EARLIEST, LATEST
 from redismem.protocol.project.calls import Page as RawPage
 
 Found = tuple[list[tuple[str, State]], str | None]
-"""Items with their states, and the cursor of what follows."""
+"""Items with their states, and the cursor of the next page."""
 
 _BATCH_COUNT = 200
 
 
-async def page(items: Items, query: Query, limit: int, cursor: str | None = None) -> Found:
-    """A page of what is as the query asks, in the order of the kind: what it costs is what it finds."""
+async def load_page(items: Items, query: Query, limit: int, cursor: str | None = None) -> Found:
+    """Load a page of items that match the query, in the order of their kind. Costs only its results."""
     after = decode_cursor(cursor)
-    matched = await beginnings(items, query)
+    matched = await match_prefixes(items, query)
     found: dict[str, State] = {}
     while True:
-        raw = await items.run(find(items, query, matched, limit - len(found), after))
-        found |= fitting(items, query, raw)
+        raw = await items.run(find_call(items, query, matched, limit - len(found), after))
+        found |= filter_page(items, query, raw)
         after = raw.after
         if after is None or len(found) >= limit:
             return list(found.items()), encode_cursor(after)
 
 
-async def beginnings(items: Items, query: Query) -> list[list[str]]:
-    """For each beginning of a word that is asked for, the words that there are; one more than are of use."""
+async def match_prefixes(items: Items, query: Query) -> list[list[str]]:
+    """Return the known words for each prefix of the query, one more than are usable."""
     if not query.beginnings:
         return []
-    return await items.run(vocabulary(items, query))
+    return await items.run(vocabulary_call(items, query))
 
 
-def vocabulary(items: Items, query: Query) -> Call[list[list[str]]]:
-    """The call for `beginnings`."""
+def vocabulary_call(items: Items, query: Query) -> Call[list[list[str]]]:
+    """Build the call for `match_prefixes`."""
     index = items.keys.index(query.kind.letter, WORDS)
     return items.calls.words(index, query.beginnings, WORDS_MATCHED_LIMIT + 1)
 
 
-def find(
+def find_call(
     items: Items, query: Query, matched: Sequence[Sequence[str]], limit: int, after: tuple[str, str] | None = None
 ) -> Call[RawPage]:
-    """The call for one page of a query. What an index does not tell may be among it: `fitting`."""
+    """Build the call for one page of a query. Its items may need `filter_page`."""
     groups = query.groups(items.keys, matched)
     return items.calls.find(items.keys.index(query.kind.letter, ALL), groups, limit, after)
 
 
-def fitting(items: Items, query: Query, raw: RawPage) -> dict[str, State]:
-    """What of a page is as the query asks. An index may hold too much: it is never left before an item has changed."""
-    states = {item_id: items.decoded(item_id, body).state for item_id, body in raw.found}
+def filter_page(items: Items, query: Query, raw: RawPage) -> dict[str, State]:
+    """Keep the items of a page that match the query. An index may contain too many: items leave it after the change."""
+    states = {item_id: items.decode(item_id, body).state for item_id, body in raw.found}
     return {item_id: state for item_id, state in states.items() if query.fits(state)}
 
 
 async def count(items: Items, query: Query) -> int:
-    """How many are as the query asks. It looks at each of them."""
+    """Count the matching items; reads each of them."""
     total, cursor = 0, None
     while True:
-        found, cursor = await page(items, query, _BATCH_COUNT, cursor)
+        found, cursor = await load_page(items, query, _BATCH_COUNT, cursor)
         total += len(found)
         if cursor is None:
             return total
 
 
-async def between(items: Items, index: bytes, least: int) -> AsyncIterator[list[str]]:
-    """The items of an index from a score on, the least first, so many at a time; one that moves up comes again."""
+async def load_from_score(items: Items, index: bytes, least: int) -> AsyncIterator[list[str]]:
+    """Yield the ids in an index from a score upward, in batches; an item whose score rises may come twice."""
     passed = 0
     while True:
         found = await items.run(items.calls.scored(index, least, passed, _BATCH_COUNT))
@@ -83,8 +83,8 @@ async def between(items: Items, index: bytes, least: int) -> AsyncIterator[list[
         least = last
 
 
-async def histories(items: Items, kind: Kind, until_ms: int = LATEST) -> AsyncIterator[list[str]]:
-    """The ids of all items of a kind, deleted ones too, that were there by a moment."""
+async def load_ids(items: Items, kind: Kind, until_ms: int = LATEST) -> AsyncIterator[list[str]]:
+    """Yield the ids of all items of a kind that existed by a moment, deleted ones included."""
     index = items.keys.index(kind.letter, HISTORY)
     count = await items.run(items.calls.count_between(index, EARLIEST, until_ms))
     for first in range(0, count, _BATCH_COUNT):

@@ -1,4 +1,4 @@
-"""What a query asks for: which indexes answer it, and whether an item fits. No I/O."""
+"""A query: its criteria, the indexes that answer it, and the test of a single item. No I/O."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 
 from redismem.errors import InvalidItem
 from redismem.project.items import fields as checks
-from redismem.project.items.fields import folded
+from redismem.project.items.fields import fold_case
 from redismem.project.items.indexes import ALL, LIVE, OPEN, is_open, order, words, words_of
 from redismem.project.items.schema import ENTITY_TYPES, PRIORITIES, Kind
 from redismem.project.items.versions import State
@@ -20,23 +20,23 @@ from redismem.protocol.project.calls import EARLIEST, LATEST, Group
 from redismem.protocol.project.keys import ProjectKeys
 
 WORDS_MATCHED_LIMIT = 64
-"""A beginning of more words than this is no help to find items by; it is looked for in what else is asked for."""
+"""A prefix of more words than this is not looked up in indexes, but tested on the items found otherwise."""
 _PAGE_LIMIT = 1_000
 # name in a query → index, field of the state
 _RANGES = {"created": ("created", "created_ms"), "updated": ("updated", "updated_ms"), "due": ("due", "due_date")}
 
 
 class Criteria(TypedDict, total=False):
-    """What a query asks for; all of it must hold. Dates: from `…_after` on, and before `…_before`."""
+    """The criteria of a query, all of which must hold. Dates are from `…_after`, inclusive, to before `…_before`."""
 
     status: str | Sequence[str]
-    """one of these"""
+    """one of these statuses"""
     tags: Sequence[str]
-    """all of these"""
+    """all of these tags"""
     text: str
-    """words, or beginnings of words; all of them"""
+    """words or prefixes of words, all of them"""
     fields: Sequence[str]
-    """the texts in which the words are looked for"""
+    """the text fields to search for the words"""
     created_after: datetime
     created_before: datetime
     updated_after: datetime
@@ -45,13 +45,13 @@ class Criteria(TypedDict, total=False):
 
 
 class DecisionCriteria(Criteria, total=False):
-    """What a query for decisions asks for. Superseded ones are left out, unless asked for."""
+    """The criteria of a query for decisions. Superseded decisions are omitted by default."""
 
     include_superseded: bool
 
 
 class TaskCriteria(Criteria, total=False):
-    """What a query for tasks asks for. Completed and cancelled ones are left out, unless asked for."""
+    """The criteria of a query for tasks. Completed and cancelled tasks are omitted by default."""
 
     assignee: str
     priority: str | Sequence[str]
@@ -62,7 +62,7 @@ class TaskCriteria(Criteria, total=False):
 
 
 class EntityCriteria(Criteria, total=False):
-    """What a query for entities asks for. Those that were merged into others are left out, unless asked for."""
+    """The criteria of a query for entities. Merged entities are omitted by default."""
 
     type: str | Sequence[str]
     include_merged: bool
@@ -78,44 +78,44 @@ _KNOWN = {
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query that has been checked."""
+    """A validated query."""
 
     kind: Kind
     statuses: tuple[str, ...] = ()
     included: tuple[str, ...] = ()
-    """hidden statuses that are asked for; `merged`"""
+    """hidden statuses to include; `merged`"""
     tags: tuple[str, ...] = ()
     beginnings: tuple[str, ...] = ()
     fields: tuple[str, ...] | None = None
     ranges: tuple[tuple[str, int, int], ...] = ()
     """index, least, greatest"""
     choices: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """field, and what it may be: priority, type, assignee"""
+    """field and its allowed values: priority, type, assignee"""
     with_archived: bool = False
     with_all: bool = False
-    """whatever its status, archived or not"""
+    """any status, archived or not"""
     valid_ms: int | None = None
     """valid at this moment"""
 
     @classmethod
     def of(cls, kind: Kind, criteria: Any) -> Query:
-        """Raises InvalidItem for what cannot be asked for."""
+        """Validate criteria. Raises InvalidItem."""
         given = {name: value for name, value in criteria.items() if value is not None}
         unknown = given.keys() - _KNOWN[kind.letter]
         if unknown:
-            near = checks.nearest(min(unknown), _KNOWN[kind.letter])
+            near = checks.suggest_name(min(unknown), _KNOWN[kind.letter])
             raise InvalidItem(f"no {kind.name} can be asked for by {', '.join(sorted(unknown))}{near}")
-        statuses = _either(given.get("status"), "status", tuple(kind.transitions or ()))
+        statuses = _check_choice(given.get("status"), "status", tuple(kind.transitions or ()))
         included = [
             name.removeprefix("include_") for name, value in given.items() if name.startswith("include_") and value
         ]
         choices = [
-            (name, _either(given[name], name, options))
+            (name, _check_choice(given[name], name, options))
             for name, options in (("priority", PRIORITIES), ("type", ENTITY_TYPES))
             if name in given
         ]
         if "assignee" in given:
-            choices.append(("assignee", (folded(checks.tag_like(given["assignee"], "assignee")),)))
+            choices.append(("assignee", (fold_case(checks.tag_like(given["assignee"], "assignee")),)))
         return cls(
             kind,
             statuses,
@@ -129,7 +129,7 @@ class Query:
         )
 
     def groups(self, keys: ProjectKeys, matched: Sequence[Sequence[str]]) -> list[Group]:
-        """The indexes that answer it. `matched`: for each beginning, the words that begin so."""
+        """Return the indexes to intersect. `matched` lists the known words for each prefix."""
         letter = self.kind.letter
         groups = [self._visible(keys)]
         if self.statuses and not self.with_archived:
@@ -140,7 +140,7 @@ class Query:
                 groups.append(Group(tuple(keys.index(letter, f"word:{word}") for word in found)))
         groups += [Group((keys.index(letter, index),), (least, greatest)) for index, least, greatest in self.ranges]
         for name, options in self.choices:
-            # A type is an index of what is open alone: others are told by the items themselves.
+            # The type index has only open items; other items are tested one by one.
             if name != "type" or not (self.included or self.with_archived):
                 groups.append(Group(tuple(keys.index(letter, f"{name}:{option}") for option in options)))
         return groups
@@ -156,15 +156,15 @@ class Query:
         return Group(tuple(keys.index(self.kind.letter, name) for name in names))
 
     def fits(self, state: State | None) -> bool:
-        """Whether an item as of some moment is asked for."""
+        """True if an item in this state matches the query."""
         if state is None or state["deleted"]:
             return False
-        found = self._is_visible(state) and set(self.tags) <= set(state["tags"])
-        found = found and all(_value(state, name) in options for name, options in self.choices)
+        fits = self._is_visible(state) and set(self.tags) <= set(state["tags"])
+        fits = fits and all(_value(state, name) in options for name, options in self.choices)
         until_ms = state["valid_until"]
-        found = found and (self.valid_ms is None or until_ms is None or self.valid_ms < until_ms)
-        found = found and all(self._in_range(state, *each) for each in self.ranges)
-        return found and self._has_words(state)
+        fits = fits and (self.valid_ms is None or until_ms is None or self.valid_ms < until_ms)
+        fits = fits and all(self._in_range(state, *each) for each in self.ranges)
+        return fits and self._has_words(state)
 
     def _is_visible(self, state: State) -> bool:
         if self.with_all:
@@ -186,60 +186,60 @@ class Query:
     def _has_words(self, state: State) -> bool:
         if not self.beginnings:
             return True
-        found = words_of(self.kind, state)
+        index_words = words_of(self.kind, state)
         if self.fields is not None:
-            found &= words_of(self.kind, state, self.fields)
-        return all(any(word.startswith(text) for word in found) for text in self.beginnings)
+            index_words &= words_of(self.kind, state, self.fields)
+        return all(any(word.startswith(text) for word in index_words) for text in self.beginnings)
 
 
 def _value(state: State, name: str) -> str | None:
     value = state[name]
-    return folded(value) if name == "assignee" and value is not None else value
+    return fold_case(value) if name == "assignee" and value is not None else value
 
 
-def _either(given: Any, name: str, options: tuple[str, ...]) -> tuple[str, ...]:
+def _check_choice(given: Any, name: str, options: tuple[str, ...]) -> tuple[str, ...]:
     if given is None:
         return ()
-    found = [given] if isinstance(given, str) else list(given)
-    if not found:
-        raise InvalidItem(f"{name} is asked for, and none is named")
-    return tuple(dict.fromkeys(checks.choice(*options)(each, name) for each in found))
+    values = [given] if isinstance(given, str) else list(given)
+    if not values:
+        raise InvalidItem(f"{name} must name at least one value")
+    return tuple(dict.fromkeys(checks.choice(*options)(each, name) for each in values))
 
 
 def _fields(kind: Kind, given: Any) -> tuple[str, ...] | None:
-    return None if given is None else _either(given, "fields", kind.texts)
+    return None if given is None else _check_choice(given, "fields", kind.texts)
 
 
 def _ranges(given: dict[str, Any]) -> list[tuple[str, int, int]]:
-    found = []
+    ranges = []
     for name, (index, _) in _RANGES.items():
         after, before = given.get(f"{name}_after"), given.get(f"{name}_before")
         if after is not None or before is not None:
             least = EARLIEST if after is None else checks.moment(after, f"{name}_after")
             greatest = LATEST if before is None else checks.moment(before, f"{name}_before") - 1
-            found.append((index, least, greatest))
-    return found
+            ranges.append((index, least, greatest))
+    return ranges
 
 
-def place(kind: Kind, item_id: str, state: State) -> tuple[int, str]:
-    """What items are put in order by, the greatest first."""
+def sort_key(kind: Kind, item_id: str, state: State) -> tuple[int, str]:
+    """Return the sort key of an item; greater comes first."""
     return order(kind, state), item_id
 
 
 def page_limit(limit: int) -> int:
-    """The limit. Raises InvalidItem outside of 1 to 1,000."""
+    """Return the limit. Raises InvalidItem unless it is 1 to 1,000."""
     if type(limit) is not int or not 1 <= limit <= _PAGE_LIMIT:
         raise InvalidItem(f"a page holds 1 to {_PAGE_LIMIT:,} items")
     return limit
 
 
 def encode_cursor(after: tuple[str, str] | None) -> str | None:
-    """What a page tells of where the next one begins."""
+    """Encode the start of the next page as a cursor."""
     return None if after is None else base64.urlsafe_b64encode(json.dumps(after).encode()).decode()
 
 
 def decode_cursor(cursor: str | None) -> tuple[str, str] | None:
-    """Raises InvalidItem for a cursor that no page gave."""
+    """Decode a cursor. Raises InvalidItem if it was not returned by a page."""
     if cursor is None:
         return None
     try:
@@ -248,4 +248,4 @@ def decode_cursor(cursor: str | None) -> tuple[str, str] | None:
             return score, item_id
     except (ValueError, TypeError, AttributeError, binascii.Error, RecursionError):
         pass
-    raise InvalidItem("this cursor was not given by a page")
+    raise InvalidItem("this cursor was not returned by a page")

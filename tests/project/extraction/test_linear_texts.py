@@ -12,8 +12,8 @@ from text.test_linear import LONG, SHAPES, check_growth
 from redismem import RedismemError
 from redismem.concurrency.finished import finished
 from redismem.project.background import ProjectContext, Summary
-from redismem.project.extraction.answer import parsed, question
-from redismem.project.files.export import _parsed
+from redismem.project.extraction.answer import parse_answer, user_prompt
+from redismem.project.files.export import _parse_files
 from redismem.project.items import fields, indexes
 from redismem.project.items.records import Decision, Entity, Task
 from redismem.project.items.schema import DECISION, ENTITY, TASK
@@ -63,10 +63,10 @@ READERS: dict[str, Callable[[str], object]] = {
     "a cursor": decode_cursor,
     "an item": stored,
     "a context": shown,
-    "an answer": lambda text: parsed(text, ()),
-    "an answer between fences": lambda text: parsed(f"```json {text}```", ()),
-    "a question": lambda text: question([], [("t-1", text)]),
-    "an import": lambda text: finished(_parsed({"tasks.json": text}, 1 << 20, _at_once)),
+    "an answer": lambda text: parse_answer(text, ()),
+    "an answer between fences": lambda text: parse_answer(f"```json {text}```", ()),
+    "a question": lambda text: user_prompt([], [("t-1", text)]),
+    "an import": lambda text: finished(_parse_files({"tasks.json": text}, 1 << 20, _at_once)),
 }
 
 

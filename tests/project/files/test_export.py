@@ -131,7 +131,7 @@ async def test_a_replacement_is_a_whole_export(memory: Memory, raw: Any) -> None
     for text, wrong in {
         "tasks.json, entities.json, conversations.json missing": {"decisions.json": files["decisions.json"]},
         "of several projects": files | {"decisions.json": theirs["decisions.json"]},
-        "no item in it": empty,
+        "no items": empty,
     }.items():
         with pytest.raises(InvalidItem, match=text):
             await apollo.import_files(wrong, replace=True)
@@ -142,7 +142,7 @@ async def test_a_replacement_is_a_whole_export(memory: Memory, raw: Any) -> None
 
 @pytest.mark.parametrize("files", ["x", None, ["tasks.json"], {"tasks.json": b"{}"}, {"tasks.json": None}])
 async def test_an_import_is_texts_by_their_names(memory: Memory, files: Any) -> None:
-    with pytest.raises(InvalidItem, match="the text of each file by its name"):
+    with pytest.raises(InvalidItem, match="must map file names to texts"):
         await memory.project("apollo").import_files(files)
 
 

@@ -15,7 +15,7 @@ from support.project_scenes import everything
 from redismem import CorruptSession, InvalidItem, Memory
 from redismem.project.items import links
 from redismem.project.items.items import Stored
-from redismem.project.items.links import broken_links
+from redismem.project.items.links import find_broken_links
 from redismem.project.items.schema import TASK
 from redismem.project.project import Project
 
@@ -57,31 +57,31 @@ def id_of(number: int) -> str:
 )
 def test_each_circle_is_told_once_whatever_the_order(needed: dict[int, list[int]], circles: list[str]) -> None:
     found = tasks(needed)
-    assert list(broken_links(found)) == circles
-    assert list(broken_links(dict(reversed(found.items())))) == circles
+    assert list(find_broken_links(found)) == circles
+    assert list(find_broken_links(dict(reversed(found.items())))) == circles
 
 
 def test_what_is_deleted_leads_nowhere() -> None:
-    assert list(broken_links(tasks({0: [1], 1: [2], 2: [0]}, deleted=1))) == []
+    assert list(find_broken_links(tasks({0: [1], 1: [2], 2: [0]}, deleted=1))) == []
 
 
 def test_a_long_circle_is_told_by_its_first() -> None:
-    (told,) = broken_links(tasks({number: [(number + 1) % 5_000] for number in range(5_000)}))
+    (told,) = find_broken_links(tasks({number: [(number + 1) % 5_000] for number in range(5_000)}))
     assert told.startswith(f"{id_of(0)} needs itself, over {id_of(1)}, {id_of(2)}, ")
     assert told.endswith(f"{id_of(9)} and 4990 more: a circle")
 
 
 def test_each_item_is_looked_at_once_however_many_ways_lead_there(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[str] = []
-    inner = links._led_to
+    inner = links._follow
 
     def counted(stored: Stored, found: Mapping[str, Stored]) -> object:
         looked.append(stored.id)
         return inner(stored, found)
 
-    monkeypatch.setattr(links, "_led_to", counted)
+    monkeypatch.setattr(links, "_follow", counted)
     found = tasks({number: [number + 1, number + 2] for number in range(100)})
-    assert list(broken_links(found)) == []
+    assert list(find_broken_links(found)) == []
     assert sorted(looked) == sorted(found)
 
 
@@ -167,9 +167,7 @@ async def test_what_leads_back_to_itself_is_refused_by_name_and_nothing_is_writt
     files = {name: json.dumps(document) for name, document in documents.items()}
     other = memory.project("other")
     for replace in (False, True):
-        with pytest.raises(
-            InvalidItem, match=r"the import would not agree with itself: .* itself.*: a circle"
-        ) as refused:
+        with pytest.raises(InvalidItem, match=r"the import is inconsistent: .* itself.*: a circle") as refused:
             await other.import_files(files, replace=replace)
         assert set(re.findall(r"[cdet]-\w{18}", str(refused.value))) == ids
         assert await everything(other, raw) == {}

@@ -95,7 +95,7 @@ async def test_what_waited_for_a_task_that_is_done_by_now_can_be_entered_late(
     waited = clock.tick()
     clock.tick()
     await apollo.tasks.complete(first.id)
-    with pytest.raises(InvalidItem, match="nothing waits"):
+    with pytest.raises(InvalidItem, match="cannot block"):
         await apollo.tasks.block(second.id, first.id, at=waited)
     started = clock.tick()
     await apollo.tasks.start(second.id)
@@ -191,7 +191,7 @@ async def test_what_ended_before_anybody_wrote_it_down_took_no_time_below_nothin
     """The statistics count from when a task was true, not from when somebody wrote it down."""
     then = clock.now - timedelta(days=3)
     task = await apollo.tasks.create("Move", status="in_progress", at=then)
-    with pytest.raises(InvalidItem, match="was not there yet"):
+    with pytest.raises(InvalidItem, match="did not exist yet"):
         await apollo.tasks.complete(task.id, at=then - MS)
     await apollo.tasks.complete(task.id, at=then + timedelta(hours=2))
     assert (await apollo.statistics()).mean_completion == timedelta(hours=2)

@@ -1,0 +1,36 @@
+"""The short import path `redismem.workers`, which loads APScheduler only when it is used."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import redismem.workers
+from redismem.workers import DROPPED, Scheduler, scheduler, strategies
+
+LOADED = "import sys; print('apscheduler' in sys.modules)"
+
+
+def test_the_short_path_leads_to_the_same_objects() -> None:
+    assert Scheduler is scheduler.Scheduler
+    assert DROPPED is strategies.DROPPED
+
+
+def test_an_unknown_name_raises_attribute_error() -> None:
+    with pytest.raises(AttributeError, match=r"'redismem\.workers' has no attribute 'Shedule'"):
+        _ = redismem.workers.Shedule
+
+
+@pytest.mark.parametrize(
+    ("program", "is_loaded"),
+    [
+        ("import redismem, redismem.workers", False),
+        ("from redismem.workers import DROPPED", False),
+        ("from redismem.workers import Scheduler", True),
+    ],
+)
+def test_apscheduler_is_loaded_with_the_scheduler_alone(program: str, is_loaded: bool) -> None:
+    ran = subprocess.run([sys.executable, "-c", f"{program}; {LOADED}"], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == str(is_loaded)
