@@ -1,4 +1,4 @@
-"""The same memory without `await`, fit for any thread."""
+"""The memory without `await`, for any thread."""
 
 from redismem.blocking.memory import Conversations, Memory, Project, Session
 

@@ -1,7 +1,7 @@
-"""The same memory for callers without an event loop, and from any thread.
+"""The blocking memory and session, for any thread without an event loop.
 
-Nothing is copied: a method here runs the coroutine of its namesake in `memory`, over a transport that blocks when the
-other suspends. Such a coroutine ends at its first step, so there is no event loop and no thread behind it.
+Each method runs the coroutine of the async method with the same name, over a transport that blocks and never suspends.
+The coroutine therefore ends at its first step, so there is no event loop or thread behind it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,13 @@ if TYPE_CHECKING:
 
 
 class Memory:
-    """The same as `redismem.Memory`, without await: `with Memory.connect(...) as memory`."""
+    """The sessions of one namespace, for any number of threads: open one per process, close it at the end.
+
+    `redismem.Memory` without `await`:
+
+    >>> with Memory.connect("redis://127.0.0.1:6379/0", namespace="shop") as memory:
+    ...     session = memory.session("user-42")
+    """
 
     def __init__(self, twin: memory.Memory) -> None:
         self._twin = twin
@@ -61,12 +67,18 @@ class Memory:
         embed: Embed | str | None = None,
         **others: Never,
     ) -> Memory:
-        """The same as `redismem.Memory.connect`; `client` is a `redis.Redis`.
+        """Return a memory. It connects on first use; `with` checks Redis, its layout and the number of shards.
 
-        `on_event` runs in the thread of the call. `workers` run in a thread of their own, with an event loop and
-        connections of its own, so they need a URL and no client: they begin with `with` or the first call about a
-        session, and `close()` waits for them. With the `fallback`, a thread looks for Redis while it is away.
-        `embed` is awaited in the workers' thread, and for questions in another, each with an event loop of its own.
+        See `redismem.Memory.connect` for all arguments and errors. These arguments differ:
+
+        Args:
+            client: A `redis.Redis` to use instead of a URL. The caller closes it.
+            on_event: It runs in the thread of the call.
+            workers: They run in a thread with its own event loop and connections, so they need a URL and no client.
+                They start with `with` or the first call of a session, and `close()` waits for them.
+            fallback: While Redis is down, a thread probes it.
+            embed: It is awaited in the thread of the workers, and for questions in another thread; each of these has
+                its own event loop.
         """
         memory.refuse_others(others)
         settings = Settings.given(settings)
@@ -78,17 +90,17 @@ class Memory:
             store.embedder = _embedder(embed, settings)
             return cls(memory.Memory(store, count_tokens))
         if client is not None:
-            raise InvalidSettings("workers need a URL: a client for blocking callers is of no use to their event loop")
-        blocking, connect_looping = connect_both(url, settings)
+            raise InvalidSettings("workers need a URL: their event loop cannot use a blocking client")
+        blocking, connect_async = connect_both(url, settings)
         store = open_store(blocking, namespace, settings, on_event, clock, background)
         store.embedder = _embedder(embed, settings)
 
-        def make() -> memory.Memory:
-            theirs = open_store(connect_looping(), namespace, settings, on_event, clock)
-            theirs.embedder = memory.make_embedder(embed, settings)
-            return memory.Memory(theirs, workers=memory.make_workers(theirs, workers))
+        def make_worker_memory() -> memory.Memory:
+            worker_store = open_store(connect_async(), namespace, settings, on_event, clock)
+            worker_store.embedder = memory.make_embedder(embed, settings)
+            return memory.Memory(worker_store, workers=memory.make_workers(worker_store, workers))
 
-        return cls(memory.Memory(store, count_tokens, WorkerThread(make)))
+        return cls(memory.Memory(store, count_tokens, WorkerThread(make_worker_memory)))
 
     def __repr__(self) -> str:
         return f"<blocking {repr(self._twin)[1:]}"
@@ -134,26 +146,30 @@ class Memory:
 
 
 def _embedder(embed: Embed | str | None, settings: Settings) -> Embedder | None:
-    if not (wanted := embed or settings.embed):
+    if not (source := embed or settings.embed):
         return None
     from redismem.blocking.embedder import BlockingEmbedder
     from redismem.recall.embedder import open_embedder
 
-    return BlockingEmbedder(partial(open_embedder, wanted, settings))
+    return BlockingEmbedder(partial(open_embedder, source, settings))
 
 
 class Conversations(projects.Conversations):
-    """The same as the conversations of a project, without await."""
+    """The conversations of a project, without `await`."""
 
     __slots__ = ()
 
     def session(self, id: str) -> Session:
-        """The session that holds its messages, without I/O. Raises InvalidItem."""
+        """Return the session that holds the messages of a conversation, without I/O.
+
+        Raises:
+            InvalidItem: The id is invalid.
+        """
         return Session(self._twin.session(id))
 
 
 class Project(projects.Project):
-    """The same as a project of `redismem.Memory`, without await."""
+    """A project: decisions, tasks, entities and conversations, without `await`. `Memory.project` returns it."""
 
     __slots__ = ()
     conversations: Conversations
@@ -164,7 +180,10 @@ class Project(projects.Project):
 
 
 class Session:
-    """The same as `redismem.Session`, without await."""
+    """The handle of one conversation: messages, state and recall. `redismem.Session` without `await`.
+
+    A handle keeps no state and costs no I/O: get one per turn or keep it. Any number of pods may share a session.
+    """
 
     __slots__ = ("_twin",)
 
@@ -189,14 +208,14 @@ class Session:
         project_tokens: int = PROJECT_TOKENS,
         **options: Unpack[AppendOptions],
     ) -> Context:
-        """The same as that of `redismem.Session`: its explanation stands there, and is put here below."""
+        """See `redismem.Session.append_and_read`; its docstring is copied below."""
         if not isinstance(project, Project | None):
             raise TypeError(
                 f"project must come from memory.project(…) of a blocking memory, not {type(project).__name__}"
             )
         twin = None if project is None else project.twin
-        asked: dict[str, Any] = {"recall": recall, "project": twin, "project_tokens": project_tokens}
-        return _finished(self._twin.append_and_read(*messages, **asked, **options))
+        reads: dict[str, Any] = {"recall": recall, "project": twin, "project_tokens": project_tokens}
+        return _finished(self._twin.append_and_read(*messages, **reads, **options))
 
     append_and_read.__doc__ = session.Session.append_and_read.__doc__
     recall = _blocking(session.Session.recall)

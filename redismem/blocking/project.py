@@ -1,4 +1,4 @@
-"""The same project for callers without an event loop: each method runs the coroutine of its namesake."""
+"""The blocking project: each method runs the coroutine of the async method with the same name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Conversations", "Decisions", "Entities", "Project", "Tasks", "close_
 
 
 class Decisions:
-    """The same as the decisions of a project, without await."""
+    """The decisions of a project, without `await`."""
 
     __slots__ = ("_twin",)
 
@@ -41,7 +41,7 @@ class Decisions:
 
 
 class Tasks:
-    """The same as the tasks of a project, without await."""
+    """The tasks of a project, without `await`."""
 
     __slots__ = ("_twin",)
 
@@ -78,7 +78,7 @@ class Tasks:
 
 
 class Entities:
-    """The same as the entities of a project, without await."""
+    """The entities of a project, without `await`."""
 
     __slots__ = ("_twin",)
 
@@ -110,7 +110,7 @@ class Entities:
 
 
 class Conversations:
-    """The same as the conversations of a project, without await: a session of one is of the room above."""
+    """The conversations of a project, without `await`; the subclass in `blocking.memory` adds `session`."""
 
     __slots__ = ("_twin",)
 
@@ -118,7 +118,11 @@ class Conversations:
         self._twin = twin
 
     def session_id(self, id: str) -> str:
-        """The id of the session that holds its messages. Raises InvalidItem."""
+        """Return the id of the session that holds the messages of a conversation.
+
+        Raises:
+            InvalidItem: The id is invalid.
+        """
         return self._twin.session_id(id)
 
     get = blocking(conversations.Conversations.get)
@@ -136,7 +140,7 @@ class Conversations:
 
 
 class Project:
-    """The same as a project of `redismem.Memory`, without await."""
+    """A project without `await`; the subclass in `blocking.memory` adds the sessions of its conversations."""
 
     __slots__ = ("_twin", "conversations", "decisions", "entities", "tasks")
 
@@ -149,7 +153,11 @@ class Project:
         self.conversations = Conversations(twin.conversations)
 
     def check_tokens(self, max_tokens: int) -> None:
-        """Raises InvalidItem for fewer tokens than the text of a context needs: 50."""
+        """Check a token budget.
+
+        Raises:
+            InvalidItem: The budget is below 50 tokens.
+        """
         self._twin.check_tokens(max_tokens)
 
     context = blocking(project.Project.context)
@@ -166,10 +174,10 @@ class Project:
 
     @property
     def twin(self) -> project.Project:
-        """The project that it stands for."""
+        """The async project that runs the calls."""
         return self._twin
 
     @property
     def name(self) -> str:
-        """Its name, as it was given."""
+        """The project's name, unchanged."""
         return self._twin.name

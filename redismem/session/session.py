@@ -115,7 +115,7 @@ class Session(SessionState):
 
         Raises:
             InvalidItem: `project_tokens` is too small.
-            TypeError: `project` is not a project of an async memory.
+            TypeError: `project` does not come from a memory of the same kind, async or blocking.
             ValueError: `recall` is not an integer of 0 or more.
 
         Also raises the errors of `append()`.
