@@ -1,72 +1,43 @@
-"""An embedder for callers without an event loop: a thread that has a loop, begun with the first question."""
+"""An embedder for callers without an event loop: on a thread with a loop that starts with the first question."""
 
 from __future__ import annotations
 
-import asyncio
-import os
-import threading
 from collections.abc import Callable
-from concurrent.futures import CancelledError
+from contextlib import aclosing
+from functools import partial
 
+from redismem.blocking.loop_thread import LoopThread
+from redismem.concurrency.forks import inherit
 from redismem.recall.embedder import Embedder
 
-# An embedder may go on though it is cancelled: closing does not wait for it any longer.
-_ENDS_WITHIN_S = 1.0
+# An embedder may ignore that it is cancelled.
+_ENDS_WITHIN_S = 2.0
 
 
 class BlockingEmbedder(Embedder):
-    """The same, from any thread: its methods block and never suspend. A process that was forked off begins its own."""
+    """An embedder for any thread: its methods block and never suspend. A forked process starts its own."""
 
     def __init__(self, make: Callable[[], Embedder]) -> None:
-        """`make` gives the embedder that the thread has, and is called once a process."""
+        """`make` returns the embedder that the thread uses and is called once per process."""
         self._make = make
-        self._twin = twin = make()
-        self.name, self.mark = twin.name, twin.mark
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._pid = os.getpid()
-        self._lock = threading.Lock()
+        self.begin_again()
+        self.name, self.mark = self._twin.name, self._twin.mark
+        self._thread = LoopThread("redismem-embedder", lambda: aclosing(self._twin))
+        inherit(self)
+
+    def begin_again(self) -> None:
+        """Make another embedder: the connections of the parent's belong to the parent's loop."""
+        self._twin = self._make()
 
     @property
     def dimensions(self) -> int:  # type: ignore[override]
-        """The dimensions of the vectors it made last; 0 before the first."""
+        """The dimensions of the newest vectors; 0 before the first."""
         return self._twin.dimensions
 
     async def question(self, text: str) -> bytes | None:
         """Return the vector of a question, or None if the embedder is paused. Raises ModelFailed."""
-        try:
-            return asyncio.run_coroutine_threadsafe(self._twin.question(text), self._begun()).result()
-        except CancelledError:  # nobody else cancels it
-            raise RuntimeError("this memory is closed") from None
+        return self._thread.run(partial(self._twin.question, text))
 
     async def aclose(self) -> None:
-        """Ends the thread."""
-        with self._lock:
-            loop, self._loop = self._loop, None
-        if loop is not None and self._pid == os.getpid():
-            asyncio.run_coroutine_threadsafe(self._ended(), loop).result()
-            loop.call_soon_threadsafe(loop.stop)
-
-    async def _ended(self) -> None:
-        """Cancels what other threads wait for: with the loop, it would never end."""
-        pending = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in pending:
-            task.cancel()
-        if pending:
-            await asyncio.wait(pending, timeout=_ENDS_WITHIN_S)
-        await self._twin.aclose()
-
-    def _begun(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._pid != os.getpid():
-                self._twin, self._loop, self._pid = self._make(), None, os.getpid()
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                threading.Thread(target=_run, args=(self._loop,), name="redismem-embedder", daemon=True).start()
-            return self._loop
-
-
-def _run(loop: asyncio.AbstractEventLoop) -> None:
-    try:
-        loop.run_forever()
-    finally:
-        loop.close()
+        """End the thread."""
+        self._thread.stop(_ENDS_WITHIN_S)
