@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from support.conversations import contents, said
+from support.operations import OPERATIONS, UNSET
 from support.stored import keys_of, keys_with
 from support.stores import Store
 
 from redismem import Conflict, InvalidSettings, Memory, Message, Session, SessionNotFound, Settings, WrongShards
 from redismem.blocking import memory as blocking
-from redismem.context import State
 from redismem.info import Health
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import Keys
@@ -80,40 +79,10 @@ async def test_tokens_are_counted_once_when_a_message_is_stored(store: Store, na
     assert counted == [said("abc"), said("de")]
 
 
-UNKNOWN: dict[str, tuple[Callable[[Session], Coroutine[Any, Any, Any]], Any]] = {
-    "exists": (lambda session: session.exists(), False),
-    "clear": (lambda session: session.clear(), False),
-    "touch": (lambda session: session.touch(), False),
-    "state": (lambda session: session.state(), State()),
-    "params": (lambda session: session.params(), {}),
-    "waiting": (lambda session: session.waiting(), None),
-    "last_intent": (lambda session: session.last_intent(), None),
-    "last_result": (lambda session: session.last_result(), None),
-    "plan": (lambda session: session.plan(), None),
-    "telemetry": (
-        lambda session: session.telemetry(),
-        {"history_count": 0, "params_keys": [], "waiting_for_param": None},
-    ),
-    "messages": (lambda session: session.messages(), SessionNotFound),
-    "messages of none": (lambda session: session.messages(limit=0), SessionNotFound),
-    "messages before": (lambda session: session.messages(before=5), SessionNotFound),
-    "recall": (lambda session: session.recall("a"), []),
-    "prune": (lambda session: session.prune(5), SessionNotFound),
-    "pop": (lambda session: session.pop(5), SessionNotFound),
-    "undo": (lambda session: session.undo(), SessionNotFound),
-    "replace": (lambda session: session.replace(1, said("a")), SessionNotFound),
-    "unpin": (lambda session: session.unpin(1), SessionNotFound),
-    "info": (lambda session: session.info(), SessionNotFound),
-    "clear that insists": (lambda session: session.clear(missing_ok=False), SessionNotFound),
-    "append that expects": (lambda session: session.append(said("a"), expect=1), Conflict),
-    "append and read that expects": (lambda session: session.append_and_read(said("a"), expect=1), Conflict),
-}
-
-
-@pytest.mark.parametrize("method", UNKNOWN)
+@pytest.mark.parametrize("method", [name for name, row in OPERATIONS.items() if row.unknown is not UNSET])
 async def test_an_unknown_session_stays_unknown(raw: Any, session: Session, namespace: str, method: str) -> None:
     before = await keys_of(raw, namespace)
-    call, answer = UNKNOWN[method]
+    call, answer = OPERATIONS[method].call, OPERATIONS[method].unknown
     if isinstance(answer, type):
         with pytest.raises(answer) as refused:
             await call(session)

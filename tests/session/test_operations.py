@@ -15,13 +15,8 @@ from typing import Any, NamedTuple
 
 import pytest
 from protocol.test_acl import TURNS
-from store.fallback.test_fallback import REFUSED as UNSERVED
-from store.fallback.test_fallback import SERVED
-from store.test_corrupt import READS
 from store.test_interruptions import FORGOTTEN
-from store.test_other_layouts import REFUSED
-from store.test_round_trips import OPERATIONS
-from test_memory import UNKNOWN
+from support.operations import OPERATIONS
 
 from redismem import Memory, Session, events
 from redismem.events import Op, Outage
@@ -40,32 +35,13 @@ class Table(NamedTuple):
 
 NO_SCRIPT = "it runs no script"
 TABLES = [
-    Table("OPERATIONS of store/test_round_trips.py", [row[-1] for row in OPERATIONS], {}),
-    Table("READS of store/test_corrupt.py", [call for call, _ in READS.values()], {}),
-    Table(
-        "REFUSED of store/test_other_layouts.py",
-        list(REFUSED.values()),
-        {
-            "exists": "it looks whether there are counters, whatever their layout",
-            "clear": "it must get rid of any session: test_workers_leave_a_session_of_another_layout_alone",
-            "state": "it reads no counters",
-        },
-    ),
-    Table(
-        "UNKNOWN of test_memory.py",
-        [call for call, _ in UNKNOWN.values()],
-        {
-            "read": "it has a test of its own: test_the_context_of_an_unknown_session_is_empty",
-            "update": "it creates a missing session",
-        },
-    ),
+    Table("OPERATIONS of support/operations.py", [row.call for row in OPERATIONS.values()], {}),
     Table(
         "FORGOTTEN of store/test_interruptions.py",
         [call for call, _ in FORGOTTEN],
         dict.fromkeys(("exists", "info", "state", "telemetry"), NO_SCRIPT),
     ),
-    Table("TURNS of test_acl.py", [call for call, _ in TURNS], {}),
-    Table("SERVED and REFUSED of store/test_fallback.py", [*SERVED.values(), *UNSERVED.values()], {}),
+    Table("TURNS of protocol/test_acl.py", [call for call, _ in TURNS], {}),
 ]
 NAMES = [table.name for table in TABLES]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 from support.clock import T0, Clock
 from support.conversations import said
+from support.operations import OPERATIONS
 from support.stored import everything, keys_of
 from support.stores import Store
 
@@ -19,27 +19,9 @@ from redismem.workers.strategies import Trim
 from redismem.workers.summaries import Worker
 
 LAYOUT_2 = b"v2 1 2 10 4000000000000 4000000100000"
-REFUSED: dict[str, Callable[[Session], Coroutine[Any, Any, Any]]] = {
-    "read": lambda session: session.read(),
-    "read limited": lambda session: session.read(limit=1),
-    "info": lambda session: session.info(),
-    "telemetry": lambda session: session.telemetry(),
-    "messages": lambda session: session.messages(),
-    "recall": lambda session: session.recall("a"),
-    "prune": lambda session: session.prune(1),
-    "pop": lambda session: session.pop(1),
-    "undo": lambda session: session.undo(),
-    "replace": lambda session: session.replace(1, said("c")),
-    "unpin": lambda session: session.unpin(1),
-    "touch": lambda session: session.touch(),
-    "merge": lambda session: session.merge({"a": 1}),
-    "append": lambda session: session.append(said("c")),
-    "append and read": lambda session: session.append_and_read(said("c")),
-    "older messages": lambda session: session.messages(limit=1, before=2),
-}
 
 
-@pytest.mark.parametrize("method", REFUSED)
+@pytest.mark.parametrize("method", [name for name, row in OPERATIONS.items() if row.refuses_layout])
 async def test_a_session_of_another_layout_is_left_alone(
     raw: Any, session: Session, keys: SessionKeys, namespace: str, method: str
 ) -> None:
@@ -47,7 +29,7 @@ async def test_a_session_of_another_layout_is_left_alone(
     await raw.hset(keys.state, "counters", LAYOUT_2)
     before = await everything(raw, namespace)
     with pytest.raises(UnsupportedFormat, match=r"session user-42: the session has layout version 2, this .* knows 1$"):
-        await REFUSED[method](session)
+        await OPERATIONS[method].call(session)
     assert await everything(raw, namespace) == before
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from support.checks import check_silent, contents, silent_logs, unavailable, until, user  # noqa: F401 (an autouse fixture)
 from support.faulty import Faulty, caught_up, over
+from support.operations import OPERATIONS
 from support.proxy import Proxy
 
 import redismem.blocking
-from redismem import Memory, Session, Settings, StoreUnavailable, TooLarge
+from redismem import Memory, Settings, StoreUnavailable, TooLarge
 
 
 def texts(context: Any) -> list[str]:
@@ -65,33 +65,18 @@ async def test_a_session_that_was_never_seen_begins_with_what_is_appended(degrad
     assert await contents(degradable.session("b")) == [user(1)["content"]]
 
 
-REFUSED: dict[str, Callable[[Session], Any]] = {
-    "clear": lambda session: session.clear(),
-    "prune": lambda session: session.prune(1),
-    "exists": lambda session: session.exists(),
-    "touch": lambda session: session.touch(),
-    "pop": lambda session: session.pop(),
-    "undo": lambda session: session.undo(),
-    "replace": lambda session: session.replace(1, user(3)),
-    "unpin": lambda session: session.unpin(1),
-    "originals": lambda session: session.messages(include_originals=True),
-    "expect": lambda session: session.append(user(2), expect=1),
-    "confirm": lambda session: session.append(user(2), confirm=1),
-    "recall": lambda session: session.recall("order"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", [name for name, row in OPERATIONS.items() if row.outage == "refused"])
 async def test_what_cannot_be_served_says_so_and_changes_nothing(degradable: Memory, faulty: Faulty, name: str) -> None:
     await degradable.session("a").append_and_read(user(1))
     faulty.is_away = True
     assert (await degradable.session("b").append(user(1))).degraded  # it is known to be away now
-    error = await unavailable(REFUSED[name](degradable.session("a")))
+    error = await unavailable(OPERATIONS[name].call(degradable.session("a")))
     assert (error.session_id, error.reason) == ("a", "ConnectionRefusedError")
     # By the names of methods: a `read_window` is nothing that the caller has called.
-    called = {"originals": "messages", "confirm": "replicas are to confirm"}.get(name, name)
+    odd = {"append that expects": "expect", "append with confirm": "replicas are to confirm"}
+    called = odd.get(name, name.partition(" ")[0])
     assert called in error.text
-    assert "cannot be" in error.text or name == "expect"
+    assert "cannot be" in error.text or name == "append that expects"
     assert not {"read_window", "read_epoch"} & set(error.text.split())
     assert degradable.health().backlog_message_count == 1
     faulty.is_away = False
@@ -99,40 +84,23 @@ async def test_what_cannot_be_served_says_so_and_changes_nothing(degradable: Mem
     assert await contents(degradable.session("a")) == [user(1)["content"]]
 
 
-SERVED: dict[str, Callable[[Session], Any]] = {
-    "read": lambda session: session.read(),
-    "state": lambda session: session.state(),
-    "params": lambda session: session.params(),
-    "waiting": lambda session: session.waiting(),
-    "last_intent": lambda session: session.last_intent(),
-    "last_result": lambda session: session.last_result(),
-    "plan": lambda session: session.plan(),
-    "messages": lambda session: session.messages(),
-    "info": lambda session: session.info(),
-    "telemetry": lambda session: session.telemetry(),
-    "append": lambda session: session.append(user(2)),
-    "append_and_read": lambda session: session.append_and_read(user(2)),
-    "append that recalls": lambda session: session.append_and_read(user(2), recall=100),
-    "update": lambda session: session.update(plan=1),
-    "merge": lambda session: session.merge({"a": 1}),
-}
 NOT_OF_THE_UNSEEN = ("messages", "info", "telemetry")
 
 
-@pytest.mark.parametrize("name", SERVED)
+@pytest.mark.parametrize("name", [name for name, row in OPERATIONS.items() if row.outage == "served"])
 async def test_what_is_served_is_what_the_table_says(degradable: Memory, faulty: Faulty, name: str) -> None:
     seen, unseen = degradable.session("seen"), degradable.session("unseen")
     await seen.append_and_read(user(1))
     faulty.is_away = True
     assert not degradable.health().is_away
-    served = await SERVED[name](seen)
+    served = await OPERATIONS[name].call(seen)
     assert degradable.health().is_away
     if name in ("read", "state", "append", "append_and_read"):
         assert "degraded" in repr(served)
     if name in NOT_OF_THE_UNSEEN:
-        await unavailable(SERVED[name](unseen))
+        await unavailable(OPERATIONS[name].call(unseen))
         await unseen.append(user(1))
-    await SERVED[name](unseen)
+    await OPERATIONS[name].call(unseen)
 
 
 @pytest.mark.parametrize("name", ["count", "sessions"])
