@@ -1,4 +1,4 @@
-"""What all tests share: a redis-server of their own, and the two stores that every behaviour is shown on."""
+"""Fixtures for all tests: a redis-server per process, and the two stores that tests run on."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ LONGEST_FIRST = (
     "web/page/test_page_chat.py",
     "session/test_model.py",
 )
-"""Files that several processes begin with: begun last, one of them would be waited for alone."""
+"""Long files, started first by parallel test processes, so that no process waits for one of them at the end."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -66,7 +66,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_settings_from_outside() -> Iterator[None]:
-    """The environment of whoever runs the tests must not change what they see."""
+    """Remove settings from the environment, so that they do not affect the tests."""
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("REDISMEM_")]:
             patch.delenv(name)
@@ -75,7 +75,7 @@ def no_settings_from_outside() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def ctrl_c_is_heard() -> None:
-    """A shell starts what runs in the background deaf to SIGINT, and its children's children inherit it."""
+    """Restore SIGINT: a shell makes background processes ignore it, and their children inherit that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -100,7 +100,7 @@ def cluster_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluste
 
 @pytest.fixture(scope="session")
 def sentinel_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SentinelServers]:
-    """The same with sentinels."""
+    """One primary with sentinels for all tests that only need one and leave it as it was."""
     servers = SentinelServers(tmp_path_factory.mktemp("sentinel"))
     try:
         yield servers.start()
@@ -125,13 +125,13 @@ def namespace() -> str:
 
 @pytest.fixture
 def clock() -> Clock:
-    """The time of a test that sets it: the memories of its store go by this clock, and not by the server's."""
+    """A clock that a test sets: memories of its store use it instead of the server's time."""
     return Clock()
 
 
 @pytest.fixture(params=["real", "embedded"])
 def store(request: pytest.FixtureRequest) -> Store:
-    """Real Redis and the embedded store: a test that takes this runs on both."""
+    """The store: real Redis and the embedded store; a test with this fixture runs on both."""
     clock: Clock | None = request.getfixturevalue("clock") if "clock" in request.fixturenames else None
     if request.param == "real":
         server: RedisServer = request.getfixturevalue("redis_server")
@@ -156,26 +156,26 @@ async def memory(store: Store, namespace: str) -> Any:
 
 @pytest.fixture
 def session(memory: Memory) -> Session:
-    """The session that most tests are about."""
+    """The session that most tests use."""
     return memory.session("user-42")
 
 
 @pytest.fixture
 def keys(namespace: str) -> SessionKeys:
-    """The keys of that session."""
+    """The keys of the session of most tests."""
     return Keys(namespace, 64).session("user-42")
 
 
 @pytest.fixture
 async def proxy(redis_server: RedisServer) -> AsyncIterator[Proxy]:
-    """A way to the server of all tests that can be disturbed."""
+    """A proxy in front of the shared server, which can disturb the connection."""
     async with Proxy(redis_server.port) as proxy:
         yield proxy
 
 
 @pytest.fixture
 async def near(redis_server: RedisServer, namespace: str) -> AsyncIterator[Memory]:
-    """A memory on that server that nothing stands before."""
+    """A memory that connects to the shared server without the proxy."""
     settings = Settings(deadline_s=60, reply_timeout_s=20)
     async with Memory.connect(redis_server.url, namespace=namespace, settings=settings) as memory:
         yield memory

@@ -1,6 +1,6 @@
-"""The tables that list the operations of a session, held against the session itself; and the words of their events.
+"""Check the tables of session operations, and the operation names of events, against the session itself.
 
-Without this a new operation could be missing from any of them, and nothing would say so.
+Otherwise a table could lack a new operation without any test failing.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ PACKAGE = Path(events.__file__).parent
 class Table(NamedTuple):
     name: str
     rows: Sequence[Callable[[Any], object]]
-    """Each calls one method of the session that it is given."""
+    """Functions that each call one method of the given session."""
     left_out: dict[str, str]
-    """Operations that the table does without, and why."""
+    """Operations that the table leaves out, with the reason."""
 
 
 NO_SCRIPT = "it runs no script"
@@ -70,7 +70,7 @@ NAMES = [table.name for table in TABLES]
 
 
 def called(method: Callable[..., Any]) -> set[str]:
-    """The names of what a method calls of its own object."""
+    """Return the names of the methods that a method calls on its own object."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(method)))
     calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
     return {
@@ -81,7 +81,7 @@ def called(method: Callable[..., Any]) -> set[str]:
 
 
 def operation_of(kind: type) -> dict[str, str]:
-    """Each public method, and the operation it is: its own, or that of the one that it passes on to."""
+    """Return the operation of each public method: its own name, or the method that it delegates to."""
     methods = inspect.getmembers(kind, inspect.isfunction)
     public = {name: method for name, method in methods if not name.startswith("_")}
     found = {}
@@ -92,7 +92,7 @@ def operation_of(kind: type) -> dict[str, str]:
 
 
 class Listening:
-    """Notes the names of the methods that are called."""
+    """An object that records the names of called methods."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -102,7 +102,7 @@ class Listening:
 
 
 def methods_in(rows: Sequence[Callable[[Any], object]]) -> list[str]:
-    """The methods that the rows call, one each. Raises ValueError if a row calls more than one, or none."""
+    """Return the method that each row calls. Raise ValueError if a row does not call exactly one."""
     found = []
     for row in rows:
         row(listening := Listening())
@@ -112,7 +112,7 @@ def methods_in(rows: Sequence[Callable[[Any], object]]) -> list[str]:
 
 
 def check_table(table: Table, kind: type = Session) -> list[str]:
-    """Says which operations the table lacks, and which it leaves out though it has them, or there are none."""
+    """Return complaints: missing operations, and operations to leave out that are present or unknown."""
     operation = operation_of(kind)
     known, left_out = set(operation.values()), set(table.left_out)
     there = {operation[name] for name in methods_in(table.rows)}
@@ -129,7 +129,7 @@ def test_each_table_has_every_operation(table: Table) -> None:
 
 
 class Wider(Session):
-    """A session with two methods that no table knows: an operation, and one that passes on to another."""
+    """A session with two methods that no table lists: an operation, and a method that delegates to another."""
 
     __slots__ = ()
 
@@ -171,7 +171,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def words_sent(source: str) -> set[str]:
-    """The `op` of each call that is made. If a function has it from its caller: its default, and what callers give."""
+    """Return the `op` of each call. For an `op` that is a parameter: its default and the values that callers pass."""
     tree = ast.parse(source)
     found: set[str] = set()
     for function in (node for node in ast.walk(tree) if isinstance(node, Function)):
@@ -187,7 +187,7 @@ def words_sent(source: str) -> set[str]:
 
 
 def words_given(tree: ast.Module, function: Function, parameter: str) -> set[str]:
-    """What the parameter can be: its default, and what the function is called with."""
+    """Return the possible values of a parameter: its default and the values that callers pass."""
     names = [each.arg for each in function.args.args]
     place, defaults = names.index(parameter), function.args.defaults
     given = [argument(call, parameter, place - (names[0] == "self")) for call in calls_of(tree, function.name)]
@@ -209,13 +209,13 @@ def argument(call: ast.Call, name: str, place: int) -> ast.expr | None:
 
 
 def words_told(source: str, by: str = "told") -> set[str]:
-    """The words of a worker's work, or of what a store tells by itself."""
+    """Return the operation names of a worker's events, or of events that a store emits by itself."""
     words = (call.args[0] for call in calls_of(ast.parse(source), by))
     return {ast.literal_eval(word) for word in words if isinstance(word, ast.Constant)}
 
 
 def words_listed(source: str) -> set[str]:
-    """The words that stand below `op` in `Event`."""
+    """Return the operation names that the docstring of `Event.op` lists."""
     (event,) = (node for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and node.name == "Event")
     (place,) = (at for at, node in enumerate(event.body) if ast.unparse(node) == "op: str")
     text = ast.literal_eval(event.body[place + 1].value)  # type: ignore[attr-defined]
