@@ -1,4 +1,4 @@
-"""What the memory answers: contexts, summaries, and what they show of themselves."""
+"""Contexts and summaries: their contents, formats and representations."""
 
 from __future__ import annotations
 

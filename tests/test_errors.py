@@ -21,7 +21,7 @@ DRAWN = {name: said for _, name, said in BRANCHES}
 
 
 def parent_of(name: str) -> str:
-    """The class that one hangs on: one that is set in, on the last one that is not."""
+    """Return the parent of a class in the drawn tree: an indented class belongs to the last unindented one."""
     above = "RedismemError"
     for is_set_in, found, _ in BRANCHES:
         if found == name:

@@ -1,4 +1,4 @@
-"""Mistakes that people make, and what they are told: the thing itself, at once, with the place it is about."""
+"""Common mistakes: the error comes at once, names the real cause, and says where it is."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHORT = Settings(deadline_s=2, reply_timeout_s=1)
 
 
 def told_to(url: str, settings: Settings | None = None) -> StoreUnavailable:
-    """What a caller of either memory is told."""
+    """Return the error that a caller of either memory gets."""
 
     async def call() -> None:
         async with Memory.connect(url, settings=settings) as memory:
@@ -74,7 +74,7 @@ def test_host_and_port_are_named() -> None:
     assert f"Redis at 127.0.0.1:{port} " in told.text
     assert told.reason == "ConnectionRefusedError"
     assert "ConnectionRefusedError, nothing listens there" in told.text
-    assert not told.may_be_done, "nobody was there to take it"
+    assert not told.may_be_done, "no server has received it"
     assert "carried out" not in told.text
     assert "Redis at /nowhere/redis.sock" in told_to("unix:///nowhere/redis.sock", SHORT).text
 
@@ -142,7 +142,7 @@ def test_a_place_that_is_none(url: str, said: str) -> None:
     ],
 )
 def test_a_scheme_that_is_none(url: str, meant: str) -> None:
-    """What may be a password is never repeated."""
+    """The error must not repeat text that may be a password."""
     for kind in (Memory, blocking.Memory):
         with pytest.raises(InvalidSettings) as refused:
             kind.connect(url)
@@ -199,7 +199,7 @@ async def test_arguments_are_named_as_the_caller_knows_them(
 
 
 async def test_a_closed_memory_says_so(store: Store, namespace: str) -> None:
-    """Also over a client that is still open, and over the embedded store, which would go on."""
+    """This also holds with a client that is still open, and with the embedded store, which would go on working."""
     async with store.client() as client:
         memory = Memory.connect(client=client, namespace=namespace)
         session = memory.session("s")

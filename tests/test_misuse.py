@@ -1,4 +1,4 @@
-"""What newcomers pass by mistake: a typed error says what was expected, and nothing is connected or written."""
+"""Wrong arguments of newcomers: a typed error says what is expected, and nothing is connected or written."""
 
 from __future__ import annotations
 

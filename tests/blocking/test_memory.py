@@ -1,4 +1,4 @@
-"""The blocking memory: the same surface as the async one, and each method of it at work."""
+"""The blocking memory: it has all methods of the async one, and each of them works."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def memory(request: pytest.FixtureRequest, namespace: str) -> Iterator[blocking.
 
 
 def converse(memory: blocking.Memory, session: blocking.Session) -> Iterator[str]:
-    """Writes and reads messages, and names each method it used."""
+    """Write and read messages, and return the names of the methods used."""
     assert session.id == "user-42"
     assert memory.project("apollo").name == "apollo"
     yield from ("session", "id", "project")
@@ -95,7 +95,7 @@ def converse(memory: blocking.Memory, session: blocking.Session) -> Iterator[str
 
 
 def change_state(session: blocking.Session) -> Iterator[str]:
-    """Changes and reads the state, and names each method it used."""
+    """Change and read the state, and return the names of the methods used."""
     session.merge({"y": [2.0]})
     session.set_waiting(None)
     session.set_last_intent("buy")
@@ -109,7 +109,7 @@ def change_state(session: blocking.Session) -> Iterator[str]:
 
 
 def look_and_end(memory: blocking.Memory, session: blocking.Session) -> Iterator[str]:
-    """Counts, lists, prunes, clears and closes, and names each method it used."""
+    """Count, list, prune, clear and close, and return the names of the methods used."""
     assert session.info().total_messages == 2
     assert session.telemetry() == {"history_count": 2, "params_keys": ["y"], "waiting_for_param": None}
     assert memory.count() == 1

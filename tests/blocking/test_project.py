@@ -1,4 +1,4 @@
-"""The blocking project: the same methods, parameters and explanations as the async one."""
+"""The blocking project has the methods, parameters and docstrings of the async one."""
 
 from __future__ import annotations
 

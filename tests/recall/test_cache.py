@@ -1,4 +1,4 @@
-"""What a process keeps of the sessions it recalls from: bounded, and never older than the session is."""
+"""The recall cache: it is bounded, and never stale."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ async def test_a_message_that_was_replaced_is_recalled_as_it_is_now(store: Store
 
 
 async def test_what_a_failover_has_lost_is_not_recalled(store: Store, namespace: str, raw: Any) -> None:
-    """Though what came in its place is as long, and its block ends at the same seq."""
+    """This holds although the new messages have the same length, and their block ends at the same seq."""
     async with open_with(store, namespace) as memory, open_with(store, namespace) as other:
         session, theirs, keys = memory.session("a"), other.session("a"), memory.store.keys.session("a")
         worker = Worker(other.store, Echo())
@@ -133,11 +133,11 @@ async def test_a_block_that_is_large_unpacked_is_read_in_a_thread(
 ) -> None:
     decode_contents, read_in = recall.decode_contents, dict[int, int]()
 
-    def seen(block: Any, *rest: Any) -> Any:
+    def record(block: Any, *rest: Any) -> Any:
         read_in[block.number] = threading.get_ident()
         return decode_contents(block, *rest)
 
-    monkeypatch.setattr(recall, "decode_contents", seen)
+    monkeypatch.setattr(recall, "decode_contents", record)
     async with open_with(store, namespace, max_summary_bytes=1 << 20) as memory:
         session = await remembered(memory, {3: "Biscuit " * 10_000, 40: "I moved to Lisbon."})
         assert 3 in seqs(await session.recall("Biscuit"))

@@ -1,6 +1,6 @@
-"""An embedder of the caller's own that does what no embedder should: the turn goes on, and no log has its words.
+"""Misbehaving embedders of a caller: the turn goes on, and no log quotes their texts.
 
-What it costs a worker stands in tests/workers/test_vectors.py.
+tests/workers/test_vectors.py has the tests for workers.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from redismem.recall.embedder import Embedder
 FACTS = {3: f"My dog Biscuit {CANARY} sleeps in the kitchen."}
 QUESTION = {"role": "user", "content": "Where does Biscuit sleep?"}
 LONG_S = 30
-"""Who waits so long for an embedder waits for ever."""
+"""A wait that counts as endless."""
 
 
 class Deaf(Words):
-    """Until its gate is open it goes on, however often it is cancelled. Then it raises what quotes the texts."""
+    """An embedder that ignores cancellation until its gate opens, then raises an error that quotes the texts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Deaf(Words):
 
 @pytest.fixture(autouse=True)
 def nothing_is_quoted(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """Nor does asyncio log an error that nobody has looked at."""
+    """Check the logs: no quoted text, and no asyncio error that was never retrieved."""
     yield
     gc.collect()
     assert CANARY not in caplog.text
@@ -128,7 +128,7 @@ def test_without_an_event_loop_it_fails_no_recall_either(
 
 
 def test_closing_ends_a_question_that_another_thread_waits_for() -> None:
-    """Else it would wait for an event loop that runs no more."""
+    """Otherwise the thread would wait for an event loop that has stopped."""
     words = Words()
     words.gate = asyncio.Event()
     embedder = BlockingEmbedder(lambda: Embedder(words, "words", LONG_S))

@@ -1,4 +1,4 @@
-"""What is chosen of earlier messages: with whole tool calls, however many results one of them has."""
+"""The choice of recalled messages: tool calls stay complete, with any number of results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recall by meaning: a question in other words than the answer, whatever the embedder does."""
+"""Recall by meaning: a question finds an answer in other words, and no fault of the embedder fails the turn."""
 
 from __future__ import annotations
 
@@ -104,14 +104,14 @@ async def test_without_a_vector_the_words_decide(store: Store, namespace: str, h
 
 async def test_a_turn_does_not_wait_for_a_vector_that_nobody_needs(store: Store, namespace: str) -> None:
     words = Words()
-    words.gate = asyncio.Event()  # never set: whoever waits, waits for twenty seconds
+    words.gate = asyncio.Event()  # never set: a call that waits for it waits 20 seconds
     async with open_with(store, namespace, words, embed_timeout_s=30) as memory:
         session = memory.session("new")
         async with asyncio.timeout(25):
             for _ in range(3):
                 context = await session.append_and_read({"role": "user", "content": QUESTION}, recall=500)
                 assert list(context.recalled) == []
-        assert words.asked == [], "nor is anybody asked for it"
+        assert words.asked == [], "no vector is requested either"
 
 
 async def test_vectors_of_another_model_or_size_are_not_mixed(store: Store, namespace: str, raw: Any) -> None:

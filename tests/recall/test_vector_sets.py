@@ -1,4 +1,4 @@
-"""Recall by meaning on a Redis with vector sets: a long session's vectors are compared there, and end with it."""
+"""Recall by meaning with vector sets: the server compares the vectors of long sessions, and the set ends with them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def opened(server: RedisServer | None, namespace: str, embed: Any = None, 
 
 
 async def is_asked(memory: Memory, session: Session, query: str = QUESTION) -> bool:
-    """Whether the message is found, and by asking the set for it."""
+    """Find the message, and return True if the search asked the vector set."""
     with trips_of(memory) as sent:
         assert await first(session, query) == [2, 3, 4]
     return any(command[0] == "VSIM" for commands in sent for command in commands)
@@ -71,7 +71,7 @@ async def gone_on(memory: Memory, session: Session, count: int = 11) -> None:
 
 
 async def in_set(raw: Any, key: bytes) -> list[int]:
-    """The blocks whose messages are in it."""
+    """Return the blocks whose messages are in the vector set."""
     found = await raw.execute_command("VSIM", key, "FP32", b"\0\0\x80?" * 256, "COUNT", 1_000, "TRUTH")
     return sorted({block_number(int(name[8:])) for name in found})
 

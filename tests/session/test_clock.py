@@ -1,4 +1,4 @@
-"""The clock of a memory: it counts in every call, and what cannot be the time is refused before anything is written."""
+"""The clock of a memory: every call uses it, and an invalid time is refused before anything is written."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_what_cannot_be_the_time_is_refused_and_nothing_is_written(
 async def test_a_clock_far_behind_the_servers_is_refused(
     memory: Memory, session: Session, raw: Any, namespace: str, clock: Clock
 ) -> None:
-    """What it writes would be gone at once, though the receipt says that it was created."""
+    """The session would expire at once, although the receipt says that it was created."""
     server_ms = await memory.store.run(namespace_calls.server_time_ms())
     clock.now_ms = server_ms - memory.settings.kept_ms - 1_000
     with pytest.raises(InvalidTime, match="by the server's clock") as refused:

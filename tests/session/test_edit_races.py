@@ -1,4 +1,4 @@
-"""pop, undo, replace and unpin beside workers, lost replies, memory that has run out, and other callers."""
+"""Races of pop, undo, replace and unpin with workers, lost replies, a full Redis and other callers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from redismem.workers.summaries import Worker
 
 @pytest.mark.parametrize("what", ["pop", "undo", "replace", "unpin"])
 async def test_a_summary_of_what_was_taken_back_is_refused(store: Store, namespace: str, what: str) -> None:
-    """It is written while the model works."""
+    """The edit happens while the model writes the summary."""
     async with store.memory(namespace, Settings(**SMALL)) as memory:
         session = memory.session("a")
         await session.append({"role": "system", "content": "s"}, *(said(str(number)) for number in range(6)))
@@ -50,7 +50,7 @@ async def test_a_summary_of_what_was_taken_back_is_refused(store: Store, namespa
 
 
 async def test_a_pop_of_what_a_summary_covers_by_now_is_refused(store: Store, namespace: str) -> None:
-    """It was in the window when it was read; neither a commit nor a prune changes the last seq."""
+    """The message was in the window when read, and neither a commit nor a prune changes the last seq."""
     async with store.memory(namespace, Settings(**SMALL)) as memory:
         session = memory.session("a")
         await session.append(*(said(str(number)) for number in range(6)))

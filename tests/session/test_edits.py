@@ -1,4 +1,4 @@
-"""pop, undo, replace and unpin: what no summary covers can be taken back or changed, by who saw it last."""
+"""pop, undo, replace and unpin: they edit messages that no summary covers, unless another writer was faster."""
 
 from __future__ import annotations
 

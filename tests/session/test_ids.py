@@ -1,4 +1,4 @@
-"""Whatever a session is called: keys, pages, queues, archives and the command line bear its name."""
+"""Unusual session ids work in keys, pages, queues, archives and on the command line."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Tenant(str, enum.Enum):  # noqa: UP042 (it is what people have)
 
 
 async def test_a_member_of_a_str_enum_is_its_text(store: Store, namespace: str) -> None:
-    """Whoever comes first, and for the namespace too."""
+    """The order of first use does not matter, and namespaces behave like session ids."""
     async with store.memory(namespace) as memory:
         await memory.session(Tenant.ALICE).append(said(1))
         assert (await memory.session("alice").read()).total_messages == 1

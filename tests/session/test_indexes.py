@@ -1,4 +1,4 @@
-"""Thresholds, times to live and the listing of sessions, on both stores."""
+"""Thresholds, expiry and the session list, on both stores."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_an_expired_session_is_unknown_and_begins_anew(
 async def test_a_new_session_takes_those_that_have_expired_out_of_the_indexes(
     store: Store, namespace: str, raw: Any, clock: Clock
 ) -> None:
-    """No worker may sweep. Those live on to which somebody gave more time than this process does."""
+    """This works without a sweep, and spares sessions that another process gave a longer idle timeout."""
     day_s = 86_400
     patient = Settings(shards=1, idle_timeout_s=30 * day_s, threshold=4, recent_limit=2)
     async with (
@@ -134,7 +134,7 @@ async def test_sessions_are_listed_page_by_page_the_last_active_first(memory: Me
 async def test_pages_go_on_through_sessions_of_the_very_same_millisecond(
     store: Store, namespace: str, limit: int
 ) -> None:
-    """All in one shard, and more of them than several pages hold."""
+    """All sessions are in one shard, and fill several pages."""
     async with store.memory(namespace, Settings(shards=1)) as memory:
         names = [f"s{number:02d}" for number in range(11)]
         for name in names:

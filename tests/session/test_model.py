@@ -1,4 +1,4 @@
-"""A plain model of two sessions, held against the real server after every step of random programs."""
+"""A plain model of two sessions, compared with the real server after every step of random programs."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Sessions(RuleBasedStateMachine):
 
     @rule(name=sessions, now_ms=st.sampled_from([PAST_MS, 1, 4_000_000_000, 4_000_000_000_000_000]))
     def append_at_no_time(self, name: str, now_ms: int) -> None:
-        """By a clock so old that what it writes would be gone at once, or one that counts something else."""
+        """Append with a clock so old that the session would expire at once, or with a clock in another unit."""
         self.now_ms, before_ms = now_ms, self.now_ms
         with pytest.raises(InvalidTime):
             self.memory.session(name).append({"role": "user"})

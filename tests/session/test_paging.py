@@ -1,4 +1,4 @@
-"""Parts of a conversation: no result without its call, no call without the result it has."""
+"""Partial contexts: a tool result always comes with its call, and a call with its results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ limits = st.none() | st.integers(0, 35)
 
 
 def context_of(told: Conversation, summary_tokens: int = 0, newest: int | None = None) -> Context:
-    """A whole context, or what a read of its `newest` elements gives."""
+    """Return a whole context, or the context of a read of the `newest` elements."""
     messages = told.messages
     summaries = [Summary("i", "text", 0, 0, 0, 0, "m", summary_tokens, 0, ())] if summary_tokens else []
     first = 0 if newest is None else max(0, len(messages) - newest)

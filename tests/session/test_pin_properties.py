@@ -1,4 +1,4 @@
-"""Whatever is appended, pinned, summarised, pruned, taken back or replaced: what is pinned stays whole, and first."""
+"""Properties of pins: after any edits, pinned messages stay complete and come first."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ steps = st.lists(
 
 
 class History:
-    """What a session must hold of what was pinned, and what was ever said, by its seq."""
+    """The expected pinned messages of a session, and all messages ever appended, by seq."""
 
     def __init__(self, session: Session, told: Conversation) -> None:
         self.session, self._told = session, iter(told.payloads)

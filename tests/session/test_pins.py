@@ -1,4 +1,4 @@
-"""Pinned messages: never summarised, never counted, first, and there until somebody unpins them."""
+"""Pinned messages: never summarised, not counted, always first, and kept until unpinned."""
 
 from __future__ import annotations
 

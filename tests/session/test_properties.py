@@ -1,4 +1,4 @@
-"""What holds for whatever a caller stores, on both stores."""
+"""Properties that hold for all stored values, on both stores."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ unstorable = st.sampled_from([(1,), {1}, b"x", {1: 2}, object(), 1j, frozenset()
 
 @pytest.fixture
 async def few_shards(store: Store, namespace: str) -> Any:
-    """A memory with few shards, so with fewer keys to look through."""
+    """A memory with few shards, so there are fewer keys to scan."""
     async with store.memory(namespace, Settings(shards=2)) as memory:
         yield memory
 

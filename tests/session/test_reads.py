@@ -1,4 +1,4 @@
-"""Parts of a session, on both stores."""
+"""Partial reads of a session, on both stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is refused, on both stores: nothing is written."""
+"""Refused calls write nothing, on both stores."""
 
 from __future__ import annotations
 
