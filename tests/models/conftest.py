@@ -50,6 +50,6 @@ def tls() -> ssl.SSLContext:
 
 @pytest.fixture
 async def model(opened: OpenModel, tls: ssl.SSLContext) -> AsyncIterator[ChatModel]:
-    """A model over a client that is given; `opened()` is one over its own."""
+    """A model over the tests' client; `opened()` returns one over its own client."""
     async with httpx.AsyncClient(verify=tls, trust_env=False) as client, opened(client=client) as model:
         yield model

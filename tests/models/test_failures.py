@@ -1,4 +1,4 @@
-"""What becomes of every failure: one failed attempt, with what the caller needs to decide on the next."""
+"""Every failure is one failed attempt, with the facts the caller needs to decide on a retry."""
 
 from __future__ import annotations
 

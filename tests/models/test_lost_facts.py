@@ -1,4 +1,4 @@
-"""What a model's summary has lost is given back: numbers and names, as many as there is room for."""
+"""Numbers and names that a model's summary lost are appended, as many as fit."""
 
 from __future__ import annotations
 

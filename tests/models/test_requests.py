@@ -1,4 +1,4 @@
-"""What is sent to each provider, how its answers are read, and which settings are refused."""
+"""Requests to each provider, decoding of its answers, and refused settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pause that a provider asks for, and whether it says that the same request may be repeated."""
+"""The pause that a provider asks for, and its permission to repeat the request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models that answer piece by piece, and the ways in which they do not."""
+"""Models that stream their answers, and streams that fail."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def model(request: pytest.FixtureRequest, provider: StreamingProvider) -> 
 
 
 async def heard(model: StreamingModel, said: list[str] | None = None) -> list[str]:
-    """All that it says; what it said before it failed stands in `said`."""
+    """Read the whole stream; `said` holds the pieces received before a failure."""
     found = [] if said is None else said
     async for text in model.stream(ASKED, max_tokens=100):
         found.append(text)

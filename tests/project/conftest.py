@@ -1,4 +1,4 @@
-"""What the tests of projects share: a project on each store, and a clock that they set."""
+"""Fixtures for project tests: a project on each store, and a clock that tests set."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ def clock() -> ProjectClock:
 
 @pytest.fixture
 def apollo(clock: ProjectClock, memory: Memory) -> Project:
-    """The project that most tests are about."""
+    """The project that most tests use."""
     assert memory.store.clock is clock
     return memory.project("apollo")

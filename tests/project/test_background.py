@@ -1,4 +1,4 @@
-"""A project in a turn: quoted before the summaries, asked for beside the append, and never in a turn's way."""
+"""A project in a turn: quoted before the summaries, read beside the append, and never an obstacle to the turn."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_a_turn_is_given_what_it_speaks_of_before_the_summaries(apollo: Pr
 async def test_of_very_many_messages_only_the_first_are_looked_at(
     apollo: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thousand long ones in one append would keep all other turns waiting for a quarter of a second."""
+    """A thousand long messages in one append would block all other turns for a quarter of a second."""
     await filled(apollo)
     looked_at = list[Message]()
 

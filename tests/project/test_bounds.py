@@ -1,4 +1,4 @@
-"""No change grows so large that the script which makes it keeps others waiting."""
+"""No change grows so large that its script blocks other clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consolidation and statistics: what is over is put away, what is the same becomes one, and the numbers are right."""
+"""Consolidation and statistics: obsolete items are archived, duplicates merged, and the counts are right."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ async def test_text_has_the_four_sections(apollo: Project, clock: ProjectClock) 
 
 
 def a_context(texts: list[str]) -> ProjectContext:
-    """A context whose texts are these, without a store."""
+    """Create a context with these texts, without a store."""
     ms = int(BEGIN.timestamp() * 1000)
 
     def state(kind: Any, **sets: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Processes that want the same: one wins, the others are told, and nothing is half done; also when Redis is killed."""
+"""Competing processes: one wins, the others get an error, and nothing is half done, even if Redis is killed."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_one_unblocks(racing: Racers, near: Memory) -> None:
 
 
 async def test_one_merges(racing: Racers, near: Memory) -> None:
-    """Three that are the same, each to be merged into the next: no circle, and no mention is lost or doubled."""
+    """Three duplicates, each merged into the next: no cycle, and no mention is lost or doubled."""
     apollo = near.project("apollo")
     for number in range(ROUNDS):
         ids = [(await apollo.entities.create(f"e{number} {place}")).id for place in range(COUNT)]
@@ -125,7 +125,7 @@ async def test_two_make_no_cycle(racing: Racers, near: Memory) -> None:
 
 
 async def test_what_was_acknowledged_outlives_a_kill(tmp_path: Path, namespace: str) -> None:
-    """Redis is killed while processes write: what they were told was written is there, and nothing is half done."""
+    """Redis is killed while processes write: every acknowledged write exists, and nothing is half done."""
     server = RedisServer(tmp_path, aof=True, options=("--appendfsync", "always")).start()
     settings = Settings(deadline_s=60, reply_timeout_s=20)
     try:

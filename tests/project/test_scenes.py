@@ -1,4 +1,4 @@
-"""The scenes that chance would seldom play, on both stores."""
+"""Scenes that random tests would rarely reach, on both stores."""
 
 from __future__ import annotations
 

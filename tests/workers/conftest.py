@@ -39,7 +39,7 @@ async def client(redis_server: RedisServer) -> AsyncIterator[redis.asyncio.Redis
 
 @pytest.fixture
 def opened(client: redis.asyncio.Redis, namespace: str, clock: Clock) -> Opened:
-    """Opens a memory on the real server with a namespace of its own, once an example."""
+    """Open a memory on the real server, with a new namespace for each example."""
 
     def open_it(**changed: Any) -> AbstractAsyncContextManager[Memory]:
         clock.now_ms = T0

@@ -1,4 +1,4 @@
-"""When the workers of a memory begin and end: with `async with` or without it, async and blocking, on both stores."""
+"""Start and stop of a memory's workers: with `async with` or without it, async and blocking, on both stores."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def names() -> list[str]:
 
 
 def reached(condition: Callable[[], bool]) -> None:
-    """Waits until it is so."""
+    """Wait until the condition holds."""
     until_s = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < until_s
@@ -163,7 +163,7 @@ def test_what_keeps_the_thread_from_opening_is_raised(redis_server: RedisServer,
 def test_workers_whose_connection_fails_once_begin_with_the_next_call(
     redis_server: RedisServer, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The memory that could not be opened is closed; they have another then."""
+    """The failed memory is closed; the workers get another one."""
     opened, refused = Memory.__aenter__, iter([StoreUnavailable("away")])
 
     async def opening(self: Memory) -> Memory:

@@ -45,14 +45,14 @@ class Pods:
         return clock
 
     def acked(self) -> list[Any]:
-        """Session, text, when it began and ended, of each append."""
+        """Read each append: its session, its text, and when it started and ended."""
         found = []
         for path in self._folder.glob("pod-*"):
             found += [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
         return found
 
     async def until_more(self, count: int) -> None:
-        """Until each producer has had so many more appends acknowledged."""
+        """Wait until each producer has had this many more appends acknowledged."""
         before = Counter(append[1].partition(".")[0] for append in self.acked())
 
         async def reached() -> bool:

@@ -34,7 +34,7 @@ DAY_MS = 86_400_000
 
 @pytest.fixture(autouse=True)
 def _soon_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test has no quarter of a megabyte to tell."""
+    """Lower the limits: a test does not write a quarter of a megabyte."""
     monkeypatch.setattr(training, "MIN_SAMPLE_BYTES", 10_000)
     monkeypatch.setattr(training, "MIN_SESSIONS", 5)
 

@@ -1,4 +1,4 @@
-"""How far one drain goes, on both stores."""
+"""The reach of one drain, on both stores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from redismem.workers.summaries import Worker
 async def test_a_drain_goes_past_those_that_need_nothing(
     store: Store, namespace: str, raw: Any, outcome: str, clock: Clock
 ) -> None:
-    """More of them are due first, in one shard, than a drain looks at together."""
+    """One shard has more due sessions that need no summary than a drain reads in one round."""
     async with store.memory(namespace, Settings(shards=1)) as memory:
         idle = [f"idle-{number}" for number in range(65)]
         for name in idle:

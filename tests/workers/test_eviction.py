@@ -1,4 +1,4 @@
-"""The session limit and the timeout: who goes, who stays, and what is handed over first. On both stores."""
+"""The session limit and the timeout: which sessions go, which stay, and what is handed over. On both stores."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TIMEOUT_MS = 86_400_000
 
 
 class Archive:
-    """What was handed over; what a test asks for happens first."""
+    """An on_evict that records transcripts, after running the test's hook."""
 
     def __init__(self) -> None:
         self.contexts: dict[str, Context] = {}
@@ -44,7 +44,7 @@ class Archive:
 
 
 async def begin(memory: Memory, clock: Clock, count: int, first: int = 0) -> None:
-    """Sessions a second apart, the oldest first; fewer at once than the client has connections."""
+    """Create sessions one second apart, oldest first, fewer at a time than the client has connections."""
     numbers = range(first, first + count)
     for at in range(0, count, 50):
         these = numbers[at : at + 50]
@@ -252,7 +252,7 @@ async def test_the_sweep_puts_back_what_was_torn(store: Store, namespace: str, r
 
 
 async def test_sweeps_go_on_where_the_last_one_ended(store: Store, namespace: str, raw: Any, clock: Clock) -> None:
-    """A shard with more sessions than one look at its index gives."""
+    """A shard has more sessions than one query of its index returns."""
     count = 400
     async with store.memory(namespace, Settings(shards=1)) as memory:
         await begin(memory, clock, count)

@@ -1,4 +1,4 @@
-"""What holds of clearing, activity and eviction whatever comes: one property a test, on a real server."""
+"""Invariants of clearing, activity and eviction, one property per test, on a real server."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.timeout(600)
 
 
 class Recorder(Lane):
-    """A lane that remembers how many keys the scripts had that it sent: each loops over its sessions."""
+    """A lane that records the number of keys per script: each script loops over its sessions."""
 
     most_keys_count = 0
 
@@ -44,14 +44,14 @@ class Recorder(Lane):
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RedisServer]:
-    """One of its own: its slow log and its statistics are looked at."""
+    """A server of its own, because the test reads its slow log and statistics."""
     server = RedisServer(tmp_path / "redis").start()
     yield server
     server.stop()
 
 
 def begin_all(client: Any, memory: Memory, clock: Clock, active_ms: list[int]) -> None:
-    """Real appends, a thousand in one write."""
+    """Append for real, a thousand messages per write."""
     client.script_load(load("append").source)
     for first in range(0, COUNT, 1_000):
         pipeline = client.pipeline(transaction=False)

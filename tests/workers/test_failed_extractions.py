@@ -1,4 +1,4 @@
-"""A model of the caller's own that fails with a conversation: an attempt is counted, and what it says is in no log."""
+"""A caller's model that fails on a conversation: an attempt is counted, and the error's text is not logged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from redismem.workers.project_extraction import ExtractionWorker
 
 
 class Broken(Exception):
-    """It has a text of its own."""
+    """An error with a text of its own."""
 
     text = CANARY
 

@@ -1,4 +1,4 @@
-"""A summary that fails: tried again, waited for, given up; and no other session waits for it."""
+"""Failing summaries: retried, backed off, given up, and no other session waits for them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from redismem.workers.summaries import Worker
 
 @pytest.fixture
 async def forbidding(store: Store, namespace: str) -> AsyncIterator[Worked]:
-    """A memory in which nothing may write instead of the strategy; the strategy and its worker."""
+    """A memory without a fallback for the strategy, with the strategy and its worker."""
     async with open_with(store, namespace, extractive_after_s=0) as memory:
         echo = Echo()
         yield memory, echo, Worker(memory.store, echo)

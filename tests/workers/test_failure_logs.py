@@ -1,4 +1,4 @@
-"""What redismem logs: facts as attributes, a session by its hash, and of a failure what an operator can use."""
+"""Logs: facts as attributes, sessions by hash, and failures with a reason an operator can use."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAME = "user-42"
 
 
 def records(caplog: pytest.LogCaptureFixture, op: str) -> list[Any]:
-    """The records of this op. None of redismem's lacks its facts, names a session by its id, or quotes a message."""
+    """Return the records of this op, after checking that all have facts and none quotes an id or a message."""
     ours = [record for record in caplog.records if record.name.partition(".")[0] == "redismem"]
     for record in ours:
         assert "op" in vars(record), record.getMessage()
@@ -79,11 +79,11 @@ async def test_an_error_of_redismem_is_quoted_and_needs_no_traceback(
 
 
 KINDS: list[type[BaseException]] = [KeyError, asyncio.CancelledError, Panic]
-"""The kinds of errors that a caller's own code raises: its own task may have been cancelled, its library may panic."""
+"""The kinds of errors that a caller's code raises: its task may be cancelled, its library may panic."""
 
 
 def raised(line: str, kind: type[BaseException]) -> str:
-    """The end of a traceback that says where it was raised, and not what it says."""
+    """Return the end of a traceback that shows where an error was raised, without its text."""
     name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
     return f"{line}\n{name}"
 

@@ -1,4 +1,4 @@
-"""What holds of sessions and summaries whatever fails: one property a test, on a real server."""
+"""Invariants of sessions and summaries under faults, one property per test, on a real server."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_degradation_keeps_originals(
 @given(errors=st.lists(st.none() | failures, min_size=2, max_size=6))
 async def test_error_continuation(opened: Opened, errors: list[Exception | None]) -> None:
     class Failing(Echo):
-        """Fails for the sessions that have an error."""
+        """A strategy that fails for the sessions with an error."""
 
         async def compact(self, messages: Any, previous: str | None) -> Draft | Dropped:
             error = errors[int(messages[0].content.split("-")[0])]

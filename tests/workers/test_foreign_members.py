@@ -1,4 +1,4 @@
-"""What somebody else has put into an index of a shard: it keeps no session from being evicted, and `check` names it."""
+"""Foreign members in an index of a shard: sessions are evicted all the same, and `check` names the member."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session that is to be handed over lives until it was, for a day. On both stores."""
+"""A session stays until its transcript is handed over, for up to a day. On both stores."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TIMEOUT_MS = 86_400_000
 
 
 class Archive:
-    """Who was handed over; nobody while it fails."""
+    """An on_evict that records session ids, unless it is set to fail."""
 
     def __init__(self) -> None:
         self.failing = True

@@ -1,4 +1,4 @@
-"""Hostile text in one session, beside the turns of others: no summary keeps the event loop to itself."""
+"""Hostile text in one session beside turns of other sessions: no summary blocks the event loop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HOSTILE = {
 
 
 class Watched:
-    """The summariser that needs no model, and how often the event loop came round while it worked."""
+    """The extractive summariser, counting event-loop iterations while it works."""
 
     name = "watched"
 

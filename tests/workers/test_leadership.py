@@ -1,4 +1,4 @@
-"""Fifty pods do not look at the same queues all the time: they take turns, and stand in for each other."""
+"""Fifty pods do not all poll the same queues: they elect leaders, and replace a leader that is gone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TICK_MS = 1_000
 
 
 class Pods:
-    """Memories with workers of one namespace. Time goes by only with `tick`."""
+    """Memories with workers of one namespace. Only `tick` advances the time."""
 
     def __init__(self, stack: AsyncExitStack, clock: Clock, open_memory: Callable[[], Any]) -> None:
         self.clock = clock
@@ -40,7 +40,7 @@ class Pods:
         return scheduler
 
     async def tick(self, *pods: Scheduler, count: int = 1) -> None:
-        """A tick each, one after the other, and the same for as many seconds."""
+        """Tick every pod in turn, once per second for this many seconds."""
         for _ in range(count):
             self.clock.now_ms += TICK_MS
             for pod in pods:
@@ -65,7 +65,7 @@ async def fifty(server: RedisServer, namespace: str, clock: Clock) -> AsyncItera
 
 
 async def commands_of(client: Any, work: Any) -> Counter[str]:
-    """How often the server ran each command meanwhile, within scripts as well."""
+    """Count how often the server ran each command in the meantime, within scripts too."""
 
     async def counted() -> Counter[str]:
         stats = await client.info("commandstats")
@@ -129,7 +129,7 @@ async def test_one_works_and_the_others_find_nothing_left(pods: Pods) -> None:
 
 
 async def test_a_backlog_is_everybodys(pods: Pods) -> None:
-    """More than the one whose turn it is can have in hand: the others join in, and no session is written of twice."""
+    """The leader has more work than it can do: other pods help, and no session is summarised twice."""
     echoes = [Slow(), Slow(), Slow()]
     makers = [await pods.open(strategy=echo, concurrency=2) for echo in echoes]
     await pods.tick(*makers)
@@ -166,7 +166,7 @@ async def idle(scheduler: Scheduler) -> bool:
 
 
 class Slow(Echo):
-    """Writes nothing before it may."""
+    """A strategy that waits until the test releases it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -216,7 +216,7 @@ async def test_who_fails_lets_others_try(pods: Pods, raw: Any, caplog: Any) -> N
 
 
 async def test_nobody_needs_the_holds(pods: Pods, raw: Any, caplog: Any) -> None:
-    """A key of a foreign type, a hold that is none: everybody looks, and all is done once."""
+    """A hold of a foreign type or form: every pod polls, and the work is still done once."""
     echoes = [Echo(), Echo()]
     first, second = [await pods.open(strategy=echo) for echo in echoes]
     await pods.tick(first, second)
@@ -234,7 +234,7 @@ async def test_nobody_needs_the_holds(pods: Pods, raw: Any, caplog: Any) -> None
 
 
 async def test_a_paused_provider_is_noticed_where_another_drains(pods: Pods) -> None:
-    """Who only takes up its own appends must learn when it may ask again."""
+    """A pod that only summarises its own appends must learn when the provider is back."""
     first, second = [await pods.open(strategy=Echo()) for _ in range(2)]
     await pods.tick(first, second)
     worker: Any = second.worker

@@ -1,4 +1,4 @@
-"""While a model writes: leases that last, run out or are given back, and what becomes of the session meanwhile."""
+"""Leases while a model writes: renewed, expired or released, and the session in the meantime."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from redismem.workers.summaries import Worker
 
 
 class Asked:
-    """A model that notes the room it was given."""
+    """A model that records the token limit it was given."""
 
     name = "some-model"
 
@@ -30,7 +30,7 @@ class Asked:
         return Draft(previous or "told " * 40, 0, 0, self.name)
 
     async def aclose(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there is nothing to close."""
 
 
 async def _sketch(session: Session) -> Sketch | None:

@@ -1,4 +1,4 @@
-"""Originals that are kept: read again page by page, expired, and never those of an earlier session."""
+"""Kept originals: read page by page, expired, and never taken from an earlier session of the same id."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ async def test_originals_of_an_earlier_session_do_not_come_back(store: Store, na
 
 @pytest.fixture
 def unpacked_in(monkeypatch: pytest.MonkeyPatch) -> set[int]:
-    """The threads in which blocks of originals, or compressed messages of a window, were unpacked."""
+    """Record the threads in which blocks of originals and compressed messages were decompressed."""
     threads, decompress, decode_frame = set[int](), ZstdDictionary.decompress, compression.decode_frame
 
     def of_block(known: ZstdDictionary, frame: bytes) -> bytes:

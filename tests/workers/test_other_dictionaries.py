@@ -1,4 +1,4 @@
-"""A Redis that went back in time, and has another dictionary of the same version since, under processes that go on."""
+"""Redis was rolled back and got another dictionary of the same version, while processes kept running."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def said(count: int, secret: str = "minea") -> list[str]:
 
 
 async def became_another(raw: Any, key: bytes) -> None:
-    """Lost, and trained anew by a worker that has not known it."""
+    """The dictionary is lost, and trained again by a worker that never read it."""
     await raw.delete(key)
     await raw.hset(key, "1", b"\0" * 8 + content())
 

@@ -1,4 +1,4 @@
-"""An outage with workers as real processes: nobody is dead, nobody is refused, all is summarised after it."""
+"""An outage with workers as real processes: no session is dead, no turn fails, all are summarised afterwards."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def provider() -> Iterator[ProviderServer]:
 
 
 class Turns:
-    """Turns in all sessions that go on whatever happens, none of them dead meanwhile."""
+    """Turns in all sessions succeed throughout, and no session is dead in the meantime."""
 
     def __init__(self, memory: Memory, count: int) -> None:
         self.memory = memory
@@ -87,7 +87,7 @@ class Turns:
         assert (await depths_of(self.memory.store)).total("dead").count == 0
 
     async def until_s(self, seconds: float) -> None:
-        """Makes turns for so many seconds."""
+        """Make turns for this many seconds."""
         end_s = time.monotonic() + seconds
 
         async def over() -> bool:
@@ -102,7 +102,7 @@ class Turns:
 
 
 async def down_for_a_while(turns: Turns, provider: ProviderServer, pods: Pods) -> tuple[int, float]:
-    """Requests in the outage, in which one process is killed; and how long it took after it until all was done."""
+    """Count requests during an outage in which one process is killed, and time the recovery."""
     for session in turns.sessions:
         await session.append(*map(said, range(11)))
     await until(turns.settled, 120, PACE_S)
@@ -151,7 +151,7 @@ async def test_an_outage_with_several_processes(
 async def test_an_outage_longer_than_the_setting_with_several_processes(
     redis_server: RedisServer, namespace: str, provider: ProviderServer, tmp_path: Path
 ) -> None:
-    """Turns go on, and nobody notices but who reads the summaries."""
+    """Turns continue, and only the texts of the summaries differ."""
     provider.mode = "401"
     pods = Pods(redis_server.url, namespace, provider, tmp_path, extractive_after_s="4")
     try:

@@ -1,4 +1,4 @@
-"""A provider that answers nobody, over real sockets: it is paused for all workers, and no session has to pay for it."""
+"""A provider that is down, over real sockets: all workers pause it, and no session loses an attempt."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def test_the_pause_that_a_provider_asks_for(
 
 
 async def claims_count(raw: Any, memory: Memory) -> int:
-    """Epochs and fences that were ever given."""
+    """Count the epochs and fences ever assigned."""
     return sum([int(await raw.get(shard.fences) or 0) for shard in memory.store.keys.shards()])
 
 

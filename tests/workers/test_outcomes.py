@@ -1,4 +1,4 @@
-"""What workers report is of one type, which has a member for whatever the scripts say."""
+"""Workers report outcomes of one type, which covers every word of the scripts."""
 
 from __future__ import annotations
 

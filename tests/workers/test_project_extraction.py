@@ -1,4 +1,4 @@
-"""Workers read the conversations of projects: outages cost no attempt, a killed worker is taken over, none is lost."""
+"""Workers extract from conversations: outages cost no attempt, a killed worker is replaced, nothing is lost."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ async def test_what_its_own_text_causes_counts(
 async def test_one_that_the_provider_cannot_bear_fails_alone_in_the_end(
     clock: ProjectClock, memory: Memory, model: ChatModel, server: Any
 ) -> None:
-    """500 to this one each time, while others are answered: no pause for all, and no waiting for ever."""
+    """One conversation always gets a 500 while other calls succeed: the provider is not paused, and retries end."""
     apollo = memory.project("apollo")
     worker = ExtractionWorker(memory.store, model, concurrency=1)
     (poisoned,) = await ended(apollo)
@@ -148,7 +148,7 @@ async def test_one_that_the_provider_cannot_bear_fails_alone_in_the_end(
 
 
 async def hidden_from(worker: ExtractionWorker, apollo: Project) -> None:
-    """A drain that sees the other projects alone, and is answered."""
+    """Drain without this project's conversations; the model answers."""
     due = worker._load_due
 
     async def others() -> Any:
@@ -250,7 +250,7 @@ async def test_without_an_event_loop_the_workers_thread_does_it(
 
 
 def killed(url: str, namespace: str, server: ProviderServer, now_ms: int) -> None:
-    """A worker in a process of its own is killed while the model reads."""
+    """A worker process is killed while the model reads."""
     folder = str(Path(__file__).parents[1])
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([folder, str(Path(folder).parent)])}
     asked = len(server.asked)

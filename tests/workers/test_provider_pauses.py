@@ -1,4 +1,4 @@
-"""One provider and several workers: whatever happens in whatever order, it is asked as the pause says."""
+"""One provider and several workers: in any order of events, calls respect the pause."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ steps = st.lists(
 
 
 class Play:
-    """Some workers, and which of them has a try to itself, until when."""
+    """Several workers, and which of them holds the probe, until when."""
 
     def __init__(self, store: Store) -> None:
         self.store = store

@@ -1,4 +1,4 @@
-"""What recall keeps and what dictionaries rest on, broken on purpose one line at a time: each fault must be noticed.
+"""Recall caches and dictionaries, broken on purpose one line at a time: each fault must be noticed.
 
 A fault is seeded in the text of one function. Text that is not there exactly once fails the test: a fault that is not
 seeded must not count as caught. What notices it is a story that is told on the embedded store.
@@ -40,7 +40,7 @@ ASKED = {"Biscuit": "dog Biscuit shelter", "Zora": "parrot Zora", "Rex": "cat Re
 
 
 class Namespace:
-    """A namespace of the embedded store, with as many processes as a story needs."""
+    """A namespace of the embedded store, with any number of processes."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -61,7 +61,7 @@ async def namespace() -> AsyncIterator[Namespace]:
 
 
 async def check_recall(there: Namespace, process: Memory, session: Session) -> None:
-    """What a process finds that has asked before is what one finds that has not, and what stands there."""
+    """A process with a warm cache finds the same as one without, and the same as the originals."""
     first_seq = (await session.info()).first_seq
     kept = {each.seq: each for each in await session.messages(include_originals=True) if each.seq < first_seq}
     fresh = there.process()
@@ -80,7 +80,7 @@ async def check_recall(there: Namespace, process: Memory, session: Session) -> N
 
 
 async def recalls(there: Namespace) -> None:
-    """Whatever others do, a process that has asked before finds what stands in the originals, as it is there now."""
+    """Whatever other processes do, one with a warm cache finds the current originals."""
     process, other, without = there.process(), there.process(), there.process(keep_originals=False)
     session = other.session("a")
     worker = Worker(other.store, Echo())
@@ -111,7 +111,7 @@ async def recalls(there: Namespace) -> None:
 
 
 async def forgets(there: Namespace) -> None:
-    """What another process has dropped is forgotten, also if no block had begun that would tell it."""
+    """Originals dropped by another process leave the cache, even without a partial block that would show it."""
     process, other, without = there.process(), there.process(), there.process(keep_originals=False)
     session = other.session("a")
     await session.append(*(FACT if number == 3 else said(number) for number in range(1, 37)))
@@ -125,7 +125,7 @@ async def forgets(there: Namespace) -> None:
 
 
 async def keeps(there: Namespace) -> None:
-    """What is kept has a bound, whoever asks for what."""
+    """The cache is bounded, whatever is recalled."""
     process = there.process(max_recalled_sessions=2)
     worker = Worker(process.store, Echo())
     for name in "abcab":
@@ -140,7 +140,7 @@ async def keeps(there: Namespace) -> None:
 
 
 class Telling:
-    """What the sessions of a namespace were told, and whether it is there."""
+    """The messages appended to a namespace's sessions, and a check that they can be read."""
 
     def __init__(self, there: Namespace, process: Memory) -> None:
         self._there = there
@@ -204,7 +204,7 @@ async def compresses(there: Namespace) -> None:
 
 
 async def loses_one(there: Namespace, key: bytes, told: list[Any]) -> None:
-    """Another stands in its place: the blocks that are compressed with it are passed over, and no others."""
+    """The dictionary is replaced by another: only blocks compressed with it are skipped."""
     await there.raw.hset(key, "1", b"\0" * 8 + (await there.raw.hget(key, "2"))[8:])
     gone = await there.process().session("g").messages(include_originals=True)
     assert {each.content for each in gone} < set(told)
@@ -258,7 +258,7 @@ MUTANTS = [
 
 
 def seeded(mutant: Mutant) -> Any:
-    """The function with the fault in it."""
+    """Return the function with the fault."""
     function = getattr(mutant.owner, mutant.name)
     source = textwrap.dedent(inspect.getsource(function))
     assert source.count(mutant.sound) == 1, f"{mutant.name} has {mutant.sound!r} {source.count(mutant.sound)} times"

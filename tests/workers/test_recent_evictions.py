@@ -1,4 +1,4 @@
-"""Sessions that were active just now are not evicted in silence."""
+"""Evicting recently active sessions logs a warning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the queues are looked at. What is waited for here is waited for by its condition, never by a time."""
+"""Ticks of the scheduler. These tests wait for conditions, never for a time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def until_summarised(session: Session, count: int = 1) -> None:
 
 
 async def until_idle(scheduler: Scheduler) -> None:
-    """Until all that was begun has ended."""
+    """Wait until all running work has ended."""
 
     async def reached() -> bool:
         return not scheduler._running
@@ -174,7 +174,7 @@ async def test_stop_gives_back_what_does_not_end_in_time(store: Store, namespace
 
 
 class Closable(Echo):
-    """A strategy of the caller's own that can be closed."""
+    """A caller's strategy that can be closed."""
 
     closed = False
 
@@ -212,7 +212,7 @@ async def test_a_scheduler_without_a_strategy_still_evicts(store: Store, namespa
 
 
 async def test_who_is_idle_for_less_than_ten_ticks_is_handed_over_too(store: Store, namespace: str) -> None:
-    """The second look comes two seconds after the first."""
+    """The second poll comes two seconds after the first."""
     evicted: list[str] = []
 
     async def on_evict(session_id: str, context: Any) -> None:

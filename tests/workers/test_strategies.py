@@ -1,4 +1,4 @@
-"""What becomes of older messages, as the settings say or as somebody's own strategy does."""
+"""Strategies for older messages: those of the settings, and a caller's own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from redismem.workers.summaries import Worker
 
 
 class Headlines:
-    """A strategy of somebody's own: the first word of each message."""
+    """A caller's strategy: the first word of each message."""
 
     async def compact(self, messages: Sequence[Message], previous: str | None) -> Draft | Dropped:
         words = "; ".join(str(message.content).split()[0] for message in messages)
@@ -114,7 +114,7 @@ def test_an_address_without_tls_has_to_be_allowed() -> None:
 
 
 class Forgetful:
-    """Its author has forgotten the `return`."""
+    """A strategy whose author forgot the `return`."""
 
     async def compact(self, messages: Sequence[Message], previous: str | None) -> Any:
         del messages, previous

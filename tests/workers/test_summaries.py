@@ -1,4 +1,4 @@
-"""What a drain makes of a session: on both stores, with the time in the tests' hands."""
+"""The effect of a drain on a session, on both stores, with a clock that the tests set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds of sessions and their summaries whatever comes: one property a test, on a real server."""
+"""Invariants of sessions and their summaries, one property per test, on a real server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the extractive summariser writes when a model fails for too long, too often or for good; and the dead."""
+"""The extractive fallback for a model that fails for too long, too often or permanently; and dead sessions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_an_outage_longer_than_the_setting_ends_in_extractive_summaries(
 async def test_a_failing_model_never_ends_in_a_refused_append(
     store: Store, namespace: str, provider: ProviderServer, clock: Clock
 ) -> None:
-    """The window is half full long before the setting is over."""
+    """The window is half full long before `extractive_after_s` has passed."""
     provider.mode = "401"
     settings = EAGER.model_copy(update={"max_window_count": 40})
     async with asking("openai", provider.base_url) as strategy, store.memory(namespace, settings) as memory:
@@ -70,7 +70,7 @@ async def test_a_failing_model_never_ends_in_a_refused_append(
 async def test_a_large_window_is_made_short_at_once(
     store: Store, namespace: str, provider: ProviderServer, clock: Clock
 ) -> None:
-    """One summary covers 500 messages at most; the next one must not wait for as long again."""
+    """A summary covers at most 500 messages; the next summary must not wait for the full time again."""
     provider.mode = "503"
     async with asking("openai", provider.base_url) as strategy, store.memory(namespace, EAGER) as memory:
         worker, session = Worker(memory.store, strategy), memory.session("a")
@@ -114,7 +114,7 @@ async def test_what_a_text_causes_is_tried_so_often_and_then_written_extractivel
 async def test_a_session_that_workers_die_of_is_written_extractively(
     store: Store, namespace: str, raw: Any, clock: Clock
 ) -> None:
-    """Its attempts are used up, and none was given back."""
+    """Workers crashed on the session, so all its attempts are counted."""
     async with store.memory(namespace, EAGER) as memory:
         session = memory.session("a")
         await fill(session, 11)

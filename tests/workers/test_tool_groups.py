@@ -1,4 +1,4 @@
-"""What belongs together is covered together, and an open tool call is waited for."""
+"""A tool call and its result are covered together, and an open call is waited for."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ async def vectors_of(raw: Any, keys: SessionKeys) -> dict[int, Vectors]:
 
 
 def resume(memory: Memory) -> None:
-    """Ends the embedder's pause."""
+    """End the embedder's pause."""
     embedder: Any = memory.store.embedder
     embedder._work.record_success("words")
 

@@ -1,4 +1,4 @@
-"""Models that are down, slow, broken or hostile, over real sockets: the path of a turn never notices it."""
+"""Models that are down, slow, broken or hostile, over real sockets: turns are not affected."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ async def test_orders_in_a_transcript_stay_text(
 
 
 async def append_times(url: str, namespace: str, provider: ProviderServer) -> tuple[list[float], int]:
-    """Milliseconds of each append to twelve sessions that overflow, beside workers that ask the server; summaries."""
+    """Append to twelve overflowing sessions while workers call the server; return times in ms, and summaries."""
     took, summaries_count, asked_count = [], 0, len(provider.asked)
     async with (
         asking("openai", provider.base_url, timeout_s=PATIENCE_S) as strategy,

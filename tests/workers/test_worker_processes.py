@@ -1,4 +1,4 @@
-"""Real processes: workers are killed and stopped at any moment, and Redis once; what was acknowledged is there once."""
+"""Real processes: workers are killed or stopped at any moment, Redis once; acknowledged messages exist once."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Swarm:
         return self._started[-1]
 
     def acked(self) -> list[list[tuple[str, int, str]]]:
-        """What each producer wrote down; the last line may be half written."""
+        """Read each producer's log; its last line may be incomplete."""
         found = []
         for path in self._ledgers:
             lines = path.read_text().splitlines(keepends=True) if path.exists() else []
@@ -59,7 +59,7 @@ class Swarm:
         return found
 
     def wait_for_more(self, count: int, deadline_s: float = 60) -> None:
-        """Until so many more messages were acknowledged: the pace of what happens here."""
+        """Wait until this many more messages are acknowledged, which paces the test."""
 
         def lines_count() -> int:
             return sum(path.read_bytes().count(b"\n") for path in self._ledgers if path.exists())
@@ -68,7 +68,7 @@ class Swarm:
         wait_until(lambda: lines_count() >= wanted, deadline_s)
 
     def until_ready(self, at: int) -> None:
-        """A worker that is still starting has nothing in hand: it is of no use to kill it."""
+        """Wait for a worker to start: before that it has no work, and killing it tests nothing."""
         worker = self.workers[at]
         if worker.pid not in self._ready:
             assert worker.stdout is not None
@@ -82,7 +82,7 @@ class Swarm:
         self.done["kill -9 of a worker"] += 1
 
     def _count(self, worker: subprocess.Popen[bytes]) -> None:
-        """The outcomes that a worker saw, as it said last."""
+        """Return the outcomes that a worker logged last."""
         out, _ = worker.communicate(timeout=60)
         whole = [line for line in out.splitlines(keepends=True) if line.endswith(b"\n")]
         self.outcomes.update(json.loads(whole[-1]) if whole else {})
@@ -99,7 +99,7 @@ class Swarm:
         self.stopped = [entry for entry in self.stopped if entry[0] > round_number]
 
     def finish(self) -> None:
-        """Ends all of them in good order."""
+        """Stop all processes gracefully."""
         self.resume(float("inf"))
         for process in [*self.producers, *self.workers]:
             process.terminate()
@@ -157,7 +157,7 @@ def torment(running: Swarm, server: RedisServer) -> None:
 
 
 def expected_of(ledger: list[tuple[str, int, str]]) -> dict[str, dict[int, str]]:
-    """Session, seq and content of what one producer was told, since it last cleared the session."""
+    """Return session, seq and content of one producer's acknowledged messages since its last clear."""
     found: dict[str, dict[int, str]] = {}
     for session_id, seq, content in ledger:
         if seq == 0:
@@ -169,7 +169,7 @@ def expected_of(ledger: list[tuple[str, int, str]]) -> dict[str, dict[int, str]]
 
 
 def check_whole(context: Context, expected: dict[int, str]) -> None:
-    """Each message at its place, once: in the summary whose range it is in, or in the window."""
+    """Check that each message is in its place once: in the summary of its range, or in the window."""
     next_seq = 1
     for summary in context.summaries:
         assert summary.first_seq == next_seq, "ranges follow each other"
@@ -184,7 +184,7 @@ def check_whole(context: Context, expected: dict[int, str]) -> None:
 
 
 def expected_of_all(ledgers: list[list[tuple[str, int, str]]]) -> dict[str, dict[int, str]]:
-    """The same of all producers, who may share a session."""
+    """Check the messages of all producers, which may share sessions."""
     expected: dict[str, dict[int, str]] = {}
     for ledger in ledgers:
         for session_id, told in expected_of(ledger).items():

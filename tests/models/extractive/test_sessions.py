@@ -1,4 +1,4 @@
-"""What the extractive summariser keeps of a long session: facts before phrases, the newer of two that contradict."""
+"""Extractive summaries of long sessions keep facts rather than phrases, and the newer of two contradictions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def said(speaker: str, text: str, day: int = 1) -> Message:
 
 
 def summarized(messages: list[Message], total: int, batch: int = 5) -> str:
-    """Summarises them a few at a time, as a worker does."""
+    """Summarise the messages a few at a time, like a worker."""
     model, sketch, text = Extractive(), Sketch(), ""
     for at in range(0, len(messages), batch):
         covered = messages[at : at + batch]

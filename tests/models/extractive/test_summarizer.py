@@ -1,4 +1,4 @@
-"""The summariser that needs no model: what it keeps, within which room, and that it always gives the same."""
+"""The extractive summariser: its selection, its size limit, and its determinism."""
 
 from __future__ import annotations
 

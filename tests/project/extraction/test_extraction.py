@@ -1,4 +1,4 @@
-"""What was said becomes items: a model's answer is checked, applied once, and nothing in a conversation instructs."""
+"""Extraction: a model's answer is validated and applied once, and text in a conversation gives no orders."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def test_another_conversation_finds_what_is_there(apollo: Project, model: 
 async def test_two_that_say_the_same_at_once_make_it_once(
     apollo: Project, model: ChatModel, memory: Memory, server: Any
 ) -> None:
-    """The second is applied between the look of the first and its writing. A name would have it refused anyway."""
+    """The second answer is applied between the first one's read and write. A name would be refused anyway."""
     server.text = json.dumps({name: ANSWER[name] for name in ("decisions", "tasks")})
     talks = [await ended(apollo), await ended(apollo)]
     inner = memory.store.run
@@ -275,7 +275,7 @@ PLANTED = [
 
 
 async def test_planted_instructions_make_items_and_nothing_else(apollo: Project, model: ChatModel, server: Any) -> None:
-    """Fifty messages of them: even a model that obeys can make items alone."""
+    """Fifty messages of orders: even a model that obeys them can only create items."""
     decision, task = await apollo.decisions.create("Keep this"), await apollo.tasks.create("And this")
     before = [await apollo.decisions.get(decision.id), await apollo.tasks.get(task.id)]
     for number in range(50):

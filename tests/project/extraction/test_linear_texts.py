@@ -1,4 +1,4 @@
-"""Whatever stands in an item, a question or an answer: what it costs grows no faster than its length."""
+"""Processing an item, a prompt or an answer takes time linear in its length, whatever it contains."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from redismem.project.queries.query import Query, decode_cursor
 
 
 async def _at_once(at: int) -> None:
-    """Nobody else waits."""
+    """A transport whose yields return at once."""
 
 
 def state(kind: Any, **sets: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Conversations with summaries come back from an export as they were: each message at its seq, each summary there."""
+"""Conversations with summaries survive an export: each message at its seq, each summary in its place."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def talked(memory: Memory, count: int = 21) -> tuple[Project, str]:
 async def test_originals_are_compressed_in_a_thread(
     store: Store, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It takes seconds if the conversation is long."""
+    """Compression takes seconds if the conversation is long."""
     compressed_in = set[int]()
 
     def seen(*given: Any) -> Any:
@@ -64,7 +64,7 @@ def conversations(files: dict[str, str]) -> Any:
 
 
 async def seen(session: Session) -> Any:
-    """All that a reader gets of it, without its epoch."""
+    """Return all that a reader sees of a session, without its epoch."""
     context = await session.read()
     every = await session.messages(include_originals=True)
 
@@ -174,7 +174,7 @@ async def test_whatever_became_of_it_comes_back(
 
 
 def wrong(path: str, value: Any) -> Any:
-    """Puts a value in a place of an entry."""
+    """Put a value into a place of an entry."""
 
     def change(entry: Any) -> None:
         *names, last = (int(name) if name.isdigit() else name for name in path.split("/"))

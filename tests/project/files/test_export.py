@@ -1,4 +1,4 @@
-"""Export and import: an exact round trip, all or nothing, and what is no export is refused before it is written."""
+"""Export and import: an exact round trip, all or nothing, and invalid files are refused before any write."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from redismem.protocol.project.imports import STAGED_MS
 
 
 def plain(stored: dict[bytes, Any], name: bytes) -> dict[bytes, Any]:
-    """What is stored, but for what names a change, whatever the project is called."""
+    """Return the stored data without nonces and without the project's name."""
     hidden = (b":items", b":versions")
     return {
         key.replace(b":@" + name, b""): each for key, each in stored.items() if not any(part in key for part in hidden)
@@ -160,7 +160,7 @@ def superseded(documents: Any) -> Any:
 
 
 def first(**fields: Any) -> Callable[[dict[str, str]], dict[str, str]]:
-    """Fields of the first version of a decision are others."""
+    """Change fields of the first version of a decision."""
     return changed(lambda documents: superseded(documents)["versions"][0]["sets"].update(fields))
 
 
@@ -183,7 +183,7 @@ def two_of_one_name(documents: Any) -> None:
 
 
 def a_redis(part: str, **fields: Any) -> Callable[[dict[str, str]], dict[str, str]]:
-    """The last version of an entity says something else."""
+    """Change the last version of an entity."""
 
     def change(documents: Any) -> None:
         found = next(each for each in documents["entities.json"]["entities"] if each["name"] == "Redis")

@@ -1,4 +1,4 @@
-"""An import is there whole or not at all, wherever it is killed, and no script of it takes long."""
+"""An import is applied completely or not at all, wherever it is killed, and none of its scripts takes long."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def import_each_killed_later(url: str, namespace: str, folder: Path) -> int:
 
 
 async def test_readers_see_all_of_it_or_nothing(store: Store, namespace: str, clock: ProjectClock) -> None:
-    """Somebody reads after each call of the import."""
+    """Another process reads after each call of the import."""
     async with store.memory(namespace) as memory, store.memory(namespace) as other:
         source = await worked(memory)
         files = await source.export_files()

@@ -1,4 +1,4 @@
-"""The files of an export: the text is that of a JSON document, whoever has written it."""
+"""The files of an export are JSON documents, with any formatting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What takes the place of a project is whole, whatever was wrong with what stood there."""
+"""A replacement is complete, whatever was wrong with the stored project."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from redismem.project.items.versions import encode_body
 
 
 async def test_an_item_that_is_not_what_its_versions_make_of_it_is_replaced(memory: Memory, raw: Any) -> None:
-    """A release that made something else of the same versions has written it."""
+    """Written by a release that derived another state from the same versions."""
     apollo = await worked(memory)
     (old,) = await apollo.decisions.list(status="superseded")
     (stored,) = await apollo._items.read([old.id], with_versions=True)

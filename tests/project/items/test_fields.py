@@ -1,4 +1,4 @@
-"""What may stand in a field of an item: refusals say what was found, and what was expected."""
+"""Checks of item fields: errors name the problem and the expected form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where links lead: what comes back to itself is found, and what is needed twice is not."""
+"""Links between items: cycles are found, and shared dependencies are not mistaken for cycles."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from redismem.project.project import Project
 
 
 def tasks(needed: Mapping[int, Sequence[int]], *, deleted: int = -1) -> dict[str, Stored]:
-    """Tasks by numbers, and which ones each needs."""
+    """Create tasks from numbers, each with the numbers it depends on."""
     made = (
         Stored(
             TASK,
@@ -88,7 +88,7 @@ def test_each_item_is_looked_at_once_however_many_ways_lead_there(monkeypatch: p
 async def test_a_chain_that_leads_back_to_itself_is_told(
     apollo: Project, clock: ProjectClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No call makes one: it was written in some other way."""
+    """No call creates a cycle, so this one is written directly."""
     first = await apollo.decisions.create(title="1")
     second = await apollo.decisions.supersede(first.id, title="2")
     third = await apollo.decisions.supersede(second.id, title="3")

@@ -1,4 +1,4 @@
-"""Conversations: sessions of the memory that a project knows, of which the last hundred are kept."""
+"""Conversations: sessions that belong to a project, which keeps the last hundred."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_the_last_hundred_are_kept(apollo: Project, clock: ProjectClock) -
 
 
 class Notes:
-    """A model that makes a task of whatever it reads."""
+    """A model that creates a task from any text."""
 
     provider = "own"
 

@@ -1,4 +1,4 @@
-"""Decisions: their fields, their status, their chain, and what they were at any moment."""
+"""Decisions: their fields, status, chain, and state at any moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When an item ends, is blocked, or is open again: what came later in event time holds now, whenever it was entered."""
+"""Items that end, block or reopen: the latest change in event time wins, whenever it was entered."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ async def test_what_waited_for_a_task_that_is_done_by_now_can_be_entered_late(
 
 
 async def test_a_step_that_is_entered_late_keeps_what_was_said_before_it(apollo: Project, clock: ProjectClock) -> None:
-    """Until when it is true was said at first; that it was planned meanwhile takes nothing from that."""
+    """A valid_until set at creation survives a status that is entered late."""
     until = clock.now + timedelta(days=9)
     task = await apollo.tasks.create("Move", valid_until=until)
     planned, started = clock.tick(), clock.tick()
@@ -188,7 +188,7 @@ async def test_a_late_unblocking_must_fit_what_came_after(apollo: Project, clock
 async def test_what_ended_before_anybody_wrote_it_down_took_no_time_below_nothing(
     apollo: Project, clock: ProjectClock
 ) -> None:
-    """The statistics count from when a task was true, not from when somebody wrote it down."""
+    """The statistics count from when a task became true, not from when it was entered."""
     then = clock.now - timedelta(days=3)
     task = await apollo.tasks.create("Move", status="in_progress", at=then)
     with pytest.raises(InvalidItem, match="did not exist yet"):

@@ -1,4 +1,4 @@
-"""Entities: their names, what is known of them, where they were mentioned, and two that become one."""
+"""Entities: their names, properties, mentions and merges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks: their status and its history, what they need, what they wait for, and the order that they come in."""
+"""Tasks: their status and history, dependencies, blockers and order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WAYS: dict[str, list[str]] = {
 
 
 async def brought(apollo: Project, status: str) -> str:
-    """A task that is brought to this status."""
+    """Create a task and move it to this status."""
     made = await apollo.tasks.create(title="a")
     for verb in WAYS[status]:
         await getattr(apollo.tasks, verb)(made.id, *(["a review"] if verb == "block" else []))

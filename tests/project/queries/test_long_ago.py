@@ -1,4 +1,4 @@
-"""What was true before 1970, when the count of milliseconds begins: it is an item as any other."""
+"""Items true before 1970, with negative milliseconds, behave like any other item."""
 
 from __future__ import annotations
 
