@@ -64,8 +64,8 @@ class Layer(Protocol):
 class Store(Reach):
     """One namespace, over one transport. Fit for any number of tasks at once.
 
-    A call passes three steps, each in a method of that name: `run` tells the hook, `serve` asks the fallback, `send`
-    sends it to Redis until it is answered. A store without hook or fallback skips their steps.
+    `run` is the way of every call: through the hook and the fallback, if there are any, to `send`, which sends it to
+    Redis until it is answered.
     """
 
     def __init__(
@@ -180,14 +180,10 @@ class Store(Reach):
         return health if self.fallback is None else self.fallback.health(health)
 
     def run(self, call: Call[T], *, quarantine: bool = False, begun_s: float | None = None) -> Coroutine[Any, Any, T]:
-        """Return the value of a call, see `send`, and tell the hook about it."""
-        served = self.serve(call, quarantine=quarantine, begun_s=begun_s)
-        return served if self.hook is None else self.hook.run(served, call)
-
-    def serve(self, call: Call[T], *, quarantine: bool = False, begun_s: float | None = None) -> Coroutine[Any, Any, T]:
-        """Return the value of a call: from Redis, or from the fallback while Redis is down."""
-        run = self.send if self.fallback is None else self.fallback.run
-        return run(call, quarantine=quarantine, begun_s=begun_s)
+        """Return the value of a call, see `send`: the fallback may serve it, and the hook is told of it."""
+        send = self.send if self.fallback is None else self.fallback.run
+        value = send(call, quarantine=quarantine, begun_s=begun_s)
+        return value if self.hook is None else self.hook.run(value, call)
 
     async def send(self, call: Call[T], *, quarantine: bool = False, begun_s: float | None = None) -> T:
         """Send a call until it is answered, and return its value. Raises StoreUnavailable, and what the replies mean.
