@@ -1,4 +1,4 @@
-"""What can go wrong, as one tree.
+"""The errors of redismem, as one tree.
 
 RedismemError
 ├── InvalidMessage      a message, batch or append id that cannot be stored as it is    (also a ValueError)

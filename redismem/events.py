@@ -1,6 +1,6 @@
-"""What redismem tells of its work: an event after each call, and the facts that its log records carry.
+"""Events and log attributes: a hook gets an event after each call, and log records carry the same facts.
 
-Both name a session by its hash, and hold no text of a message, no value and no id in clear.
+Both name a session by its hash. They hold no message text, no value and no id in clear.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple, Self, TypedDict, Unpack
 
 
 class Outage(StrEnum):
-    """What the fallback does with a call."""
+    """The fallback's treatment of a call."""
 
     REFUSED = "refused"
     """It is refused while Redis is down."""
@@ -48,7 +48,7 @@ class Op(StrEnum):
     """
 
     outage: Outage
-    """What the fallback does with it."""
+    """The fallback's treatment of it."""
     removes: bool
     """True if the session's messages may be others afterwards: contexts that the fallback has cached are stale."""
     appends: bool
@@ -156,82 +156,82 @@ class Event(NamedTuple):
     """One call to Redis that has ended, or one piece of a worker's work."""
 
     op: str
-    """What was done: an `Op`."""
+    """The operation: an `Op`."""
     outcome: str
-    """ok; duplicate (an append whose id was known before the call); degraded (this process has served it while Redis
-    was away); conflict (`expect` was another); nothing (no such session, or it is not as the call expected it). A
-    claim, a commit, a release and a summary (`redismem.workers.outcomes`) have words of their own. Else the name of the
-    error's class, such as StoreUnavailable, TooLarge, CancelledError.
+    """The outcome. "ok"; "duplicate": the append's id was known before the call; "degraded": this process served it
+    while Redis was down; "conflict": `expect` did not hold; "nothing": there is no such session, or it is not in the
+    state that the call requires. A claim, a commit, a release and a summary (`redismem.workers.outcomes`) have words of
+    their own. A failed call has the name of its error's class, such as StoreUnavailable, TooLarge, CancelledError.
     """
     duration_ms: float
-    """How long it took, from the start to the end, with all that was sent again and the pauses between."""
+    """The time from start to end, with all retries and the pauses between them."""
     namespace: str
     session: str | None = None
     """The session's hash, as in the logs; None if the call is not about one session."""
     sent_count: int = 0
-    """How often a call was sent: 1, more if it had to be sent again, 0 if a first look at the namespace failed. What a
-    client of the caller's own repeats by itself is not seen. 0 for a worker's work: its calls have their own events.
+    """The number of times the call was sent: 1, more with retries, 0 if the first check of the namespace failed. Retries
+    by the caller's own client are not counted. 0 for a worker's work, whose calls have their own events.
     """
     message_count: int = 0
-    """Messages that the call gave back (`messages`), dropped (`prune`), or was to append or to cover (`commit`)."""
+    """The number of messages that the call returned (`messages`), dropped (`prune`), appended or covered (`commit`)."""
     message_bytes: int = 0
     """The stored size of the messages of an append."""
     tokens: int = 0
     """Tokens of the messages of an append or a commit."""
     window_count: int | None = None
-    """Messages of the session's window after the call, if the answer tells."""
+    """The number of messages in the window after the call, if the reply tells."""
 
 
 OnEvent = Callable[[Event], None]
-"""Told of each event. It runs where the call runs, on the event loop: it must be quick, and must not wait."""
+"""A function that is called with each event. It runs on the event loop, so it must be quick and must not block."""
 
 
 class Facts(TypedDict, total=False):
-    """The attributes of a log record of redismem, beside those that every record has. All but `op` may be missing."""
+    """The attributes that redismem adds to a log record. All but `op` may be missing."""
 
     op: str
-    """What was being done: the word of an event, else `settings`, `connect`, `on_event`, `provider` (it is paused, or
-    answers again), `tick` (this process looks after something for all pods, or no more), or `worker` (of a process: it
-    began or ended)."""
+    """The operation: an `Op`, or `settings`, `connect`, `on_event`, `provider` (paused, or answering again), `tick`
+    (this process has become or ceased to be the leader of some work), or `worker` (a worker process started or ended).
+    """
     session: str
     """The session's hash."""
     namespace: str
     outcome: str
-    """What came of it, in the words of an event."""
+    """The outcome, in the words of `Event.outcome`."""
     error: str
-    """The name of the error's class. Of an error that is not redismem's, `exc_info` shows where it was raised."""
+    """The name of the error's class. For errors of other libraries, `exc_info` shows where it was raised."""
     reason: str
-    """Why a summary, an eviction or a provider failed: a status and a code, or the kind of the error; never a text."""
+    """The cause of a failed summary, eviction or provider: a status and a code, or the kind of error, never text."""
     duration_ms: int
     message_count: int
-    """Messages that a summary covers."""
+    """The number of messages that a summary covers."""
     folded_count: int
-    """Summaries that became one."""
+    """The number of summaries that were folded into one."""
     session_count: int
-    """Sessions that were evicted."""
+    """The number of evicted sessions."""
     attempt: int
-    """Which attempt at a summary it was, from 1."""
+    """The number of the attempt at a summary, from 1."""
     backoff_ms: int
-    """How long the next attempt waits, or the provider is paused."""
+    """The delay before the next attempt, or the length of the provider's pause."""
     setting: str
-    """A variable of the environment."""
+    """An environment variable."""
 
 
 FACTS = tuple(Facts.__annotations__)
-"""The names, in the order in which they are shown."""
+"""The names of these attributes, in display order."""
 
 
-def facts(**known: Unpack[Facts]) -> Facts:
-    """The `extra` of a log record."""
-    return known
+def facts(**attributes: Unpack[Facts]) -> Facts:
+    """Return the `extra` of a log record."""
+    return attributes
 
 
 def unquoted(error: BaseException) -> Exception:
-    """For the `exc_info` of a log record: an error of that name, raised where this one was, that says nothing.
+    """Return an error for `exc_info` of a log record: the same class name and traceback, without text.
 
-    What raises in code of the caller's own may quote a message, and so may what led to it; formatters print both.
+    An error from the caller's code may quote a message, and so may its cause; formatters print both.
     """
     kind = type(error)
-    of_that_name = type(kind.__name__, (Exception,), {"__module__": kind.__module__, "__qualname__": kind.__qualname__})
-    shown: Exception = of_that_name()
-    return shown.with_traceback(error.__traceback__)
+    namesake = type(kind.__name__, (Exception,), {"__module__": kind.__module__, "__qualname__": kind.__qualname__})
+    silent: Exception = namesake()
+    return silent.with_traceback(error.__traceback__)

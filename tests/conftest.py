@@ -1,4 +1,4 @@
-"""What all tests share: a redis-server of their own, and the two stores that every behaviour is shown on."""
+"""Fixtures that all tests share: a redis-server, and the two stores that behaviour is tested on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What code of the caller's own raises, and what those who await it see of that."""
+"""Errors of the caller's code, as seen by the code that awaits it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of events share: what the hook was told, and where."""
+"""Fixtures of the tests of events: the events a hook was called with, and the memories they come from."""
 
 from __future__ import annotations
 

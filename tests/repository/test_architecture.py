@@ -156,7 +156,7 @@ def check_circles(package: Path) -> list[str]:
 
 
 def check_folders(package: Path) -> list[str]:
-    """What lies in a folder, files and folders, does not import each other in a circle: sub-rooms have floors too."""
+    """Refuse circles between the files and folders of one folder: sub-rooms have floors too."""
     graphs: dict[str, dict[str, set[str]]] = {}
     names = {module_name(path): (path, tree) for path, _, tree in modules(package)}
     for name, (path, tree) in names.items():

@@ -181,7 +181,7 @@ def known_files_and_tests() -> tuple[set[str], set[str]]:
 
 
 def unknown_names(text: str) -> Iterator[str]:
-    """What stands in backticks and looks like a file, a test, a target or a command, and is none."""
+    """Yield names in backticks that look like a file, test, make target or command, but do not exist."""
     files, tests = known_files_and_tests()
     for name in re.findall(r"`([^`\n]+)`", prose(text)):
         if re.fullmatch(r"[\w.-]+/[\w./-]*|[\w.-]+\.(?:py|lua|md|toml|yml|lock)", name):

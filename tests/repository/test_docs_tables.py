@@ -45,12 +45,12 @@ def wrong_statuses(page: str, kind: Kind) -> Iterator[str]:
 
 
 def methods_of(store: type) -> set[str]:
-    """What a caller may call of a store, but for what all stores have."""
+    """Return the public methods of a store, without those that all stores share."""
     return {name for name, _ in inspect.getmembers(store, inspect.isfunction) if name[0] != "_"}
 
 
 def missing_names(page: str, files: dict[str, str]) -> Iterator[str]:
-    """What rows name of a test's file that is not in it. A name with a dot or a slash is of another file."""
+    """Yield names that a row claims are in a test file, but are not. A name with a dot or a slash belongs elsewhere."""
     for file, wanted in rows(page, "Who must be told"):
         text = "\n".join(text for name, text in files.items() if f"`{Path(name).name}`" == file)
         for name in re.findall(r"`(\w+)`", wanted):

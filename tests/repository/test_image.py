@@ -104,7 +104,7 @@ def test_compose_has_a_primary_two_replicas_and_three_sentinels() -> None:
 
 
 def check_options(options: dict[str, str]) -> None:
-    """What the doctor asks for: what is acknowledged lasts, and who is cut off takes no writes for long."""
+    """Servers follow the doctor: acknowledged writes last, and an isolated primary soon refuses writes."""
     assert options["--appendonly"] == "yes"
     assert options["--maxmemory-policy"] == "noeviction"
     assert (options["--min-replicas-to-write"], options["--min-replicas-max-lag"]) == ("1", "2")

@@ -1,4 +1,4 @@
-"""How long a file, a script and a function may be: in the package, in its tests and in its benchmarks."""
+"""Limits on the length of files, scripts and functions in the package, its tests and its benchmarks."""
 
 import ast
 from collections.abc import Callable, Iterator

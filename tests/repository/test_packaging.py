@@ -1,4 +1,4 @@
-"""What people install: the wheel and the sdist carry the scripts, and work far from the checkout."""
+"""The wheel and the sdist contain the scripts, and work far from the checkout."""
 
 import hashlib
 import json

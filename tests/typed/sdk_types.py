@@ -1,4 +1,4 @@
-"""How a caller with strict types uses redismem with OpenAI's, Anthropic's and Google's SDKs. Checked, never run.
+"""A caller with strict types that uses redismem with OpenAI's, Anthropic's and Google's SDKs. Checked, never run.
 
 mypy checks this file with all the others; `test_typed.py` has both mypy and pyright check it in strict mode.
 """
