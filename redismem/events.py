@@ -169,8 +169,9 @@ class Event(NamedTuple):
     session: str | None = None
     """The session's hash, as in the logs; None if the call is not about one session."""
     sent_count: int = 0
-    """The number of times the call was sent: 1, more with retries, 0 if the first check of the namespace failed. Retries
-    by the caller's own client are not counted. 0 for a worker's work, whose calls have their own events.
+    """The number of times the call was sent: 1, more with retries, 0 if the first check of the namespace failed.
+
+    Retries by the caller's own client are not counted. 0 for a worker's work, whose calls have their own events.
     """
     message_count: int = 0
     """The number of messages that the call returned (`messages`), dropped (`prune`), appended or covered (`commit`)."""
