@@ -6,13 +6,12 @@ it twice does no harm.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import zstandard
 
-from redismem.messages.decoding import parted
 from redismem.messages.encoding import encode_message
 from redismem.messages.values import Undecodable
 from redismem.originals.columns import STAMP, from_columns, in_columns
@@ -25,8 +24,7 @@ MOST_BYTES = 1 << 30
 
 NONE_KNOWN: Dictionaries = MappingProxyType({})
 
-# The first two are read and no longer written: elements as they stood in the window, without and with a dictionary.
-_ROWS, _ROWS_WITH_DICTIONARY, _COLUMNS = 1, 2, 3
+_FORM = 3
 _HEAD_BYTES = 3
 _COUNT_BITS = 4
 _MAGIC = zstandard.FRAME_HEADER
@@ -35,7 +33,7 @@ _FRAME_HEAD_BYTES = 18
 
 
 # What zstd may refer back to before the first byte of a block without a dictionary: words of every day, and behind them
-# what messages are made of, in each form. It is a part of the form: another text is another version.
+# what messages are made of. It is a part of the form: another text is another version.
 _WORDS = (
     b"Thank you for your help today. You're welcome! If you have any other questions, feel free to ask. Is "
     b"there anything else I can help you with? I would like to know whether you could please let me know "
@@ -59,39 +57,15 @@ def _message(role: str, content: str) -> dict[str, Any]:
     return {"role": role, "content": content}
 
 
-def _known(content: bytes) -> Known:
-    return Known(zstandard.ZstdCompressionDict(_WORDS + content, dict_type=zstandard.DICT_TYPE_RAWCONTENT))
-
-
-def _stored(messages: Iterable[dict[str, Any]], stamp: bytes) -> list[bytes]:
-    return [encode_message(message)[0] + stamp for message in messages]
-
-
-_KNOWN_ROWS = _known(
-    b"".join(
-        _stored(
-            [
-                _RESULT,
-                _CALLS,
-                _message("user", "Yes, please. " + "x" * 40),
-                _message("assistant", "I " + "y" * 300),
-                _message("user", "Hi! I" + "x" * 40),
-                _message("assistant", "Thank you " + "y" * 40),
-            ],
-            b"\xcf\x00\x00\x01\x9b",
-        )
-    )
-)
 _asked, _answered = _message("user", "Hi! I"), _message("assistant", "I ")
-_KNOWN = _known(
-    b"".join(
-        in_columns(_stored(messages, STAMP))
-        for messages in (
-            [_asked, _answered, *[_CALLS, _RESULT, _answered, _asked] * 3, _CALLS, _RESULT],
-            [_asked, _answered] * (BLOCK_COUNT // 2),
-        )
+_SAMPLES = b"".join(
+    in_columns([encode_message(message)[0] + STAMP for message in messages])
+    for messages in (
+        [_asked, _answered, *[_CALLS, _RESULT, _answered, _asked] * 3, _CALLS, _RESULT],
+        [_asked, _answered] * (BLOCK_COUNT // 2),
     )
 )
+_KNOWN = Known(zstandard.ZstdCompressionDict(_WORDS + _SAMPLES, dict_type=zstandard.DICT_TYPE_RAWCONTENT))
 
 
 def number_of(seq: int) -> int:
@@ -121,35 +95,28 @@ def encode_block(first_seq: int, elements: Sequence[bytes], dictionary: Dictiona
     """
     place = first_seq - first_seq_of(number_of(first_seq))
     assert 0 < len(elements) <= BLOCK_COUNT - place
-    head = (_COLUMNS, place << _COUNT_BITS | len(elements) - 1, 0 if dictionary is None else dictionary.version)
+    head = (_FORM, place << _COUNT_BITS | len(elements) - 1, 0 if dictionary is None else dictionary.version)
     return bytes(head) + packed(in_columns(elements), dictionary)[len(_MAGIC) :]
 
 
 def decode_block(number: int, block: bytes, known: Dictionaries = NONE_KNOWN) -> tuple[int, list[bytes]]:
     """The first seq in a block, and its elements. Raises Undecodable; of its kinds DictionaryMissing."""
-    if len(block) <= _HEAD_BYTES or block[0] not in (_ROWS, _ROWS_WITH_DICTIONARY, _COLUMNS):
+    if len(block) <= _HEAD_BYTES or block[0] != _FORM:
         raise Undecodable("a block of originals is none")
     version = dictionary_of(block)
-    if block[0] == _COLUMNS:
-        place, count, frame = block[1] >> _COUNT_BITS, block[1] % BLOCK_COUNT + 1, _MAGIC + block[_HEAD_BYTES:]
-    else:
-        place, count, frame = block[1], block[2], block[_HEAD_BYTES + (version is not None) :]
-    if not 0 < count <= BLOCK_COUNT - place:
+    place, count, frame = block[1] >> _COUNT_BITS, block[1] % BLOCK_COUNT + 1, _MAGIC + block[_HEAD_BYTES:]
+    if count > BLOCK_COUNT - place:
         raise Undecodable("a block of originals has places that it cannot have")
-    first_seq = first_seq_of(number) + place
     dictionary = None if version is None else _named(version, frame, known)
-    if block[0] == _COLUMNS:
-        return first_seq, from_columns(unpacked(frame, known=dictionary or _KNOWN), count)
-    return first_seq, parted(unpacked(frame, known=dictionary or _KNOWN_ROWS), count)
+    elements = from_columns(unpacked(frame, known=dictionary or _KNOWN), count)
+    return first_seq_of(number) + place, elements
 
 
 def dictionary_of(block: bytes) -> int | None:
     """The version of the dictionary that a block needs; None if it needs none."""
-    if len(block) <= _HEAD_BYTES:
+    if len(block) <= _HEAD_BYTES or block[0] != _FORM:
         return None
-    if block[0] == _COLUMNS:
-        return block[2] or None
-    return block[3] if block[0] == _ROWS_WITH_DICTIONARY else None
+    return block[2] or None
 
 
 def needs_another(block: bytes, known: Dictionaries) -> int | None:
@@ -166,7 +133,9 @@ def needs_another(block: bytes, known: Dictionaries) -> int | None:
 
 
 def unpacked_bytes(block: bytes) -> int:
-    """How many bytes a block says it has unpacked; 0 if it says nothing. Nothing is unpacked for it."""
+    """The size of a block once unpacked, as its head says; 0 if it does not. Unpacks nothing."""
+    if block[:1] != bytes([_FORM]):
+        return 0
     try:
         return _frame_head(block).content_size
     except zstandard.ZstdError:
@@ -175,9 +144,7 @@ def unpacked_bytes(block: bytes) -> int:
 
 def _frame_head(block: bytes) -> zstandard.FrameParameters:
     """Raises ZstdError."""
-    begin = block[_HEAD_BYTES : _HEAD_BYTES + _FRAME_HEAD_BYTES + 1]
-    is_columns = block[:1] == bytes([_COLUMNS])
-    return zstandard.get_frame_parameters(_MAGIC + begin if is_columns else begin[dictionary_of(block) is not None :])
+    return zstandard.get_frame_parameters(_MAGIC + block[_HEAD_BYTES : _HEAD_BYTES + _FRAME_HEAD_BYTES])
 
 
 def _named(version: int, frame: bytes, known: Dictionaries) -> Dictionary:
