@@ -13,7 +13,7 @@
 local originals, vectors = unpack(KEYS)
 local block, found, model = unpack(ARGV, 1, 3)
 if redis.call('HGET', originals, 'v' .. block) ~= found then return 0 end
--- One of another model, or of an earlier life that an older release has ended; or it is lost.
+-- One of another model, or of an earlier life; or it is lost.
 if redis.call('HGET', originals, 'vectors') ~= model or redis.call('EXISTS', vectors) == 0 then
   --- @include drop_vectors
 end

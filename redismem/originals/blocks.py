@@ -5,13 +5,12 @@ Block `n` holds 16 seqs, starting at `16 n + 1`. Every change rewrites the whole
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import zstandard
 
-from redismem.messages.decoding import split_elements
 from redismem.messages.encoding import encode_message
 from redismem.messages.values import Undecodable
 from redismem.originals.columns import STAMP, decode_columns, encode_columns
@@ -24,8 +23,7 @@ MOST_BYTES = 1 << 30
 
 NO_DICTIONARIES: Dictionaries = MappingProxyType({})
 
-# The first two are only read: earlier releases wrote elements as in the window, without and with a dictionary.
-_ROWS, _ROWS_WITH_DICTIONARY, _COLUMNS = 1, 2, 3
+_FORMAT = 3
 _HEAD_BYTES = 3
 _COUNT_BITS = 4
 _MAGIC = zstandard.FRAME_HEADER
@@ -57,39 +55,15 @@ def _message(role: str, content: str) -> dict[str, Any]:
     return {"role": role, "content": content}
 
 
-def _raw_dictionary(content: bytes) -> ZstdDictionary:
-    return ZstdDictionary(zstandard.ZstdCompressionDict(_WORDS + content, dict_type=zstandard.DICT_TYPE_RAWCONTENT))
-
-
-def _encode_messages(messages: Iterable[dict[str, Any]], stamp: bytes) -> list[bytes]:
-    return [encode_message(message)[0] + stamp for message in messages]
-
-
-_ROWS_DICTIONARY = _raw_dictionary(
-    b"".join(
-        _encode_messages(
-            [
-                _RESULT,
-                _CALLS,
-                _message("user", "Yes, please. " + "x" * 40),
-                _message("assistant", "I " + "y" * 300),
-                _message("user", "Hi! I" + "x" * 40),
-                _message("assistant", "Thank you " + "y" * 40),
-            ],
-            b"\xcf\x00\x00\x01\x9b",
-        )
-    )
-)
 _question, _answer = _message("user", "Hi! I"), _message("assistant", "I ")
-_COLUMNS_DICTIONARY = _raw_dictionary(
-    b"".join(
-        encode_columns(_encode_messages(messages, STAMP))
-        for messages in (
-            [_question, _answer, *[_CALLS, _RESULT, _answer, _question] * 3, _CALLS, _RESULT],
-            [_question, _answer] * (BLOCK_COUNT // 2),
-        )
+_SAMPLES = b"".join(
+    encode_columns([encode_message(message)[0] + STAMP for message in messages])
+    for messages in (
+        [_question, _answer, *[_CALLS, _RESULT, _answer, _question] * 3, _CALLS, _RESULT],
+        [_question, _answer] * (BLOCK_COUNT // 2),
     )
 )
+_BUILT_IN = ZstdDictionary(zstandard.ZstdCompressionDict(_WORDS + _SAMPLES, dict_type=zstandard.DICT_TYPE_RAWCONTENT))
 
 
 def block_number(seq: int) -> int:
@@ -121,35 +95,28 @@ def encode_block(first_seq: int, elements: Sequence[bytes], dictionary: Dictiona
     """
     place = first_seq - first_seq_of(block_number(first_seq))
     assert 0 < len(elements) <= BLOCK_COUNT - place
-    head = (_COLUMNS, place << _COUNT_BITS | len(elements) - 1, 0 if dictionary is None else dictionary.version)
+    head = (_FORMAT, place << _COUNT_BITS | len(elements) - 1, 0 if dictionary is None else dictionary.version)
     return bytes(head) + compress_frame(encode_columns(elements), dictionary)[len(_MAGIC) :]
 
 
 def decode_block(number: int, block: bytes, known: Dictionaries = NO_DICTIONARIES) -> tuple[int, list[bytes]]:
     """Return the first seq in a block, and its elements. Raises Undecodable, or its subclass DictionaryMissing."""
-    if len(block) <= _HEAD_BYTES or block[0] not in (_ROWS, _ROWS_WITH_DICTIONARY, _COLUMNS):
+    if len(block) <= _HEAD_BYTES or block[0] != _FORMAT:
         raise Undecodable("a block of originals has an unknown format")
     version = dictionary_of(block)
-    if block[0] == _COLUMNS:
-        place, count, frame = block[1] >> _COUNT_BITS, block[1] % BLOCK_COUNT + 1, _MAGIC + block[_HEAD_BYTES:]
-    else:
-        place, count, frame = block[1], block[2], block[_HEAD_BYTES + (version is not None) :]
-    if not 0 < count <= BLOCK_COUNT - place:
+    place, count, frame = block[1] >> _COUNT_BITS, block[1] % BLOCK_COUNT + 1, _MAGIC + block[_HEAD_BYTES:]
+    if count > BLOCK_COUNT - place:
         raise Undecodable("a block of originals has an invalid place or count")
-    first_seq = first_seq_of(number) + place
     dictionary = None if version is None else _find_dictionary(version, frame, known)
-    if block[0] == _COLUMNS:
-        return first_seq, decode_columns(decompress_frame(frame, known=dictionary or _COLUMNS_DICTIONARY), count)
-    return first_seq, split_elements(decompress_frame(frame, known=dictionary or _ROWS_DICTIONARY), count)
+    elements = decode_columns(decompress_frame(frame, known=dictionary or _BUILT_IN), count)
+    return first_seq_of(number) + place, elements
 
 
 def dictionary_of(block: bytes) -> int | None:
     """Return the version of the dictionary that a block needs, or None."""
-    if len(block) <= _HEAD_BYTES:
+    if len(block) <= _HEAD_BYTES or block[0] != _FORMAT:
         return None
-    if block[0] == _COLUMNS:
-        return block[2] or None
-    return block[3] if block[0] == _ROWS_WITH_DICTIONARY else None
+    return block[2] or None
 
 
 def mismatched_dictionary(block: bytes, known: Dictionaries) -> int | None:
@@ -167,6 +134,8 @@ def mismatched_dictionary(block: bytes, known: Dictionaries) -> int | None:
 
 def unpacked_bytes(block: bytes) -> int:
     """Return the decompressed size that a block's header claims, 0 if it has none; decompresses nothing."""
+    if block[:1] != bytes([_FORMAT]):
+        return 0
     try:
         return _frame_head(block).content_size
     except zstandard.ZstdError:
@@ -175,9 +144,7 @@ def unpacked_bytes(block: bytes) -> int:
 
 def _frame_head(block: bytes) -> zstandard.FrameParameters:
     """Parse the frame header of a block. Raises ZstdError."""
-    start = block[_HEAD_BYTES : _HEAD_BYTES + _FRAME_HEAD_BYTES + 1]
-    is_columns = block[:1] == bytes([_COLUMNS])
-    return zstandard.get_frame_parameters(_MAGIC + start if is_columns else start[dictionary_of(block) is not None :])
+    return zstandard.get_frame_parameters(_MAGIC + block[_HEAD_BYTES : _HEAD_BYTES + _FRAME_HEAD_BYTES])
 
 
 def _find_dictionary(version: int, frame: bytes, known: Dictionaries) -> Dictionary:
@@ -195,11 +162,11 @@ def _find_dictionary(version: int, frame: bytes, known: Dictionaries) -> Diction
 
 def compress_frame(content: bytes, dictionary: Dictionary | None = None) -> bytes:
     """Compress bytes to a zstd frame with a checksum."""
-    dict_data = _COLUMNS_DICTIONARY.zstd if dictionary is None else dictionary.for_writing
+    dict_data = _BUILT_IN.zstd if dictionary is None else dictionary.for_writing
     return zstandard.ZstdCompressor(level=LEVEL, write_checksum=True, dict_data=dict_data).compress(content)
 
 
-def decompress_frame(frame: bytes, most_bytes: int = MOST_BYTES, known: ZstdDictionary = _COLUMNS_DICTIONARY) -> bytes:
+def decompress_frame(frame: bytes, most_bytes: int = MOST_BYTES, known: ZstdDictionary = _BUILT_IN) -> bytes:
     """Decompress a zstd frame of at most `most_bytes` with the dictionary `known`. Raises Undecodable."""
     try:
         head = zstandard.get_frame_parameters(frame)

@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.dictionaries import made
 
 from redismem.messages.encoding import encode_message
 from redismem.messages.values import Undecodable
@@ -17,13 +16,11 @@ from redismem.originals.blocks import (
     compress_frame,
     decode_block,
     decompress_frame,
-    dictionary_of,
     encode_block,
     first_seq_of,
     split_into_blocks,
     unpacked_bytes,
 )
-from redismem.originals.dictionaries import DictionaryMissing
 
 STAMP = b"\xcf" + (1_700_000_000_123).to_bytes(8, "big")
 TEXTS = st.text(max_size=50)
@@ -69,7 +66,7 @@ def test_bytes_that_have_changed_are_found_out(texts: list[str], at: int, other:
 
 @given(st.binary(max_size=200))
 def test_foreign_bytes_are_no_block(foreign: bytes) -> None:
-    for bytes_given in (foreign, b"\x01\x00\x01" + foreign, b"\x01\x00\x01\x28\xb5\x2f\xfd" + foreign):
+    for bytes_given in (foreign, b"\x03\x00\x00" + foreign, b"\x01\x00\x01\x28\xb5\x2f\xfd" + foreign):
         with pytest.raises(Undecodable):
             decode_block(0, bytes_given)
 
@@ -91,38 +88,20 @@ def test_a_frame_that_claims_to_hold_too_much_is_not_unpacked() -> None:
         decompress_frame(claims)
 
 
-ROWS = (
-    "01020328b52ffd24affd0200240495010db14d79206f72646572206973204f2d31372e8bcfe5687b950110bd2c20496e6f74"
-    "6564bee6b3a8e69687e795aae58fb7e381af3820e381a7e38199e38082c0090042547247b0411860a22cf4403986f08a5b35"
-    "39835d619418374dd6c76d"
-)
-COLUMNS = (
+FORM = (
     "032200249ce50200140495c0c093938bcfe5687b4e4d79206f72646572206973204f2d31372e00542c20496e6f74656400e6"
     "b3a8e69687e795aae58fb7e381af3820e381a7e38199e380820800ae0acb067068aff3183c0409f6404b2fe01bc762ec4704"
     "079c0f37"
 )
 
 
-@pytest.mark.parametrize(("form", "size_bytes"), [(ROWS, 175), (COLUMNS, 156)])
-def test_the_forms_are_what_they_were(form: str, size_bytes: int) -> None:
-    """The built-in dictionary is part of each format: changing its text would make stored blocks unreadable."""
+def test_the_format_is_what_it_was() -> None:
+    """The built-in dictionary is part of the format: changing its text would make stored blocks unreadable."""
     texts = ["My order is O-17.", "Thank you, I have noted that.", "注文番号は O-18 です。"]
-    assert decode_block(1, bytes.fromhex(form)) == (19, [element(text) for text in texts])
-    assert unpacked_bytes(bytes.fromhex(form)) == size_bytes
+    assert decode_block(1, bytes.fromhex(FORM)) == (19, [element(text) for text in texts])
+    assert unpacked_bytes(bytes.fromhex(FORM)) == 156
 
 
-@pytest.mark.parametrize("foreign", [b"", b"\x03", b"\x03\x00\x00", b"\x03\x00\x00\x20", b"\x01\x00\x05no frame"])
+@pytest.mark.parametrize("foreign", [b"", b"\x03", b"\x03\x00\x00", b"\x03\x00\x00\x20", b"\x03\x05\x00no frame"])
 def test_what_is_no_block_says_no_size(foreign: bytes) -> None:
     assert unpacked_bytes(foreign) == 0
-
-
-def test_rows_with_a_dictionary_are_read() -> None:
-    """Blocks from before the columnar format can still be read, with their dictionary."""
-    elements = [element(f"Where is parcel {at}?") for at in range(5)]
-    one = made(7)
-    block = bytes((2, 3, 5, 7)) + compress_frame(b"".join(elements), one)
-    assert dictionary_of(block) == 7
-    assert decode_block(2, block, {7: one}) == (36, elements)
-    assert unpacked_bytes(block) == len(b"".join(elements))
-    with pytest.raises(DictionaryMissing):
-        decode_block(2, block)

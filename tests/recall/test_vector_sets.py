@@ -223,7 +223,7 @@ async def test_one_that_is_lost_is_made_again(server: RedisServer, namespace: st
         memory.recall_cache.forget("a")
         assert await is_asked(memory, session)
         await raw.delete(keys.vectors)
-        # As an older release leaves it, which ends a session without its set.
+        # A set that an earlier life of the session has left behind.
         await raw.execute_command("VADD", keys.vectors, "VALUES", 3, 1, 1, 1, "old")
         await raw.hdel(keys.originals, "vectors")
         for field in await raw.hkeys(keys.originals):
