@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 
-from redismem.formats.recalled import line
+from redismem.formats.recalled import format_line
 from redismem.messages.decoding import StoredMessages
 from redismem.messages.message import Message
 from redismem.messages.values import Undecodable
@@ -197,7 +197,7 @@ class Found:
         blocks = [self._blocks[(seq - 1) // BLOCK_COUNT].lines for seq in self._seqs]
         new = [seq for seq, known in zip(self._seqs, blocks, strict=True) if seq not in known]
         for message in self._made(new) if new else ():
-            self._hot.keep_line(self._blocks[block_number(message.seq)], message.seq, line(message))
+            self._hot.keep_line(self._blocks[block_number(message.seq)], message.seq, format_line(message))
         return [known[seq] for seq, known in zip(self._seqs, blocks, strict=True)]
 
     def _made(self, seqs: Sequence[int]) -> list[Message]:
