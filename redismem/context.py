@@ -8,7 +8,7 @@ from typing import Any
 
 from redismem.formats.anthropic import AnthropicContext, anthropic_context
 from redismem.formats.gemini import GeminiContext, gemini_context
-from redismem.formats.quoting import quoted_as_data
+from redismem.formats.quoting import quote_as_data
 from redismem.formats.recalled import Recalled, recalled_payload
 from redismem.formats.tool_pairing import provider_view
 from redismem.messages.decoding import StoredMessages, is_gap
@@ -98,7 +98,7 @@ class Summary:
         """Return a user message that quotes the summary as data, so instructions inside its text do not count."""
         start, end = (moment(ms).isoformat(timespec="seconds") for ms in (self.start_ms, self.end_ms))
         what = f"Summary of the earlier messages {self.first_seq} to {self.last_seq} of this conversation"
-        return quoted_as_data("summary", f"{what} ({start} to {end})", self.text)
+        return quote_as_data("summary", f"{what} ({start} to {end})", self.text)
 
 
 @dataclass(slots=True, repr=False, eq=False)
@@ -228,7 +228,7 @@ class Context:
         """The user messages that quote the background, the summaries and the recalled messages."""
         quoted: list[dict[str, Any]] = [summary.to_openai() for summary in self.summaries]
         if self.background:
-            quoted.insert(0, quoted_as_data("project", "What is known of the project", self.background))
+            quoted.insert(0, quote_as_data("project", "What is known of the project", self.background))
         return [*quoted, recalled_payload(self._recalled)] if self._recalled else quoted
 
     def _payloads(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]], bool]:

@@ -1,1 +1,1 @@
-"""The message formats of providers: tool calls and their results, safe cuts, Anthropic, Gemini."""
+"""The message formats of providers: tool calls and results, safe cut points, Anthropic, Gemini."""

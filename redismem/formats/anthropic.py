@@ -1,7 +1,7 @@
-"""A context as Anthropic's Messages API takes it. No I/O.
+"""Convert a context to the format of Anthropic's Messages API. No I/O.
 
-Texts are never blank, the user speaks first, nobody speaks twice in a row, every call of a tool is answered in the next
-message. Ids and names that Anthropic would refuse are written with other characters.
+Texts are never blank, the user comes first, roles alternate, and the next message answers every tool call. Characters
+in ids and names that Anthropic refuses are replaced.
 """
 
 from __future__ import annotations
@@ -12,15 +12,22 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NotRequired, TypedDict
 
-from redismem.formats.anthropic_blocks import beside_source, cached, cited, is_sound, limit_marks, source_of
+from redismem.formats.anthropic_blocks import (
+    cache_mark,
+    citation_field,
+    is_sound,
+    limit_cache_marks,
+    media_fields,
+    media_source,
+)
 from redismem.formats.parts import ASSISTANT, Call, Media, Native, Part, Result, Text, placeholder
-from redismem.formats.tool_arguments import object_of, sendable
+from redismem.formats.tool_arguments import make_sendable, to_object
 from redismem.formats.tool_calls import THOUGHTS, Payload
-from redismem.formats.turns import Turn, opening, turns_of
+from redismem.formats.turns import Turn, build_turns, split_opening
 
 _ID = re.compile("[A-Za-z0-9_-]{1,64}")
 _NOT_IN_A_NAME = re.compile("[^A-Za-z0-9_-]")
-# Parts that are sent as they are. Those of the first line are the assistant's own.
+# Native parts that are sent unchanged; the first set belongs in assistant messages.
 _ASSISTANTS = frozenset([*THOUGHTS, "server_tool_use", "mcp_tool_use"])
 _OWN = _ASSISTANTS | {"image", "document", "search_result", "container_upload"}
 _OF_SERVERS = "_tool_result"
@@ -28,37 +35,37 @@ _NOTHING_SAID = "(The assistant thought, and said nothing.)"
 
 
 class AnthropicContext(TypedDict):
-    """What `client.messages.create` takes: `create(model=…, max_tokens=…, **context.to_anthropic())`."""
+    """The keyword arguments for `client.messages.create(model=…, max_tokens=…, **context.to_anthropic())`."""
 
     messages: list[Any]
     system: NotRequired[list[Any]]
-    """The texts of the system and the developer at the beginning; missing if there are none."""
+    """The leading texts of the system and developer roles; missing if there are none."""
 
 
 def anthropic_context(payloads: Sequence[Payload], background_count: int) -> AnthropicContext:
-    """The messages, of which `background_count` are summaries, and the system's texts before them."""
-    system, spoken = opening(payloads, background_count)
+    """Convert messages to Anthropic's format; the first `background_count` without a system role are summaries."""
+    system, spoken = split_opening(payloads, background_count)
     ids = _Ids()
     messages: list[Payload] = []
-    for turn in turns_of(spoken):
-        ids.begin(turn)
+    for turn in build_turns(spoken):
+        ids.begin_turn(turn)
         blocks = [_block(part, turn.role, ids) for part in turn.parts]
-        if blocks[-1]["type"] in THOUGHTS:  # refused at the end
+        if blocks[-1]["type"] in THOUGHTS:  # Anthropic refuses a message that ends in a thought
             blocks.append({"type": "text", "text": _NOTHING_SAID})
         messages.append({"role": turn.role, "content": blocks})
     if messages and messages[-1]["role"] == ASSISTANT:
         _trim(messages[-1]["content"])
-    found: AnthropicContext = {"messages": messages}
+    context: AnthropicContext = {"messages": messages}
     texts = [_text(part) if isinstance(part, Text) else _text(Text(placeholder(part))) for part in system]
     if texts:
-        found["system"] = texts
-    limit_marks([texts, *_contents(messages)])
-    sent: AnthropicContext = sendable(found)
-    return sent
+        context["system"] = texts
+    limit_cache_marks([texts, *_contents(messages)])
+    sendable: AnthropicContext = make_sendable(context)
+    return sendable
 
 
 def _contents(messages: Iterable[Payload]) -> Iterator[list[Payload]]:
-    """The blocks of each message, and those of each result in it."""
+    """Yield the block lists of messages and of the tool results in them, in sending order."""
     for message in messages:
         yield from (
             block["content"] for block in message["content"] if block["type"] == "tool_result" and "content" in block
@@ -67,24 +74,24 @@ def _contents(messages: Iterable[Payload]) -> Iterator[list[Payload]]:
 
 
 def _trim(blocks: list[Payload]) -> None:
-    """What an assistant is to go on from must not end in a blank."""
+    """Strip trailing whitespace from a prefilled assistant message: Anthropic refuses it."""
     if blocks[-1]["type"] == "text":
         blocks[-1] = blocks[-1] | {"text": blocks[-1]["text"].rstrip()}
 
 
 class _Ids:
-    """The ids of calls: Anthropic wants each once, and of certain characters. A result is to the calls right before."""
+    """Unique call ids in the characters that Anthropic accepts. A result refers to the calls of the turn before it."""
 
     def __init__(self) -> None:
         self._uses: Counter[str] = Counter()
         self._current: dict[str, list[str]] = {}
 
-    def begin(self, turn: Turn) -> None:
+    def begin_turn(self, turn: Turn) -> None:
         if turn.role == ASSISTANT:
             self._current = {}
 
-    def of_call(self, call_id: str) -> str:
-        """A new one: while they wait for results, a turn may hold several calls of one name that have no ids."""
+    def assign(self, call_id: str) -> str:
+        """Return a new id for a call: open calls of one function without ids share their stored id."""
         self._current.setdefault(call_id, []).append(self._new(call_id))
         return self._current[call_id][-1]
 
@@ -95,13 +102,19 @@ class _Ids:
         name = f"{call_id} {self._uses[call_id]}".encode("utf-8", "surrogatepass")
         return f"call_{hashlib.blake2b(name, digest_size=12).hexdigest()}"
 
-    def of_result(self, call_id: str) -> str:
+    def find(self, call_id: str) -> str:
+        """Return the assigned id of the call that a result answers."""
         return self._current[call_id][0]
 
 
 def _text(part: Text, role: str = "") -> Payload:
     beside = part.part or {}
-    return {"type": "text", "text": part.text, **cached(beside), **(cited(beside) if role == ASSISTANT else {})}
+    return {
+        "type": "text",
+        "text": part.text,
+        **cache_mark(beside),
+        **(citation_field(beside) if role == ASSISTANT else {}),
+    }
 
 
 def _block(part: Part, role: str, ids: _Ids) -> Payload:
@@ -109,19 +122,19 @@ def _block(part: Part, role: str, ids: _Ids) -> Payload:
         case Text():
             return _text(part, role)
         case Call(call, stored):
-            arguments = {"type": "tool_use", "id": ids.of_call(call.key[1]), "name": _name(call.name)}
-            return {**arguments, "input": object_of(call.arguments), **cached(stored)}
+            arguments = {"type": "tool_use", "id": ids.assign(call.key[1]), "name": _name(call.name)}
+            return {**arguments, "input": to_object(call.arguments), **cache_mark(stored)}
         case Result(result, parts, stored):
-            answer: Payload = {"type": "tool_result", "tool_use_id": ids.of_result(result.key[1]), **cached(stored)}
-            content = [_block(each, role, ids) for each in parts if not isinstance(each, Text) or each.text.strip()]
-            marked = {"is_error": True} if stored.get("is_error") is True else {}
-            return answer | marked | ({"content": content} if content else {})
+            answer: Payload = {"type": "tool_result", "tool_use_id": ids.find(result.key[1]), **cache_mark(stored)}
+            content = [_block(item, role, ids) for item in parts if not isinstance(item, Text) or item.text.strip()]
+            error = {"is_error": True} if stored.get("is_error") is True else {}
+            return answer | error | ({"content": content} if content else {})
         case Media() if role != ASSISTANT:
-            source = source_of(part)
+            source = media_source(part)
             if source is not None:
                 return {
                     "type": "image" if part.kind == "image" else "document",
-                    **beside_source(part),
+                    **media_fields(part),
                     "source": source,
                 }
         case Native("anthropic", stored) if _is_own(str(stored.get("type")), role) and is_sound(stored):

@@ -1,19 +1,19 @@
-"""Blocks of Anthropic's, and whether it takes them: it refuses the whole request for one that it does not. No I/O."""
+"""Validate Anthropic's native blocks: one invalid block makes Anthropic refuse the whole request. No I/O."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from redismem.formats.media import mime_at
+from redismem.formats.media import guess_mime
 from redismem.formats.parts import Media
 from redismem.formats.tool_calls import Payload
 
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _MOST_CHARS = {"image": 5 * 1024 * 1024, "file": 30 * 1024 * 1024}
-"""How long base64 may be: an image may have 5 MB so written, a whole request 32 MB."""
+"""The longest base64 texts: Anthropic accepts 5 MB per image and 32 MB per request."""
 _MOST_MARKS = 4
 _BESIDE_MEDIA = {"title": str, "context": str, "citations": dict}
-# What each block has at least.
+# The required fields of each block type.
 _CALL = {"id": str, "name": str, "input": dict}
 _HELD: dict[str, dict[str, type | tuple[type, ...]]] = {
     "thinking": {"thinking": str, "signature": str},
@@ -29,11 +29,11 @@ _OF_SERVERS: dict[str, type | tuple[type, ...]] = {"tool_use_id": str, "content"
 
 
 def is_sound(block: Payload) -> bool:
-    """Whether a block that is sent as it is has what its type asks for."""
+    """True if a native block has the fields that its type requires."""
     kind = str(block.get("type"))
     if not all(isinstance(block.get(name), types) for name, types in _HELD.get(kind, _OF_SERVERS).items()):
         return False
-    if block.get("cache_control") is not None and not cached(block):
+    if block.get("cache_control") is not None and not cache_mark(block):
         return False
     if kind == "search_result":
         return all(map(_is_text, block["content"]))
@@ -41,7 +41,7 @@ def is_sound(block: Payload) -> bool:
 
 
 def _is_source(source: Payload, kind: str) -> bool:
-    """Whether it is a source that is neither an address nor base64."""
+    """True for a valid source that is neither a URL nor base64."""
     match source:
         case {"type": "file", "file_id": str()}:
             return True
@@ -56,58 +56,60 @@ def _is_text(block: object) -> bool:
     return isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str)
 
 
-def cached(block: Payload) -> Payload:
-    """The mark of the prompt cache that a block has; none if Anthropic does not know it."""
+def cache_mark(block: Payload) -> Payload:
+    """Return the `cache_control` field of a block; {} if it has none or an invalid one."""
     match block.get("cache_control"):
         case {"type": "ephemeral", **others} as mark if others in ({}, {"ttl": "5m"}, {"ttl": "1h"}):
             return {"cache_control": mark}
     return {}
 
 
-def limit_marks(contents: Iterable[list[Payload]]) -> None:
-    """Takes all marks of the prompt cache but the last four out of these blocks: Anthropic refuses more.
+def limit_cache_marks(contents: Iterable[list[Payload]]) -> None:
+    """Remove all prompt-cache marks except the last four: Anthropic refuses more.
 
-    Whoever marks the newest message of each turn, as its caching wants it, has stored one more with each.
+    Applications that mark the newest message of each turn store one more mark per turn.
     """
     marked = [(blocks, at) for blocks in contents for at, block in enumerate(blocks) if block.get("cache_control")]
     for blocks, at in marked[:-_MOST_MARKS]:
         blocks[at] = {name: value for name, value in blocks[at].items() if name != "cache_control"}
 
 
-def cited(block: Payload) -> Payload:
-    """What a text of the assistant's cites."""
+def citation_field(block: Payload) -> Payload:
+    """Return the `citations` field of an assistant's text block; {} if it has none or an invalid one."""
     match block.get("citations"):
         case [_, *_] as citations if all(
-            isinstance(each, dict) and isinstance(each.get("type"), str) for each in citations
+            isinstance(citation, dict) and isinstance(citation.get("type"), str) for citation in citations
         ):
             return {"citations": citations}
     return {}
 
 
-def source_of(media: Media) -> Payload | None:
-    """Where Anthropic finds an image or a document; None for what it does not take."""
+def media_source(media: Media) -> Payload | None:
+    """Return the source of an image or document; None if Anthropic does not accept it."""
     if media.url is not None:
-        mime = mime_at(media.url)
-        known = mime in ("", *_IMAGES) if media.kind == "image" else _own(media) or mime == "application/pdf"
-        return {"type": "url", "url": media.url} if known and media.url.startswith("https://") else None
+        mime = guess_mime(media.url)
+        is_accepted = (
+            mime in ("", *_IMAGES) if media.kind == "image" else _stored_block(media) or mime == "application/pdf"
+        )
+        return {"type": "url", "url": media.url} if is_accepted and media.url.startswith("https://") else None
     allowed = _IMAGES if media.kind == "image" else ("application/pdf",)
     if media.base64 and media.mime in allowed and len(media.base64) <= _MOST_CHARS[media.kind]:
         return {"type": "base64", "media_type": media.mime, "data": media.base64}
     return None
 
 
-def beside_source(media: Media) -> Payload:
-    """What else stands in an image or document of Anthropic's own, such as its title."""
-    own = _own(media)
-    kept = {
+def media_fields(media: Media) -> Payload:
+    """Return the fields beside the source of a stored Anthropic image or document, such as its title."""
+    block = _stored_block(media)
+    fields = {
         name: value
-        for name, value in own.items()
+        for name, value in block.items()
         if name not in ("source", "cache_control")
         and (value is None or isinstance(value, _BESIDE_MEDIA.get(name, object)))
     }
-    return kept | cached(own)
+    return fields | cache_mark(block)
 
 
-def _own(media: Media) -> Payload:
-    """The block that it was stored as, if it is Anthropic's."""
+def _stored_block(media: Media) -> Payload:
+    """Return the stored block if it is in Anthropic's format, else {}."""
     return media.part if media.part is not None and "type" in media.part else {}

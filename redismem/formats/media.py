@@ -1,7 +1,7 @@
-"""What a user gives for the address of an image or file: a URL that a provider can fetch, a data URL, or neither.
+"""Parse addresses of images and files: URLs that a provider can fetch, and data URLs. No I/O.
 
-Nothing here raises, whatever the text, and all takes time in proportion to its length. The parsers of the standard
-library raise ValueError for some texts, and for which ones depends on Python's version. No I/O.
+No function raises for any text, and all run in linear time. The parsers of the standard library raise ValueError for
+some texts, and which ones depends on the Python version.
 """
 
 from __future__ import annotations
@@ -36,49 +36,52 @@ _MIME_BY_ENDING = {
 }
 
 
-def address_of(url: str) -> str | None:
-    """The http, https or gs address that this is, in ASCII; None if it is none that a server can be asked for."""
+def parse_address(url: str) -> str | None:
+    """Return a valid http, https or gs URL in ASCII, else None."""
     url = url.strip()
     if len(url) > LONGEST_ADDRESS_CHARS or _CONTROLS.search(url):
         return None
-    found = _ADDRESS.fullmatch(url)
-    if found is None:
+    match = _ADDRESS.fullmatch(url)
+    if match is None:
         return None
-    scheme, host, port, rest = found.groups()
+    scheme, host, port, rest = match.groups()
     if not all(0 < len(label) <= 63 for label in host.split(".")) or not 0 < int(port or 1) < 65_536:
         return None
     return f"{scheme.lower()}{host}{'' if port is None else f':{port}'}{quote(rest or '', _SAFE)}"
 
 
-def mime_at(address: str) -> str:
-    """The type that the ending of an address tells; "" if it tells none."""
+def guess_mime(address: str) -> str:
+    """Guess the MIME type from the file extension of a URL; "" if the extension is unknown."""
     path = re.split("[?#]", address, maxsplit=1)[0]
     _, dot, ending = path.rpartition("/")[2].rpartition(".")
     return _MIME_BY_ENDING.get(ending.lower(), "") if dot else ""
 
 
-def mime_of(text: object) -> str:
-    """The type that this names, without its parameters; "" if it names none."""
+def parse_mime(text: object) -> str:
+    """Return the MIME type without its parameters; "" if the text is not one."""
     if not isinstance(text, str):
         return ""
     mime = text.partition(";")[0].strip().lower()
     return _ALIASES.get(mime, mime) if _MIME.fullmatch(mime) else ""
 
 
-def data_of(url: str) -> tuple[str, str | None] | None:
-    """The type and the base64 of a data URL, each empty or None if it is not to be read; None for another URL."""
+def parse_data_url(url: str) -> tuple[str, str | None] | None:
+    """Return MIME type and base64 of a data URL; None if the URL is not a data URL.
+
+    An invalid MIME type becomes "", an invalid body None.
+    """
     if url[:5].lower() != "data:":
         return None
     head, comma, body = url[5:].partition(",")
     if head.rpartition(";")[2].strip().lower() == "base64":
-        return mime_of(head), base64_of(body)
+        return parse_mime(head), parse_base64(body)
     if not comma or _CONTROLS.search(body):
-        return mime_of(head), None
-    return mime_of(head), base64.b64encode(unquote_to_bytes(body)).decode()
+        return parse_mime(head), None
+    return parse_mime(head), base64.b64encode(unquote_to_bytes(body)).decode()
 
 
-def base64_of(text: object) -> str | None:
-    """The text if it is base64 of something, written with + and /; else None."""
+def parse_base64(text: object) -> str | None:
+    """Return non-empty base64 in the standard alphabet (+ and /); None if the text is not base64."""
     if not isinstance(text, str):
         return None
     text = text.replace("-", "+").replace("_", "/")

@@ -1,6 +1,6 @@
-"""What a message says, whatever wire format it is stored in: texts, media, calls and results. No I/O.
+"""Parse messages of every wire format into texts, media, tool calls and results. No I/O.
 
-Read are OpenAI chat, OpenAI Responses items, Anthropic and Gemini.
+Supports OpenAI chat, OpenAI Responses items, Anthropic and Gemini.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeGuard
 
-from redismem.formats.media import address_of, base64_of, data_of, mime_at, mime_of
+from redismem.formats.media import guess_mime, parse_address, parse_base64, parse_data_url, parse_mime
 from redismem.formats.tool_calls import (
     Payload,
     ToolCall,
     ToolResult,
     calls,
+    gemini_field,
     label,
-    own_of,
-    quoted_call,
-    quoted_result,
+    quote_call,
+    quote_result,
     tools_in,
     whole_result,
 )
@@ -31,16 +31,16 @@ _ITEM = ("type", "call_id", "name", "arguments", "input")
 
 
 class Text(NamedTuple):
-    """Words. `part`: as they were stored, as a part may say more than its text."""
+    """A text. `part` is the stored part, which may have other fields."""
 
     text: str
     part: Payload | None = None
 
 
 class Media(NamedTuple):
-    """An image, a file or a sound: at an address that can be fetched, or its bytes in base64; neither if it is odd.
+    """An image, file or audio with a URL or base64 bytes; with neither if they are invalid.
 
-    `part`: as it was stored, if that is Anthropic's form or Gemini's.
+    `part` is the stored part if it is in the format of Anthropic or Gemini.
     """
 
     kind: str
@@ -51,21 +51,21 @@ class Media(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A tool call. `extra`: what stood beside it and belongs to one provider."""
+    """A tool call. `extra` is the stored call or part with its provider-specific fields."""
 
     call: ToolCall
     extra: Payload
 
 
 class Native(NamedTuple):
-    """A part that one provider alone understands."""
+    """A part that only one provider accepts."""
 
     provider: str
     part: Payload
 
 
 class Result(NamedTuple):
-    """What a tool answered. `parts`: texts and media of it."""
+    """A tool result and its content as parts; `extra` is the stored part with its provider-specific fields."""
 
     result: ToolResult
     parts: Sequence[Text | Media | Native]
@@ -76,7 +76,7 @@ Part = Text | Media | Call | Result | Native
 
 
 def text_of(parts: Iterable[Part]) -> str:
-    """The texts of these parts, a line break between."""
+    """Join the texts of parts with line breaks."""
     return "\n".join(part.text for part in parts if isinstance(part, Text))
 
 
@@ -85,16 +85,16 @@ def role_of(payload: Payload) -> str:
     return _ROLES.get(role, USER) if isinstance(role, str) else USER
 
 
-def said(payload: Payload) -> tuple[str, list[Part]]:
-    """Who says what in a message. Blank texts are left out: providers refuse them."""
+def parse_message(payload: Payload) -> tuple[str, list[Part]]:
+    """Return the role and parts of a message, without blank texts: providers refuse those."""
     whole = whole_result(payload)
     if whole is not None:
         return USER, [_result(whole, {})]
     if payload.get("type") == "reasoning":
         return ASSISTANT, []
-    if payload.get("role") == "tool" and isinstance(payload.get("content"), str):  # of no call that has an id
+    if payload.get("role") == "tool" and isinstance(payload.get("content"), str):  # the result of a call without an id
         name = payload.get("tool_name", payload.get("name"))
-        return USER, [quoted(quoted_result(ToolResult(("chat", ""), payload["content"]), name))]
+        return USER, [to_text(quote_result(ToolResult(("chat", ""), payload["content"]), name))]
     content = payload.get("content")
     parts: list[Part | None] = [Text(content)] if isinstance(content, str) else []
     parts += [_part(part, tool) if isinstance(part, dict) else Text(str(part)) for part, tool in tools_in(payload)]
@@ -103,42 +103,42 @@ def said(payload: Payload) -> tuple[str, list[Part]]:
         words = words.get("transcript") if isinstance(words, dict) else words
         parts.append(Text(words) if isinstance(words, str) else None)
     parts += _calls(payload)
-    kept = [part for part in parts if part is not None and not (isinstance(part, Text) and not part.text.strip())]
-    if not kept and "role" not in payload and isinstance(payload.get("type"), str):
+    filled = [part for part in parts if part is not None and not (isinstance(part, Text) and not part.text.strip())]
+    if not filled and "role" not in payload and isinstance(payload.get("type"), str):
         return _item(payload, payload["type"])
-    role = ASSISTANT if any(isinstance(part, Call) for part in kept) else role_of(payload)
+    role = ASSISTANT if any(isinstance(part, Call) for part in filled) else role_of(payload)
     if role == USER:
-        return role, kept
-    return role, [quoted(quoted_result(part.result, None)) if isinstance(part, Result) else part for part in kept]
+        return role, filled
+    return role, [to_text(quote_result(part.result, None)) if isinstance(part, Result) else part for part in filled]
 
 
 def _item(payload: Payload, kind: str) -> tuple[str, list[Part]]:
-    """An item of Responses that the others have no form for: its kind, and what came of it if that is a text."""
+    """Return a Responses item without an equivalent elsewhere as text: its output, or only its type."""
     output = payload.get("output")
     if isinstance(output, str) and output.strip():
         result = ToolResult(("item", str(payload.get("call_id", payload.get("id", "")))), output)
-        return USER, [quoted(quoted_result(result, payload.get("name", kind)))]
+        return USER, [to_text(quote_result(result, payload.get("name", kind)))]
     return USER if kind.endswith("_output") else ASSISTANT, [Text(f"[{label(kind)}]")]
 
 
 def _calls(payload: Payload) -> list[Part]:
-    """The calls that stand beside the content."""
+    """Return the calls stored outside the content, such as `tool_calls`."""
     beside: list[Part] = []
     listed = payload.get("tool_calls")
     for raw in listed if isinstance(listed, list) else ():
-        found = list(calls({"tool_calls": [raw]}))
-        if found:
-            beside.append(Call(found[0], raw))
-        elif isinstance(raw, dict):  # without an id there is nothing to hold its result to
+        parsed = list(calls({"tool_calls": [raw]}))
+        if parsed:
+            beside.append(Call(parsed[0], raw))
+        elif isinstance(raw, dict):  # a result cannot refer to a call without an id
             function = raw.get("function")
             function = function if isinstance(function, dict) else {}
-            beside.append(quoted(quoted_call(ToolCall(("chat", ""), function.get("name"), function.get("arguments")))))
+            beside.append(to_text(quote_call(ToolCall(("chat", ""), function.get("name"), function.get("arguments")))))
     rest = {key: payload[key] for key in ("function_call", *_ITEM) if key in payload}
     return [*beside, *(Call(call, {}) for call in calls(rest))]
 
 
 def _part(part: Payload, tool: ToolCall | ToolResult | None = None) -> Part | None:
-    """What a part of a content says, which may be a tool's; None for thoughts of Gemini's."""
+    """Parse a part of a content; `tool` is its call or result. Returns None for Gemini's thoughts."""
     if isinstance(tool, ToolCall):
         return Call(tool, part)
     if tool is not None:
@@ -153,18 +153,18 @@ def _part(part: Payload, tool: ToolCall | ToolResult | None = None) -> Part | No
 
 
 def _gemini(part: Payload) -> Part:
-    """A part of Gemini's that is neither a text nor a tool's."""
-    blob = own_of(part, _BLOBS)
+    """Parse a Gemini part that is neither a text nor a call or result."""
+    blob = gemini_field(part, _BLOBS)
     if blob is None:
         return Native("gemini", part)
-    mime, data = mime_of(blob.get("mime_type", blob.get("mimeType"))), base64_of(blob.get("data"))
+    mime, data = parse_mime(blob.get("mime_type", blob.get("mimeType"))), parse_base64(blob.get("data"))
     kind, url = "image" if mime.startswith("image/") else "file", blob.get("file_uri", blob.get("fileUri"))
     return _at(url, kind, mime, part) if data is None and isinstance(url, str) else Media(kind, mime, None, data)
 
 
 def _media(part: Payload, kind: str) -> Media | Text | None:
     if kind in ("image", "document"):
-        return _of_anthropic(part, "image" if kind == "image" else "file")
+        return _anthropic_media(part, "image" if kind == "image" else "file")
     if kind in ("image_url", "input_image"):
         url = part.get("image_url")
         url = url.get("url") if isinstance(url, dict) else url
@@ -175,33 +175,33 @@ def _media(part: Payload, kind: str) -> Media | Text | None:
     if kind == "input_audio":
         audio = part.get("input_audio")
         audio = audio if isinstance(audio, dict) else {}
-        return Media("audio", mime_of(f"audio/{audio.get('format')}"), None, base64_of(audio.get("data")))
+        return Media("audio", parse_mime(f"audio/{audio.get('format')}"), None, parse_base64(audio.get("data")))
     return None
 
 
-def _of_anthropic(part: Payload, kind: str) -> Media | Text | None:
+def _anthropic_media(part: Payload, kind: str) -> Media | Text | None:
     source = part.get("source")
     if not isinstance(source, dict):
         return None
     if source.get("type") == "base64":
-        return Media(kind, mime_of(source.get("media_type")), None, base64_of(source.get("data")), part)
+        return Media(kind, parse_mime(source.get("media_type")), None, parse_base64(source.get("data")), part)
     return _at(source["url"], kind, part=part) if isinstance(source.get("url"), str) else None
 
 
 def _file(file: Payload) -> Media | Text:
-    found = file.get("file_data") or file.get("file_url")
-    data = base64_of(file.get("file_data"))  # some leave out what a data URL begins with
+    url = file.get("file_data") or file.get("file_url")
+    data = parse_base64(file.get("file_data"))  # some applications omit the head of the data URL
     if data is not None:
-        return Media("file", mime_at(str(file.get("filename"))), None, data)
-    return _at(found, "file") if isinstance(found, str) else Media("file", "", None, None)
+        return Media("file", guess_mime(str(file.get("filename"))), None, data)
+    return _at(url, "file") if isinstance(url, str) else Media("file", "", None, None)
 
 
 def _at(url: str, kind: str, mime: str = "", part: Payload | None = None) -> Media | Text:
-    """What stands at an address, or in one that begins with `data:`. An address that is none is a text."""
-    data = data_of(url)
+    """Return the media of a URL or data URL; an invalid URL becomes a text."""
+    data = parse_data_url(url)
     if data is not None:
         return Media("image" if data[0].startswith("image/") else kind, data[0], None, data[1])
-    address = address_of(url)
+    address = parse_address(url)
     if address is None and url.strip():
         return Text(f"[{kind}: {url}]")
     return Media(kind, mime, address, None, part)
@@ -210,26 +210,26 @@ def _at(url: str, kind: str, mime: str = "", part: Payload | None = None) -> Med
 def _result(result: ToolResult, part: Payload) -> Result:
     content = result.content
     if isinstance(content, list):
-        found = [_part(item) if isinstance(item, dict) else Text(str(item)) for item in content]
-        parts = [each for each in found if isinstance(each, Text | Media) or _is_told(each)]
-        if len(parts) == len(found):
+        parsed = [_part(item) if isinstance(item, dict) else Text(str(item)) for item in content]
+        parts = [item for item in parsed if isinstance(item, Text | Media) or _is_result_part(item)]
+        if len(parts) == len(parsed):
             return Result(result, parts, part)
     if content is not None and not isinstance(content, str):
         content = json.dumps(content, ensure_ascii=False, default=repr)
     return Result(result, [Text(content)] if content else [], part)
 
 
-def _is_told(part: Part | None) -> TypeGuard[Native]:
-    """Whether it is what Anthropic's tools answer with."""
+def _is_result_part(part: Part | None) -> TypeGuard[Native]:
+    """True for a native part that Anthropic accepts in tool results."""
     return isinstance(part, Native) and part.part.get("type") in ("image", "document", "search_result")
 
 
-def quoted(payload: Payload) -> Text:
+def to_text(payload: Payload) -> Text:
     return Text(payload["content"])
 
 
 def placeholder(part: Part) -> str:
-    """What is said of a part that a provider does not take: its kind, and where it is if that is an address."""
+    """Return the text that replaces a part the provider does not accept: its kind, and its URL if it has one."""
     match part:
         case Text(text):
             return text
@@ -239,6 +239,6 @@ def placeholder(part: Part) -> str:
             kind = stored.get("type") or next(iter(stored), "part")
             return f"[{label(kind)}]"
         case Call(call):
-            return quoted(quoted_call(call)).text
+            return to_text(quote_call(call)).text
         case Result(result):
-            return quoted(quoted_result(result, None)).text
+            return to_text(quote_result(result, None)).text

@@ -1,4 +1,4 @@
-"""Recalled messages as one text that a model is given: quoted, with seq and time; they give no orders. No I/O."""
+"""Quote recalled messages for a model as data, with seq and time, not as instructions. No I/O."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Protocol
 
-from redismem.formats.quoting import quoted_as_data
+from redismem.formats.quoting import quote_as_data
 from redismem.formats.tool_calls import (
     Payload,
     calls,
@@ -21,38 +21,38 @@ from redismem.formats.tool_calls import (
 from redismem.messages.message import Message, moment
 
 LINE_TOKENS = 8
-"""What stands before a message: its seq, its time, who said it."""
+"""The tokens of a line's prefix: seq, time and role."""
 
 
 class Recalled(Protocol):
-    """Messages that were found, in order. They, and the lines that quote them, are made when they are asked for."""
+    """Recalled messages in order; messages and lines are created on demand."""
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of messages."""
 
     def messages(self) -> list[Message]:
-        """New ones each time."""
+        """Return new Message objects."""
 
     def lines(self) -> list[str]:
-        """What `line` makes of them."""
+        """Return the messages formatted by `format_line`."""
 
 
 def recalled_payload(recalled: Sequence[Message] | Recalled) -> Payload:
-    """A message of the user's that quotes these, which are in order."""
-    what = "Earlier messages of this conversation that may bear on what follows, with their numbers and times"
-    lines = map(line, recalled) if isinstance(recalled, Sequence) else recalled.lines()
-    return quoted_as_data("recalled", what, "\n".join(lines))
+    """Return a user message that quotes the recalled messages."""
+    heading = "Earlier messages of this conversation that may bear on what follows, with their numbers and times"
+    lines = map(format_line, recalled) if isinstance(recalled, Sequence) else recalled.lines()
+    return quote_as_data("recalled", heading, "\n".join(lines))
 
 
-def line(message: Message) -> str:
-    """The message: its seq, its time, who said it and what. What has more than one line goes on indented."""
+def format_line(message: Message) -> str:
+    """Format a message with seq, time, role and text; continuation lines are indented."""
     payload = message.to_openai()
     content = payload.get("content")
     if type(content) is str and not may_hold_calls(payload):
         text = content
     else:
         text = " ".join(filter(None, _texts(payload)))
-    text = "\n  ".join(text.splitlines())  # no line of it begins as another message's does
+    text = "\n  ".join(text.splitlines())  # no continuation line can pass for another message
     return f"[{message.seq}, {_minute(message.time_ms // 60_000)}] {message.role}: {text}"
 
 

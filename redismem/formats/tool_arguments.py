@@ -1,4 +1,4 @@
-"""The arguments of a call as an object, whatever they were; and a view without what no client can send. No I/O."""
+"""Convert call arguments of any form to objects, and make views safe to send as JSON. No I/O."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from math import isfinite
 from typing import Any
 
 DEPTH_LIMIT = 32
-"""How deep arguments may be nested. Gemini's are protobuf, which nests a hundred messages, three for each object."""
+"""The deepest nesting of arguments. Gemini uses protobuf, which nests 100 messages, three per object."""
 _MOST = 10**308  # a double holds no more
 
 
-def object_of(arguments: Any) -> dict[str, Any]:
-    """The arguments as an object: an empty one for none, one that holds them for what is no object.
+def to_object(arguments: Any) -> dict[str, Any]:
+    """Return arguments as an object: {} if there are none, other values as `{"arguments": value}`.
 
-    What is no JSON, is nested too deep or has a number that is no double stays the text that it was, in an object.
+    Invalid JSON, too deep nesting and numbers over the range of a double stay text: `{"arguments": text}`.
     """
-    found = _read(arguments) if isinstance(arguments, str) else arguments
-    if found is None:
+    parsed = _parse_json(arguments) if isinstance(arguments, str) else arguments
+    if parsed is None:
         return {}
-    held = found if isinstance(found, dict) else {"arguments": found}
-    if _is_sound(held, DEPTH_LIMIT):
-        return held
+    as_object = parsed if isinstance(parsed, dict) else {"arguments": parsed}
+    if _is_sound(as_object, DEPTH_LIMIT):
+        return as_object
     return {"arguments": arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)}
 
 
-def object_in(text: str) -> dict[str, Any] | None:
-    """The object that a text of JSON is; None for another text, and for an object that `object_of` leaves a text."""
+def parse_object(text: str) -> dict[str, Any] | None:
+    """Parse a JSON object; None for any other text, and for an object that `to_object` would leave as text."""
     if not text.lstrip().startswith("{"):
         return None
-    found = _read(text)
-    return found if isinstance(found, dict) and _is_sound(found, DEPTH_LIMIT) else None
+    parsed = _parse_json(text)
+    return parsed if isinstance(parsed, dict) and _is_sound(parsed, DEPTH_LIMIT) else None
 
 
-def _read(text: str) -> Any:
-    """What a text of JSON says; the text itself if it is none, None if it is blank."""
+def _parse_json(text: str) -> Any:
+    """Parse JSON; return the text itself if it is invalid, None if it is blank."""
     if not text.strip():
         return None
     try:
@@ -51,23 +51,23 @@ def _is_sound(value: Any, depth: int) -> bool:
     if not isinstance(value, dict | list):
         return True
     inner = value.values() if isinstance(value, dict) else value
-    return depth > 0 and all(_is_sound(each, depth - 1) for each in inner)
+    return depth > 0 and all(_is_sound(item, depth - 1) for item in inner)
 
 
-def sendable(view: Any) -> Any:
-    """The view as JSON in UTF-8 can hold it: half a character becomes U+FFFD, and what is no finite number null."""
+def make_sendable(view: Any) -> Any:
+    """Return a view that UTF-8 JSON can hold: lone surrogates become U+FFFD, non-finite numbers null."""
     try:
         json.dumps(view, ensure_ascii=False, allow_nan=False).encode()
     except ValueError:
-        return _mended(view)
+        return _replace_unsendable(view)
     return view
 
 
-def _mended(value: Any) -> Any:
+def _replace_unsendable(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     if isinstance(value, dict):
-        return {_mended(key): _mended(item) for key, item in value.items()}
+        return {_replace_unsendable(key): _replace_unsendable(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_mended(item) for item in value]
+        return [_replace_unsendable(item) for item in value]
     return None if isinstance(value, float) and not isfinite(value) else value

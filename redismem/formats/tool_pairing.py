@@ -1,7 +1,7 @@
-"""Messages as a provider takes them: every result behind its call, no call without its results but at the very end.
+"""Pair tool calls and results as providers require: every result right after its call, open calls only at the end.
 
-A result that comes too late, or whose call a summary covers, is quoted in a message of the user's; so is a call that
-the conversation went on without. Everything else stays the dict that it is. No I/O.
+A result that is late, or whose call is covered by a summary, is quoted in a user message. So is a call without a result
+in mid-conversation. All other messages stay unchanged. No I/O.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from redismem.formats.tool_calls import (
     ToolResult,
     Waiting,
     calls,
+    drop_calls,
     has_calls,
     parts_name,
-    quoted_call,
-    quoted_result,
+    quote_call,
+    quote_result,
     tools_in,
     whole_result,
-    without,
 )
 
 
 def provider_view(payloads: list[Payload]) -> list[Payload]:
-    """The messages to send; the same list when there is nothing to change in it."""
+    """Return the messages to send; `payloads` itself if nothing has to change."""
     if not has_calls(payloads):
         return payloads
     view = _View(_unpaired_items(payloads))
     for at, payload in enumerate(payloads):
         view.take(at, payload)
-    return view.finished()
+    return view.finish()
 
 
 def _unpaired_items(payloads: Sequence[Payload]) -> frozenset[int]:
-    """Places of the Responses items without a counterpart. A result may follow its call at any distance there."""
+    """Return the places of Responses items without a counterpart; results may follow calls at any distance."""
     open_at: dict[Key, int] = {}
     unpaired = set()
     last_other = -1
@@ -56,14 +56,16 @@ def _unpaired_items(payloads: Sequence[Payload]) -> frozenset[int]:
                 unpaired.add(at)
         elif kind != "reasoning":
             last_other = at
-    # A call at the very end still waits: nothing follows it but other calls and their results.
+    # A call at the end is still open: only other calls and results follow it.
     end = max(last_other, max(unpaired, default=-1))
     return frozenset(unpaired.union(at for at in open_at.values() if at < end))
 
 
 class _View:
-    """Takes the messages one by one. A group is a message with calls and, right behind it, the results it has so far;
-    while it is open, what is quoted goes before it."""
+    """The view under construction, message by message.
+
+    A group is a message with calls and the results so far. While it is open, quotes are collected before it.
+    """
 
     def __init__(self, unpaired_items: frozenset[int]) -> None:
         self._unpaired_items = unpaired_items
@@ -75,19 +77,21 @@ class _View:
         self._names: dict[Key, Any] = {}
 
     def take(self, at: int, payload: Payload) -> None:
+        """Add the message at a place of the conversation."""
         made = list(calls(payload))
-        told = tools_in(payload)
+        parts = tools_in(payload)
         self._names.update((call.key, call.name) for call in made)
         if payload.get("type") in ITEM_CALLS or payload.get("type") in ITEM_RESULTS:
             self._take_item(payload, at in self._unpaired_items)
         elif whole_result(payload) is not None:
             self._take_result(payload, made)
-        elif any(isinstance(tool, ToolResult) for _, tool in told):
-            self._take_parts(payload, told, made)
+        elif any(isinstance(tool, ToolResult) for _, tool in parts):
+            self._take_parts(payload, parts, made)
         else:
             self._take_other(payload, made)
 
-    def finished(self) -> list[Payload]:
+    def finish(self) -> list[Payload]:
+        """Return the messages to send."""
         self._drop_twins()
         return [*self._shown, *self._aside, *self._group]
 
@@ -97,36 +101,36 @@ class _View:
         if not is_unpaired:
             self._shown.append(payload)
         elif result is not None:
-            self._shown.append(quoted_result(result, self._names.get(result.key)))
+            self._shown.append(quote_result(result, self._names.get(result.key)))
         else:
-            # A provider refuses the thoughts before a call that is not there.
+            # Providers refuse reasoning whose call is missing.
             while self._shown and self._shown[-1].get("type") == "reasoning":
                 self._shown.pop()
-            self._shown += [quoted_call(call) for call in calls(payload) if call.key[0] == "item"]
+            self._shown += [quote_call(call) for call in calls(payload) if call.key[0] == "item"]
 
     def _take_result(self, payload: Payload, made: Sequence[ToolCall]) -> None:
         result = whole_result(payload)
         assert result is not None
         if made or not self._answer(result.key):
-            self._aside.append(quoted_result(result, self._names.get(result.key, payload.get("name"))))
+            self._aside.append(quote_result(result, self._names.get(result.key, payload.get("name"))))
         else:
             self._group.append(payload)
         self._close_if_answered()
 
     def _take_parts(
-        self, payload: Payload, told: Sequence[tuple[Any, ToolCall | ToolResult | None]], made: Sequence[ToolCall]
+        self, payload: Payload, parts: Sequence[tuple[Any, ToolCall | ToolResult | None]], made: Sequence[ToolCall]
     ) -> None:
-        """A message with results among its parts: those that come too late are quoted before it."""
+        """Add a message with results among its parts; late results are quoted before it."""
         kept, late = [], []
         has_answers = False
         speaks = False
-        for part, tool in told:
+        for part, tool in parts:
             if not isinstance(tool, ToolResult):
                 speaks = True
                 kept.append(part)
             elif made or not self._answer(tool.key):
                 name = tool.key[1] if tool.key[0] == "function" else self._names.get(tool.key)
-                late.append(quoted_result(tool, name))
+                late.append(quote_result(tool, name))
             else:
                 has_answers = True
                 kept.append(part)
@@ -147,7 +151,7 @@ class _View:
             self._close_if_answered()
 
     def _answer(self, key: Key) -> bool:
-        """Whether such a call is open; it is not any more, nor in another form if the message has it twice."""
+        """Close the call that a result answers, also its twins in other formats; False if no such call is open."""
         if self._open.answer(key) is None:
             return False
         for twin in ((form, key[1]) for form in ("chat", "part", "item") if key[0] != "function"):
@@ -157,7 +161,7 @@ class _View:
 
     def _drop_twins(self) -> None:
         if self._twins:
-            self._group[0] = without(self._group[0], self._twins) or self._group[0]
+            self._group[0] = drop_calls(self._group[0], self._twins) or self._group[0]
             self._twins = set()
 
     def _take_other(self, payload: Payload, made: Sequence[ToolCall]) -> None:
@@ -172,14 +176,14 @@ class _View:
             self._close()
 
     def _close(self) -> None:
-        """The conversation goes on: what is not answered by now is not answered."""
+        """End the group; calls that are still unanswered are dropped from it and quoted."""
         self._drop_twins()
         if self._open.calls:
-            head = without(self._group[0], set(self._open.calls))
+            head = drop_calls(self._group[0], set(self._open.calls))
             self._group[:1] = [] if head is None else [head]
         self._shown += self._aside
         self._shown += self._group
         self._aside, self._group = [], []
         if self._open.calls:
-            self._shown += map(quoted_call, self._open.calls.values())
+            self._shown += map(quote_call, self._open.calls.values())
             self._open = Waiting()

@@ -1,7 +1,7 @@
-"""The turns of a conversation as Anthropic and Gemini take them: the sides by turns, calls right before results.
+"""Build alternating turns as Anthropic and Gemini require, with results in the turn right after their calls. No I/O.
 
-Both refuse a call that is not answered in the very next turn, and a result without its call there. `provider_view` has
-put most of that right; what is left, such as Responses items, which may stand apart, is quoted as text here. No I/O.
+Both refuse a call without a result in the next turn, and a result without its call in the turn before. `provider_view`
+repairs most of that. The rest is quoted as text here, such as Responses items, whose results may follow later.
 """
 
 from __future__ import annotations
@@ -10,67 +10,79 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from redismem.formats.parts import ASSISTANT, SYSTEM, USER, Call, Part, Result, Text, quoted, role_of, said, text_of
-from redismem.formats.tool_calls import Payload, Waiting, quoted_call, quoted_result
+from redismem.formats.parts import (
+    ASSISTANT,
+    SYSTEM,
+    USER,
+    Call,
+    Part,
+    Result,
+    Text,
+    parse_message,
+    role_of,
+    text_of,
+    to_text,
+)
+from redismem.formats.tool_calls import Payload, Waiting, quote_call, quote_result
 
-# Possessive: whoever writes a long run of spaces has it read once.
+# Possessive: a long run of spaces is scanned only once.
 _OWN_TAG = re.compile(r"<(?=\s*+/?+\s*+system_message\b)", re.IGNORECASE)
 _BEGINNING = "(The conversation begins with what the assistant said.)"
 
 
 @dataclass(slots=True)
 class Turn:
-    """What one side says until the other does."""
+    """The consecutive parts of one role."""
 
     role: str
     parts: list[Part] = field(default_factory=list)
 
 
-def turns_of(payloads: Iterable[Payload]) -> list[Turn]:
-    """The turns of these messages, the user's first, none of them empty.
+def build_turns(payloads: Iterable[Payload]) -> list[Turn]:
+    """Build non-empty, alternating turns, the user first.
 
-    A message of the system or developer is a text of the user's here, between tags that no other text can open. Every
-    call is answered in the turn behind it; but for the last ones, which may wait for their results.
+    A system or developer message becomes a user text between tags that no other text can open. The turn after a call
+    holds its result, except that the calls of the last turn may be open.
     """
     turns: list[Turn] = []
     for payload in payloads:
-        role, parts = said(payload)
+        role, parts = parse_message(payload)
         if role != ASSISTANT:
-            parts = [_heard(part) for part in parts]
+            parts = [_untag_part(part) for part in parts]
         if role == SYSTEM:
             text = text_of(parts)
-            told = [Text(f"<system_message>\n{text}\n</system_message>")] if text else []
-            role, parts = USER, [*told, *(part for part in parts if not isinstance(part, Text))]
-        _add(turns, Turn(role, parts))
+            tagged = [Text(f"<system_message>\n{text}\n</system_message>")] if text else []
+            role, parts = USER, [*tagged, *(part for part in parts if not isinstance(part, Text))]
+        _append_turn(turns, Turn(role, parts))
     paired: list[Turn] = []
-    for turn in _paired(turns):
-        _add(paired, turn)
+    for turn in _pair_calls(turns):
+        _append_turn(paired, turn)
     if paired and paired[0].role == ASSISTANT:
         paired.insert(0, Turn(USER, [Text(_BEGINNING)]))
     return paired
 
 
-def _heard(part: Part) -> Part:
-    """The part without that tag."""
+def _untag_part(part: Part) -> Part:
+    """Escape system_message tags in a part."""
     if isinstance(part, Result):
-        return part._replace(parts=[_untagged(each) if isinstance(each, Text) else each for each in part.parts])
-    return _untagged(part) if isinstance(part, Text) else part
+        return part._replace(parts=[_untag_text(item) if isinstance(item, Text) else item for item in part.parts])
+    return _untag_text(part) if isinstance(part, Text) else part
 
 
-def _untagged(text: Text) -> Text:
+def _untag_text(text: Text) -> Text:
     return text._replace(text=_OWN_TAG.sub(r"<\\", text.text))
 
 
-def opening(payloads: Sequence[Payload], background_count: int) -> tuple[list[Part], list[Payload]]:
-    """What the system and the developer say before anybody else does, and the messages without that.
+def split_opening(payloads: Sequence[Payload], background_count: int) -> tuple[list[Part], list[Payload]]:
+    """Split the parts of leading system and developer messages from all other messages.
 
-    The `background_count` summaries do not count as somebody.
+    The `background_count` summaries do not end the opening.
     """
     system: list[Part] = []
     others: list[Payload] = []
     for at, payload in enumerate(payloads):
         if role_of(payload) == SYSTEM:
-            system += said(payload)[1]
+            system += parse_message(payload)[1]
         elif len(others) < background_count:
             others.append(payload)
         else:
@@ -78,55 +90,55 @@ def opening(payloads: Sequence[Payload], background_count: int) -> tuple[list[Pa
     return system, others
 
 
-def _add(turns: list[Turn], turn: Turn) -> None:
-    """Puts a turn behind the others: one side's turns in a row are one."""
+def _append_turn(turns: list[Turn], turn: Turn) -> None:
+    """Append a turn, merged into the last turn if that has its role; an empty turn is dropped."""
     if turn.parts and turns and turns[-1].role == turn.role:
         turns[-1].parts += turn.parts
     elif turn.parts:
         turns.append(turn)
 
 
-def _paired(turns: list[Turn]) -> list[Turn]:
-    """Quotes every call that the turn behind it does not answer, and every result whose call is not right before it."""
+def _pair_calls(turns: list[Turn]) -> list[Turn]:
+    """Quote every call that the next turn does not answer, and every result without its call in the turn before."""
     for at, turn in enumerate(turns):
         if turn.role == USER:
             before = turns[at - 1] if at else Turn(ASSISTANT)
-            results, others = _answers(turn, before)
+            results, others = _match_results(turn, before)
             if at + 1 < len(turns) or others:
-                others = [*_unanswered(before, set(results)), *others]
+                others = [*_take_unanswered(before, set(results)), *others]
             turn.parts = [*results.values(), *others]
         elif not isinstance(turn.parts[-1], Call):
-            turn.parts.sort(key=lambda part: isinstance(part, Call))  # what was said before the results came
+            turn.parts.sort(key=lambda part: isinstance(part, Call))  # the next turn has to follow the calls
     return turns
 
 
-def _answers(turn: Turn, before: Turn) -> tuple[dict[str, Part], list[Part]]:
-    """The results by the ids of their calls, in the order of these, and all else that is said."""
-    asked = [part.call for part in before.parts if isinstance(part, Call)]
-    waiting = Waiting(asked)
-    found: dict[str, Part] = {}
+def _match_results(turn: Turn, before: Turn) -> tuple[dict[str, Part], list[Part]]:
+    """Return the results by call id, in the order of the calls, and all other parts."""
+    calls = [part.call for part in before.parts if isinstance(part, Call)]
+    waiting = Waiting(calls)
+    results: dict[str, Part] = {}
     others: list[Part] = []
     for part in turn.parts:
         if not isinstance(part, Result):
             others.append(part)
             continue
         answered = waiting.answer(part.result.key)
-        if answered is not None and answered[1] not in found:
-            found[answered[1]] = part._replace(result=part.result._replace(key=answered))
+        if answered is not None and answered[1] not in results:
+            results[answered[1]] = part._replace(result=part.result._replace(key=answered))
         else:
-            others.append(quoted(quoted_result(part.result, None)))
-    return {call.key[1]: found[call.key[1]] for call in asked if call.key[1] in found}, others
+            others.append(to_text(quote_result(part.result, None)))
+    return {call.key[1]: results[call.key[1]] for call in calls if call.key[1] in results}, others
 
 
-def _unanswered(turn: Turn, answered: set[str]) -> list[Part]:
-    """Takes the calls without an answer out of the turn, and quotes them."""
-    kept: list[Part] = []
-    lacking: list[Part] = []
+def _take_unanswered(turn: Turn, answered: set[str]) -> list[Part]:
+    """Remove the unanswered calls from the turn and return them as quotes."""
+    others: list[Part] = []
+    quotes: list[Part] = []
     for part in turn.parts:
         if not isinstance(part, Call) or part.call.key[1] in answered:
-            kept.append(part)
+            others.append(part)
             answered.discard(part.call.key[1] if isinstance(part, Call) else "")
         else:
-            lacking.append(quoted(quoted_call(part.call)))
-    turn.parts = kept
-    return lacking
+            quotes.append(to_text(quote_call(part.call)))
+    turn.parts = others
+    return quotes

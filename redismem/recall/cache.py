@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 
-from redismem.formats.recalled import line
+from redismem.formats.recalled import format_line
 from redismem.messages.decoding import StoredMessages
 from redismem.messages.message import Message
 from redismem.messages.values import Undecodable
@@ -210,7 +210,7 @@ class SelectedMessages:
         cached_lines = [self._blocks[(seq - 1) // BLOCK_COUNT].lines for seq in self._seqs]
         new = [seq for seq, lines in zip(self._seqs, cached_lines, strict=True) if seq not in lines]
         for message in self._decode(new) if new else ():
-            self._cached.add_line(self._blocks[block_number(message.seq)], message.seq, line(message))
+            self._cached.add_line(self._blocks[block_number(message.seq)], message.seq, format_line(message))
         return [lines[seq] for seq, lines in zip(self._seqs, cached_lines, strict=True)]
 
     def _decode(self, seqs: Sequence[int]) -> list[Message]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from redismem.formats.tool_calls import GEMINI_CALLS, GEMINI_RESULTS, own_of
+from redismem.formats.tool_calls import GEMINI_CALLS, GEMINI_RESULTS, gemini_field
 from redismem.messages.message import Message, moment
 
 T = TypeVar("T")
@@ -115,9 +115,9 @@ def _piece(part: Any, limit_bytes: int | None, most: int) -> Piece:
         return _call(part.get("name"), part.get("input"))
     if kind == "tool_result":
         return "result", _flat(part.get("content"), limit_bytes, most // 20)
-    if kind is None and (called := own_of(part, GEMINI_CALLS)) is not None:
+    if kind is None and (called := gemini_field(part, GEMINI_CALLS)) is not None:
         return _call(called.get("name"), called.get("args"))
-    if kind is None and (answered := own_of(part, GEMINI_RESULTS)) is not None:
+    if kind is None and (answered := gemini_field(part, GEMINI_RESULTS)) is not None:
         return "result", _flat(answered.get("response"), limit_bytes, most // 20)
     text = part.get("refusal" if kind == "refusal" else "text")
     if isinstance(text, str) and kind in _TEXT_PARTS:

@@ -1,4 +1,4 @@
-"""Addresses and data URLs: any text is read, none raises, and what is called an address is one to every parser."""
+"""Addresses and data URLs: no text raises, and every accepted address is a URL for all parsers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.json_values import texts
 
-from redismem.formats.media import LONGEST_ADDRESS_CHARS, address_of, base64_of, data_of, mime_at, mime_of
+from redismem.formats.media import (
+    LONGEST_ADDRESS_CHARS,
+    guess_mime,
+    parse_address,
+    parse_base64,
+    parse_data_url,
+    parse_mime,
+)
 
 PIECES = "http:// https:// HTTPS: gs:// data: // / x . : :80 :0 :65536 @ [ ] [::1] ? # % %41 ;base64 , QUJD ="
 ODD_PIECES = " \n\x00\ud800\u2100\u0661\xe4"
@@ -19,7 +26,7 @@ urls = st.lists(st.sampled_from([*PIECES.split(), *ODD_PIECES]) | texts, max_siz
 
 @given(urls)
 def test_an_address_is_one_to_every_parser(url: str) -> None:
-    found = address_of(url)
+    found = parse_address(url)
     if found is not None:
         parsed = urlsplit(found)
         assert all("!" <= char <= "~" for char in found)
@@ -27,19 +34,19 @@ def test_an_address_is_one_to_every_parser(url: str) -> None:
         assert parsed.hostname
         assert parsed.port is None or 0 < parsed.port < 65_536
         assert "@" not in parsed.netloc
-        assert address_of(found) == found
+        assert parse_address(found) == found
         assert unquote(found).lower() == unquote(url.strip()).lower()
-    assert mime_at(url) == "" or "/" in mime_at(url)
+    assert guess_mime(url) == "" or "/" in guess_mime(url)
 
 
 @given(urls)
 def test_a_data_url_is_read_or_said_to_be_odd(url: str) -> None:
-    found = data_of(f"data:{url}")
+    found = parse_data_url(f"data:{url}")
     assert found is not None
     mime, data = found
-    assert mime == mime_of(mime)
+    assert mime == parse_mime(mime)
     assert data is None or base64.b64encode(base64.b64decode(data)) == data.encode() or ";base64" in url.lower()
-    assert (data_of(url) is None) == (url[:5].lower() != "data:")
+    assert (parse_data_url(url) is None) == (url[:5].lower() != "data:")
 
 
 @pytest.mark.parametrize(
@@ -54,7 +61,7 @@ def test_a_data_url_is_read_or_said_to_be_odd(url: str) -> None:
     ],
 )
 def test_what_a_data_url_holds(url: str, mime: str, content: bytes) -> None:
-    found = data_of(url)
+    found = parse_data_url(url)
     assert found is not None
     assert found[0] == mime
     assert base64.b64decode(found[1] or "") == content
@@ -62,13 +69,13 @@ def test_what_a_data_url_holds(url: str, mime: str, content: bytes) -> None:
 
 def test_the_longest_address() -> None:
     longest = "https://example.com/".ljust(LONGEST_ADDRESS_CHARS, "a")
-    assert address_of(longest) == longest
-    assert address_of(longest + "a") is None
+    assert parse_address(longest) == longest
+    assert parse_address(longest + "a") is None
 
 
 @pytest.mark.parametrize("text", [None, 5, b"QUJD", "", "QUJ", "QUJD\n", "\ud800", "\xe4", "QU=JD"])
 def test_what_is_no_base64(text: object) -> None:
-    assert base64_of(text) is None
+    assert parse_base64(text) is None
 
 
 @pytest.mark.parametrize(
@@ -81,4 +88,4 @@ def test_what_is_no_base64(text: object) -> None:
     ],
 )
 def test_the_type_that_an_ending_tells(address: str, mime: str) -> None:
-    assert mime_at(address) == mime
+    assert guess_mime(address) == mime

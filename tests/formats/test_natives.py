@@ -1,4 +1,4 @@
-"""What one provider alone understands: sent to it as it is, said in words to the others."""
+"""Provider-specific parts: sent unchanged to their provider, as text to others."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_nobody_else_speaks_as_a_late_system_message() -> None:
 
 
 def test_parts_beside_a_text_say_nothing_twice() -> None:
-    """Some user interfaces store both: it is told once. Without a text it is the parts that count."""
+    """Some user interfaces store both: the text counts, and the parts only without a text."""
     both = {"role": "user", "content": "Hello.", "parts": [text("Hello.")]}
     alone = {"role": "user", "content": None, "parts": [{"text": "Hello."}]}
     for told in (both, alone):
@@ -152,7 +152,7 @@ def test_parts_beside_a_text_say_nothing_twice() -> None:
 
 
 def test_what_lacks_a_part_that_anthropic_asks_for_is_named() -> None:
-    """Servers of other models write thoughts in its form, without the signature."""
+    """Servers of other models use Anthropic's format for thoughts, without the signature."""
     blocks = anthropic(user("a"), assistant([{"type": "thinking", "thinking": "hm"}, text("b")]))["messages"][1][
         "content"
     ]
@@ -175,7 +175,7 @@ def test_what_is_odd_beside_a_document_or_a_text_is_left_out() -> None:
 
 
 def test_the_prompt_cache_has_four_marks_at_most() -> None:
-    """Anthropic refuses more; the newest are those that the next turn finds again."""
+    """Anthropic refuses more; the newest marks are the ones that the next turn can hit."""
     mark = {"cache_control": {"type": "ephemeral"}}
     picture = {"type": "image", "source": {"type": "url", "url": URL}, **mark}
     call = {"type": "tool_use", "id": "t1", "name": "look", "input": {}, **mark}

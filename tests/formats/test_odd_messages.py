@@ -1,4 +1,4 @@
-"""Whatever one message says, odd as it is: no view raises, and each provider takes what it is given."""
+"""Odd messages, one at a time: no view raises, and each provider accepts its view."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Odd messages in any order and number, and what belongs in one form put into another."""
+"""Odd messages in any order and number, with fields of one format inside another."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ asked = st.one_of(st.sampled_from([*ODD_ARGUMENTS.values()]), values, texts).fla
 )
 
 
-# Whatever the formats have, in places where it does not belong.
+# Fields of all formats, in places where they do not belong.
 IN_ANY_FORM = (
     "role type content parts text refusal audio transcript name id call_id tool_call_id tool_use_id tool_calls "
     "function function_call functionCall function_response functionResponse arguments args input output response "

@@ -1,4 +1,4 @@
-"""What a recalled message looks like to a model: one line, quoted, with its seq, its time and what tools were told."""
+"""The line of a recalled message: quoted, with seq, time, and tool calls with their arguments."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from redismem import Message
-from redismem.formats.recalled import line, recalled_payload
+from redismem.formats.recalled import format_line, recalled_payload
 
 NOON_MS = 1_767_268_800_000
 _CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Bern"}'}}
@@ -52,7 +52,7 @@ def stored(payload: dict[str, Any]) -> Message:
     ],
 )
 def test_a_message_is_a_line(payload: dict[str, Any], said: str) -> None:
-    assert line(stored(payload)) == f"[7, 2026-01-01 12:00] {said}"
+    assert format_line(stored(payload)) == f"[7, 2026-01-01 12:00] {said}"
 
 
 def test_no_line_of_a_message_passes_for_another_message() -> None:

@@ -1,4 +1,4 @@
-"""Arguments as an object: any value and any text has one, that every client can send and a provider takes."""
+"""Arguments as objects: every value and text converts to an object that clients can send and providers accept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.json_values import texts, values
 from support.provider_rules import check_sendable, object_faults
 
-from redismem.formats.tool_arguments import object_in, object_of, sendable
+from redismem.formats.tool_arguments import make_sendable, parse_object, to_object
 
 json_texts = st.one_of(
     values.map(json.dumps),
@@ -27,18 +27,18 @@ json_texts = st.one_of(
 
 @given(json_texts | values)
 def test_any_arguments_have_an_object(arguments: Any) -> None:
-    found = sendable(object_of(arguments))
+    found = make_sendable(to_object(arguments))
     assert list(object_faults(found)) == []
     check_sendable(found)
 
 
 @given(json_texts)
 def test_a_text_is_an_object_or_stays_a_text(text: str) -> None:
-    found = object_in(text)
+    found = parse_object(text)
     if found is not None:
-        assert object_of(text) == found == json.loads(text)
-    elif isinstance(object_of(text).get("arguments"), str) and text.strip():
-        assert object_of(text)["arguments"] in (text, _read(text))
+        assert to_object(text) == found == json.loads(text)
+    elif isinstance(to_object(text).get("arguments"), str) and text.strip():
+        assert to_object(text)["arguments"] in (text, _read(text))
 
 
 def _read(text: str) -> Any:
@@ -53,9 +53,9 @@ def test_what_can_be_sent_is_sent_as_it_is(value: Any) -> None:
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        check_sendable(sendable(value))
+        check_sendable(make_sendable(value))
     else:
-        assert sendable(value) is value
+        assert make_sendable(value) is value
 
 
 @pytest.mark.parametrize(
@@ -68,9 +68,9 @@ def test_what_can_be_sent_is_sent_as_it_is(value: Any) -> None:
     ],
 )
 def test_halves_of_a_character(text: str, sent: str) -> None:
-    assert sendable([{text: text}]) == [{sent: sent}]
+    assert make_sendable([{text: text}]) == [{sent: sent}]
 
 
 def test_what_earlier_releases_stored_is_no_finite_number() -> None:
-    assert sendable({"n": [float("nan"), 1.5]}) == {"n": [None, 1.5]}
-    assert object_of({"n": float("inf")}) == {"arguments": '{"n": Infinity}'}
+    assert make_sendable({"n": [float("nan"), 1.5]}) == {"n": [None, 1.5]}
+    assert to_object({"n": float("inf")}) == {"arguments": '{"n": Infinity}'}

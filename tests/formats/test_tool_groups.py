@@ -1,4 +1,4 @@
-"""Where a conversation may be cut: held against a second, slow opinion on random conversations."""
+"""Safe cut points: compared with a slow second implementation on random conversations."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_message_that_answers_its_own_call_is_not_linked_to_itself() -> None:
 
 
 def test_messages_without_calls_are_not_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A window may hold ten thousand, and each look at where it may be cut passes all of them."""
+    """A window may hold ten thousand messages, and every search for a cut point scans all of them."""
     taken_apart = list[dict[str, Any]]()
 
     def seen(payload: dict[str, Any]) -> Iterator[ToolCall]:

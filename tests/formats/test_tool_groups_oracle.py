@@ -1,4 +1,4 @@
-"""Where a conversation may be cut: the same places that the slow and plain loops find."""
+"""Safe cut points: equal to the results of slow, plain loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model is given of tool calls: always what its provider takes, whatever was summarised, pruned or late."""
+"""Tool calls in views: providers always accept them, whatever was summarised, pruned or late."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ USER: Payload = {"role": "user", "content": "any news?"}
 
 @st.composite
 def histories(draw: st.DrawFn, form: str) -> list[Payload]:
-    """Calls and results in any order, late, doubled, of nobody; ids used again."""
+    """Calls and results in any order: late, doubled, orphaned, with reused ids."""
     ids = st.lists(st.sampled_from("abcd"), min_size=1, max_size=3, unique=True)
     several = form == "chat" or form in IN_PARTS
     told = []
@@ -190,7 +190,7 @@ async def test_a_part_that_ends_with_a_result_of_nobody_is_not_empty(session: Se
 
 
 def test_calls_without_an_id_are_nobodys_to_pair() -> None:
-    """Ollama writes such calls; they are answered by place and name."""
+    """Ollama writes calls without ids; results match by position and name."""
     call = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "weather", "arguments": {}}}]}
     answer = {"role": "tool", "tool_name": "weather", "content": "11"}
     told: list[dict[str, Any]] = [call, answer, {"role": "user", "content": "and then?"}]
@@ -210,7 +210,7 @@ def test_thoughts_go_with_the_call_they_led_to() -> None:
 
 @pytest.mark.parametrize("form", ["chat", "part"])
 def test_a_call_that_a_message_has_in_two_forms_is_one(form: str) -> None:
-    """Only the form that is answered stays: a provider refuses the other."""
+    """Only the answered format stays: a provider refuses the other one."""
     part: dict[str, Any] = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
     both: dict[str, Any] = {
         "role": "assistant",
@@ -233,7 +233,7 @@ def gemini_result(name: str, text: str, **beside: str) -> Payload:
 
 
 def test_geminis_calls_of_one_name_are_answered_in_their_order() -> None:
-    """The answers come in one message or in several; a call that has none is quoted, once."""
+    """Results come in one message or in several; a call without a result is quoted once."""
     asked: Payload = {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {"n": n}}} for n in (1, 2)]}
     first, second = gemini_result("f", "one"), gemini_result("f", "two")
     assert provider_view([asked, first, second, USER]) == [asked, first, second, USER]
@@ -245,7 +245,7 @@ def test_geminis_calls_of_one_name_are_answered_in_their_order() -> None:
 
 
 def test_an_answer_of_geminis_may_lack_the_id_of_its_call() -> None:
-    """Its SDK's `Part.from_function_response` has none to give."""
+    """`Part.from_function_response` of Gemini's SDK sets no id."""
     asked: Payload = {"role": "model", "parts": [{"function_call": {"id": i, "name": "f"}} for i in ("x", "y")]}
     for answers in (
         [gemini_result("f", "one"), gemini_result("f", "two")],
@@ -262,7 +262,7 @@ def test_an_answer_of_geminis_may_lack_the_id_of_its_call() -> None:
 
 @pytest.mark.parametrize("name", ["functionCall", "functionResponse"])
 def test_geminis_names_are_noticed_in_what_is_stored(name: str) -> None:
-    """The name is enough, without any other letter that tells of a call."""
+    """The name is enough, without any other field of a call."""
     lonely: Payload = {"role": "user", "parts": [{name: {"name": "a"}}]}
     (shown, user) = context_of([lonely, USER], stored=True).to_openai()
     assert user == USER

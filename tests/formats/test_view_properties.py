@@ -1,4 +1,4 @@
-"""Whatever is stored, in whichever form: what Anthropic and Gemini are given keeps their rules, and no word is lost."""
+"""Any messages in any format: the views for Anthropic and Gemini follow their rules, and no word is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A context as Anthropic and Gemini want it written: what becomes of each thing that a message may say."""
+"""Views for Anthropic and Gemini: the conversion of every kind of part."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_what_the_system_says_first_stands_apart_and_later_is_the_users() -> Non
 
 
 def test_what_stands_before_the_summaries_is_the_systems_too() -> None:
-    """A pinned system message stands there: it goes into `system`, with those behind the summaries."""
+    """A pinned system message precedes the summaries: it goes into `system`, with the ones after the summaries."""
     from redismem.formats.anthropic import anthropic_context
 
     summary = context(summaries_count=1).to_openai()
@@ -123,7 +123,7 @@ def test_arguments_become_an_object(arguments: str, expected: Payload) -> None:
 
 
 def test_ids_and_names_that_would_be_refused_are_written_anew() -> None:
-    """The older form has a name for an id, the same in every call; some servers number from 0 in each answer."""
+    """The older format uses the function name as id, equal for all calls; some servers restart at 0 in each answer."""
     older = [
         assistant(None, function_call={"name": "to look/up", "arguments": "{}"}),
         {"role": "function", "name": "to look/up", "content": "1"},
