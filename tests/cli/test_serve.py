@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import socket
-import sys
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from support.cluster_servers import until
-from support.commands import finished, started, wait_for_line
+from support.commands import finished, spawn, started, wait_for_line
 
 import redismem.blocking
 from redismem import Settings
@@ -198,12 +198,12 @@ def test_a_port_in_use_is_one_line(command: Any) -> None:
     assert "nobody can listen there" in ran.err.splitlines()[-1]
 
 
-def test_without_its_packages_it_says_what_to_install(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("redismem.web")]:
-        monkeypatch.delitem(sys.modules, name)
-    for name in ("prometheus_client", "fastapi", "uvicorn"):
-        monkeypatch.setitem(sys.modules, name, None)
-    ran = command("serve", "--url", "memory://", "--port", "0")
+def test_without_its_packages_it_says_what_to_install(tmp_path: Path) -> None:
+    """Runs in a child process, because removing modules in this one would break later tests."""
+    for package in ("prometheus_client", "fastapi", "uvicorn"):
+        (tmp_path / f"{package}.py").write_text("raise ModuleNotFoundError")
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    ran = spawn("serve", "--url", "memory://", "--port", "0", PYTHONPATH=path)
     assert ran.code == 2
     assert "pip install 'redismem[server]'" in ran.err
 
