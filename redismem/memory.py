@@ -6,7 +6,7 @@ import difflib
 import inspect
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Protocol, Self
 
@@ -16,7 +16,6 @@ from redismem.errors import InvalidSettings
 from redismem.events import OnEvent
 from redismem.info import Health, SessionPage
 from redismem.messages.message import TokenCounter
-from redismem.project.project import Project
 from redismem.protocol import ids
 from redismem.protocol.clock import Clock
 from redismem.protocol.keys import plain
@@ -32,6 +31,7 @@ from redismem.transport.base import place_of
 from redismem.transport.connect import connect
 
 if TYPE_CHECKING:
+    from redismem.project.project import Project
     from redismem.recall.embedder import Embed, Embedder
 
 _REMEMBERED_COUNT = 4_096
@@ -67,7 +67,7 @@ class Memory:
         """The cache of sessions that this process recalled from."""
         # Each turn makes a handle, so the prepared calls of the most recently used sessions are cached.
         self._calls = lru_cache(maxsize=_REMEMBERED_COUNT)(self._session_calls)
-        self._projects = lru_cache(maxsize=_REMEMBERED_COUNT)(partial(Project, store, sessions=self.session))
+        self._projects = lru_cache(maxsize=_REMEMBERED_COUNT)(self._open_project)
         self.workers = workers
         self._are_workers_started = False
         self._on_append = None if workers is None else workers.appended
@@ -182,6 +182,11 @@ class Memory:
             InvalidItem: The name is invalid.
         """
         return self._projects(plain(name) if isinstance(name, str) else "")
+
+    def _open_project(self, name: str) -> Project:
+        from redismem.project.project import Project  # half of the package, which only projects need
+
+        return Project(self.store, name, sessions=self.session)
 
     def _session_calls(self, session_id: str) -> SessionCalls:
         keys = self.store.keys.session(session_id)
