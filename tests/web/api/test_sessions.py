@@ -253,7 +253,7 @@ async def test_a_body_that_is_no_append_is_refused_in_words_of_http(http: Served
     said_of = {
         "the array in the body holds no message": [],
         "the array of messages itself": {"messages": [said(1)]},
-        "a message has a role": {"content": "hello"},
+        "a message needs a role": {"content": "hello"},
     }
     for words, body in said_of.items():
         refused = (await http.ask("POST", path("s", f"/messages{query}"), json=body)).json()
