@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from support import nodes_pod
 from support.campaign import EVERYTHING, ROUNDS, campaign_on, slot
 from support.cluster_servers import ClusterNode, ClusterServers
 from support.fault_rows import show
+from support.pods import own_sessions
 from support.sentinel_servers import SentinelServers
 
 NODE_TIMEOUT_MS = 1_500
@@ -53,7 +53,7 @@ class OnCluster:
 
     async def move(self) -> set[int]:
         """Busy slots, to another node and back."""
-        hit = {slot(name) for name in random.sample(nodes_pod.own(0), 2)}
+        hit = {slot(name) for name in random.sample(own_sessions(0), 2)}
         for each in hit:
             source = self._servers.owner(each)
             target = next(node for node in self._servers.primaries() if node is not source)
@@ -68,7 +68,7 @@ class OnCluster:
 
     async def new(self) -> set[int]:
         """A new node that takes a busy slot, gives it back, and is removed."""
-        each = slot(nodes_pod.own(1)[0])
+        each = slot(own_sessions(1)[0])
         source = self._servers.owner(each)
         node = await asyncio.to_thread(self._servers.new_node)
         await asyncio.to_thread(self._servers.move, each, node)

@@ -12,12 +12,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from support import outage_pod
 from support.callers import calling, on_each
 from support.checks import unavailable, until
 from support.cluster_servers import ClusterNode, ClusterServers
 from support.cluster_servers import until as until_so
 from support.outages import NAMESPACE, PATIENT_S, SECONDS, Pods, outage
+from support.pods import CHATS
 from support.redis_server import RedisServer
 from support.sentinel_servers import SentinelServers
 
@@ -25,7 +25,7 @@ from redismem import Settings, StoreUnavailable
 from redismem.protocol.keys import Keys
 from redismem.transport.nodes.slots import slot_of
 
-KEYS = Keys(NAMESPACE, outage_pod.SETTINGS.shards)
+KEYS = Keys(NAMESPACE, CHATS.shards)
 NODE_TIMEOUT_MS = 1_500
 HASTY = Settings(shards=16, deadline_s=3, reply_timeout_s=3)
 KILLED = ("killed", pytest.param("stopped", marks=pytest.mark.nightly))

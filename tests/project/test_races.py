@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Iterator
+import json
+import subprocess
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.project_racer import Racers, racers
+from support.pods import start_pod
 from support.redis_server import RedisServer
 
 from redismem import Memory, Settings
@@ -19,9 +22,51 @@ ROUNDS = 8
 LOSSES = {"Conflict", "InvalidTransition", "InvalidItem"}
 
 
+class Racers:
+    """Processes that work on a project at the same time."""
+
+    def __init__(self, running: Sequence[subprocess.Popen[str]], namespace: str = "") -> None:
+        self._running = running
+        self._namespace = namespace
+
+    def within(self, namespace: str) -> Racers:
+        """Return the same processes for another namespace."""
+        return Racers(self._running, namespace)
+
+    def tell(self, number: int, store: str, verb: str, *arguments: Any, **named: Any) -> None:
+        stdin = self._running[number % len(self._running)].stdin
+        assert stdin is not None
+        stdin.write(json.dumps([self._namespace, store, verb, arguments, named]) + "\n")
+        stdin.flush()
+
+    def read_answer(self, number: int) -> Any:
+        stdout = self._running[number % len(self._running)].stdout
+        assert stdout is not None
+        return json.loads(stdout.readline())
+
+    def race(self, *orders: Sequence[Any], **named: Any) -> list[Any]:
+        """Give each process an order, and return their answers."""
+        for number, order in enumerate(orders):
+            self.tell(number, *order, **named)
+        return [self.read_answer(number) for number in range(len(orders))]
+
+
+@contextlib.contextmanager
+def start_racers(url: str, count: int) -> Iterator[Racers]:
+    """Start processes, wait until they are ready, and kill them after the test."""
+    with contextlib.ExitStack() as stack:
+        running = []
+        for _ in range(count):
+            running.append(stack.enter_context(start_pod("race", url)))
+            stack.callback(running[-1].kill)
+        racers = Racers(running)
+        assert [racers.read_answer(number) for number in range(count)] == ["ready"] * count
+        yield racers
+
+
 @pytest.fixture(scope="module")
 def ready(redis_server: RedisServer) -> Iterator[Racers]:
-    with racers(redis_server.url, COUNT) as found:
+    with start_racers(redis_server.url, COUNT) as found:
         yield found
 
 
@@ -129,23 +174,23 @@ async def test_what_was_acknowledged_outlives_a_kill(tmp_path: Path, namespace: 
     server = RedisServer(tmp_path, aof=True, options=("--appendfsync", "always")).start()
     settings = Settings(deadline_s=60, reply_timeout_s=20)
     try:
-        with racers(server.url, COUNT) as ready:
+        with start_racers(server.url, COUNT) as ready:
             racing = ready.within(namespace)
             made: list[str] = []
             for kills in range(4):
                 for place in range(COUNT):
                     racing.tell(place, "decisions", "create", f"round {kills}", tags=["x"])
-                made += [racing.said(place)[1] for place in range(COUNT)]
+                made += [racing.read_answer(place)[1] for place in range(COUNT)]
                 old = made[-COUNT:]
                 for place in range(COUNT):
                     for turn in range(6):
                         racing.tell(place, "decisions", "update", old[place], description=f"turn {turn}")
                     racing.tell(place, "decisions", "supersede", old[place], title=f"after {kills}")
                     racing.tell(place, "entities", "find_or_create", f"Entity {kills}")
-                racing.said(0)
+                racing.read_answer(0)
                 server.kill()
                 server.start()
-                said = [racing.said(place) for place in range(COUNT) for _ in range(8 - (place == 0))]
+                said = [racing.read_answer(place) for place in range(COUNT) for _ in range(8 - (place == 0))]
                 assert {outcome for outcome, _ in said} == {"ok"}
         async with Memory.connect(server.url, namespace=namespace, settings=settings) as memory:
             apollo = memory.project("apollo")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -18,7 +16,7 @@ from redismem import Memory
 from redismem.inspection.check import check
 from redismem.protocol.keys import Keys
 from redismem.transport.nodes.slots import slot_of
-from support import nodes_pod
+from support import pods
 from support.checks import until
 from support.cluster_servers import ClusterServers
 from support.fault_rows import Fault, Row
@@ -28,7 +26,7 @@ ROUNDS = int(os.environ.get("FAULT_ROUNDS", "0"))
 """How often each kind of fault is made; 0: once, as a part of the tests, and not a campaign of its own."""
 NAMESPACE = "faults"
 EVERYTHING = set(range(16_384))
-_KEYS = Keys(NAMESPACE, nodes_pod.SETTINGS.shards)
+_KEYS = Keys(NAMESPACE, pods.CAMPAIGN.shards)
 # Between two faults: so many more appends of each producer. What one has cost is not to be counted with the next.
 _BETWEEN_COUNT = 600 if ROUNDS else 40
 
@@ -44,28 +42,23 @@ class Campaign:
         self.servers = servers
         self._folder = folder
         self._faults: list[Fault] = []
-        self.pods: list[subprocess.Popen[bytes]] = []
+        self.pods: list[subprocess.Popen[str]] = []
 
     def start(self) -> None:
-        for role in ("producer", "worker"):
-            for number in range(nodes_pod.PRODUCERS):
-                given = (role, self.servers.url, NAMESPACE, str(number), str(self._folder / f"pod-{number}"))
-                command = [sys.executable, nodes_pod.__file__, *given]
-                self.pods.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL))
+        for number in range(pods.PRODUCERS_COUNT):
+            given = (self.servers.url, NAMESPACE)
+            self.pods.append(pods.start_pod("campaign-producer", *given, number, self._folder / f"pod-{number}"))
+            self.pods.append(pods.start_pod("campaign-worker", *given))
 
     def acked(self) -> list[Any]:
         """Session, text, when it began and when it ended, of each append."""
-        found = []
-        for number in range(nodes_pod.PRODUCERS):
-            path = self._folder / f"pod-{number}"
-            lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-            found += [json.loads(line) for line in lines if line.endswith("\n")]
-        return found
+        ledgers = (self._folder / f"pod-{number}" for number in range(pods.PRODUCERS_COUNT))
+        return [append for ledger in ledgers for append in pods.read_ledger(ledger)]
 
     async def until_more(self, count: int = _BETWEEN_COUNT) -> None:
         """Until each producer has had so many more appends acknowledged, and each session one at least."""
         since_s = time.monotonic()
-        wanted = {name for number in range(nodes_pod.PRODUCERS) for name in nodes_pod.own(number)}
+        wanted = {name for number in range(pods.PRODUCERS_COUNT) for name in pods.own_sessions(number)}
 
         async def reached() -> bool:
             assert all(pod.poll() is None for pod in self.pods), "a pod has died"
@@ -107,17 +100,17 @@ class Campaign:
         for append in self.acked():
             by_session.setdefault(append[0], []).append(append)
         lost = []
-        async with Memory.connect(self.servers.url, namespace=NAMESPACE, settings=nodes_pod.SETTINGS) as memory:
+        async with Memory.connect(self.servers.url, namespace=NAMESPACE, settings=pods.CAMPAIGN) as memory:
             for session_id, appends in by_session.items():
                 messages = await memory.session(session_id).messages(include_originals=True)
                 texts = Counter(str(message.content) for message in messages)
                 doubled = [text for text, count in texts.items() if count > 1]
                 assert not doubled, f"doubled in {session_id}: {doubled}"
-                for number in range(nodes_pod.PRODUCERS):
+                for number in range(pods.PRODUCERS_COUNT):
                     own = [int(text.partition(".")[2]) for text in texts if text.startswith(f"{number}.")]
                     assert own == sorted(own), "overtaken"
                 lost += [append for append in appends if append[1] not in texts]
-                assert not (nodes_pod.CONFIRM and lost), "lost, though replicas had confirmed it"
+                assert not (pods.CONFIRM and lost), "lost, though replicas had confirmed it"
             assert [violation async for violation in check(memory.store)] == [], "torn"
         return lost
 

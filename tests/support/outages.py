@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -14,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from redismem import Memory
-from support import outage_pod
 from support.checks import until
+from support.pods import CHATS, read_ledger, start_pod
 
 PODS = 4 if "OUTAGE_SECONDS" in os.environ else 2
 """How many pods begin before the outage. Each is a process: fewer of them in the tests of every day."""
@@ -32,27 +31,20 @@ class Pods:
 
     def __init__(self, folder: Path, url: str, server_url: str = "", fallback_after_s: float = 1.0) -> None:
         """`url`: as the pods have it. `server_url`: the way for what is checked in the end, if it is another."""
-        self._environment = os.environ | {"REDISMEM_FALLBACK_AFTER_S": str(fallback_after_s)}
+        self._fallback_after_s = str(fallback_after_s)
         self._folder = folder
         self._url = url
         self._server_url = server_url or url
-        self.pods: list[subprocess.Popen[bytes]] = []
+        self.pods: list[subprocess.Popen[str]] = []
 
     def start_pod(self) -> None:
-        number = str(len(self.pods))
-        command = [sys.executable, outage_pod.__file__, self._url, NAMESPACE, number, str(self._ledger(number))]
-        self.pods.append(
-            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=self._environment)
-        )
-
-    def _ledger(self, number: str) -> Path:
-        return self._folder / f"pod-{number}"
+        number = len(self.pods)
+        given = (self._url, NAMESPACE, number, self._folder / f"pod-{number}")
+        self.pods.append(start_pod("chat", *given, REDISMEM_FALLBACK_AFTER_S=self._fallback_after_s))
 
     def acked(self, at: int) -> list[Any]:
         """Session, text, whether it was degraded, when it began and when it ended, of each turn."""
-        path = self._ledger(str(at))
-        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-        return [json.loads(line) for line in lines if line.endswith("\n")]
+        return read_ledger(self._folder / f"pod-{at}")
 
     def all_acked(self) -> list[Any]:
         return [turn for at in range(len(self.pods)) for turn in self.acked(at)]
@@ -96,7 +88,7 @@ class Pods:
         asked: dict[str, Counter[str]] = {}
         for session_id, text, *_ in self.all_acked():
             asked.setdefault(session_id, Counter())[text] += 1
-        async with Memory.connect(self._server_url, namespace=NAMESPACE, settings=outage_pod.SETTINGS) as memory:
+        async with Memory.connect(self._server_url, namespace=NAMESPACE, settings=CHATS) as memory:
             for session_id, texts in asked.items():
                 found = [message.content for message in await memory.session(session_id).messages()]
                 assert Counter(found) == texts, session_id

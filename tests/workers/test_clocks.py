@@ -4,18 +4,15 @@ time shifted beneath them. Nothing is lost, doubled or left waiting, for the tim
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import nodes_pod
 from support.checks import until, user
+from support.pods import CAMPAIGN, read_ledger, start_pod
 from support.redis_server import RedisServer
 from support.shifted import HOUR_S, ShiftedClock
 
@@ -31,25 +28,21 @@ class Pods:
 
     def __init__(self, url: str, folder: Path) -> None:
         self._url, self._folder = url, folder
-        self._running: list[subprocess.Popen[bytes]] = []
+        self._running: list[subprocess.Popen[str]] = []
 
     def start(self, role: str, number: int, shift_s: int) -> ShiftedClock:
         folder = self._folder / f"{role}-{number}"
         folder.mkdir()
         clock = ShiftedClock(folder)
         clock.shift(shift_s)
-        given = (role, self._url, NAMESPACE, str(number), str(self._folder / f"pod-{number}"))
-        command = [sys.executable, nodes_pod.__file__, *given]
-        environment = os.environ | clock.variables
-        self._running.append(subprocess.Popen(command, stdin=subprocess.PIPE, env=environment))
+        ledger = (number, self._folder / f"pod-{number}") if role == "producer" else ()
+        pod = start_pod(f"campaign-{role}", self._url, NAMESPACE, *ledger, **clock.variables)
+        self._running.append(pod)
         return clock
 
     def acked(self) -> list[Any]:
         """Read each append: its session, its text, and when it started and ended."""
-        found = []
-        for path in self._folder.glob("pod-*"):
-            found += [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
-        return found
+        return [append for path in self._folder.glob("pod-*") for append in read_ledger(path)]
 
     async def until_more(self, count: int) -> None:
         """Wait until each producer has had this many more appends acknowledged."""
@@ -79,7 +72,7 @@ async def pods(redis_server: RedisServer, tmp_path: Path) -> AsyncIterator[Pods]
     pods = Pods(redis_server.url, tmp_path)
     yield pods
     pods.close()
-    async with Memory.connect(redis_server.url, namespace=NAMESPACE, settings=nodes_pod.SETTINGS) as memory:
+    async with Memory.connect(redis_server.url, namespace=NAMESPACE, settings=CAMPAIGN) as memory:
         while found := (await memory.sessions()).sessions:
             await asyncio.gather(*(memory.session(each.session_id).clear() for each in found))
 
@@ -95,7 +88,7 @@ async def test_pods_whose_clocks_are_wrong_and_change_do_no_harm(pods: Pods, red
     expected: dict[str, Counter[str]] = {}
     for session_id, text, *_ in pods.acked():
         expected.setdefault(session_id, Counter())[text] += 1
-    async with Memory.connect(redis_server.url, namespace=NAMESPACE, settings=nodes_pod.SETTINGS) as memory:
+    async with Memory.connect(redis_server.url, namespace=NAMESPACE, settings=CAMPAIGN) as memory:
         time_ms, covered = await memory.server_time_ms(), 0
         assert await memory.count() == len(expected), "an index has lost one"
         for session_id, texts in expected.items():
@@ -112,7 +105,7 @@ async def test_a_worker_goes_on_ticking_when_its_clock_is_set(
     pods: Pods, redis_server: RedisServer, shift_s: int
 ) -> None:
     clock = pods.start("worker", 0, 0)
-    async with Memory.connect(redis_server.url, namespace=NAMESPACE, settings=nodes_pod.SETTINGS) as memory:
+    async with Memory.connect(redis_server.url, namespace=NAMESPACE, settings=CAMPAIGN) as memory:
         for number, shift in enumerate((0, shift_s, shift_s, shift_s)):
             clock.shift(shift)
             session = memory.session(f"s-{number}")

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis.asyncio
-from support import training_pod
 from support.clock import T0, Clock
+from support.pods import start_pod
 from support.redis_server import RedisServer
 from support.stores import Store
 from support.trained import content, doctor, named, open_with, tell, telling, texts, told, trained_on
@@ -276,9 +274,8 @@ async def test_a_worker_that_is_killed_while_it_trains_loses_nothing(
         names = [f"other {number}" for number in range(6)]
         for name in names:
             await tell(memory.session(name), 40)
-        command = [sys.executable, training_pod.__file__, redis_server.url, namespace, when]
-        pod = await asyncio.create_subprocess_exec(*command, env=os.environ | {"PYTHONPATH": str(TESTS)})
-        assert await asyncio.wait_for(pod.wait(), 60) == -signal.SIGKILL
+        with start_pod("train", redis_server.url, namespace, when) as pod:
+            assert await asyncio.to_thread(pod.wait, 60) == -signal.SIGKILL
         assert await raw.hlen(memory.store.keys.dictionaries) == (when == "after")
         worker = Worker(memory.store, Echo())
         for name in (*names, "a"):

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 from support.checks import until
+from support.pods import start_pod
 from support.project_clock import ProjectClock
 from support.provider_server import ProviderServer
 from support.redis_server import RedisServer
@@ -251,14 +248,11 @@ async def test_without_an_event_loop_the_workers_thread_does_it(
 
 def killed(url: str, namespace: str, server: ProviderServer, now_ms: int) -> None:
     """A worker process is killed while the model reads."""
-    folder = str(Path(__file__).parents[1])
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([folder, str(Path(folder).parent)])}
     asked = len(server.asked)
-    command = [sys.executable, "-m", "support.extracting_pod", url, namespace, server.base_url, str(now_ms)]
-    with subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE) as process:
+    with start_pod("extract", url, namespace, server.base_url, now_ms) as process:
         try:
             assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
+            assert process.stdout.readline() == '"ready"\n'
             server.wait_for_asked(asked + 1)
         finally:
             process.kill()

@@ -14,11 +14,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support import swarm
 from support.checks import until
+from support.pods import PRODUCERS_COUNT, SWARM, Recorder, read_ledger, start_pod
 from support.redis_server import RedisServer
 from support.selection import EVERYTHING
-from support.swarm import PRODUCERS
 from support.writers import Echo
 
 from redismem import Memory
@@ -36,27 +35,22 @@ class Swarm:
 
     def __init__(self, url: str, folder: Path) -> None:
         self._url = url
-        self._ledgers = [folder / f"producer-{number}" for number in range(PRODUCERS)]
-        self._started: list[subprocess.Popen[bytes]] = []
-        self.producers = [self._start("producer", str(number), str(path)) for number, path in enumerate(self._ledgers)]
-        self.workers = [self._start("worker") for _ in range(WORKERS)]
-        self.stopped: list[tuple[int, subprocess.Popen[bytes]]] = []
+        self._ledgers = [folder / f"producer-{number}" for number in range(PRODUCERS_COUNT)]
+        self._started: list[subprocess.Popen[str]] = []
+        self.producers = [self._start("swarm-producer", number, path) for number, path in enumerate(self._ledgers)]
+        self.workers = [self._start("swarm-worker") for _ in range(WORKERS)]
+        self.stopped: list[tuple[int, subprocess.Popen[str]]] = []
         self._ready: set[int] = set()
         self.done: Counter[str] = Counter()
         self.outcomes: Counter[str] = Counter()
 
-    def _start(self, role: str, *rest: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, swarm.__file__, role, self._url, NAMESPACE, *rest]
-        self._started.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+    def _start(self, role: str, *rest: object) -> subprocess.Popen[str]:
+        self._started.append(start_pod(role, self._url, NAMESPACE, *rest))
         return self._started[-1]
 
     def acked(self) -> list[list[tuple[str, int, str]]]:
         """Read each producer's log; its last line may be incomplete."""
-        found = []
-        for path in self._ledgers:
-            lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-            found.append([tuple(json.loads(line)) for line in lines if line.endswith("\n")])
-        return found
+        return [list(map(tuple, read_ledger(path))) for path in self._ledgers]
 
     def wait_for_more(self, count: int, deadline_s: float = 60) -> None:
         """Wait until this many more messages are acknowledged, which paces the test."""
@@ -72,19 +66,19 @@ class Swarm:
         worker = self.workers[at]
         if worker.pid not in self._ready:
             assert worker.stdout is not None
-            assert worker.stdout.readline() == b"{}\n"
+            assert worker.stdout.readline() == "{}\n"
             self._ready.add(worker.pid)
 
     def kill(self, at: int) -> None:
         self.workers[at].kill()
         self._count(self.workers[at])
-        self.workers[at] = self._start("worker")
+        self.workers[at] = self._start("swarm-worker")
         self.done["kill -9 of a worker"] += 1
 
-    def _count(self, worker: subprocess.Popen[bytes]) -> None:
+    def _count(self, worker: subprocess.Popen[str]) -> None:
         """Return the outcomes that a worker logged last."""
         out, _ = worker.communicate(timeout=60)
-        whole = [line for line in out.splitlines(keepends=True) if line.endswith(b"\n")]
+        whole = [line for line in out.splitlines(keepends=True) if line.endswith("\n")]
         self.outcomes.update(json.loads(whole[-1]) if whole else {})
 
     def stop(self, at: int, until_round: int) -> None:
@@ -195,7 +189,7 @@ def expected_of_all(ledgers: list[list[tuple[str, int, str]]]) -> dict[str, dict
 
 async def check_no_lease_is_left(memory: Memory) -> None:
     """A lease of a session's namesake would hide the session from the workers."""
-    for number in range(PRODUCERS):
+    for number in range(PRODUCERS_COUNT):
         session = memory.session(f"own-{number}")
         await session.append(*({"role": "user", "content": f"last-{at}"} for at in range(11)))
         echo = Echo()
@@ -211,8 +205,8 @@ async def test_workers_die_and_nothing_is_lost(
     ledgers = running.acked()
     expected = expected_of_all(ledgers)
     summaries_count = 0
-    async with Memory.connect(server.url, namespace=NAMESPACE, settings=swarm.SETTINGS) as memory:
-        worker = Worker(memory.store, swarm.Recorder())
+    async with Memory.connect(server.url, namespace=NAMESPACE, settings=SWARM) as memory:
+        worker = Worker(memory.store, Recorder())
 
         async def settled() -> bool:
             await worker.drain()

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from inspection.test_projects import found, worked
+from support.pods import start_pod
 from support.project_clock import ProjectClock
 from support.redis_server import RedisServer
 from support.stores import Store
@@ -65,10 +63,8 @@ async def test_wherever_it_is_killed_and_redis_with_it_all_or_nothing_is_there(t
 
 
 def import_each_killed_later(url: str, namespace: str, folder: Path) -> int:
-    tests = Path(__file__).parents[2]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tests), str(tests.parent)])}
-    command = [sys.executable, "-m", "support.importing_pod", url, namespace, str(folder)]
-    return int(subprocess.run(command, env=environment, text=True, check=True, stdout=subprocess.PIPE).stdout)
+    with start_pod("import", url, namespace, folder) as pod:
+        return int(pod.communicate()[0])
 
 
 async def test_readers_see_all_of_it_or_nothing(store: Store, namespace: str, clock: ProjectClock) -> None:
