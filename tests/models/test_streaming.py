@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from support.streaming_provider import PIECES, TEXT, StreamingProvider
+from support.provider_answers import PIECES, TEXT
+from support.provider_server import ProviderServer
 
 from redismem.errors import InvalidSettings, ModelFailed, ProviderUnavailable
 from redismem.models.streaming import StreamingModel, open_streaming
@@ -16,13 +17,13 @@ ASKED = [{"role": "system", "content": "Be brief."}, {"role": "user", "content":
 
 
 @pytest.fixture
-async def provider() -> AsyncIterator[StreamingProvider]:
-    async with StreamingProvider() as running:
+def provider() -> Iterator[ProviderServer]:
+    with ProviderServer() as running:
         yield running
 
 
 @pytest.fixture(params=PROVIDERS)
-async def model(request: pytest.FixtureRequest, provider: StreamingProvider) -> AsyncIterator[StreamingModel]:
+async def model(request: pytest.FixtureRequest, provider: ProviderServer) -> AsyncIterator[StreamingModel]:
     found = open_streaming(
         request.param, "some-model", "canary-key", base_url=provider.base_url, allow_http=True, silence_s=30
     )
@@ -38,15 +39,15 @@ async def heard(model: StreamingModel, said: list[str] | None = None) -> list[st
     return found
 
 
-async def test_it_is_heard_piece_by_piece(model: StreamingModel, provider: StreamingProvider) -> None:
+async def test_it_is_heard_piece_by_piece(model: StreamingModel, provider: ProviderServer) -> None:
     assert "".join(await heard(model)) == TEXT
-    asked = str(provider.asked[0])
+    asked = str(provider.bodies[0])
     assert "Where is it?" in asked
     assert "Be brief." in asked
-    assert "canary-key" not in provider.paths[0] + asked
+    assert "canary-key" not in provider.asked[0].path + asked
 
 
-async def test_pieces_come_before_the_end(model: StreamingModel, provider: StreamingProvider) -> None:
+async def test_pieces_come_before_the_end(model: StreamingModel, provider: ProviderServer) -> None:
     provider.mode = "hang"
     stream = model.stream(ASKED, max_tokens=100)
     assert [await anext(stream), await anext(stream)] == PIECES[:2]
@@ -56,7 +57,7 @@ async def test_pieces_come_before_the_end(model: StreamingModel, provider: Strea
 
 @pytest.mark.parametrize("mode", ["break", "cut", "error"])
 async def test_one_that_breaks_off_says_so_after_what_it_said(
-    model: StreamingModel, provider: StreamingProvider, mode: str
+    model: StreamingModel, provider: ProviderServer, mode: str
 ) -> None:
     provider.mode = mode
     said: list[str] = []
@@ -67,7 +68,7 @@ async def test_one_that_breaks_off_says_so_after_what_it_said(
 
 
 async def test_one_that_reaches_the_limit_says_so_after_what_it_said(
-    model: StreamingModel, provider: StreamingProvider
+    model: StreamingModel, provider: ProviderServer
 ) -> None:
     provider.mode = "limit"
     said: list[str] = []
@@ -84,13 +85,13 @@ async def test_one_that_reaches_the_limit_says_so_after_what_it_said(
     [
         ("500", "answered 500"),
         ("401", "answered 401"),
-        ("refuse", "filtered|refused|blocked"),
+        ("refused", "filtered|refused|blocked"),
         ("empty", "empty text"),
         ("garbage", "other than JSON"),
     ],
 )
 async def test_one_that_gives_nothing_fails(
-    model: StreamingModel, provider: StreamingProvider, mode: str, why: str
+    model: StreamingModel, provider: ProviderServer, mode: str, why: str
 ) -> None:
     provider.mode = mode
     with pytest.raises(ModelFailed, match=why) as failed:
@@ -99,7 +100,7 @@ async def test_one_that_gives_nothing_fails(
 
 
 @pytest.mark.parametrize("limits", [{"silence_s": 0.1}, {"total_s": 0.1}])
-async def test_one_that_is_silent_is_given_up(provider: StreamingProvider, limits: dict[str, Any]) -> None:
+async def test_one_that_is_silent_is_given_up(provider: ProviderServer, limits: dict[str, Any]) -> None:
     provider.mode = "silent"
     model = open_streaming("openai", "m", base_url=provider.base_url, allow_http=True, **limits)
     with pytest.raises(ModelFailed):
@@ -122,12 +123,13 @@ async def test_one_that_is_not_there_fails() -> None:
         ("gemini", "", "/models/m:streamGenerateContent?alt=sse"),
     ],
 )
-async def test_the_query_of_an_address_is_kept(provider: StreamingProvider, name: Any, query: str, path: str) -> None:
+async def test_the_query_of_an_address_is_kept(provider: ProviderServer, name: Any, query: str, path: str) -> None:
     model = open_streaming(name, "m", "canary-key", base_url=provider.base_url + query, allow_http=True)
     assert "".join(await heard(model)) == TEXT
-    assert provider.paths == [path]
+    (asked,) = provider.asked
+    assert asked.path == f"/v1{path}"
     azure = "api-version" in query
-    assert ("canary-key" in provider.heads[0], "\napi-key: " in provider.heads[0].lower()) == (True, azure)
+    assert ("canary-key" in str(asked.headers), "api-key" in asked.headers) == (True, azure)
     await model.aclose()
 
 
@@ -138,7 +140,7 @@ def test_settings_that_cannot_be_are_refused(wrong: Any) -> None:
         open_streaming(provider, name, **options)
 
 
-async def test_values_without_json_are_refused(provider: StreamingProvider) -> None:
+async def test_values_without_json_are_refused(provider: ProviderServer) -> None:
     model = open_streaming("openai", "m", base_url=provider.base_url, allow_http=True)
     with pytest.raises(ModelFailed, match="cannot represent"):
         async for _ in model.stream([{"role": "user", "content": float("inf")}], max_tokens=10):

@@ -10,13 +10,13 @@ from redismem import Memory
 from redismem.models.streaming import open_streaming
 from redismem.web.chat.chat import Chat
 from support.http_service import Served, served
-from support.streaming_provider import StreamingProvider
+from support.provider_server import ProviderServer
 
 ASKED = {"session_id": "s", "message": "Where is my parcel?"}
 
 
 @contextlib.asynccontextmanager
-async def chatting(memory: Memory, provider: StreamingProvider | None, **given: Any) -> AsyncIterator[Served]:
+async def chatting(memory: Memory, provider: ProviderServer | None, **given: Any) -> AsyncIterator[Served]:
     """A service whose chat asks this provider; None: without a model. `chat`: more of a Chat."""
     options = given.pop("chat", {})
     model: Any = None

@@ -1,11 +1,15 @@
-"""What the three providers answer, and how they refuse."""
+"""Answers, streams, vectors and failures as the three providers send them."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from support.embedders import vector
+
+PIECES = ["Your ", "parcel ", "is ", "on ", "its ", "way."]
+TEXT = "".join(PIECES)
 
 
 def openai_answer(text: Any, **changes: Any) -> dict[str, Any]:
@@ -59,7 +63,7 @@ TOOL_CALLS = {
 
 
 def given_vectors(texts: Sequence[str], mode: str) -> list[Any]:
-    """A vector each; but for those that a mode spoils."""
+    """Return a vector per text; some modes spoil them."""
     found: list[Any] = [vector(text, 32) for text in texts]
     spoilt: dict[str, list[Any]] = {
         "few": found[1:],
@@ -73,7 +77,7 @@ def given_vectors(texts: Sequence[str], mode: str) -> list[Any]:
 
 
 def openai_vectors(found: Sequence[Any]) -> dict[str, Any]:
-    """The vectors as OpenAI may give them, in any order: each has its place."""
+    """Return an answer of OpenAI, which may order the vectors in any way: each has its index."""
     items = [{"object": "embedding", "index": at, "embedding": each} for at, each in enumerate(found)]
     return {"object": "list", "data": items[::-1], "usage": {"prompt_tokens": 7, "total_tokens": 7}}
 
@@ -103,7 +107,42 @@ FAILURES = {
     "404": (404, {"code": 404, "status": "NOT_FOUND", "message": "This model is no longer available."}),
     "429": (429, {"type": "rate_limit_error", "status": "RESOURCE_EXHAUSTED"}),
     "quota": (429, {"code": "insufficient_quota", "type": "insufficient_quota"}),
-    "500": (500, {"type": "api_error"}),
+    "500": (500, {"type": "api_error", "message": "canary-echo"}),
     "503": (503, {"status": "UNAVAILABLE"}),
     "529": (529, {"type": "overloaded_error"}),
+}
+
+
+def encode_event(document: dict[str, Any]) -> bytes:
+    return b"event: x\ndata: %s\n\n" % json.dumps(document).encode()
+
+
+def stream_piece(provider: str, text: str) -> dict[str, Any]:
+    """Return the event of one piece of a streamed answer."""
+    if provider == "openai":
+        return {"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}]}
+    if provider == "anthropic":
+        return {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}
+    return {"candidates": [{"content": {"role": "model", "parts": [{"text": text}]}, "index": 0}]}
+
+
+STREAM_ENDS: dict[str, list[Any]] = {
+    "openai": [{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}, b"data: [DONE]\n\n"],
+    "anthropic": [{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}, {"type": "message_stop"}],
+    "gemini": [{"candidates": [{"content": {"role": "model", "parts": [{"text": ""}]}, "finishReason": "STOP"}]}],
+}
+STREAM_LIMITS: dict[str, list[Any]] = {
+    "openai": [{"choices": [{"index": 0, "delta": {}, "finish_reason": "length"}]}, b"data: [DONE]\n\n"],
+    "anthropic": [{"type": "message_delta", "delta": {"stop_reason": "max_tokens"}}, {"type": "message_stop"}],
+    "gemini": [{"candidates": [{"content": {"role": "model"}, "finishReason": "MAX_TOKENS"}]}],
+}
+STREAM_ERRORS: dict[str, dict[str, Any]] = {
+    "openai": {"error": {"message": "canary-echo", "type": "server_error"}},
+    "anthropic": {"type": "error", "error": {"type": "overloaded_error", "message": "canary-echo"}},
+    "gemini": {"error": {"code": 503, "message": "canary-echo"}},
+}
+STREAM_REFUSED: dict[str, dict[str, Any]] = {
+    "openai": {"choices": [{"delta": {}, "finish_reason": "content_filter"}]},
+    "anthropic": {"type": "message_delta", "delta": {"stop_reason": "refusal"}},
+    "gemini": {"promptFeedback": {"blockReason": "SAFETY"}},
 }

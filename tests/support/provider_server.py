@@ -1,11 +1,15 @@
-"""A server on 127.0.0.1 that speaks like the three providers, and misbehaves on demand.
+"""A server on 127.0.0.1 that answers like the three providers, and fails on demand.
 
     with ProviderServer() as server:
         model = open_model("gemini", "some-model", "key", base_url=server.base_url, allow_http=True)
         server.mode = "500"
 
-`modes` is worked off first, one a request; then `mode` holds. A request that hangs is answered after `release()`.
-It runs in a thread of its own, so it serves blocking callers and other processes too.
+Each request takes the next of `modes`, or `mode` once `modes` is empty. A request that hangs is answered after
+`release()`. The server runs in a thread of its own, so it serves blocking callers and other processes as well.
+
+Modes of a streamed answer: ok; break (the connection ends after two pieces), cut (it ends without the provider's
+end mark), error (an error event after two pieces), limit (all pieces, then the limit of tokens), hang (after two
+pieces), silent (before the first piece), refused, empty, garbage, and those of `FAILURES`.
 """
 
 from __future__ import annotations
@@ -16,20 +20,36 @@ import socket
 import struct
 import threading
 from collections import deque
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
 
 from support.listening import Listening
-from support.provider_answers import ANSWERS, CUT_SHORT, FAILURES, REFUSED, TOOL_CALLS, VECTORS, given_vectors
+from support.provider_answers import (
+    ANSWERS,
+    CUT_SHORT,
+    FAILURES,
+    PIECES,
+    REFUSED,
+    STREAM_ENDS,
+    STREAM_ERRORS,
+    STREAM_LIMITS,
+    STREAM_REFUSED,
+    TOOL_CALLS,
+    VECTORS,
+    encode_event,
+    given_vectors,
+    stream_piece,
+)
 
 HUGE_BYTES = 10 * 1024 * 1024
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A request as it arrived."""
+    """A request as received."""
 
     method: str
     path: str
@@ -45,18 +65,23 @@ class Asked:
         path = self.path.partition("?")[0]
         if path.endswith(("/chat/completions", "/embeddings")):
             return "openai"
-        return "gemini" if path.endswith((":generateContent", ":batchEmbedContents")) else "anthropic"
+        endings = (":generateContent", ":streamGenerateContent", ":batchEmbedContents")
+        return "gemini" if path.endswith(endings) else "anthropic"
+
+    @property
+    def is_streamed(self) -> bool:
+        return ":streamGenerateContent" in self.path or bool(self.body.get("stream"))
 
     @property
     def texts(self) -> list[str] | None:
-        """What vectors are asked for; None: it is another request."""
+        """The texts to embed; `None` for a request that is not about vectors."""
         if "requests" in self.body:
             return [each["content"]["parts"][0]["text"] for each in self.body["requests"]]
         return self.body.get("input")
 
 
 def told(asked: Asked) -> list[tuple[str, str]]:
-    """(role, text) of a request's turns, in OpenAI's words."""
+    """Return (role, text) of each turn in a request, with OpenAI's roles."""
     if asked.provider == "gemini":
         names = {"user": "user", "model": "assistant"}
         return [(names[turn["role"]], turn["parts"][0]["text"]) for turn in asked.body["contents"]]
@@ -64,7 +89,7 @@ def told(asked: Asked) -> list[tuple[str, str]]:
 
 
 def system_of(asked: Asked) -> str:
-    """The system text of a request."""
+    """Return the system text of a request."""
     if asked.provider == "openai":
         return "\n".join(turn["content"] for turn in asked.body["messages"] if turn["role"] == "system")
     if asked.provider == "anthropic":
@@ -78,7 +103,7 @@ def answer_bytes(status: int, body: bytes, headers: dict[str, str]) -> bytes:
 
 
 def in_s(seconds: float) -> str:
-    """An HTTP date."""
+    """Return the HTTP date that many seconds from now."""
     return format_datetime(datetime.now(UTC) + timedelta(seconds=seconds), usegmt=True)
 
 
@@ -86,16 +111,18 @@ _PIECE_BYTES = 64 * 1024
 
 
 class ProviderServer:
-    """See the module."""
+    """The server; the module says how to use it."""
 
     def __init__(self) -> None:
         self.mode = "ok"
         self.modes: deque[str] = deque()
         self.text: Any = "They want order W123 back by May 5."
         self.raw = b""
-        """The body in mode `raw`; in mode `half` only one half of it comes."""
+        """The body in mode `raw`; mode `half` sends one half of it, and hangs."""
         self.headers: dict[str, str] = {}
-        """Further headers of every answer."""
+        """Additional headers of every answer."""
+        self.pieces = list(PIECES)
+        """The pieces of a streamed answer."""
         self.asked: list[Asked] = []
         self.port = 0
         self._changed = threading.Condition()
@@ -118,12 +145,21 @@ class ProviderServer:
         self._thread.join(60)
         self._loop.close()
 
+    @property
+    def bodies(self) -> list[Any]:
+        """The bodies of all requests."""
+        return [asked.body for asked in self.asked]
+
     def release(self) -> None:
-        """Answers what hangs, now and from now on."""
+        """Answer the requests that hang, and let no later one hang."""
         self._loop.call_soon_threadsafe(self._released.set)
 
+    def hold(self) -> None:
+        """Let requests hang again after a `release()`."""
+        self._loop.call_soon_threadsafe(self._released.clear)
+
     def wait_for_asked(self, count: int, deadline_s: float = 60) -> None:
-        """Until this many requests have arrived."""
+        """Wait until this many requests have arrived."""
         with self._changed:
             assert self._changed.wait_for(lambda: len(self.asked) >= count, deadline_s), len(self.asked)
 
@@ -137,7 +173,37 @@ class ProviderServer:
             with self._changed:
                 self.asked.append(asked)
                 self._changed.notify_all()
-            await self._answer(asked, self.modes.popleft() if self.modes else self.mode, writer)
+            mode = self.modes.popleft() if self.modes else self.mode
+            if asked.is_streamed and mode not in FAILURES:
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")
+                async for event in self._events(asked.provider, mode):
+                    for part in (event[:7], event[7:]):  # a client must not rely on whole events
+                        writer.write(part)
+                        await writer.drain()
+                return
+            await self._answer(asked, mode, writer)
+
+    async def _events(self, provider: str, mode: str) -> AsyncIterator[bytes]:
+        if mode == "silent":
+            await self._released.wait()
+        if mode == "garbage":
+            yield b"data: {nonsense\n\n"
+            return
+        if mode == "refused":
+            yield encode_event(STREAM_REFUSED[provider])
+            return
+        for number, text in enumerate([] if mode == "empty" else self.pieces):
+            if number == 2 and mode == "break":
+                return
+            if number == 2 and mode == "error":
+                yield encode_event(STREAM_ERRORS[provider])
+                return
+            if number == 2 and mode == "hang":
+                await self._released.wait()
+            yield b": a comment\r\n\r\n" + encode_event(stream_piece(provider, text))
+        if mode != "cut":
+            for end in STREAM_LIMITS[provider] if mode == "limit" else STREAM_ENDS[provider]:
+                yield end if isinstance(end, bytes) else encode_event(end)
 
     async def _answer(self, asked: Asked, mode: str, writer: asyncio.StreamWriter) -> None:
         if mode == "reset":
@@ -164,7 +230,7 @@ class ProviderServer:
             await self._released.wait()
 
     async def _send(self, writer: asyncio.StreamWriter, chunk: bytes) -> None:
-        # In pieces: what the other side does not take is not copied into a buffer.
+        # In pieces, so that bytes which the client does not read are not copied into a buffer.
         for at in range(0, len(chunk), _PIECE_BYTES):
             writer.write(chunk[at : at + _PIECE_BYTES])
             await writer.drain()

@@ -9,7 +9,7 @@ from typing import Any
 import fastapi.openapi.utils
 import pytest
 from support.http_service import Served, served
-from support.streaming_provider import StreamingProvider
+from support.provider_server import ProviderServer
 
 import redismem.web.app
 from redismem import Memory
@@ -38,7 +38,7 @@ async def http(memory: Memory) -> AsyncIterator[Served]:
 
 
 @pytest.fixture
-async def provider() -> AsyncIterator[StreamingProvider]:
+def provider() -> Iterator[ProviderServer]:
     """A model's provider that streams."""
-    async with StreamingProvider() as running:
+    with ProviderServer() as running:
         yield running

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from support.chats import ASKED, chatting, stored
 from support.http_service import SLOTS, Served, until
+from support.provider_answers import PIECES, TEXT
+from support.provider_server import ProviderServer as Provider
 from support.sse import heard, listening, text_of
-from support.streaming_provider import PIECES, TEXT
-from support.streaming_provider import StreamingProvider as Provider
 
 from redismem import Memory
 from redismem.slots import Slots
-
-
-@pytest.fixture
-async def provider() -> AsyncIterator[Provider]:
-    async with Provider() as running:
-        yield running
 
 
 async def test_both_turns_are_kept_and_the_model_is_given_the_memory(memory: Memory, provider: Provider) -> None:
@@ -32,7 +25,7 @@ async def test_both_turns_are_kept_and_the_model_is_given_the_memory(memory: Mem
         await heard(http.client, "/api/chat", json={"session_id": "s", "message": "And now?"})
     spoken = [("user", ASKED["message"], None), ("assistant", TEXT, None)]
     assert stored(await memory.session("s").messages())[:2] == spoken
-    asked = provider.asked[1]["messages"]
+    asked = provider.bodies[1]["messages"]
     assert [each["content"] for each in asked[1:]] == [ASKED["message"], TEXT, "And now?"]
     assert "order = 'O-17'" in asked[0]["content"]
 
@@ -161,7 +154,7 @@ async def test_a_message_that_is_sent_again_is_answered_once(memory: Memory, pro
         first = await heard(http.client, "/api/chat", json=ASKED, headers=headers)
         again = await heard(http.client, "/api/chat", json=ASKED, headers=headers)
     assert (text_of(again), again[-1].document["seq"]) == (text_of(first), 2)
-    assert len(provider.asked) == 1
+    assert len(provider.bodies) == 1
     assert len(await memory.session("s").messages()) == 2
 
 

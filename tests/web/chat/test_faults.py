@@ -12,10 +12,10 @@ import pytest
 from support.chats import ASKED, chatting, stored
 from support.checks import Panic
 from support.http_service import SLOTS, served, until
+from support.provider_answers import TEXT
+from support.provider_server import ProviderServer as Provider
 from support.proxy import Proxy
 from support.sse import heard, listening, notices_of, text_of
-from support.streaming_provider import TEXT
-from support.streaming_provider import StreamingProvider as Provider
 
 from redismem import Memory, Settings
 from redismem.errors import ModelFailed
@@ -118,7 +118,7 @@ async def test_without_its_store_it_goes_on_and_says_so(proxy: Proxy, namespace:
         events = await heard(http.client, "/api/chat", json={"session_id": "s", "message": "still there?"})
         assert text_of(events) == TEXT
         assert notices_of(events) == ["memory_unavailable"]
-        assert [each["content"] for each in provider.asked[1]["messages"]][1:] == ["still there?"]
+        assert [each["content"] for each in provider.bodies[1]["messages"]][1:] == ["still there?"]
         proxy.heal()
         assert notices_of(await heard(http.client, "/api/chat", json=ASKED)) in ([], ["memory_unavailable"])
 
@@ -165,12 +165,12 @@ async def test_slots_are_asked_and_sensitive_answers_are_nowhere(
             message = {"session_id": "s", "message": text}
             resumed = await heard(http.client, "/api/chat", json=message, headers=headers)
         assert (text_of(resumed), resumed[-1].document["waiting_for"]) == (TEXT, None)
-        assert len(provider.asked) == 1
+        assert len(provider.bodies) == 1
         pages = [
             (await http.ask("GET", f"/v1/sessions/s{rest}")).text
             for rest in ("", "/messages", "/context", "/state", "/messages?include_originals=true")
         ]
-        told = "".join(pages) + str(provider.asked) + caplog.text + str([asked, again, resumed])
+        told = "".join(pages) + str(provider.bodies) + caplog.text + str([asked, again, resumed])
         assert "87654321" not in told
         assert "87 65 43 21" not in told
         shown = (await http.ask("GET", "/v1/sessions/s/state")).json()
@@ -203,7 +203,7 @@ async def test_without_its_store_a_sensitive_answer_goes_nowhere(
         assert (notices_of(events), text_of(events), events[-1].document) == (["memory_unavailable"], "", end)
         proxy.heal()
         assert text_of(await heard(other.client, "/api/chat", json=CARD)) == TEXT
-    assert "87654321" not in str(provider.asked)
+    assert "87654321" not in str(provider.bodies)
     assert "87654321" not in str([each.to_openai() for each in await near.session("s").messages()])
 
 
@@ -217,7 +217,7 @@ async def test_what_could_not_be_kept_is_not_asked(store: Any, namespace: str, p
             events = await heard(http.client, "/api/chat", json={"session_id": "s", "message": text})
             assert (notices_of(events), text_of(events)) == (["memory_full"], "")
             assert events[-1].document["waiting_for"] is None
-    assert provider.asked == []
+    assert provider.bodies == []
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ import pytest
 from support.chats import ASKED, chatting, stored
 from support.checks import until
 from support.http_service import Served
+from support.provider_answers import TEXT
+from support.provider_server import ProviderServer as Provider
 from support.redis_server import RedisServer
 from support.replicated import Replicated
 from support.sse import Seen, heard, listening, notices_of, text_of
-from support.streaming_provider import TEXT
-from support.streaming_provider import StreamingProvider as Provider
 
 from redismem import Memory, Settings
 
@@ -128,7 +128,7 @@ async def test_what_replicas_were_to_confirm_is_kept_in_an_outage_and_said(provi
             assert events[-1].document["seq"] == 2
             again = await heard(http.client, "/api/chat", json=ASKED)
             assert (text_of(again), notices_of(again)) == (TEXT, ["unconfirmed", "degraded"])
-            asked = [each["content"] for each in provider.asked[-1]["messages"]]
+            asked = [each["content"] for each in provider.bodies[-1]["messages"]]
             assert asked[1:] == [ASKED["message"], TEXT, ASKED["message"]]
             mend(servers.primary)
             await until_replayed(memory)

@@ -10,12 +10,12 @@ import pytest
 from support.chats import ASKED, chatting, stored
 from support.checks import until
 from support.faulty import Faulty
+from support.provider_answers import TEXT
+from support.provider_server import ProviderServer as Provider
 from support.proxy import Proxy
 from support.replicated import Replicated
 from support.sse import heard, notices_of, text_of
 from support.stores import Store
-from support.streaming_provider import TEXT
-from support.streaming_provider import StreamingProvider as Provider
 
 from redismem import Memory, Settings
 
@@ -48,8 +48,8 @@ async def test_what_too_few_replicas_have_is_answered_and_said(
             assert (text_of(events), notices_of(events)) == (TEXT, ["unconfirmed"])
             assert events[-1].document == {"complete": True, "reason": "done", "seq": 2, "waiting_for": None}
         assert stored(await memory.session("s").messages()) == BOTH
-        assert len(provider.asked) == 1
-        assert ("parcels by train" in str(provider.asked[0])) is with_project
+        assert len(provider.bodies) == 1
+        assert ("parcels by train" in str(provider.bodies[0])) is with_project
 
 
 async def test_what_this_process_takes_while_redis_is_away_is_kept_with_its_answer(
@@ -103,5 +103,5 @@ async def test_a_look_at_its_summaries_that_fails_costs_the_answer_nothing(names
         assert text_of(events) == TEXT
         assert "memory_unavailable" not in notices_of(events)
     await faulty.aclose()
-    asked = [each["content"] for each in provider.asked[0]["messages"]]
+    asked = [each["content"] for each in provider.bodies[0]["messages"]]
     assert asked[1:] == [*(f"{number}" for number in range(8)), ASKED["message"]]

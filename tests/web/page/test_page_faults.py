@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 import pytest
-import pytest_asyncio
 from playwright.async_api import BrowserContext, Page, Route, expect
 from support.browser import faults_of, id_of, opened, picture, say, texts
 from support.page_service import serving
+from support.provider_answers import PIECES, TEXT
+from support.provider_server import ProviderServer
 from support.redis_server import RedisServer, free_port
-from support.streaming_provider import PIECES, TEXT, StreamingProvider
 
 import redismem.blocking
 
@@ -27,21 +27,21 @@ def own_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]
     server.stop()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def model() -> AsyncIterator[StreamingProvider]:
-    async with StreamingProvider() as running:
+@pytest.fixture(scope="module")
+def model() -> Iterator[ProviderServer]:
+    with ProviderServer() as running:
         yield running
 
 
 @pytest.fixture
-def well(model: StreamingProvider) -> StreamingProvider:
+def well(model: ProviderServer) -> ProviderServer:
     """The model's provider, which answers until it is told otherwise."""
     model.mode = "ok"
     return model
 
 
 @pytest.fixture(scope="module")
-def environment(model: StreamingProvider) -> dict[str, str]:
+def environment(model: ProviderServer) -> dict[str, str]:
     return {
         "REDISMEM_MODEL_PROVIDER": "openai",
         "REDISMEM_MODEL": "some-model",
@@ -65,7 +65,7 @@ def stored(server: RedisServer, page: Page) -> list[tuple[str | None, object]]:
 
 
 async def test_a_model_that_fails_is_told_and_asked_again(
-    somebody: BrowserContext, url: str, well: StreamingProvider, own_redis: RedisServer
+    somebody: BrowserContext, url: str, well: ProviderServer, own_redis: RedisServer
 ) -> None:
     page = await opened(somebody, url)
     await expect(page.locator("#identity")).to_contain_text("some-model")
@@ -83,7 +83,7 @@ async def test_a_model_that_fails_is_told_and_asked_again(
 
 
 async def test_a_model_that_breaks_off_leaves_what_it_said(
-    somebody: BrowserContext, url: str, well: StreamingProvider
+    somebody: BrowserContext, url: str, well: ProviderServer
 ) -> None:
     page = await opened(somebody, url)
     well.mode = "break"
@@ -97,7 +97,7 @@ async def test_a_model_that_breaks_off_leaves_what_it_said(
     assert faults_of(page) == []
 
 
-async def test_a_model_that_hangs_is_stopped(somebody: BrowserContext, url: str, well: StreamingProvider) -> None:
+async def test_a_model_that_hangs_is_stopped(somebody: BrowserContext, url: str, well: ProviderServer) -> None:
     page = await opened(somebody, url)
     well.mode = "hang"
     well.hold()
@@ -113,7 +113,7 @@ async def test_a_model_that_hangs_is_stopped(somebody: BrowserContext, url: str,
 
 
 async def test_what_could_not_be_read_once_is_read_again(
-    somebody: BrowserContext, url: str, well: StreamingProvider
+    somebody: BrowserContext, url: str, well: ProviderServer
 ) -> None:
     page = await opened(somebody, url)
     await say(page, "Where is my parcel?")
@@ -134,11 +134,11 @@ async def test_what_could_not_be_read_once_is_read_again(
 
 
 async def test_a_reload_and_another_tab_hear_the_rest_of_an_answer(
-    somebody: BrowserContext, url: str, well: StreamingProvider
+    somebody: BrowserContext, url: str, well: ProviderServer
 ) -> None:
     well.mode = "hang"
     well.hold()
-    asked_count = len(well.asked)
+    asked_count = len(well.bodies)
     page = await opened(somebody, url)
     await say(page, "Where is my parcel?", wait=False)
     await expect(page.locator(".theirs .text")).to_have_text("Your parcel ")
@@ -151,12 +151,12 @@ async def test_a_reload_and_another_tab_hear_the_rest_of_an_answer(
     for each in (page, other):
         await expect(each.locator(".theirs.stored .text")).to_have_text(TEXT)
         await expect(each.locator(".entry")).to_have_count(2)
-    assert len(well.asked) == asked_count + 1
+    assert len(well.bodies) == asked_count + 1
     assert faults_of(page) + faults_of(other) == []
 
 
 async def test_redis_goes_and_comes_and_nothing_is_lost(
-    somebody: BrowserContext, url: str, well: StreamingProvider, own_redis: RedisServer
+    somebody: BrowserContext, url: str, well: ProviderServer, own_redis: RedisServer
 ) -> None:
     page = await opened(somebody, url)
     await say(page, "First, before the outage")
@@ -182,7 +182,7 @@ async def test_redis_goes_and_comes_and_nothing_is_lost(
 
 
 async def test_what_was_not_kept_outlives_a_reload(
-    somebody: BrowserContext, url: str, well: StreamingProvider, own_redis: RedisServer
+    somebody: BrowserContext, url: str, well: ProviderServer, own_redis: RedisServer
 ) -> None:
     page = await opened(somebody, url)
     own_redis.kill()
@@ -198,7 +198,7 @@ async def test_what_was_not_kept_outlives_a_reload(
 
 
 async def test_a_server_that_stops_and_comes_back_is_found_again(
-    somebody: BrowserContext, well: StreamingProvider, own_redis: RedisServer, environment: dict[str, str]
+    somebody: BrowserContext, well: ProviderServer, own_redis: RedisServer, environment: dict[str, str]
 ) -> None:
     words = ("--url", own_redis.url, "--port", free_port())
     with serving(*words, **environment) as own_url:

@@ -10,8 +10,8 @@ import pytest
 from playwright.async_api import Browser, expect
 from support.browser import PICTURES, faults_of, opened, person, picture, say
 from support.page_service import serving
+from support.provider_server import ProviderServer
 from support.redis_server import RedisServer
-from support.streaming_provider import StreamingProvider
 from support.writers import Echo
 
 from redismem import Memory, Settings
@@ -50,12 +50,9 @@ NOW = [
 ]
 
 
-async def test_the_picture_of_the_page(browser: Browser, redis_server: RedisServer) -> None:
+async def test_the_picture_of_the_page(browser: Browser, redis_server: RedisServer, provider: ProviderServer) -> None:
     settings = Settings(threshold=13, recent_limit=6, deadline_s=60, reply_timeout_s=20)
-    async with (
-        StreamingProvider() as model,
-        Memory.connect(redis_server.url, namespace="kettles", settings=settings) as memory,
-    ):
+    async with Memory.connect(redis_server.url, namespace="kettles", settings=settings) as memory:
         for name, text in OTHERS.items():
             await memory.session(name).append({"role": "user", "content": text})
         session = memory.session("web-4711-bremen")
@@ -65,7 +62,7 @@ async def test_the_picture_of_the_page(browser: Browser, redis_server: RedisServ
         environment = {
             "REDISMEM_MODEL_PROVIDER": "openai",
             "REDISMEM_MODEL": "example-model",
-            "REDISMEM_MODEL_BASE_URL": model.base_url,
+            "REDISMEM_MODEL_BASE_URL": provider.base_url,
             "REDISMEM_MODEL_ALLOW_HTTP": "true",
             "REDISMEM_THRESHOLD": "13",
         }
@@ -75,7 +72,7 @@ async def test_the_picture_of_the_page(browser: Browser, redis_server: RedisServ
             await page.locator("#budget").fill("600")
             await page.locator("#budget").press("Enter")
             for asked, answered in NOW:
-                model.pieces = [answered]
+                provider.pieces = [answered]
                 await say(page, asked)
             await expect(page.locator(".entry.stored")).to_have_count(14)
             echo = Echo()
