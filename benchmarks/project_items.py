@@ -87,7 +87,7 @@ async def revise(apollo: Project, divisor: int) -> None:
     """Ten decisions and a tenth of the entities change after FILLED."""
     for store, count in (("decisions", RARE_COUNT), ("entities", FULL["entities"] // divisor // 10)):
         index = apollo._items.keys.index(KINDS[store].letter, "all")
-        ids = await apollo._items.run(apollo._items.calls.ranked(index, 0, count - 1))
+        ids = await apollo._items.run(apollo._items.calls.read_ranks(index, 0, count - 1))
         for begin in range(0, len(ids), BATCH_COUNT):
             change = Change(apollo._items, BEGIN_MS + 2 * 10**9)
             for stored in await apollo._items.read(ids[begin : begin + BATCH_COUNT]):

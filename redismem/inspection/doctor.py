@@ -72,7 +72,7 @@ async def _looked_at(store: Store, name: str, looking: Awaitable[Finding]) -> Fi
 
 def _refused(store: Store, name: str, error: RedismemError) -> Finding:
     if isinstance(error, NotAllowed):
-        told = {"error": permissions.for_the_doctor(error), "acl": permissions.acl(store.keys.namespace)}
+        told = {"error": permissions.strip_advice(error), "acl": permissions.acl(store.keys.namespace)}
         return Finding(name, FAIL, "not_allowed", told)
     return Finding(name, FAIL, "failed", {"error": str(error)})
 
@@ -108,7 +108,7 @@ async def _commands(store: Store) -> Finding:
     """Whether this user may run every command there is in the scripts and beside them; none of them is carried out."""
     on_cluster = store.breakers is not None
     try:
-        await store.run(permissions.permitted(store.keys.session(ids.new_session_id()), on_cluster=on_cluster))
+        await store.run(permissions.check_permissions(store.keys.session(ids.new_session_id()), on_cluster=on_cluster))
     except StoreUnavailable as refused:
         if refused.reason not in ("ERR", "EXECABORT"):
             raise
@@ -134,7 +134,7 @@ async def _scripts(store: Store) -> Finding:
 
 
 async def _shards(store: Store, embedded: bool) -> Finding:
-    recorded = await store.run(namespace_calls.recorded_shards(store.keys))
+    recorded = await store.run(namespace_calls.read_shard_count(store.keys))
     return rules.shards(recorded, store.settings.shards, embedded=embedded)
 
 
@@ -145,7 +145,7 @@ async def _room(store: Store) -> Finding:
 
 
 async def _providers(store: Store) -> Finding:
-    paused = await store.run(provider_pauses.paused(store.keys))
+    paused = await store.run(provider_pauses.list_pauses(store.keys))
     waiting = (await depths_of(store)).total("overdue").count if paused else 0
     return rules.providers(paused, waiting, await store.server_time_ms())
 
@@ -165,7 +165,7 @@ async def is_looked_after(store: Store) -> bool:
 
 async def _summaries(store: Store) -> Finding:
     depths = await depths_of(store)
-    paused = await store.run(provider_pauses.paused(store.keys))
+    paused = await store.run(provider_pauses.list_pauses(store.keys))
     overdue = depths.total("overdue")
     failing = await _failing(store) if overdue.count else []
     return rules.summaries(overdue, depths.now_ms, store.settings, is_paused=bool(paused), failing=failing)

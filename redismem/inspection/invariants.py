@@ -117,7 +117,7 @@ def _window_rules(seen: Stored, counters: Counters, messages: list[Message], set
     if counters.first_seq < 1:
         yield "I1", f"the window begins at {counters.first_seq}"
     try:
-        appends = append_ids.remembered(seen.fields)
+        appends = append_ids.decode_appends(seen.fields)
     except Undecodable as unreadable:
         yield "I2", str(unreadable)
         return

@@ -15,8 +15,8 @@ from redismem.protocol.call import independent
 from redismem.protocol.ids import now_ms, session_hash
 from redismem.protocol.keys import Keys
 from redismem.protocol.session import quarantine
-from redismem.protocol.session.quarantine import Kept, Quarantined
-from redismem.protocol.session.restore import Restoration, restoration
+from redismem.protocol.session.quarantine import Quarantined, QuarantineKey
+from redismem.protocol.session.restore import Restoration, plan_restoration
 from redismem.store.store import Store
 
 __all__ = [
@@ -50,7 +50,7 @@ class QuarantinedSession:
     session_id: str
     log_id: str
     put_ms: int
-    keys: Sequence[Kept]
+    keys: Sequence[QuarantineKey]
 
     def document(self) -> dict[str, Any]:
         """All of it as JSON values."""
@@ -84,7 +84,7 @@ async def list_quarantined(
     looked_at = 0
     while True:
         page = await store.run(quarantine.scan(pattern, cursor, KEYS_A_STEP))
-        found |= {each for each in quarantine.quarantined(page.keys) if session_id in (None, each.session_id)}
+        found |= {each for each in quarantine.sessions_of(page.keys) if session_id in (None, each.session_id)}
         cursor, looked_at = page.cursor, looked_at + KEYS_A_STEP
         if on_step is not None:
             on_step(looked_at)
@@ -99,8 +99,8 @@ async def _described(store: Store, which: Sequence[Quarantined]) -> list[Quarant
     described = []
     for at in range(0, len(which), _TOGETHER_COUNT):
         some = which[at : at + _TOGETHER_COUNT]
-        kinds = await store.run(quarantine.kinds(store.keys, some))
-        call = quarantine.counts(store.keys, some, kinds)
+        kinds = await store.run(quarantine.key_types(store.keys, some))
+        call = quarantine.count_entries(store.keys, some, kinds)
         counted = await store.run(call) if call.commands else call.decode()
         described += [
             QuarantinedSession(each.session_id, session_hash(each.session_id), each.put_ms, keys)
@@ -132,7 +132,7 @@ async def read(store: Store, found: QuarantinedSession) -> Restoration:
     keys = store.keys.session(found.session_id)
     stored, elements = await store.run(quarantine.contents(keys, found.put_ms, found.keys))
     kinds = {key.name: key.type for key in found.keys if not quarantine.is_sound(key)}
-    return restoration(stored, elements, kinds)
+    return plan_restoration(stored, elements, kinds)
 
 
 async def restore(store: Store, found: QuarantinedSession, *, salvage: bool = False, swap: bool = False) -> Restoration:

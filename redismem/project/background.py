@@ -20,7 +20,7 @@ from redismem.project.items.schema import DECISION, ENTITY, KINDS, TASK, Kind
 from redismem.project.items.versions import State
 from redismem.project.queries import pages as searching
 from redismem.project.queries.query import WORDS_MATCHED_LIMIT, Query
-from redismem.protocol.project.calls import Group, together
+from redismem.protocol.project.calls import Group, combine
 from redismem.text.plain import pieces
 
 log = logging.getLogger("redismem")
@@ -167,7 +167,7 @@ async def build_context(items: Items, terms: Iterable[str], hidden: Collection[s
         if beginnings
         else searching.find_call(items, entities, (), ENTITIES_LIMIT),
     ]
-    decisions, tasks, counts, entity_page = await items.run(together(calls))
+    decisions, tasks, counts, entity_page = await items.run(combine(calls))
     if beginnings:
         entity_page = await items.run(_relevant_call(items, entity_page))
     return ProjectContext(
@@ -231,9 +231,9 @@ async def find_everywhere(items: Items, limit: int, text: str = "", tags: Sequen
     ]
     matched: list[list[list[str]]] = [[], [], []]
     if queries[0].beginnings:
-        matched = await items.run(together([searching.vocabulary_call(items, query) for query in queries]))
+        matched = await items.run(combine([searching.vocabulary_call(items, query) for query in queries]))
     calls = [searching.find_call(items, query, words, limit) for query, words in zip(queries, matched, strict=True)]
-    pages = await items.run(together(calls))
+    pages = await items.run(combine(calls))
     found = []
     for query, page in zip(queries, pages, strict=True):
         states = searching.filter_page(items, query, page)

@@ -1,6 +1,6 @@
-"""What is stored of a session, and what the scripts say of it: fields, counters, append ids, states, outcomes. No I/O.
+"""The stored layout of a session, and the words of script replies: fields, counters, queue states, outcomes. No I/O.
 
-The scripts have these names as text of their own; a test holds both together, and `lua/README.md` with them.
+The scripts repeat these names as text; a test compares them with this file and with `lua/README.md`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from redismem.messages.values import Undecodable
 
 LAYOUT_VERSION = 1
 NONE = "-"
-"""What an argument of a script says when there is nothing to say."""
+"""The value of a script argument that is absent."""
 
 EPOCH = b"epoch"
 COUNTERS = b"counters"
@@ -45,7 +45,7 @@ PINNED = b"pinned:"
 
 
 class Field(NamedTuple):
-    """A field of the state hash: what it means, and the scripts that write it."""
+    """A field of the state hash: its meaning, and the scripts that write it."""
 
     meaning: str
     writers: frozenset[str]
@@ -105,14 +105,14 @@ FIELDS = {
         "commit prune replace",
     ),
 }
-"""Every field there is; PARAM, SUMMARY and PINNED begin many."""
+"""All fields; PARAM, SUMMARY and PINNED are prefixes."""
 
-# A state with these fields alone is most states: nobody has set anything in it, and nothing is summarised yet.
+# Most states have these fields alone: no param or value is set, and no message is summarised yet.
 BARE = frozenset((COUNTERS, EPOCH, QUEUED, REPEATED, PINS, NEWEST_IDS, *OLDER_IDS))
 
 
 class QueueState(StrEnum):
-    """What waits for a summary is in one of these queues, and its field `queued` names it."""
+    """The queue of a session that waits for a summary, as named by its field `queued`."""
 
     OVERDUE = "overdue"
     LEASED = "leased"
@@ -120,18 +120,18 @@ class QueueState(StrEnum):
 
 
 INDEXES = ("active", *QueueState, "evictions")
-"""The keys of a shard that name sessions, in the order in which the scripts take them."""
+"""The keys of a shard that list sessions, in the order of the scripts' KEYS."""
 
 
 class EvictionReason(StrEnum):
-    """Why a session is on the eviction queue: past its timeout, or beyond the limit of sessions."""
+    """Reason of an eviction: the session is past its timeout, or beyond the limit of sessions."""
 
     IDLE = "idle"
     LIMIT = "limit"
 
 
 class ClaimOutcome(StrEnum):
-    """What a claim found: a job; in no queue; due later; another's; no session; nothing to do; too many attempts."""
+    """Outcome of a claim: a job; in no queue; due later; leased to another; no session; no work; too many attempts."""
 
     JOB = "job"
     NONE = "none"
@@ -143,7 +143,7 @@ class ClaimOutcome(StrEnum):
 
 
 class CommitOutcome(StrEnum):
-    """What a commit did: done; done before; no such session; the lease is another's; the window is another one."""
+    """Outcome of a commit: done; done before; no such session; another worker has the lease; the window has changed."""
 
     OK = "ok"
     ALREADY = "already"
@@ -153,7 +153,7 @@ class CommitOutcome(StrEnum):
 
 
 class ReleaseOutcome(StrEnum):
-    """What a release did: due again; dead after too many attempts; the lease is another's."""
+    """Outcome of a release: due again; dead after too many attempts; another worker has the lease."""
 
     OK = "ok"
     DEAD = "dead"
@@ -161,16 +161,16 @@ class ReleaseOutcome(StrEnum):
 
 
 class Failure(NamedTuple):
-    """The field of this name in a state."""
+    """The decoded field `failure` of a state."""
 
     since_ms: int
-    """The first failure since the last commit."""
+    """The time of the first failure since the last commit."""
     last_ms: int
     reason: str
 
 
 class Counters(NamedTuple):
-    """The field of this name in a state: one for all these numbers, as each field costs the server time."""
+    """The decoded field `counters` of a state: one field for all numbers, because each field costs server time."""
 
     first_seq: int
     message_count: int
@@ -178,34 +178,39 @@ class Counters(NamedTuple):
     active_ms: int
     expires_ms: int
     evicting: str | None
-    """Why the session is on the eviction queue: idle or limit."""
+    """The reason of the eviction, idle or limit; None means the session is not on the eviction queue."""
     uncounted: int = 0
-    """Elements of the window that are pinned or gaps."""
+    """The elements of the window that are pinned or gaps."""
 
     @property
     def element_count(self) -> int:
-        """Elements of the window."""
+        """The number of elements in the window."""
         return self.message_count - self.first_seq + 1
 
     @property
     def window_count(self) -> int:
-        """Messages in the window that are not pinned."""
+        """The number of messages in the window, without pinned ones and gaps."""
         return self.element_count - self.uncounted
 
 
 _MARK = b"v%d" % LAYOUT_VERSION
 NUMBER = rb"[0-9]{1,19}"
-"""A count that Redis holds: at most 2**63 - 1. int() refuses a text of thousands of digits."""
+"""Pattern of a count in Redis, at most 2**63 - 1. It is bounded because int() refuses thousands of digits."""
 _NUMBERS = re.compile(_MARK + rb" (%b)" % NUMBER * 5 + rb"(?:\+(%b))?(?: ([a-zA-Z]+))?" % NUMBER)
 _PINS = re.compile(rb"(%b) (%b)" % (NUMBER, NUMBER))
 _VERSION = re.compile(rb"v(%b)" % NUMBER)
 
 
 def counters(field: bytes) -> Counters:
-    """Raises Undecodable, UnsupportedFormat."""
+    """Decode the field `counters`.
+
+    Raises:
+        Undecodable: the field holds no counters.
+        UnsupportedFormat: another layout version wrote them.
+    """
     match = _NUMBERS.fullmatch(field)
     if match is None:
-        raise _unreadable(field)
+        raise _unreadable_counters(field)
     first, count, tokens, active, expires, uncounted, evicting = match.groups()
     reason = None if evicting is None else evicting.decode()
     return Counters(int(first), int(count), int(tokens), int(active), int(expires), reason, int(uncounted or 0))
@@ -213,11 +218,11 @@ def counters(field: bytes) -> Counters:
 
 _FAILURE = re.compile(rb"(%b) (%b) ([ -~]{1,120})" % (NUMBER, NUMBER))
 REASON = re.compile("[ -~]{1,120}")
-"""What is stored of a failure."""
+"""Pattern of a stored reason of a failure."""
 
 
 def failure(field: bytes | None) -> Failure | None:
-    """What went wrong with a session; None if nothing did, or it cannot be read: no session is unusable for that."""
+    """Decode the field `failure`; None if it is missing or unreadable, so that the session stays usable."""
     match = _FAILURE.fullmatch(field or b"")
     return None if match is None else Failure(int(match[1]), int(match[2]), match[3].decode())
 
@@ -226,55 +231,68 @@ NO_COUNTERS = _MARK + b" 1 0 0 0 0"
 """The field `counters` of a session without messages."""
 
 
-def encode_counters(noted: Counters) -> bytes:
-    """The field `counters` that holds these numbers."""
-    evicting = b"" if noted.evicting is None else b" " + noted.evicting.encode()
-    uncounted = b"+%d" % noted.uncounted if noted.uncounted else b""
-    return _MARK + b" %d %d %d %d %d" % noted[:5] + uncounted + evicting
+def encode_counters(counters: Counters) -> bytes:
+    """Encode the field `counters`."""
+    evicting = b"" if counters.evicting is None else b" " + counters.evicting.encode()
+    uncounted = b"+%d" % counters.uncounted if counters.uncounted else b""
+    return _MARK + b" %d %d %d %d %d" % counters[:5] + uncounted + evicting
 
 
 def bounds(field: bytes) -> tuple[int, int]:
-    """first_seq and message_count of the counters: all that a turn needs. Raises Undecodable, UnsupportedFormat."""
+    """Decode first_seq and message_count of the field `counters`: all that a turn needs.
+
+    Raises:
+        Undecodable: the field holds no counters.
+        UnsupportedFormat: another layout version wrote them.
+    """
     try:
         mark, first_seq, message_count, _, _, _ = field.split(b" ", 5)
         if mark == _MARK:
             return int(first_seq), int(message_count)
     except ValueError:
-        pass  # the same as another mark
-    raise _unreadable(field)
+        pass  # raised below, like a foreign mark
+    raise _unreadable_counters(field)
 
 
-def uncounted(field: bytes) -> int:
-    """How many elements of the window are pinned or gaps, by its counters."""
+def uncounted_count(field: bytes) -> int:
+    """Decode the number of pinned messages and gaps in the window from the field `counters`."""
     return counters(field).uncounted if b"+" in field else 0
 
 
 def pinned_field(seqs: Sequence[int]) -> bytes:
-    """The field for these pinned messages."""
+    """Return the name of the field that holds these pinned messages."""
     return PINNED + b",".join(b"%d" % seq for seq in seqs)
 
 
 def pinned_seqs(field: bytes) -> list[int]:
-    """The seqs in the name of such a field. Raises ValueError."""
+    """Parse the seqs in the name of a field `pinned:`.
+
+    Raises:
+        ValueError: the name holds no seqs.
+    """
     return [int(seq) for seq in field[len(PINNED) :].split(b",")]
 
 
 def pins(field: bytes) -> tuple[int, int]:
-    """How many messages are pinned, and their bytes. Raises Undecodable."""
+    """Decode the field `pins`: the number of pinned messages, and their bytes.
+
+    Raises:
+        Undecodable: the field holds no two numbers.
+    """
     match = _PINS.fullmatch(field)
     if match is None:
-        raise Undecodable("what is pinned is no count")
+        raise Undecodable("the field pins holds no count")
     return int(match[1]), int(match[2])
 
 
-def _unreadable(field: bytes) -> Undecodable | UnsupportedFormat:
+def _unreadable_counters(field: bytes) -> Undecodable | UnsupportedFormat:
     version = _VERSION.match(field)
     if version is None or version[0] == _MARK:
-        return Undecodable("the state's counters are none")
-    return unsupported(version[1].decode())
+        return Undecodable("the state's counters cannot be read")
+    return unsupported_layout(version[1].decode())
 
 
-def unsupported(version: str, session_id: str | None = None) -> UnsupportedFormat:
-    """The error for a session of another layout version than this release's."""
+def unsupported_layout(version: str, session_id: str | None = None) -> UnsupportedFormat:
+    """Create the error for a session of another layout version."""
     text = f"the session has layout version {version}, this release knows {LAYOUT_VERSION}"
     return UnsupportedFormat(text, session_id)

@@ -1,4 +1,4 @@
-"""What replies mean: Redis' answers into receipts, contexts and errors. No I/O."""
+"""Decode replies of Redis into receipts, contexts and errors. No I/O."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from redismem.info import SessionInfo
 from redismem.messages.decoding import StoredMessages
 from redismem.messages.values import Undecodable, decode_value
 from redismem.protocol import layout
-from redismem.protocol.layout import PARAM, PINNED, SUMMARY, bounds, counters, uncounted
-from redismem.protocol.permissions import not_allowed
+from redismem.protocol.layout import PARAM, PINNED, SUMMARY, bounds, counters, uncounted_count
+from redismem.protocol.permissions import decode_acl_refusal
 from redismem.protocol.server_errors import LASTING_WORDS, TRANSIENT_WORDS, ServerError
 
 _Meaning = Callable[[str, str | None], RedismemError]
 
 
 def refusal(error: ServerError, session_id: str | None) -> RedismemError | None:
-    """The error that a script's own word stands for; None for a word of the server."""
-    meant, detail = _OWN_WORDS.get(error.word), error.text.partition(" ")[2]
-    refused = not_allowed(error, session_id) if meant is None else meant(detail, session_id)
+    """Decode a refusal by a script or by the ACL, or a script that failed; None for other errors of the server."""
+    meaning, detail = _OWN_WORDS.get(error.word), error.text.partition(" ")[2]
+    refused = decode_acl_refusal(error, session_id) if meaning is None else meaning(detail, session_id)
     if refused is not None or error.word in TRANSIENT_WORDS or error.word in LASTING_WORDS:
         return refused
     if "script:" in error.text or "user_script" in error.text:
@@ -39,7 +39,7 @@ def refusal(error: ServerError, session_id: str | None) -> RedismemError | None:
     return None
 
 
-def _pinned_too_many(count: str, size: str = "", count_limit: str = "", bytes_limit: str = "") -> str:
+def _too_many_pins(count: str, size: str = "", count_limit: str = "", bytes_limit: str = "") -> str:
     over = f"over max_pinned_count, {count_limit}, or max_pinned_bytes, {bytes_limit}"
     return (
         f"{count} messages of {size} bytes would be pinned, {over}: append a system prompt once, unpin or replace some"
@@ -47,15 +47,15 @@ def _pinned_too_many(count: str, size: str = "", count_limit: str = "", bytes_li
 
 
 def _lost_race(word: str, item_id: str, version: str = "") -> Conflict:
-    """The error of a change of a project that came too late."""
+    """Create the error of a project change that another writer has overtaken."""
     if word == "NAME":
         return Conflict(f"{item_id} has this name")
-    found = "what depends on it has changed" if item_id == "-" else f"{item_id} is at version {version} now"
-    return Conflict(f"another writer was faster: {found if version != '0' else f'{item_id} is gone'}")
+    cause = "what depends on it has changed" if item_id == "-" else f"{item_id} is at version {version} now"
+    return Conflict(f"another writer was faster: {cause if version != '0' else f'{item_id} is gone'}")
 
 
-def _not_as_it_should_be(word: str) -> _Meaning:
-    return lambda _, session_id: CorruptSession(f"a key is not what it should be ({word})", session_id)
+def _corrupt_key(word: str) -> _Meaning:
+    return lambda _, session_id: CorruptSession(f"a key has unexpected contents ({word})", session_id)
 
 
 _OWN_WORDS: dict[str, _Meaning] = {
@@ -67,53 +67,56 @@ _OWN_WORDS: dict[str, _Meaning] = {
     "FULL": lambda detail, session_id: TooLarge(
         f"the window holds {detail} messages and may not grow: summarise, prune or clear", session_id
     ),
-    "PINS": lambda detail, session_id: TooLarge(_pinned_too_many(*detail.split(" ")), session_id),
+    "PINS": lambda detail, session_id: TooLarge(_too_many_pins(*detail.split(" ")), session_id),
     "PARAMS": lambda detail, session_id: TooLarge(
         f"the session would hold {detail} params, over max_params_count", session_id
     ),
     "PAST": lambda detail, session_id: InvalidTime(
         f"by the server's clock a session active at {detail} ms is past its timeout", session_id
     ),
-    "LIVE": lambda _, session_id: SessionExists("it lives, so none of its name can be restored", session_id),
-    **{word: _not_as_it_should_be(word) for word in ("CORRUPT", "WRONGTYPE", "CHANGED")},
-    "LAYOUT": layout.unsupported,
+    "LIVE": lambda _, session_id: SessionExists(
+        "a session with this id exists, so none can be restored in its place", session_id
+    ),
+    **{word: _corrupt_key(word) for word in ("CORRUPT", "WRONGTYPE", "CHANGED")},
+    "LAYOUT": layout.unsupported_layout,
 }
-"""The error that each word of a script stands for, made of what follows it and the session's id."""
+"""Error of each word that scripts refuse with; a function of the detail and the session id."""
 
 
 def receipt(session_id: str, sent_count: int, reply: Any, *, any_kind: bool = False) -> Receipt:
-    """What the append script answered; to a change of the state, an append of none.
+    """Decode the reply of append.lua; a change of the state is an append without messages.
 
-    Raises CorruptSession if the window is not as long as the state says; unless `any_kind`, InvalidMessage if the id
-    was given to an append and a change.
+    Raises:
+        CorruptSession: the window is not as long as the state says.
+        InvalidMessage: the id was used for an append and a state change; never with `any_kind`.
     """
-    if type(reply) is bytes:  # of messages that were new, to a session that was there
+    if type(reply) is bytes:  # new messages of an existing session
         first_seq, total = bounds(reply)
         window_count = total - first_seq + 1 if b"+" not in reply else counters(reply).window_count
         return Receipt(total - sent_count + 1, total, total, False, False, window_count)
     try:
         window_first_seq, total = bounds(reply[0])
-        count = total - window_first_seq + 1 - uncounted(reply[0])
-    except Undecodable as cause:
-        raise corrupt(session_id, cause, _epoch(reply)) from None
+        count = total - window_first_seq + 1 - uncounted_count(reply[0])
+    except Undecodable as unreadable:
+        raise corrupt_session(session_id, unreadable, _epoch(reply)) from None
     if len(reply) == 3:
         expected = total - window_first_seq + 1
-        found = Undecodable(f"the window holds {reply[2]} messages, expected {expected}")
-        raise corrupt(session_id, found, _epoch(reply))
+        cause = Undecodable(f"the window holds {reply[2]} messages, expected {expected}")
+        raise corrupt_session(session_id, cause, _epoch(reply))
     _, first_seq, last_seq, created, duplicate = reply
     if duplicate and not any_kind and (sent_count == 0) != (last_seq < first_seq):
         made, sent = ("a change of the state", "an append") if sent_count else ("an append", "a change of the state")
-        raise InvalidMessage(f"the id is the one of {made} that was made before, so {sent} needs another", session_id)
+        raise InvalidMessage(f"the id was already used for {made}, so {sent} needs another", session_id)
     return Receipt(first_seq, last_seq, last_seq, created == 1, duplicate == 1, -1 if duplicate else count)
 
 
 def _epoch(reply: Sequence[Any]) -> str:
-    """The epoch in an answer that nothing was written; "" if it is another answer."""
+    """Return the epoch in a reply that reports a wrong window length; "" for other replies."""
     return (reply[1] or b"").decode("utf-8", "replace") if len(reply) == 3 else ""
 
 
 def fields(reply: Any) -> dict[bytes, bytes]:
-    """The fields that HGETALL answered: a mapping with RESP3, a flat list with RESP2."""
+    """Decode the reply of HGETALL: a mapping in RESP3, a flat list in RESP2."""
     if isinstance(reply, dict):
         return reply
     return {reply[at]: reply[at + 1] for at in range(0, len(reply), 2)}
@@ -126,9 +129,11 @@ def context(
     elements: Sequence[bytes],
     limit: int | None = None,
 ) -> Context:
-    """A context made of the state and the newest `limit` elements of the window.
+    """Decode a context from the state and the newest `limit` elements of the window.
 
-    Raises CorruptSession, UnsupportedFormat.
+    Raises:
+        CorruptSession: the state cannot be read, or the window has another length than the counters say.
+        UnsupportedFormat: another release wrote the session.
     """
     if not stored and not elements:
         return Context(session_id, [], [], State(), 0, 1, 0, "", recent_limit)
@@ -139,10 +144,10 @@ def context(
         window_count = total - first_seq + 1
         expected = window_count if limit is None else min(limit, window_count)
         if len(elements) != expected:
-            raise Undecodable(f"the window gave {len(elements)} messages, expected {expected}")
+            raise Undecodable(f"the read returned {len(elements)} messages, expected {expected}")
         messages = StoredMessages(elements, total - len(elements) + 1, epoch)
         bare = layout.BARE.issuperset(stored)
-        found = Context(
+        decoded = Context(
             session_id,
             [] if bare else summaries(stored),
             messages,
@@ -155,39 +160,44 @@ def context(
             "" if bare else stored.get(layout.COMMITTED, b"").decode(),
         )
         if limit is not None and limit < window_count:
-            found.is_part = True
+            decoded.is_part = True
         if b"+" in stored[layout.COUNTERS]:
-            found.is_mixed = True
-        return found if bare else _with_pinned(found, stored)
+            decoded.is_mixed = True
+        return decoded if bare else _add_pinned(decoded, stored)
     except UnsupportedFormat as newer:
         raise UnsupportedFormat(str(newer), session_id) from None
     except (Undecodable, KeyError, ValueError, TypeError) as cause:
-        raise corrupt(session_id, cause, epoch) from None
+        raise corrupt_session(session_id, cause, epoch) from None
 
 
-def appended(
+def appended_context(
     session_id: str, sent_count: int, recent_limit: int, reply: Any, stored: Any, elements: Sequence[bytes]
 ) -> Context:
-    """The context behind an append of so many messages, with its receipt. Raises as context() and receipt() do."""
-    found = context(session_id, recent_limit, stored if type(stored) is dict else fields(stored), elements)
+    """Decode the context and receipt of `append_and_read`. Raises the errors of `context()` and `receipt()`."""
+    decoded = context(session_id, recent_limit, stored if type(stored) is dict else fields(stored), elements)
     if type(reply) is bytes:
-        # In one transaction, these are the counters that the context was made of.
-        total, window_count = found.total_messages, len(elements)
-        if found.is_mixed:
-            window_count -= uncounted(reply)
-        found.receipt = Receipt(total - sent_count + 1, total, total, False, False, window_count)
+        # The reads are in the same transaction, so the counters are those of the context.
+        total, window_count = decoded.total_messages, len(elements)
+        if decoded.is_mixed:
+            window_count -= uncounted_count(reply)
+        decoded.receipt = Receipt(total - sent_count + 1, total, total, False, False, window_count)
     else:
-        found.receipt = receipt(session_id, sent_count, reply)
-    return found
+        decoded.receipt = receipt(session_id, sent_count, reply)
+    return decoded
 
 
-def corrupt(session_id: str, cause: Exception, epoch: str) -> CorruptSession:
+def corrupt_session(session_id: str, cause: Exception, epoch: str) -> CorruptSession:
+    """Create the error of a session that cannot be decoded."""
     why = str(cause) if isinstance(cause, Undecodable) else "the state lacks a field, or holds a foreign one"
     return CorruptSession(why, session_id, epoch)
 
 
 def state(stored: Mapping[bytes, bytes]) -> State:
-    """Raises Undecodable."""
+    """Decode params and the other values of a state.
+
+    Raises:
+        Undecodable: a value cannot be read.
+    """
     params = {
         field[len(PARAM) :].decode("utf-8", "surrogatepass"): decode_value(value)
         for field, value in stored.items()
@@ -201,60 +211,73 @@ def state(stored: Mapping[bytes, bytes]) -> State:
     return State(params, *map(value, (layout.WAITING, layout.LAST_INTENT, layout.LAST_RESULT, layout.PLAN)))
 
 
-def _with_pinned(found: Context, stored: Mapping[bytes, bytes]) -> Context:
-    """The context with the pinned messages that left the window. Raises Undecodable, UnsupportedFormat, ValueError."""
+def _add_pinned(decoded: Context, stored: Mapping[bytes, bytes]) -> Context:
+    """Add the pinned messages that left the window to the context.
+
+    Raises:
+        Undecodable, UnsupportedFormat, ValueError: the pinned messages cannot be read.
+    """
     if layout.EDITED in stored:
-        found.window_version = stored[layout.EDITED].decode()
+        decoded.window_version = stored[layout.EDITED].decode()
     if layout.PINS in stored:
         moved = sorted((layout.pinned_seqs(field), stored[field]) for field in stored if field.startswith(PINNED))
         if moved:
             seqs = [seq for group, _ in moved for seq in group]
-            found._pinned = StoredMessages([joined for _, joined in moved], 0, found.epoch, seqs)
-    return found
+            decoded._pinned = StoredMessages([elements for _, elements in moved], 0, decoded.epoch, seqs)
+    return decoded
 
 
 def summaries(stored: Mapping[bytes, bytes]) -> list[Summary]:
-    """Oldest first. Raises Undecodable, ValueError, TypeError."""
-    found = [Summary.decode(value) for field, value in stored.items() if field.startswith(SUMMARY)]
-    return sorted(found, key=lambda summary: summary.first_seq)
+    """Decode the summaries, oldest first.
+
+    Raises:
+        Undecodable, ValueError, TypeError: a summary cannot be read.
+    """
+    decoded = [Summary.decode(value) for field, value in stored.items() if field.startswith(SUMMARY)]
+    return sorted(decoded, key=lambda summary: summary.first_seq)
 
 
 def info(session_id: str, stored: Mapping[bytes, bytes]) -> SessionInfo | None:
-    """The numbers of a session; None if there is none. Raises CorruptSession, UnsupportedFormat."""
+    """Decode the numbers of a session; None means there is no session.
+
+    Raises:
+        CorruptSession: the state cannot be read.
+        UnsupportedFormat: another release wrote the session.
+    """
     if not stored:
         return None
     try:
-        noted = counters(stored[layout.COUNTERS])
-        known, failed = state(stored), layout.failure(stored.get(layout.FAILURE))
+        numbers = counters(stored[layout.COUNTERS])
+        values, failure = state(stored), layout.failure(stored.get(layout.FAILURE))
         return SessionInfo(
             session_id=session_id,
             epoch=stored[layout.EPOCH].decode(),
-            total_messages=noted.message_count,
-            first_seq=noted.first_seq,
-            window_count=noted.window_count,
-            window_tokens=noted.tokens,
+            total_messages=numbers.message_count,
+            first_seq=numbers.first_seq,
+            window_count=numbers.window_count,
+            window_tokens=numbers.tokens,
             summaries_count=sum(field.startswith(SUMMARY) for field in stored),
             pinned_count=layout.pins(stored[layout.PINS])[0] if layout.PINS in stored else 0,
-            params_keys=tuple(sorted(known.params)),
-            waiting_for_param=known.waiting_for_param,
-            active_ms=noted.active_ms,
-            expires_ms=noted.expires_ms,
+            params_keys=tuple(sorted(values.params)),
+            waiting_for_param=values.waiting_for_param,
+            active_ms=numbers.active_ms,
+            expires_ms=numbers.expires_ms,
             queued=stored[layout.QUEUED].decode() if layout.QUEUED in stored else None,
             attempts=int(stored.get(layout.ATTEMPTS, b"0")),
-            failure=None if failed is None else failed.reason,
-            failing_since_ms=None if failed is None else failed.since_ms,
-            failed_ms=None if failed is None else failed.last_ms,
+            failure=None if failure is None else failure.reason,
+            failing_since_ms=None if failure is None else failure.since_ms,
+            failed_ms=None if failure is None else failure.last_ms,
         )
     except UnsupportedFormat as newer:
         raise UnsupportedFormat(str(newer), session_id) from None
     except (Undecodable, KeyError, ValueError) as cause:
-        raise corrupt(session_id, cause, stored.get(layout.EPOCH, b"").decode("utf-8", "replace")) from None
+        raise corrupt_session(session_id, cause, stored.get(layout.EPOCH, b"").decode("utf-8", "replace")) from None
 
 
-def telemetry(known: SessionInfo | None) -> dict[str, Any]:
-    """Numbers and names of a session, fit for a log."""
+def telemetry(session: SessionInfo | None) -> dict[str, Any]:
+    """Return numbers and names of a session that may be logged."""
     return {
-        "history_count": 0 if known is None else known.window_count,
-        "params_keys": [] if known is None else list(known.params_keys),
-        "waiting_for_param": None if known is None else known.waiting_for_param,
+        "history_count": 0 if session is None else session.window_count,
+        "params_keys": [] if session is None else list(session.params_keys),
+        "waiting_for_param": None if session is None else session.waiting_for_param,
     }

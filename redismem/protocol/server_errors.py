@@ -13,11 +13,10 @@ class ServerError(Exception):
 
 
 class ConnectionLost(Exception):
-    """No reply: refused, reset, timed out. Unless `sent` is False, the call may have been carried out.
+    """No reply: refused, reset, timed out. Unless `sent` is False, the server may have run the call.
 
-    `text`: what there is to know beside the reason. `lasts`: it is of no use to try again. `crowded`: other
-    calls of this process were in the way, which the server answered. `place`: host and port of the node that did not
-    answer, if there are several.
+    `text` adds details to the reason. `lasts` means that a retry is useless. `crowded` means that the server was
+    answering other calls of this process. `place` is host and port of the node, if there are several.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ from redismem.protocol import layout
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.session import pages
-from redismem.protocol.session.edits import NOT_KEPT, Changed, KeptChange, View, kept_change
+from redismem.protocol.session.edits import NO_BLOCK_CHANGE, BlockChange, Replacement, View, encode_block_change
 from redismem.protocol.session.pages import Block, Page
 from redismem.store.dictionaries import load_dictionaries
 from redismem.store.store import Store
@@ -49,15 +49,15 @@ class Originals:
         """Return the block that contains a seq, or None. Raise StoreUnavailable."""
         return await self._store.run(pages.block(self._keys, block_number(seq)), quarantine=True)
 
-    async def prepare_change(self, view: View, old: Message, changed: Changed) -> KeptChange:
+    async def prepare_change(self, view: View, old: Message, changed: Replacement) -> BlockChange:
         """Return the change of the originals that goes with this change of a message. Raise StoreUnavailable."""
         if old.seq >= view.context.first_seq or layout.WITH_ORIGINALS not in view.fields:
-            return NOT_KEPT
+            return NO_BLOCK_CHANGE
         block = await self.block(old.seq)
         if block is None:
-            return NOT_KEPT
+            return NO_BLOCK_CHANGE
         dictionaries = await load_dictionaries(self._store, [block.stored])
-        return await apart(self._store.transport, partial(kept_change, view, old, changed, block, dictionaries))
+        return await apart(self._store.transport, partial(encode_block_change, view, old, changed, block, dictionaries))
 
     async def quarantine(self, unreadable: Iterable[Block], *, in_the_way: bool = False) -> None:
         """Move these blocks into quarantine and log it. A block whose dictionary is missing stays, unless `in_the_way`.
@@ -68,7 +68,7 @@ class Originals:
         """
         settings, session = self._store.settings, session_hash(self._keys.session_id)
         for block in unreadable:
-            reason = pages.why_unreadable(block, self._store.dictionaries)
+            reason = pages.explain_unreadable(block, self._store.dictionaries)
             error = type(reason).__name__
             if isinstance(reason, DictionaryMissing) and not in_the_way:
                 self._log_missing_dictionary(str(reason))

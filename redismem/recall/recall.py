@@ -28,7 +28,7 @@ from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.session import pages
-from redismem.protocol.session.pages import Block, Signed
+from redismem.protocol.session.pages import Block, Signatures
 from redismem.recall.bm25 import HITS_LIMIT, HITS_MOST, QUERY_CHARS, SIGNATURES_LIMIT, Ranking, fuse, select_blocks
 from redismem.recall.cache import CachedSession, Contents, RecallCache, SelectedMessages
 from redismem.recall.originals import Originals
@@ -63,7 +63,7 @@ class Recall:
         self._query = query
         self._cached = cached = cache.get(keys.session_id)
         self._numbers = range(_FIRST_COUNT) if cached is None else cached.signatures_to_read(_MORE_COUNT)
-        self._signed = Signed("", 1, False, ())
+        self._signed = Signatures("", 1, False, ())
         self._meaning = meaning = None if store.embedder is None else Meaning(store, keys, query, store.embedder)
         self._vector_numbers = [] if meaning is None else meaning.blocks_to_read(cached, self._numbers)
 
@@ -72,7 +72,7 @@ class Recall:
         if self._meaning is not None:
             self._meaning.begin(self._cached)
         try:
-            call = pages.signed(self._keys, self._numbers, self._vector_numbers)
+            call = pages.read_signatures(self._keys, self._numbers, self._vector_numbers)
             self._signed = await self._store.run(call, quarantine=True)
             return (await self._select(limit, max_tokens)).messages()
         finally:
@@ -91,10 +91,10 @@ class Recall:
             stored = replies.fields(stored)
             context = decode_context(reply, stored, elements)
             kept = bool(signatures) and layout.WITH_ORIGINALS in stored
-            self._signed = Signed(context.epoch, context.first_seq, kept, signatures, context.window_version)
+            self._signed = Signatures(context.epoch, context.first_seq, kept, signatures, context.window_version)
             return context
 
-        call.commands = (*call.commands, pages.signatures(self._keys, self._numbers, self._vector_numbers))
+        call.commands = (*call.commands, pages.signature_command(self._keys, self._numbers, self._vector_numbers))
         call.decode = decode
         if self._meaning is not None:
             self._meaning.begin(self._cached)
@@ -118,7 +118,7 @@ class Recall:
 
     async def _select(self, limit: int | None, max_tokens: int | None) -> SelectedMessages:
         signed = self._signed
-        if not signed.kept or signed.first_seq <= 1:
+        if not signed.has_originals or signed.first_seq <= 1:
             self._cache.forget(self._keys.session_id)
             return _NO_MESSAGES
         ranking = Ranking(self._query)
@@ -158,7 +158,7 @@ class Recall:
         vectors = dict(zip(self._vector_numbers, fields := signed.signatures[len(self._numbers) :], strict=False))
         without = [] if self._meaning is None else [number for number in new[-VECTORS_LIMIT:] if number not in vectors]
         if missing or without:
-            more = await self._store.run(pages.signed(self._keys, missing, without), quarantine=True)
+            more = await self._store.run(pages.read_signatures(self._keys, missing, without), quarantine=True)
             stored.update(zip(missing, more.signatures, strict=False))
             vectors.update(zip(without, more.signatures[len(missing) :], strict=False))
         for number in range(cached.stop, stop):

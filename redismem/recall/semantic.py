@@ -89,14 +89,14 @@ class Meaning:
         if cached.set_model != model_of(mark, len(row) - SCALE_BYTES):
             return {}
         try:
-            scores = await self._store.run(vectors.near(self._keys, mark, vector, limit))
+            scores = await self._store.run(vectors.find_nearest(self._keys, mark, vector, limit))
         except (StoreUnavailable, NotAllowed, CorruptSession):
             scores = {}  # the server or the ACL lacks the command; if Redis is down, the next call raises
         if not scores:
             newest = range(max(0, self._stop - BLOCKS_LIMIT), self._stop)
             missing = [number for number in newest if number not in cached.vectors]
             if missing:
-                stored = await self._store.run(vectors.in_set(self._keys, missing), quarantine=True)
+                stored = await self._store.run(vectors.read_set_vectors(self._keys, missing), quarantine=True)
                 cached.add_vectors(stored, mark, newest.start)
         return scores
 

@@ -345,12 +345,12 @@ class Session(SessionState):
         view = await self._view("unpin")
         while True:
             old = which = edits.find_message(view.context, which)
-            unpinned = await self._replace(view, old, edit_calls.unpinned(old)) if old.pinned else old
+            unpinned = await self._replace(view, old, edit_calls.unpin(old)) if old.pinned else old
             if unpinned is not None:
                 return unpinned
             view = await self._view("unpin")  # an unchanged message has only moved, so the next try may succeed
 
-    async def _replace(self, view: edit_calls.View, old: Message, changed: edit_calls.Changed) -> Message | None:
+    async def _replace(self, view: edit_calls.View, old: Message, changed: edit_calls.Replacement) -> Message | None:
         kept_change = await Originals(self._store, self._calls.keys).prepare_change(view, old, changed)
         return await self._run(edit_calls.replace(self._calls, view, old, changed, kept_change))
 

@@ -110,7 +110,7 @@ class Reach:
         nodes = self.transport.nodes if place else None
         if nodes is not None:
             for shard in self.keys.shards():
-                call = namespace_calls.served(shard)
+                call = namespace_calls.check_node(shard)
                 if nodes.node_of(call.commands) == place:
                     return call
         return namespace_calls.ping()

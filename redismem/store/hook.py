@@ -18,7 +18,7 @@ from redismem.info import SessionInfo
 from redismem.protocol.call import Call
 from redismem.protocol.ids import session_hash
 from redismem.protocol.queue.calls import Job, covered_sizes
-from redismem.protocol.session.append import appended_sizes
+from redismem.protocol.session.append import append_sizes
 from redismem.protocol.session.pages import Page
 
 log = logging.getLogger("redismem")
@@ -137,7 +137,7 @@ def _outcome(op: Op, value: Any) -> str:
 def _sizes(op: Op, call: Call[Any] | None, value: Any) -> tuple[int, int, int, int | None]:
     """Messages, their bytes, their tokens, and the window's messages."""
     if op.appends and call is not None:
-        return *appended_sizes(call), _window_count(value)
+        return *append_sizes(call), _window_count(value)
     if op is Op.COMMIT and call is not None:
         count, tokens = covered_sizes(call)
         return count, 0, tokens, None

@@ -141,7 +141,7 @@ class Store(Reach):
     async def look(self, begun_s: float | None = None) -> bool:
         """Whether the namespace is recorded in Redis; records nothing. Raises as `open` does."""
         try:
-            recorded = await self.run(namespace_calls.recorded(self.keys), begun_s=begun_s)
+            recorded = await self.run(namespace_calls.read_record(self.keys), begun_s=begun_s)
         except CorruptSession:  # a key of a foreign type, which is no session's
             raise namespace_calls.unreadable_record(self.keys) from None
         self._recorded_limit = recorded or 0

@@ -98,7 +98,7 @@ class Eviction:
         excess = min(await self._count_excess(), _ROUND_COUNT)
         limit = max(excess, 0) // keys.shard_count * 2 + 16
         while excess > 0:
-            shards = await self._store.run(queue_calls.oldest(keys, limit))
+            shards = await self._store.run(queue_calls.oldest_sessions(keys, limit))
             # Counted after the query: evictions by other workers in between reduce it, so that none goes too many.
             excess = min(await self._count_excess(), _ROUND_COUNT)
             entries = sorted((entry for shard in shards for entry in shard), key=_age_key)
@@ -133,10 +133,10 @@ class Eviction:
         A worker without a configured timeout skips sessions that another process gave a longer one.
         """
         time_ms, longest_ms = await self._store.server_time_ms(), self._store.settings.idle_timeout_ms
-        looks = [queue_calls.Look(shard) for shard in self._store.keys.shards()]
+        looks = [queue_calls.ActiveCursor(shard) for shard in self._store.keys.shards()]
         chosen = left_count = 0
         while looks and not self._stopping:
-            shards = await self._store.run(queue_calls.idle(looks, time_ms - longest_ms, _CHUNK_COUNT))
+            shards = await self._store.run(queue_calls.idle_sessions(looks, time_ms - longest_ms, _CHUNK_COUNT))
             entries = [entry for shard in shards for entry in shard if self._keys_of(entry.session_id) is not None]
             idle = (
                 entries

@@ -68,7 +68,7 @@ class Provider:
             return Availability.AVAILABLE
         before = Pause.decode(self._pause_value)
         try:
-            self._pause_value = await self._store.run(provider_pauses.noted(self._store.keys, self._name))
+            self._pause_value = await self._store.run(provider_pauses.read_pause(self._store.keys, self._name))
         except CorruptSession:  # the key has a foreign type, so no pause can be stored
             self._pause_value = b""
         pause = Pause.decode(self._pause_value)
@@ -135,7 +135,7 @@ class Provider:
         """Store the pause and return True; return False if another worker changed it since this one read it."""
         assert self._name is not None
         value = b"" if pause is None else pause.encode(nonce())
-        call = provider_pauses.note(self._store.keys, self._name, self._pause_value, value)
+        call = provider_pauses.write_pause(self._store.keys, self._name, self._pause_value, value)
         try:
             self._pause_value = await self._store.run(call)
         except RedismemError as error:  # the next tick reads it again

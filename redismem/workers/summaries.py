@@ -124,7 +124,7 @@ class Worker:
         return await asyncio.gather(*(self.attend(session_id) for session_id in due))
 
     async def _load_due(self, before_ms: int, leases: bool) -> list[str]:
-        call = queue_calls.due(self._store.keys.shards(), before_ms, _DUE_COUNT, leases=leases)
+        call = queue_calls.due_sessions(self._store.keys.shards(), before_ms, _DUE_COUNT, leases=leases)
         session_ids = await self._store.run(call)
         # Other pods may drain the same sessions: a different order makes colliding claims rare.
         return session_ids if len(session_ids) <= self.concurrency else _random.sample(session_ids, len(session_ids))
@@ -194,7 +194,7 @@ class Worker:
         except asyncio.CancelledError:
             # A stopped worker releases the session, so that another worker need not wait for the lease to expire.
             with contextlib.suppress(RedismemError):
-                await asyncio.shield(self._release(calls, job, job.as_before_ms))
+                await asyncio.shield(self._release(calls, job, job.keep_place_backoff_ms))
             raise
 
     async def _claim(self, calls: QueueCalls) -> Job | SummaryOutcome:
@@ -210,7 +210,7 @@ class Worker:
             return SummaryOutcome(job)
         read = edits.window(self._store.session_calls(calls.keys.session_id))
         view = await self._store.run(read, quarantine=True)
-        return SummaryOutcome.GONE if view is None else job.of(view)
+        return SummaryOutcome.GONE if view is None else job.with_view(view)
 
     async def _release(self, calls: QueueCalls, job: Job, backoff_ms: int) -> None:
         """Release the session as if it had not been claimed: no attempt is counted."""
@@ -260,7 +260,7 @@ class Worker:
     async def _release_unanswered(self, calls: QueueCalls, job: Job, error: ProviderUnavailable) -> SummaryOutcome:
         """Release the session without counting an attempt; it backs off unless the provider is paused."""
         self._unanswered.append(calls.keys.session_id)
-        backoff_ms, is_paused = job.as_before_ms, self._provider.is_paused
+        backoff_ms, is_paused = job.keep_place_backoff_ms, self._provider.is_paused
         if not is_paused:
             # Only this session backs off, about as long again as it has been failing.
             failing_s = 0 if job.failure is None else (job.now_ms - job.failure.since_ms) / 1000

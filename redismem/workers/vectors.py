@@ -31,7 +31,7 @@ from redismem.protocol.keys import SessionKeys
 from redismem.protocol.session import pages
 from redismem.protocol.session import vectors as vector_calls
 from redismem.protocol.session.pages import Block
-from redismem.protocol.session.vectors import Beside
+from redismem.protocol.session.vectors import BlockVectors
 from redismem.recall.nearest import floats
 from redismem.store.dictionaries import load_dictionaries
 from redismem.store.store import Store
@@ -100,14 +100,14 @@ class VectorWriter:
     async def _embed_session(self, embedder: Embeds, session_id: str) -> int:
         """Embed the session's newest blocks and return how many gained vectors."""
         store, keys = self._store, self._store.keys.session(session_id)
-        signed = await store.run(pages.signed(keys, [0]))
+        signed = await store.run(pages.read_signatures(keys, [0]))
         last = block_number(signed.first_seq - 1)
-        if not signed.kept or last < 0:
+        if not signed.has_originals or last < 0:
             return 0
         numbers = range(max(0, last + 1 - _SCANNED_LIMIT), last + 1)
         lengths = await store.run(vector_calls.lengths(keys, numbers))
         is_long = last >= SET_COUNT
-        in_set = await store.run(vector_calls.lengths(keys, numbers, vector_calls.IN_SET)) if is_long else {}
+        in_set = await store.run(vector_calls.lengths(keys, numbers, vector_calls.SET_FIELD)) if is_long else {}
         count = scanned_count = 0
         for number in reversed(numbers):
             size, stored_bytes = embedder.dimensions, lengths[number] or in_set.get(number, 0)
@@ -115,7 +115,7 @@ class VectorWriter:
             if scanned_count == _BLOCKS_LIMIT or (is_whole and number != last):
                 continue  # the last block grows, so the length of its vectors proves nothing
             scanned_count += 1
-            beside = await store.run(vector_calls.beside(keys, number))
+            beside = await store.run(vector_calls.read_block(keys, number))
             if beside is not None:
                 count += await self._complete_block(embedder, keys, beside, signed.epoch)
         if is_long:
@@ -131,20 +131,20 @@ class VectorWriter:
                 await self._move(embedder, keys, number)
 
     async def _move(self, embedder: Embeds, keys: SessionKeys, number: int) -> None:
-        beside = await self._store.run(vector_calls.beside(keys, number))
+        beside = await self._store.run(vector_calls.read_block(keys, number))
         encoded = None if beside is None else beside.vectors
         vectors = _decode(encoded, embedder.mark)
         if encoded is None or vectors is None or vectors.stop < BLOCK_COUNT:
             return
         seqs = enumerate(vectors.all_rows(), first_seq_of(number) + vectors.place)
         rows = [
-            (vector_calls.element_of(embedder.mark, seq), floats(row)) for seq, row in seqs if any(row[SCALE_BYTES:])
+            (vector_calls.set_element(embedder.mark, seq), floats(row)) for seq, row in seqs if any(row[SCALE_BYTES:])
         ]
         model = model_of(embedder.mark, vectors.dimensions)
         if await self._store.run(vector_calls.move_vectors(keys, number, encoded, model, rows)) < 0:
             self._sets_retry_s = monotonic() + _UNSUPPORTED_S
 
-    async def _complete_block(self, embedder: Embeds, keys: SessionKeys, beside: Beside, epoch: str) -> bool:
+    async def _complete_block(self, embedder: Embeds, keys: SessionKeys, beside: BlockVectors, epoch: str) -> bool:
         """Embed the messages of a block that have no vectors; return True if vectors were stored."""
         block = beside.block
         dictionaries = await load_dictionaries(self._store, [block.stored])
@@ -164,7 +164,7 @@ class VectorWriter:
         if missing:
             dimensions, new = await embedder.rows([texts[at - place] for at in missing])
             if vectors is not None and dimensions != vectors.dimensions:
-                return await self._complete_block(embedder, keys, Beside(block, None), epoch)
+                return await self._complete_block(embedder, keys, BlockVectors(block, None), epoch)
             rows |= dict(zip(missing, new, strict=True))
         if not dimensions:
             return False

@@ -58,12 +58,12 @@ def test_an_id_stands_on_one_line(
 def test_texts_are_shown_to_those_who_ask(command: Any, here: list[str], quarantined: Any) -> None:
     shown = command("quarantine", "show", ID, *here)
     assert (shown.code, shown.out.count("CANARY")) == (0, 1), "the message, and no value of the state"
-    assert "fault: the counters are none" in shown.out
+    assert "fault: the counters cannot be read" in shown.out
     for words in (["--redact"], ["--redact", "--json"]):
         assert "CANARY" not in command("quarantine", "show", ID, *words, *here).out
     told = command("quarantine", "show", ID, "--json", *here).document
     assert told["messages"][0]["message"] == {"role": "user", "content": "CANARY"}
-    assert told["faults"] == ["the counters are none"]
+    assert told["faults"] == ["the counters cannot be read"]
 
 
 def test_restoring_asks_for_what_it_needs(command: Any, here: list[str], quarantined: Any) -> None:

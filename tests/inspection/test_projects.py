@@ -160,12 +160,12 @@ async def test_the_command_covers_projects(near: Memory, redis_server: Any, name
 async def test_an_import_that_is_not_carried_out_is_told_and_left_alone(memory: Memory) -> None:
     apollo = await worked(memory)
     items = apollo._items
-    seen = await memory.store.run(imports.seen(items.keys))
+    seen = await memory.store.run(imports.read_change_count(items.keys))
     gathered = Pieces()
     gathered.add("HSET", items.keys.names, "a", "1")
     (piece,) = gathered.cut()
     await memory.store.run(imports.stage(items.keys, "n", 1, piece))
-    await memory.store.run(imports.count(items.keys, "n", seen))
+    await memory.store.run(imports.commit(items.keys, "n", seen))
     assert [rule for rule, _ in await found(memory)] == ["P5"]
-    assert await memory.store.run(imports.left(items.keys)) == [b"1"], "looking writes nothing"
+    assert await memory.store.run(imports.list_pieces(items.keys)) == [b"1"], "looking writes nothing"
     assert await items.run(items.calls.holder("a")) == "1"

@@ -17,7 +17,7 @@ from redismem.errors import NotInWindow
 from redismem.messages.message import Message
 from redismem.protocol.call import Call
 from redismem.protocol.session import edits as edit_calls
-from redismem.protocol.session.edits import Changed
+from redismem.protocol.session.edits import Replacement
 from redismem.session import edits
 
 
@@ -80,16 +80,16 @@ class EditMachine(Machine):
     def unpin_as_seen(self, place: int, which: int, again: bool) -> None:
         seen = newest([seen for seen in self.views if seen.view.context.pinned], place)
         old = newest(seen.view.context.pinned, which)
-        self._replace("unpin", seen, old, entry_of(old.with_pin(False)), edit_calls.unpinned(old), again)
+        self._replace("unpin", seen, old, entry_of(old.with_pin(False)), edit_calls.unpin(old), again)
 
-    def _replace(self, what: str, seen: Seen, old: Message, new: Entry, changed: Changed, again: bool) -> None:
+    def _replace(self, what: str, seen: Seen, old: Message, new: Entry, changed: Replacement, again: bool) -> None:
         calls = self.calls[seen.name]
         kept = changed_in(self.run_call, calls.keys, seen.view, old, changed)
         call = edit_calls.replace(calls, seen.view, old, changed, kept)
         number = next(self.numbers)
         context = seen.view.context
         was_inside = old.seq >= context.first_seq
-        together = [old.seq] if was_inside else seen.view.moved(old)
+        together = [old.seq] if was_inside else seen.view.pinned_group(old)
         read = {each.seq: entry_of(each) for each in (*context.pinned, *context.messages) if each.seq in together}
         expected = self.model.replace(seen.name, seen.life, old.seq, read, was_inside, new, number, self.now)
         self._edit(what, seen.name, call, expected, again)

@@ -16,7 +16,7 @@ from redismem.protocol.call import Call
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.queue.calls import Job
 from redismem.protocol.session import pages
-from redismem.protocol.session.edits import NOT_KEPT, Changed, KeptChange, View, kept_change
+from redismem.protocol.session.edits import NO_BLOCK_CHANGE, BlockChange, Replacement, View, encode_block_change
 from redismem.workers.originals import encode_original_fields, has_partial_block
 
 KNOWN: Dictionaries = {1: made(1)}
@@ -34,9 +34,9 @@ def kept_of(run: Run, keys: SessionKeys, job: Job, covered: list[Message]) -> di
         return encode_original_fields(job, covered, None, KNOWN, dictionary)
 
 
-def changed_in(run: Run, keys: SessionKeys, view: View, old: Message, changed: Changed) -> KeptChange:
+def changed_in(run: Run, keys: SessionKeys, view: View, old: Message, changed: Replacement) -> BlockChange:
     """How a change of a message that has left the window reads in its block."""
     if old.seq >= view.context.first_seq or layout.WITH_ORIGINALS not in view.fields:
-        return NOT_KEPT
+        return NO_BLOCK_CHANGE
     block = run(pages.block(keys, block_number(old.seq)))
-    return NOT_KEPT if block is None else kept_change(view, old, changed, block, KNOWN)
+    return NO_BLOCK_CHANGE if block is None else encode_block_change(view, old, changed, block, KNOWN)

@@ -146,7 +146,7 @@ class Machine(Steps):
         if call is not None:
             dropped = self.run_call(call)
             going = context.messages[: len(context.messages) - keep]
-            count, _ = edits.leaving(context, going)
+            count, _ = edits.count_leaving(context, going)
             newest_gone = entry_at(context, context.first_seq + count - 1)
             pruned = self.model.prune(name, life, version, context.first_seq, count, newest_gone)
             self.same(f"prune {dropped > 0}", dropped, len(going) if pruned else 0)

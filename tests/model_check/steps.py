@@ -26,7 +26,7 @@ from redismem.messages.message import STAMP_BYTES, Message
 from redismem.protocol.call import Call, Command
 from redismem.protocol.queue import calls as queue_calls
 from redismem.protocol.queue.calls import Job
-from redismem.protocol.session.edits import View, leaving
+from redismem.protocol.session.edits import View, count_leaving
 from redismem.store.store import Store
 from redismem.transport.lane.blocking import BlockingLane
 
@@ -152,7 +152,7 @@ class Steps(RuleBasedStateMachine):
         with contextlib.closing(self):
             for _ in range(40):
                 self.pass_time(LEASE_MS + 1)
-                for name in self.run_call(queue_calls.due(self.store.keys.shards(), self.now, 20)):
+                for name in self.run_call(queue_calls.due_sessions(self.store.keys.shards(), self.now, 20)):
                     self.work_off(name)
                 if not self.model.indexes["overdue"] and not self.model.indexes["leased"]:
                     break
@@ -274,7 +274,7 @@ class Steps(RuleBasedStateMachine):
         originals = kept_of(self.run_call, calls.keys, claim.job, covered) if keep and covered else {}
         sketch = b"words %d" % next(self.numbers) if covered else None
         outcome: str = self.run_call(calls.commit(claim.job, covered, summary, folded, originals, sketch))
-        count = leaving(claim.job.context, covered)[0] if covered else 0
+        count = count_leaving(claim.job.context, covered)[0] if covered else 0
         self.same("commit", outcome, self.model.commit(claim, count, folded, summary, keep, self.now, sketch))
         return outcome
 

@@ -33,7 +33,7 @@ class WorkMachine(EditMachine):
     def peek(self) -> None:
         indexes = self.model.indexes
         due = [name for queue in ("overdue", "leased") for name, at in indexes[queue].items() if at <= self.now]
-        found = self.run_call(queue_calls.due(self.store.keys.shards(), self.now, 20))
+        found = self.run_call(queue_calls.due_sessions(self.store.keys.shards(), self.now, 20))
         self.same("peek", sorted(found), sorted(due))
 
     @rule(name=names)
@@ -130,18 +130,18 @@ class WorkMachine(EditMachine):
         """A worker notes that a provider is paused or answers, by what it has seen, now or long ago."""
         seen = newest(self.noted[provider], place // 4)
         value = b"%d" % next(self.numbers) if paused else b""
-        call = provider_pauses.note(self.store.keys, provider, seen, value)
+        call = provider_pauses.write_pause(self.store.keys, provider, seen, value)
         for _ in range(1 + again):
             given = self.run_call(call)
             self.same(f"note {given == value}", given, self.model.note(provider, seen, value))
         self.noted[provider].append(given)
-        self.same("noted", self.run_call(provider_pauses.noted(self.store.keys, provider)), given)
+        self.same("noted", self.run_call(provider_pauses.read_pause(self.store.keys, provider)), given)
 
     # Eviction.
 
     @rule()
     def observe(self) -> None:
-        (found,) = self.run_call(queue_calls.oldest(self.store.keys, 10))
+        (found,) = self.run_call(queue_calls.oldest_sessions(self.store.keys, 10))
         self.observed = [(entry.session_id, entry.active_ms) for entry in found]
         assert sorted(self.observed) == sorted(self.model.indexes["active"].items())
 

@@ -263,6 +263,6 @@ async def test_what_may_go_to_any_node_goes_to_one_that_answers(
             assert await (asyncio.to_thread(caller.memory.ping) if kind == "blocking" else caller.memory.ping())
         # What is due on the others is found without it.
         await unavailable(caller.count())
-        oldest = queue_calls.due(caller.store.keys.shards(), 0, 1)
+        oldest = queue_calls.due_sessions(caller.store.keys.shards(), 0, 1)
         found = caller.store.run(oldest)
         assert (await asyncio.to_thread(finished, found) if kind == "blocking" else await found) == []

@@ -85,7 +85,7 @@ async def test_a_lost_reply_changes_nothing_twice(redis_server: Any, namespace: 
             "replace": lambda: edit_calls.replace(
                 calls, view, first, edit_calls.replacement(calls, first, said("new"))
             ),
-            "unpin": lambda: edit_calls.replace(calls, view, pinned, edit_calls.unpinned(pinned)),
+            "unpin": lambda: edit_calls.replace(calls, view, pinned, edit_calls.unpin(pinned)),
         }
         made = edits[what]()
         proxy.break_next("reset", 1, to=b"EVALSHA")

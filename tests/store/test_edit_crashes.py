@@ -15,7 +15,7 @@ from support.redis_server import RedisServer
 from redismem import Memory
 from redismem.protocol.call import Call
 from redismem.protocol.session import edits
-from redismem.protocol.session.edits import NOT_KEPT, View
+from redismem.protocol.session.edits import NO_BLOCK_CHANGE, View
 from redismem.recall.originals import Originals
 
 SYSTEM = {"role": "system", "content": "Be brief."}
@@ -53,9 +53,9 @@ async def call_of(memory: Memory, write: str) -> Call[Any]:
     else:
         old = context.messages[1] if write == "replace" else context.pinned[0]
         is_new = write.startswith("replace")
-        changed = edits.replacement(calls, old, user("new")) if is_new else edits.unpinned(old)
+        changed = edits.replacement(calls, old, user("new")) if is_new else edits.unpin(old)
         kept = await Originals(memory.store, calls.keys).prepare_change(view, old, changed)
-        assert (kept is NOT_KEPT) == (not write.endswith("what left the window"))
+        assert (kept is NO_BLOCK_CHANGE) == (not write.endswith("what left the window"))
         call = edits.replace(calls, view, old, changed, kept)
     assert call is not None
     return call

@@ -142,7 +142,7 @@ async def test_an_eviction_removes_nothing_that_is_in_no_transcript(
     archived: list[tuple[list[Any], dict[str, Any]]] = []
 
     async def choose() -> None:
-        found = await memory.store.run(queue_calls.oldest(memory.store.keys, 10))
+        found = await memory.store.run(queue_calls.oldest_sessions(memory.store.keys, 10))
         (place,) = [(memory.store.keys.session(each.session_id), each.active_ms) for shard in found for each in shard]
         call = queue_calls.queue_eviction(place[0].shard, [place], EvictionReason.LIMIT, memory.store.clock, False)
         assert (await memory.store.run(call))[0] == 1

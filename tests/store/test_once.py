@@ -70,10 +70,10 @@ async def test_appends_and_changes_of_state_need_ids_of_their_own(raw: Any, sess
     await session.append(said(1), id="turn-1")
     await session.update(id="change-1", merge={"x": 1})
     before = await everything(raw, namespace)
-    with pytest.raises(InvalidMessage, match=r"one of an append that was made before, so a change of the state needs"):
+    with pytest.raises(InvalidMessage, match=r"already used for an append, so a change of the state needs"):
         await session.update(id="turn-1", merge={"x": 2})
     for append in (session.append, session.append_and_read):
-        with pytest.raises(InvalidMessage, match=r"one of a change of the state .*, so an append needs another"):
+        with pytest.raises(InvalidMessage, match=r"already used for a change of the state, so an append needs another"):
             await append(said(2), id="change-1")
     assert await everything(raw, namespace) == before
 
@@ -163,7 +163,7 @@ async def test_an_id_that_redis_has_is_known_while_it_is_away(degradable: Memory
         again = await session.append(*sent, id=id)
         assert (again.duplicate, again.degraded, (again.first_seq, again.last_seq)) == (True, True, seqs)
     await session.update(id="change", merge={"x": 2})
-    with pytest.raises(InvalidMessage, match="one of an append"):
+    with pytest.raises(InvalidMessage, match="used for an append"):
         await session.update(id="one", merge={"x": 3})
     faulty.is_away = False
     await caught_up(degradable)

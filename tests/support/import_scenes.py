@@ -29,14 +29,14 @@ def piece(items: Items, *writes: tuple[Any, ...]) -> bytes:
 
 async def staged(items: Items, nonce: str, *pieces: bytes) -> bytes:
     """Puts an import down. Gives what it has seen of the project."""
-    seen = await items.store.run(imports.seen(items.keys))
+    seen = await items.store.run(imports.read_change_count(items.keys))
     for number, each in enumerate(pieces, 1):
         await items.store.run(imports.stage(items.keys, nonce, number, each))
     return seen
 
 
 async def counts(items: Items, nonce: str, seen: bytes) -> bool:
-    return await items.store.run(imports.count(items.keys, nonce, seen))
+    return await items.store.run(imports.commit(items.keys, nonce, seen))
 
 
 async def each_write_is_made(apollo: Project, clock: ProjectClock, raw: Any) -> None:
@@ -86,7 +86,7 @@ class _LookedForPieces(Exception):
 
 def _refusing(items: Items) -> Any:
     """A store that lets nobody carry anything out."""
-    inner, left = items.store.run, imports.left(items.keys).commands
+    inner, left = items.store.run, imports.list_pieces(items.keys).commands
 
     async def run(call: Any, **options: Any) -> Any:
         if call.commands == left:
@@ -100,9 +100,9 @@ async def who_comes_late_with_a_piece_undoes_nothing(apollo: Project, clock: Pro
     items = apollo._items
     made = piece(items, ("HSET", items.keys.names, "a", "imported"))
     await counts(items, "n", await staged(items, "n", made))
-    assert await items.store.run(imports.carry_out(items.keys, b"1", made))
+    assert await items.store.run(imports.apply(items.keys, b"1", made))
     await raw.hset(items.keys.names, "a", "changed since")
-    assert not await items.store.run(imports.carry_out(items.keys, b"1", made))
+    assert not await items.store.run(imports.apply(items.keys, b"1", made))
     assert await raw.hget(items.keys.names, "a") == b"changed since"
 
 
@@ -152,7 +152,7 @@ async def it_is_refused_once_something_has_changed(apollo: Project, clock: Proje
 async def it_was_staged_for_too_long(apollo: Project, clock: ProjectClock, raw: Any) -> None:
     items = apollo._items
     seen = await staged(items, "n", piece(items, ("HSET", items.keys.names, "a", "1")))
-    await raw.delete(items.keys.staged("n"))
+    await raw.delete(items.keys.staging("n"))
     with pytest.raises(Conflict):
         await counts(items, "n", seen)
     assert not await raw.exists(items.keys.journal)

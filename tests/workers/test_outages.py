@@ -144,7 +144,7 @@ async def test_fifty_overdue_sessions_do_not_each_ask_a_provider_that_is_down(
         for number in range(50):
             info = await memory.session(f"s-{number}").info()
             assert (info.queued, info.attempts, info.failure, info.summaries_count) == (None, 0, None, 1)
-        assert await memory.store.run(provider_pauses.paused(memory.store.keys)) == {}
+        assert await memory.store.run(provider_pauses.list_pauses(memory.store.keys)) == {}
 
 
 async def test_a_session_that_the_provider_cannot_bear_holds_up_no_other(
@@ -164,7 +164,7 @@ async def test_a_session_that_the_provider_cannot_bear_holds_up_no_other(
                 await clock.at(now_ms + after_s * 1_000, fill(memory.session("well-0"), 11))
             if after_s > 300:
                 assert (await memory.session("well-0").info()).summaries_count == 2, "the next try was for this one"
-                assert await memory.store.run(provider_pauses.paused(memory.store.keys)) == {}, "it waits alone"
+                assert await memory.store.run(provider_pauses.list_pauses(memory.store.keys)) == {}, "it waits alone"
         assert 2 < strategy.failures_count < 40, "ever more rarely"
         info = await memory.session("ill").info()
         assert (info.queued, info.attempts, info.failure) == ("overdue", 0, "it answered 500")

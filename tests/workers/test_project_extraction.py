@@ -91,7 +91,7 @@ async def test_an_outage_pauses_the_provider_and_costs_no_attempt(
     for _ in range(2 * ATTEMPTS_LIMIT):
         assert await worker.drain() == 0
     assert len(server.asked) == 1, "after the first nobody is asked"
-    paused = await memory.store.run(provider_pauses.paused(memory.store.keys))
+    paused = await memory.store.run(provider_pauses.list_pauses(memory.store.keys))
     assert list(paused) == ["openai/some-model"]
     other = ExtractionWorker(memory.store, model)
     for asked in range(2, 2 * ATTEMPTS_LIMIT):
@@ -104,7 +104,7 @@ async def test_an_outage_pauses_the_provider_and_costs_no_attempt(
     clock.tick(61)
     assert await worker.drain() == 3
     assert await counts(apollo) == (1, 1, 1)
-    assert await memory.store.run(provider_pauses.paused(memory.store.keys)) == {}
+    assert await memory.store.run(provider_pauses.list_pauses(memory.store.keys)) == {}
 
 
 async def test_what_its_own_text_causes_counts(
@@ -120,7 +120,7 @@ async def test_what_its_own_text_causes_counts(
         clock.tick(3_600)
     await worker.drain()
     assert (await apollo.conversations.get(talk)).extraction == "failed"
-    assert await memory.store.run(provider_pauses.paused(memory.store.keys)) == {}
+    assert await memory.store.run(provider_pauses.list_pauses(memory.store.keys)) == {}
 
 
 async def test_one_that_the_provider_cannot_bear_fails_alone_in_the_end(

@@ -40,7 +40,7 @@ class Play:
         self.probing: dict[int, int] = {}
 
     async def noted(self) -> Pause | None:
-        return (await self.store.run(provider_pauses.paused(self.store.keys))).get("p")
+        return (await self.store.run(provider_pauses.list_pauses(self.store.keys))).get("p")
 
     async def step(self, number: int, step: str, after_ms: int, retry_after_s: float | None) -> None:
         self.now_ms += after_ms
@@ -122,5 +122,5 @@ async def test_two_providers_are_paused_apart(opened: Opened) -> None:
         one, other = Provider(memory.store, "one"), Provider(memory.store, "other")
         await one.record_failure(ProviderUnavailable("x"), None, T0)
         assert [await each.look(T0) for each in (one, other)] == [Availability.PAUSED, Availability.AVAILABLE]
-        (pause,) = (await memory.store.run(provider_pauses.paused(memory.store.keys))).values()
+        (pause,) = (await memory.store.run(provider_pauses.list_pauses(memory.store.keys))).values()
         assert pause.reason == "ProviderUnavailable", "none was given"

@@ -124,7 +124,7 @@ async def put(store: Store, session_id: str, copy: Copy) -> None:
     state = _state(copy, epoch, elements, earlier, bool(originals))
     messages = decode_messages(window, copy.first_seq, epoch)
     restoration = Restoration((), epoch, copy.first_seq, messages, len(window), (), state, copy.summaries)
-    await store.run(quarantine.put(keys, put_ms, window, originals))
+    await store.run(quarantine.stage(keys, put_ms, window, originals))
     try:
         await store.run(quarantine.restore(keys, put_ms, restoration, store.settings, store.clock))
     finally:

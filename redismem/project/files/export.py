@@ -46,9 +46,9 @@ class Imported:
 async def export_files(items: Items, conversations: Conversations) -> dict[str, str]:
     """Return the text of each file by name, all of one moment. Raises Conflict if other writers kept interfering."""
     for _ in range(_TRIES_LIMIT):
-        seen = await items.run(imports.seen(items.keys))
+        seen = await items.run(imports.read_change_count(items.keys))
         files = {name: await _file(items, conversations, name, KINDS[letter]) for name, letter in FILES.items()}
-        if await items.run(imports.seen(items.keys)) == seen:
+        if await items.run(imports.read_change_count(items.keys)) == seen:
             return files
     raise Conflict("other writers kept changing the project, so it could not be exported")
 
@@ -103,7 +103,7 @@ async def import_files(items: Items, conversations: Conversations, files: Mappin
     max_message_bytes = items.store.settings.max_message_bytes
     breathe = partial(importing.breathe, items)
     given, transcripts_by_id = await _parse_files(files, max_message_bytes, breathe)
-    seen = await items.run(imports.seen(items.keys))
+    seen = await items.run(imports.read_change_count(items.keys))
     there, lost = await replacing.load_readable(items) if replace else (await _load_items(items), [])
     if replace and (there or lost) and not given:
         raise InvalidItem("the import has no items; to erase a project, use `clear` of each kind")

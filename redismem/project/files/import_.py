@@ -40,7 +40,7 @@ async def write(items: Items, seen: bytes, pieces: Pieces) -> None:
     await items.register()
     while True:
         try:
-            await items.store.run(imports.count(items.keys, nonce, seen))
+            await items.store.run(imports.commit(items.keys, nonce, seen))
             break
         except Unfinished:  # another import was committed first; this one is then refused
             await carry_out(items.store, items.keys)

@@ -55,5 +55,5 @@ async def erase_all(items: Items, kind: Kind) -> int:
             continue
         count += erased
         if not erased:  # index entries without an item, left by a crash
-            await items.run(items.calls.leave(index, item_ids))
+            await items.run(items.calls.remove_from(index, item_ids))
     return count

@@ -78,7 +78,7 @@ class Items:
         """Run a call and return its value; a committed import is applied first. Raises like `Store.run`."""
         for _ in range(_IMPORTS_LIMIT):
             try:
-                return await self.store.run(self.calls.if_whole(call))
+                return await self.store.run(self.calls.refuse_unfinished(call))
             except Unfinished:
                 if not self._carries_out:
                     raise Conflict("a committed import has not been applied yet") from None

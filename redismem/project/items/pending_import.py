@@ -20,18 +20,18 @@ async def carry_out(store: Store, keys: ProjectKeys) -> int:
 
     Raises StoreUnavailable; CorruptSession for a piece that cannot be read.
     """
-    numbers = await store.run(imports.left(keys))
+    numbers = await store.run(imports.list_pieces(keys))
     done = 0
     # In random order: concurrent processes then rarely apply the same piece.
     numbers = _random.sample(numbers, len(numbers))
     for begin in range(0, len(numbers), _BATCH_COUNT):
         batch = numbers[begin : begin + _BATCH_COUNT]
-        pieces = await store.run(imports.some(keys, batch))
+        pieces = await store.run(imports.read_pieces(keys, batch))
         for number, piece in zip(batch, pieces, strict=True):
             if piece is None:
                 continue
             try:
-                call = imports.carry_out(keys, number, piece)
+                call = imports.apply(keys, number, piece)
             except (Undecodable, ValueError, TypeError):
                 raise CorruptSession(f"a piece of an import of project {keys.name} cannot be decoded") from None
             done += await store.run(call)

@@ -9,7 +9,7 @@ from redismem.errors import CorruptSession
 from redismem.project.items.indexes import TAGS, WORDS, places
 from redismem.project.items.items import Items, Stored
 from redismem.protocol.call import Call
-from redismem.protocol.project.calls import together
+from redismem.protocol.project.calls import combine
 from redismem.protocol.project.keys import KINDS
 
 Index = tuple[str, str]
@@ -74,7 +74,7 @@ async def load_indexes(items: Items, also: Iterable[Index]) -> AsyncIterator[tup
 async def _load_members(items: Items, indexes: list[Index]) -> AsyncIterator[tuple[Index, Mapping[str, int]]]:
     for begin in range(0, len(indexes), _TOGETHER_COUNT):
         some = indexes[begin : begin + _TOGETHER_COUNT]
-        found = await items.run(together([_page(items, *index, 0) for index in some]))
+        found = await items.run(combine([_page(items, *index, 0) for index in some]))
         for index, members in zip(some, found, strict=True):
             page = members
             while len(page) == _MEMBERS_COUNT:

@@ -73,7 +73,7 @@ async def load_from_score(items: Items, index: bytes, least: int) -> AsyncIterat
     """Yield the ids in an index from a score upward, in batches; an item whose score rises may come twice."""
     passed = 0
     while True:
-        found = await items.run(items.calls.scored(index, least, passed, _BATCH_COUNT))
+        found = await items.run(items.calls.read_scores(index, least, passed, _BATCH_COUNT))
         if not found:
             return
         yield [item_id for item_id, _ in found]
@@ -89,5 +89,5 @@ async def load_ids(items: Items, kind: Kind, until_ms: int = LATEST) -> AsyncIte
     count = await items.run(items.calls.count_between(index, EARLIEST, until_ms))
     for first in range(0, count, _BATCH_COUNT):
         last = min(first + _BATCH_COUNT, count) - 1
-        if item_ids := await items.run(items.calls.ranked(index, first, last)):
+        if item_ids := await items.run(items.calls.read_ranks(index, first, last)):
             yield item_ids

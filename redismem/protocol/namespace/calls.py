@@ -1,4 +1,4 @@
-"""Calls about a namespace as a whole: its number of shards, and its sessions, one command a shard. No I/O."""
+"""Calls about a whole namespace: its record, its rates, and its sessions, one command per shard. No I/O."""
 
 from __future__ import annotations
 
@@ -19,24 +19,26 @@ from redismem.protocol.ids import nonce
 from redismem.protocol.keys import Keys, ShardKeys
 
 _LIMIT = 10_000
-_FOREIGN_CURSOR = "this cursor was not given by sessions()"
+_FOREIGN_CURSOR = "this cursor was not returned by sessions()"
 _MOST = 1 << 53
 
 
 def ping() -> Call[bool]:
-    """Whether the server answers."""
+    """Build the check that the server answers."""
     return Call(None, (("PING",),), bool, op=Op.PING)
 
 
-def served(shard: ShardKeys) -> Call[bool]:
-    """Whether the node that has a shard takes calls."""
-    return Call(None, (("EXISTS", shard.active),), lambda found: found >= 0, op=Op.PING)
+def check_node(shard: ShardKeys) -> Call[bool]:
+    """Build the check that the shard's node accepts calls."""
+    return Call(None, (("EXISTS", shard.active),), lambda count: count >= 0, op=Op.PING)
 
 
-def recorded(keys: Keys) -> Call[int | None]:
-    """The largest session limit that a process of the namespace was given, 0 if none was; None: nothing is recorded.
+def read_record(keys: Keys) -> Call[int | None]:
+    """Build the read of the largest recorded session limit; 0 means no limit, and None that there is no record.
 
-    Raises WrongShards, UnsupportedFormat if it is laid out in another way.
+    Decoding raises:
+        WrongShards: the namespace has another number of shards.
+        UnsupportedFormat: the namespace has another layout version, or the record cannot be read.
     """
 
     def decode(answer: Any) -> int | None:
@@ -57,7 +59,11 @@ def recorded(keys: Keys) -> Call[int | None]:
 
 
 def _number(keys: Keys, field: bytes | None) -> int | None:
-    """Raises UnsupportedFormat for what no release writes there."""
+    """Decode a number of the record.
+
+    Raises:
+        UnsupportedFormat: the field holds no number.
+    """
     if field is None:
         return None
     if re.fullmatch(layout.NUMBER, field) is None:
@@ -66,7 +72,7 @@ def _number(keys: Keys, field: bytes | None) -> int | None:
 
 
 def unreadable_record(keys: Keys) -> UnsupportedFormat:
-    """The error for a namespace whose record is none."""
+    """Create the error for an unreadable record."""
     return UnsupportedFormat(
         f"namespace {keys.namespace} has a record that cannot be read: look at the key {keys.record.decode()}, "
         "a hash of layout and shards"
@@ -74,55 +80,62 @@ def unreadable_record(keys: Keys) -> UnsupportedFormat:
 
 
 def record(keys: Keys, max_sessions: int) -> Call[int | None]:
-    """Records layout and number of shards for the first caller, and a session limit, if it is one, for any.
+    """Build the write of layout version and shard count, unless recorded, and of a session limit; 0 writes none.
 
-    Then as `recorded`.
+    The call then returns the result of `read_record` and raises its errors.
     """
-    looked = recorded(keys)
+    read = read_record(keys)
     commands = (
         ("HSETNX", keys.record, "layout", layout.LAYOUT_VERSION),
         ("HSETNX", keys.record, "shards", keys.shard_count),
         *([("HSET", keys.record, "max_sessions", max_sessions)] if max_sessions else []),
-        *looked.commands,
+        *read.commands,
     )
-    return Call(None, commands, lambda *answers: looked.decode(answers[-1]), op=Op.RECORD)
+    return Call(None, commands, lambda *answers: read.decode(answers[-1]), op=Op.RECORD)
 
 
-def recorded_shards(keys: Keys) -> Call[int | None]:
-    """The number of shards that is recorded; None if none is."""
+def read_shard_count(keys: Keys) -> Call[int | None]:
+    """Build the read of the recorded number of shards; None means there is no record."""
     command = ("HGET", keys.record, "shards")
     return Call(None, (command,), lambda answer: _number(keys, answer), op=Op.RECORDED_SHARDS)
 
 
 def server_time_ms() -> Call[int]:
-    """The server's clock in milliseconds."""
+    """Build the read of the server's clock, in milliseconds."""
     return Call(None, (("TIME",),), lambda time: int(time[0]) * 1000 + int(time[1]) // 1000, op=Op.SERVER_TIME)
 
 
 def take(keys: Keys, name: str, per_s: float, burst_count: int) -> Call[int]:
-    """Takes one of what a name may do: milliseconds to wait, 0 if it was taken."""
+    """Build the take of one token of a rate limit; returns the milliseconds to wait, 0 if it was taken.
+
+    Raises:
+        ValueError: the rate or the burst is out of range.
+    """
     if not (0.001 <= per_s <= 1_000_000 and 1 <= burst_count <= 1_000_000):
-        raise ValueError("a rate is 0.001 to 1,000,000 a second, and 1 to 1,000,000 at once")
+        raise ValueError("a rate is 0.001 to 1,000,000 per second, with a burst of 1 to 1,000,000")
     script = scripts.load("take")
     command = evalsha(script, (keys.rate(name),), (round(1_000_000 / per_s), burst_count, nonce()))
     return Call(None, (command,), int, script, op=Op.TAKE)
 
 
 def count(keys: Keys, since_ms: int) -> Call[int]:
-    """How many sessions were active after `since_ms`."""
+    """Build the count of sessions active after `since_ms`."""
     commands = tuple(("ZCOUNT", shard.active, f"({since_ms}", "+inf") for shard in keys.shards())
     return independent(commands, lambda *counts: sum(counts), Op.COUNT)
 
 
 def page(keys: Keys, limit: int, cursor: str | None, since_ms: int) -> Call[SessionPage]:
-    """The sessions active after `since_ms` and behind the cursor, by (last activity, id) downward.
+    """Build the read of a page of the sessions active after `since_ms`, by (last activity, id), newest first.
 
-    The cursor is the last session given and how many were given with its very millisecond: so many a shard may have to
-    skip. Raises ValueError for a cursor that is none, or a limit out of range.
+    The cursor holds the last returned session, and how many sessions of its millisecond were returned: a shard may have
+    to skip that many.
+
+    Raises:
+        ValueError: the cursor was not returned by sessions(), or the limit is out of range.
     """
     if type(limit) is not int or not 1 <= limit <= _LIMIT:
         raise ValueError(f"limit is an integer, from 1 to {_LIMIT}")
-    after_ms, after_id, ties = (None, "", 0) if cursor is None else _opened(cursor)
+    after_ms, after_id, ties = (None, "", 0) if cursor is None else _decode_cursor(cursor)
     newest = "+inf" if after_ms is None else after_ms
     commands = tuple(
         ("ZREVRANGEBYSCORE", shard.active, newest, f"({since_ms}", "WITHSCORES", "LIMIT", 0, limit + 1 + ties)
@@ -130,38 +143,38 @@ def page(keys: Keys, limit: int, cursor: str | None, since_ms: int) -> Call[Sess
     )
 
     def decode(*answers: Any) -> SessionPage:
-        found = (
+        rest = (
             entry
             for answer in answers
             for entry in entries(answer)
             if after_ms is None or (entry.active_ms, entry.session_id) < (after_ms, after_id)
         )
-        merged = heapq.nlargest(limit + 1, found, key=lambda entry: (entry.active_ms, entry.session_id))
+        merged = heapq.nlargest(limit + 1, rest, key=lambda entry: (entry.active_ms, entry.session_id))
         sessions = merged[:limit]
         if len(merged) <= limit:
             return SessionPage(sessions, None)
         last = sessions[-1]
-        same = sum(entry.active_ms == last.active_ms for entry in sessions)
-        return SessionPage(sessions, _sealed(last, same + (ties if last.active_ms == after_ms else 0)))
+        tie_count = sum(entry.active_ms == last.active_ms for entry in sessions)
+        return SessionPage(sessions, _encode_cursor(last, tie_count + (ties if last.active_ms == after_ms else 0)))
 
     return independent(commands, decode, Op.SESSIONS)
 
 
-def expiries(keys: Keys, listed: Sequence[SessionEntry]) -> Call[list[int]]:
-    """When each of these sessions expires, in milliseconds since 1970; -1: never, -2: it is gone."""
-    commands = tuple(("PEXPIRETIME", keys.session(entry.session_id).state) for entry in listed)
-    return independent(commands, lambda *ends_ms: list(ends_ms), Op.EXPIRIES, absent=-2)
+def expiries(keys: Keys, sessions: Sequence[SessionEntry]) -> Call[list[int]]:
+    """Build the read of each session's expiry, in milliseconds since 1970; -1 means never, -2 that it is gone."""
+    commands = tuple(("PEXPIRETIME", keys.session(entry.session_id).state) for entry in sessions)
+    return independent(commands, lambda *expiries_ms: list(expiries_ms), Op.EXPIRIES, absent=-2)
 
 
 def name_of(member: bytes) -> str:
-    """What a member of an index is called; one that is no text can be told from others by it, too."""
+    """Decode the member of an index; distinct bytes give distinct names, even if they are not UTF-8."""
     return member.decode("utf-8", "surrogateescape")
 
 
 def entries(answer: Any) -> Iterator[SessionEntry]:
-    """The entries that a WITHSCORES was answered with: pairs with RESP3, a flat list with RESP2.
+    """Decode a reply WITHSCORES: pairs in RESP3, a flat list in RESP2.
 
-    A foreign member may be no session id, and no text.
+    A foreign member may be neither a session id nor UTF-8.
     """
     flat = (
         answer if not answer or not isinstance(answer[0], list | tuple) else [item for pair in answer for item in pair]
@@ -171,11 +184,11 @@ def entries(answer: Any) -> Iterator[SessionEntry]:
         yield SessionEntry(name_of(member), int(float(score)))
 
 
-def _sealed(last: SessionEntry, ties: int) -> str:
+def _encode_cursor(last: SessionEntry, ties: int) -> str:
     return base64.urlsafe_b64encode(json.dumps([last.active_ms, last.session_id, ties]).encode()).decode()
 
 
-def _opened(cursor: str) -> tuple[int, str, int]:
+def _decode_cursor(cursor: str) -> tuple[int, str, int]:
     if type(cursor) is not str:
         raise ValueError(_FOREIGN_CURSOR)
     try:

@@ -1,7 +1,6 @@
-"""Calls about the dictionaries of a namespace: read, and added to. None is ever changed or removed. No I/O.
+"""Calls that read and add dictionaries of a namespace. A dictionary is never changed or removed. No I/O.
 
-They have a slot of their own, so no script of a session may touch them: who writes a block has read its dictionary
-before.
+Dictionaries have their own slot, so scripts of sessions cannot access them: a worker reads one before writing a block.
 """
 
 from __future__ import annotations
@@ -19,31 +18,31 @@ _TIME_BYTES = 8
 
 
 def versions(keys: Keys) -> Call[list[int]]:
-    """The versions of all dictionaries of the namespace, in ascending order."""
+    """Build the read of the dictionaries' versions, ascending."""
 
-    def decode(found: Any) -> list[int]:
-        return sorted(int(version) for version in found if version.isdigit())
+    def decode(fields: Any) -> list[int]:
+        return sorted(int(version) for version in fields if version.isdigit())
 
     return Call(None, (("HKEYS", keys.dictionaries),), decode, op=Op.DICTIONARIES)
 
 
 def read(keys: Keys, versions: Sequence[int]) -> Call[dict[int, Dictionary]]:
-    """The dictionaries of these versions that are there and can be read, by version."""
+    """Build the read of dictionaries by version; missing and unreadable ones are left out."""
 
-    def decode(found: Sequence[bytes | None]) -> dict[int, Dictionary]:
-        readable = ((version, _dictionary(version, value)) for version, value in zip(versions, found, strict=True))
-        return {version: each for version, each in readable if each is not None}
+    def decode(values: Sequence[bytes | None]) -> dict[int, Dictionary]:
+        decoded = (_decode(version, value) for version, value in zip(versions, values, strict=True))
+        return {dictionary.version: dictionary for dictionary in decoded if dictionary is not None}
 
     return Call(None, (("HMGET", keys.dictionaries, *versions),), decode, op=Op.DICTIONARIES)
 
 
 def add(keys: Keys, dictionary: Dictionary) -> Call[bool]:
-    """Adds one, unless there is one of its version. Sent again after a lost reply, it gives False."""
+    """Build the addition of a dictionary; False means its version exists, possibly from a first attempt."""
     value = dictionary.created_ms.to_bytes(_TIME_BYTES, "big") + dictionary.content
     return Call(None, (("HSETNX", keys.dictionaries, dictionary.version, value),), bool, op=Op.DICTIONARIES)
 
 
-def _dictionary(version: int, value: bytes | None) -> Dictionary | None:
+def _decode(version: int, value: bytes | None) -> Dictionary | None:
     if value is None:
         return None
     try:

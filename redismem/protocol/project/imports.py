@@ -1,7 +1,7 @@
-"""Calls about an import of a project: it is staged in pieces, then counts in one step, and is carried out. No I/O.
+"""Calls about an import of a project: stage it in pieces, commit it in one step, then apply the pieces. No I/O.
 
-A piece is writes that set and take away: it may be carried out by anybody, and again. While an import that counts is
-not carried out, nobody reads the project or changes it but for the pieces, so no reader sees a half of it.
+A piece only sets and removes, so any process may apply it, repeatedly. Until a committed import is fully applied, other
+reads and changes of the project are refused, so no reader sees half of the import.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from redismem.protocol.project.calls import Unfinished
 from redismem.protocol.project.keys import ProjectKeys
 
 STAGED_MS = 3_600_000
-"""What is staged and does not come to count goes after this time."""
-# So few that a piece keeps others waiting for a millisecond or two: commands with their members and fields, bytes.
+"""The time to live of a staged import that is not committed."""
+# Limits that keep a piece from blocking the server for more than a millisecond or two: entries, bytes.
 PIECE_COUNT = 1_200
 PIECE_BYTES = 256 * 1024
 _ENTRY_COUNT = 250
@@ -26,24 +26,24 @@ _PAIRED = ("HSET", "ZADD")
 
 
 class Pieces:
-    """Gathers the writes of an import, and cuts them into pieces of a bounded size.
+    """Gathers the writes of an import, and cuts them into pieces of bounded size.
 
-    Writes of one kind to one key stand together, whichever item they are for: commands cost more than what they take.
+    Writes with the same command and key are merged across items: a command costs more than its arguments.
     """
 
     def __init__(self) -> None:
         self._writes: dict[tuple[str, bytes], list[Any]] = {}
 
     def add(self, command: str, key: bytes, *arguments: bytes | str | int) -> None:
-        """Adds a write: HSET and ZADD of pairs, HDEL and ZREM, or DEL. None depends on one that was added before."""
+        """Add a write: HSET or ZADD with pairs, HDEL, ZREM or DEL. Writes must not depend on each other's order."""
         self._writes.setdefault((command, key), []).extend(arguments)
 
     def cut(self) -> Iterator[bytes]:
-        """The writes in pieces, each packed and small enough for one call."""
+        """Yield the writes as packed pieces, each small enough for one call."""
         piece: list[Any] = []
         count = size = 0
         for (command, key), arguments in self._writes.items():
-            for part in _parts(command, arguments):
+            for part in _split(command, arguments):
                 part_count = 1 + len(part) // (2 if command in _PAIRED else 1)
                 part_size = _size(part) if command == "HSET" else 0
                 if piece and (count + part_count > PIECE_COUNT or size + part_size > PIECE_BYTES):
@@ -55,8 +55,8 @@ class Pieces:
             yield pack_unchecked(piece)
 
 
-def _parts(command: str, arguments: list[Any]) -> Iterator[list[Any]]:
-    """The arguments of one command after the other. Bodies of items and versions have a length of their own."""
+def _split(command: str, arguments: list[Any]) -> Iterator[list[Any]]:
+    """Split the arguments of a command by count, and those of HSET also by bytes, because bodies can be long."""
     width = 2 if command in _PAIRED else 1
     step = width * min(_ENTRY_COUNT, PIECE_COUNT)
     begin = 0
@@ -75,25 +75,30 @@ def _parts(command: str, arguments: list[Any]) -> Iterator[list[Any]]:
 
 
 def _size(arguments: list[Any]) -> int:
-    return sum(len(each) for each in arguments if isinstance(each, bytes | str))
+    return sum(len(argument) for argument in arguments if isinstance(argument, bytes | str))
 
 
-def seen(keys: ProjectKeys) -> Call[bytes]:
-    """How many changes of the project there were; empty for none."""
+def read_change_count(keys: ProjectKeys) -> Call[bytes]:
+    """Build the read of the project's change count; empty means no change yet."""
     return Call(None, (("HGET", keys.changes, "count"),), lambda answer: answer or b"", op=Op.PROJECT_READ)
 
 
 def stage(keys: ProjectKeys, nonce: str, number: int, piece: bytes) -> Call[Any]:
-    """Puts down a piece."""
-    staged = keys.staged(nonce)
+    """Build the staging of a piece."""
+    staged = keys.staging(nonce)
     commands: tuple[Command, ...] = (("HSET", staged, number, piece), ("PEXPIRE", staged, STAGED_MS))
     return Call(None, commands, lambda *answers: answers, op=Op.PROJECT_CHANGE)
 
 
-def count(keys: ProjectKeys, nonce: str, seen: bytes) -> Call[bool]:
-    """Makes what is staged count, if nothing has changed since. Raises Unfinished, Conflict."""
+def commit(keys: ProjectKeys, nonce: str, seen: bytes) -> Call[bool]:
+    """Build the commit of a staged import.
+
+    Decoding raises:
+        Unfinished: another committed import must be applied first.
+        Conflict: the project has changed since `seen`.
+    """
     script = scripts.load("import")
-    command = evalsha(script, (keys.staged(nonce), keys.journal, keys.changes), (seen, nonce))
+    command = evalsha(script, (keys.staging(nonce), keys.journal, keys.changes), (seen, nonce))
 
     def decode(reply: int) -> bool:
         if reply < 0:
@@ -103,30 +108,27 @@ def count(keys: ProjectKeys, nonce: str, seen: bytes) -> Call[bool]:
     return Call(None, (command,), decode, script, op=Op.PROJECT_CHANGE)
 
 
-def left(keys: ProjectKeys) -> Call[list[bytes]]:
-    """The pieces that are still to be carried out."""
+def list_pieces(keys: ProjectKeys) -> Call[list[bytes]]:
+    """Build the read of the numbers of pieces that are not applied yet."""
     return Call(None, (("HKEYS", keys.journal),), list, op=Op.PROJECT_READ)
 
 
-def some(keys: ProjectKeys, numbers: Sequence[bytes]) -> Call[list[bytes | None]]:
-    """Some of them; None for what somebody has carried out."""
+def read_pieces(keys: ProjectKeys, numbers: Sequence[bytes]) -> Call[list[bytes | None]]:
+    """Build the read of pieces by number; None means the piece was applied meanwhile."""
 
-    def decode(found: Iterable[bytes | None]) -> list[bytes | None]:
-        return list(found)
-
-    return Call(None, (("HMGET", keys.journal, *numbers),), decode, op=Op.PROJECT_READ)
+    return Call(None, (("HMGET", keys.journal, *numbers),), list, op=Op.PROJECT_READ)
 
 
-def carry_out(keys: ProjectKeys, number: bytes, piece: bytes) -> Call[bool]:
-    """Carries out a piece, unless somebody has."""
+def apply(keys: ProjectKeys, number: bytes, piece: bytes) -> Call[bool]:
+    """Build the application of a piece; False means it was applied before."""
     places = {keys.journal: 1}
     arguments: list[bytes | str | int] = [number]
-    for command, key, values in _writes(piece):
+    for command, key, values in _decode_writes(piece):
         arguments += (command, places.setdefault(key, len(places) + 1), len(values), *values)
     script = scripts.load("piece")
     return Call(None, (evalsha(script, list(places), arguments),), bool, script, op=Op.PROJECT_CHANGE)
 
 
-def _writes(piece: bytes) -> Iterator[tuple[str, bytes, list[bytes | str | int]]]:
+def _decode_writes(piece: bytes) -> Iterator[tuple[str, bytes, list[bytes | str | int]]]:
     written: Iterable[Any] = decode_value(piece)
     yield from written

@@ -1,7 +1,7 @@
 """Calls of the workers: claim, extend, commit, release; queue_eviction, claim_eviction, evict; sweep. No I/O.
 
-The protocol, and what each check is for, stands in the scripts' headers. Leases decide only who works; the fence,
-checked when something is written, decides what counts.
+docs/queues.md explains the protocol and each check. A lease only decides which worker works; the fence, checked at each
+write, decides which write counts.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from redismem.protocol.ids import nonce
 from redismem.protocol.keys import Keys, SessionKeys, ShardKeys
 from redismem.protocol.layout import ClaimOutcome, CommitOutcome, EvictionReason, Failure, ReleaseOutcome
 from redismem.protocol.namespace.calls import entries, name_of
-from redismem.protocol.session.edits import View, leaving, moved
+from redismem.protocol.session.edits import View, count_leaving, move_arguments
 from redismem.settings.settings import Settings
 
 QUEUES = layout.INDEXES[1:]
-_COVERED = 15  # the place in the command of a commit where its numbers stand
+_COUNT_PLACE = 15  # index of `count` in the command of a commit
 LONGEST_DEAD_MS = 86_400_000
-"""A dead session is tried again after this time at the latest."""
+"""The longest wait before the sweep retries a dead session."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A claimed session: its fence, the attempts with this one, the server's time, and the session as it was then.
+    """A claimed session: its fence, the attempts including this one, the server's time, and the session as claimed.
 
-    `due_ms`: since when it was due. `failure`: what went wrong since the last commit.
+    `due_ms` is the time since which it was due. `failure` is the last failure since the last commit.
     """
 
     fence: str
@@ -45,26 +45,26 @@ class Job:
     due_ms: int = 0
     failure: Failure | None = None
     sketch: bytes | None = None
-    """How often each word of the session is said, as it is stored, b"" if it is not; None: it was not read."""
+    """The stored sketch; b"" means there is no sketch, and None that the state was not read."""
     elements: Sequence[bytes] = ()
-    """The window as it is stored."""
+    """The window, as stored."""
     with_originals: bool = False
-    """Whether the originals reach up to it."""
+    """True if the originals reach up to the window."""
 
     @property
-    def as_before_ms(self) -> int:
-        """The pause of a session that is given back to its place in the queue: below 0."""
+    def keep_place_backoff_ms(self) -> int:
+        """The backoff that returns the session to its place in the queue: 0 or negative."""
         return min(0, self.due_ms - self.now_ms)
 
-    def of(self, view: View) -> Job:
-        """The same of a session that was read apart."""
+    def with_view(self, view: View) -> Job:
+        """Return the job with the session as read separately."""
         with_originals = layout.WITH_ORIGINALS in view.fields
         sketch = view.fields.get(layout.SKETCH, b"")
         return replace(self, context=view.context, sketch=sketch, elements=view.elements, with_originals=with_originals)
 
 
-def due(shards: Sequence[ShardKeys], now_ms: int, limit: int, *, leases: bool = True) -> Call[list[str]]:
-    """Sessions overdue now, and with `leases` those whose lease ran out; `limit` of each a shard."""
+def due_sessions(shards: Sequence[ShardKeys], now_ms: int, limit: int, *, leases: bool = True) -> Call[list[str]]:
+    """Build the read of sessions that are overdue, and with `leases` of expired leases: `limit` of each per shard."""
     commands = tuple(
         ("ZRANGEBYSCORE", queue, "-inf", now_ms, "LIMIT", 0, limit)
         for shard in shards
@@ -78,36 +78,36 @@ def _session_ids(*answers: Any) -> list[str]:
 
 
 def due_evictions(shards: Sequence[ShardKeys], now_ms: int, limit: int) -> Call[list[str]]:
-    """Sessions to evict now, `limit` a shard."""
+    """Build the read of sessions whose eviction is due, `limit` per shard."""
     commands = tuple(("ZRANGEBYSCORE", shard.evictions, "-inf", now_ms, "LIMIT", 0, limit) for shard in shards)
     return independent(commands, _session_ids, Op.DUE_EVICTIONS, absent=())
 
 
-def oldest(keys: Keys, limit: int) -> Call[list[list[SessionEntry]]]:
-    """The least recently active `limit` of every shard."""
-    return idle([Look(shard) for shard in keys.shards()], "+inf", limit)
+def oldest_sessions(keys: Keys, limit: int) -> Call[list[list[SessionEntry]]]:
+    """Build the read of the `limit` least recently active sessions of every shard."""
+    return idle_sessions([ActiveCursor(shard) for shard in keys.shards()], "+inf", limit)
 
 
-class Look(NamedTuple):
-    """Where to look on among the sessions of a shard: at those active since then, but for so many of that moment."""
+class ActiveCursor(NamedTuple):
+    """Position in the active index of a shard: skip `skipped_count` sessions of the millisecond `since_ms`."""
 
     shard: ShardKeys
     since_ms: int = 0
     skipped_count: int = 0
 
-    def after(self, found: Sequence[SessionEntry]) -> Look:
-        """The look that goes on behind what this one has found."""
-        last_ms, before_count = found[-1].active_ms, self.skipped_count
-        count = sum(entry.active_ms == last_ms for entry in found)
-        return Look(self.shard, last_ms, count + before_count * (last_ms == self.since_ms))
+    def after(self, entries: Sequence[SessionEntry]) -> ActiveCursor:
+        """Return the position after these entries, which were read from this one."""
+        last_ms, before_count = entries[-1].active_ms, self.skipped_count
+        count = sum(entry.active_ms == last_ms for entry in entries)
+        return ActiveCursor(self.shard, last_ms, count + before_count * (last_ms == self.since_ms))
 
 
-def idle(looks: Sequence[Look], below_ms: int | str, limit: int) -> Call[list[list[SessionEntry]]]:
-    """The next `limit` sessions of each shard that were last active before `below_ms`, least recently active first."""
+def idle_sessions(cursors: Sequence[ActiveCursor], below_ms: int | str, limit: int) -> Call[list[list[SessionEntry]]]:
+    """Build the read of each cursor's next `limit` sessions last active before `below_ms`, least recent first."""
     words = "ZRANGEBYSCORE", "WITHSCORES", "LIMIT"
     commands = tuple(
-        (words[0], look.shard.active, look.since_ms, f"({below_ms}", *words[1:], look.skipped_count, limit)
-        for look in looks
+        (words[0], cursor.shard.active, cursor.since_ms, f"({below_ms}", *words[1:], cursor.skipped_count, limit)
+        for cursor in cursors
     )
     return independent(commands, lambda *answers: [list(entries(answer)) for answer in answers], Op.OLDEST, absent=())
 
@@ -115,9 +115,10 @@ def idle(looks: Sequence[Look], below_ms: int | str, limit: int) -> Call[list[li
 def queue_eviction(
     shard: ShardKeys, seen: Sequence[tuple[SessionKeys, int]], reason: EvictionReason, clock: Clock | None, kept: bool
 ) -> Call[tuple[int, int]]:
-    """Puts these sessions of one shard, with their activity as seen, on the queue: (so many, so many had expired).
+    """Build the queueing of sessions of one shard for eviction; returns (queued count, expired count).
 
-    `kept`: somebody is to have their transcripts first, and for that they live for a day more.
+    `seen` pairs each session with its activity as seen. `kept` extends their lives by a day, so that `on_evict` can
+    receive their transcripts.
     """
     script = scripts.load("queue_eviction")
     stored = (key for keys, _ in seen for key in (keys.messages, keys.state, keys.originals, keys.vectors))
@@ -128,7 +129,7 @@ def queue_eviction(
 
 
 def scan(shard: ShardKeys, cursor: int, limit: int) -> Call[tuple[int, list[str]]]:
-    """The next cursor (0: all seen) and about `limit` sessions of the active index, and those first in the queues."""
+    """Build one scan step: the next cursor (0 ends), and sessions of the active index and the queues' heads."""
     queued = (shard.overdue, shard.leased, shard.dead, shard.evictions)
     commands = (
         ("ZSCAN", shard.active, cursor, "COUNT", limit),
@@ -136,8 +137,8 @@ def scan(shard: ShardKeys, cursor: int, limit: int) -> Call[tuple[int, list[str]
     )
 
     def decode(scanned: Any, *firsts: Any) -> tuple[int, list[str]]:
-        next_cursor, found = scanned
-        names = [entry.session_id for entry in entries(found)]
+        next_cursor, members = scanned
+        names = [entry.session_id for entry in entries(members)]
         names += [name_of(session) for first in firsts for session in first]
         return int(next_cursor), sorted(set(names))
 
@@ -147,7 +148,7 @@ def scan(shard: ShardKeys, cursor: int, limit: int) -> Call[tuple[int, list[str]
 def sweep(
     shard: ShardKeys, swept: Sequence[SessionKeys], settings: Settings, clock: Clock | None
 ) -> Call[tuple[int, int]]:
-    """Looks after these sessions of one shard: (entries removed, sessions mended, or tried again when dead)."""
+    """Build the sweep of sessions of one shard; returns (count removed from the indexes, count repaired or retried)."""
     script = scripts.load("sweep")
     waits_ms = (int(settings.max_backoff_s * 1000), LONGEST_DEAD_MS)
     arguments = (time_argument(clock), settings.max_attempts, *waits_ms, *(keys.session for keys in swept))
@@ -156,15 +157,16 @@ def sweep(
 
 
 def covered_sizes(commit: Call[Any]) -> tuple[int, int]:
-    """Messages that a commit covers, and their tokens: read out of its command by those who want to know."""
-    count, uncounted_count, tokens = commit.commands[0][_COVERED : _COVERED + 3]
+    """Return the number of messages that a commit covers, and their tokens, read from its command."""
+    count, uncounted_count, tokens = commit.commands[0][_COUNT_PLACE : _COUNT_PLACE + 3]
     return int(count) - int(uncounted_count), int(tokens)
 
 
 @dataclass(frozen=True, slots=True)
 class QueueCalls:
-    """The calls about one session that workers make. A `clock` counts instead of the server's; each raises InvalidTime
-    for what it may not give.
+    """Builds the workers' calls about one session. A `clock` replaces the server's.
+
+    Every method but `evict` raises InvalidTime if the clock returned an invalid time.
     """
 
     keys: SessionKeys
@@ -176,9 +178,13 @@ class QueueCalls:
         return Call(self.keys.session_id, (evalsha(script, keys, arguments),), decode, script, op=op)
 
     def claim(self, *, reads: bool = True) -> Call[Job | ClaimOutcome]:
-        """The job, or why there is none. Raises CorruptSession, UnsupportedFormat.
+        """Build a claim, which returns a job, or the outcome if there is none.
 
         Without `reads` the job's context is empty, and the claim is no transaction.
+
+        Decoding raises:
+            CorruptSession: the session cannot be read.
+            UnsupportedFormat: another release wrote the session.
         """
         keys, settings, shard = self.keys, self.settings, self.keys.shard
         script = scripts.load("claim")
@@ -214,7 +220,7 @@ class QueueCalls:
         return Call(keys.session_id, commands, decode, script, op=Op.CLAIM)
 
     def extend(self, fence: str) -> Call[bool]:
-        """False: the lease is another's, or gone."""
+        """Build the extension of a lease; False means the lease belongs to another worker, or has ended."""
         keys = self.keys
         arguments = (keys.session, time_argument(self.clock), fence, int(self.settings.lease_s * 1000))
         return self._call(Op.EXTEND, (keys.state, keys.shard.leased), arguments, bool)
@@ -228,13 +234,14 @@ class QueueCalls:
         originals: Mapping[bytes, bytes] = MappingProxyType({}),
         sketch: bytes | None = None,
     ) -> Call[CommitOutcome]:
-        """What came of it; but for OK and ALREADY, nothing has changed. `originals`: their fields; none: not kept.
+        """Build a commit. Outcomes other than OK and ALREADY mean that nothing has changed.
 
-        Without a `sketch` the stored one stays.
+        `originals` are the fields of the originals; empty means they are not kept. Without a `sketch` the stored one
+        stays.
         """
         keys, settings, shard = self.keys, self.settings, self.keys.shard
         context = job.context
-        count, pinned = leaving(context, covered) if covered else (0, [])
+        count, pinned = count_leaving(context, covered) if covered else (0, [])
         arguments = (
             keys.session,
             time_argument(self.clock),
@@ -249,14 +256,14 @@ class QueueCalls:
             settings.overdue_tokens,
             settings.recent_limit,
             settings.summaries_limit,
-            layout.NONE if summary is None else _field(summary),
+            layout.NONE if summary is None else _summary_field(summary),
             layout.NONE if summary is None else summary.encode(),
             layout.NONE if sketch is None else sketch,
-            len(moving := moved(context, pinned)),
+            len(moving := move_arguments(context, pinned)),
             2 * len(originals),
             *moving,
             *(part for field in originals.items() for part in field),
-            *(_field(old) for old in folded),
+            *(_summary_field(old) for old in folded),
         )
         keys_in_order = (keys.messages, keys.state, keys.originals, keys.vectors, shard.overdue, shard.leased)
         return self._call(Op.COMMIT, keys_in_order, arguments, lambda reply: CommitOutcome(reply.decode()))
@@ -270,7 +277,7 @@ class QueueCalls:
         dead: bool,
         reason: str = layout.NONE,
     ) -> Call[ReleaseOutcome]:
-        """`dead`: whatever the attempts. `reason`: of a failure, as `layout.REASON` has it."""
+        """Build the release of a session. `dead` lists it as dead whatever its attempts; `reason` matches `REASON`."""
         keys, shard = self.keys, self.keys.shard
         claims_limit = 0 if dead else self.settings.claims_limit
         arguments = (keys.session, time_argument(self.clock), fence, backoff_ms, int(counts), claims_limit, reason)
@@ -278,24 +285,27 @@ class QueueCalls:
         return self._call(Op.RELEASE, keys_in_order, arguments, lambda reply: ReleaseOutcome(reply.decode()))
 
     def requeue(self, *, again: bool) -> Call[bool]:
-        """Off the dead list; `again`: onto the overdue one. False: it was not on the list."""
+        """Build the removal from the dead list, with `again` into the overdue queue; False: it was not listed."""
         keys, shard = self.keys, self.keys.shard
         arguments = (keys.session, time_argument(self.clock), int(again))
         return self._call(Op.REQUEUE, (keys.state, shard.overdue, shard.dead), arguments, bool)
 
     def claim_eviction(self) -> Call[bool]:
-        """True: this worker may evict the session."""
+        """Build the claim of an eviction; True means this worker may evict the session."""
         keys = self.keys
         arguments = (keys.session, time_argument(self.clock), int(self.settings.lease_s * 1000))
         return self._call(Op.CLAIM_EVICTION, (keys.state, keys.shard.evictions), arguments, bool)
 
     def evict(self, transcript: View | None) -> Call[bool]:
-        """False: touched since, or not as in the transcript; None: there is no transcript to be as."""
+        """Build an eviction; False means the session was touched, or differs from the transcript.
+
+        Without a transcript the contents are not compared.
+        """
         keys = self.keys
         appends = "*" if transcript is None else transcript.fields.get(layout.NEWEST_IDS, layout.NONE)
         keys_in_order = (keys.messages, keys.state, keys.originals, keys.vectors, *keys.shard.indexes)
         return self._call(Op.EVICT, keys_in_order, (keys.session, appends), bool)
 
 
-def _field(summary: Summary) -> bytes:
+def _summary_field(summary: Summary) -> bytes:
     return layout.SUMMARY + str(summary.first_seq).encode()

@@ -1,4 +1,4 @@
-"""Calls that tell how long the queues are, and what stands first in them. No I/O."""
+"""Calls that read the lengths and heads of the queues. No I/O."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from redismem.protocol.namespace.calls import entries
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """Entries of one queue, and since when (or until when, of a lease) the first one waits, in milliseconds."""
+    """The number of entries of a queue, and the time of the first one in ms: waiting since, or end of the lease."""
 
     count: int
     first_ms: int | None
 
 
 def depths(keys: Keys) -> Call[list[dict[str, Depth]]]:
-    """The depth of each queue, and of the active index, in every shard."""
+    """Build the read of the depths of the active index and of each queue, per shard."""
     names = layout.INDEXES
     commands = tuple(
         command
@@ -36,8 +36,8 @@ def depths(keys: Keys) -> Call[list[dict[str, Depth]]]:
 
     def decode(*answers: Any) -> list[dict[str, Depth]]:
         pairs = iter(answers)
-        found = [Depth(count, _first_ms(first)) for count, first in zip(pairs, pairs, strict=True)]
-        return [dict(zip(names, found[at : at + len(names)], strict=True)) for at in range(0, len(found), len(names))]
+        flat = [Depth(count, _first_ms(first)) for count, first in zip(pairs, pairs, strict=True)]
+        return [dict(zip(names, flat[at : at + len(names)], strict=True)) for at in range(0, len(flat), len(names))]
 
     return independent(commands, decode, Op.DEPTHS)
 
@@ -47,7 +47,7 @@ def _first_ms(answer: Any) -> int | None:
 
 
 def members(keys: Keys, queue: str, limit: int) -> Call[list[SessionEntry]]:
-    """The first `limit` of a queue in every shard, with their times."""
+    """Build the read of the first `limit` entries of a queue in every shard."""
     commands = tuple(("ZRANGE", getattr(shard, queue), 0, limit - 1, "WITHSCORES") for shard in keys.shards())
     return independent(
         commands, lambda *answers: [entry for answer in answers for entry in entries(answer)], Op.MEMBERS
@@ -55,6 +55,6 @@ def members(keys: Keys, queue: str, limit: int) -> Call[list[SessionEntry]]:
 
 
 def counts(keys: Keys) -> Call[list[int]]:
-    """Sessions of every shard; none in those of a node that does not answer."""
+    """Build the count of sessions per shard; 0 for shards of an unreachable node."""
     commands = tuple(("ZCARD", shard.active) for shard in keys.shards())
     return independent(commands, lambda *answers: list(answers), Op.COUNTS, absent=0)

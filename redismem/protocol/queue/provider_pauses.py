@@ -1,4 +1,4 @@
-"""Calls about the providers of a namespace: which of them is paused, since when, and who may ask it again. No I/O."""
+"""Calls about paused providers of a namespace. No I/O."""
 
 from __future__ import annotations
 
@@ -14,56 +14,59 @@ from redismem.protocol.keys import Keys
 from redismem.protocol.replies import fields
 
 _KEEP_MS = 86_400_000
-"""What is noted of a provider that nobody asks any more goes after this time."""
+"""The time to live of pauses that no worker renews."""
 _PAUSE = re.compile(rb"%b (\d{1,9}) [0-9a-f]+ ([ -~]{1,120})" % b" ".join([rb"(%b)" % layout.NUMBER] * 3))
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Why and until when nobody asks a provider. After it one worker does, and has until the next `until_ms` for it."""
+    """A pause of a provider. At its end one worker sends a probe, and first extends the pause for the others."""
 
     since_ms: int
-    """When it failed first, in milliseconds since 1970."""
+    """The time of the first failure, in milliseconds since 1970."""
     failed_ms: int
-    """When it failed last."""
+    """The time of the last failure."""
     until_ms: int
     failures_count: int
     reason: str
 
     def encode(self, nonce: bytes) -> bytes:
-        """What is noted of it. The nonce makes it unlike all that was noted before."""
+        """Encode the pause. The nonce makes the value unlike every earlier one."""
         numbers = f"{self.since_ms} {self.failed_ms} {self.until_ms} {self.failures_count}"
         return f"{numbers} {nonce.decode()} {self.reason}".encode()
 
     @classmethod
-    def decode(cls, noted: bytes) -> Pause | None:
-        """None for what `encode` did not write: then the provider is asked."""
-        match = _PAUSE.fullmatch(noted)
+    def decode(cls, value: bytes) -> Pause | None:
+        """Decode a pause; None means the value is foreign, so the provider counts as not paused."""
+        match = _PAUSE.fullmatch(value)
         if match is None:
             return None
         since, failed, until, count, reason = match.groups()
         return cls(int(since), int(failed), int(until), int(count), reason.decode())
 
 
-def noted(keys: Keys, provider: str) -> Call[bytes]:
-    """What is noted of a provider; empty for nothing."""
+def read_pause(keys: Keys, provider: str) -> Call[bytes]:
+    """Build the read of a provider's stored pause; empty means it is not paused."""
     command = ("HGET", keys.providers, provider.encode())
     return Call(None, (command,), lambda answer: answer or b"", op=Op.PROVIDER)
 
 
-def note(keys: Keys, provider: str, seen: bytes, value: bytes) -> Call[bytes]:
-    """Notes the value, empty for nothing, if what is noted is still as it was seen. Gives what is noted then."""
+def write_pause(keys: Keys, provider: str, seen: bytes, value: bytes) -> Call[bytes]:
+    """Build a compare-and-set of a provider's pause, from `seen` to `value`; returns the stored value after it.
+
+    Empty bytes mean no pause.
+    """
     script = scripts.load("pause")
     command = evalsha(script, (keys.providers,), (provider.encode(), seen, value, _KEEP_MS))
     return Call(None, (command,), bytes, script, op=Op.PAUSE)
 
 
-def paused(keys: Keys) -> Call[dict[str, Pause]]:
-    """All providers that are paused, by name."""
+def list_pauses(keys: Keys) -> Call[dict[str, Pause]]:
+    """Build the read of all pauses, by provider."""
 
     def decode(answer: Any) -> dict[str, Pause]:
-        found: Mapping[bytes, bytes] = fields(answer)
-        pauses = {name.decode(): Pause.decode(value) for name, value in sorted(found.items())}
+        values: Mapping[bytes, bytes] = fields(answer)
+        pauses = {name.decode(): Pause.decode(value) for name, value in sorted(values.items())}
         return {name: pause for name, pause in pauses.items() if pause is not None}
 
     return Call(None, (("HGETALL", keys.providers),), decode)

@@ -1,4 +1,4 @@
-"""How the command of an append reads: what a caller may ask of it, and what stands in its arguments. No I/O."""
+"""Options of an append, and the arguments of its command: encoding, parsing, resending. No I/O."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ T = TypeVar("T")
 
 _REPLICAS_LIMIT = 64
 REQUEST_PLACE = 15
-"""The place of the argument `request` in the command."""
+"""Index of the argument `request` in the command."""
 
 
 class AppendOptions(StateChanges, total=False):
-    """What an append takes beside its messages: changes of the state, and these.
+    """Options of an append: changes of the state, and the four below.
 
-    `id` names the append: given again, nothing is written and the first receipt comes back with `duplicate=True`, for
-    the session's last 16 appends and changes of state. `expect`: the last seq the caller has seen (0: no session).
-    `pin`: whether these messages are pinned; None: by their role. `confirm`: how many replicas must have them; None: as
-    the settings say.
+    `id` names the append. A repeated id writes nothing and returns the first receipt with `duplicate=True`; a session
+    remembers its last 16 appends and state changes. `expect` is the last seq that the caller has seen; 0 means
+    the session must not exist. `pin` pins the messages or not; None means the role decides. `confirm` is the number of
+    replicas that must have the messages; None means the setting decides.
     """
 
     id: str | None
@@ -44,10 +44,11 @@ class AppendOptions(StateChanges, total=False):
 NO_OPTIONS: AppendOptions = {}
 
 
-def to_confirm(call: Call[T], options: AppendOptions, by_default: int) -> Call[T]:
-    """The call, with as many replicas to confirm it as the caller says.
+def set_confirm(call: Call[T], options: AppendOptions, by_default: int) -> Call[T]:
+    """Set the number of replicas that must confirm the call, and return the call.
 
-    Raises InvalidMessage for a number that is none.
+    Raises:
+        InvalidMessage: `confirm` is no integer from 0 to 64.
     """
     confirm = options.get("confirm")
     if confirm is None:
@@ -61,13 +62,19 @@ def to_confirm(call: Call[T], options: AppendOptions, by_default: int) -> Call[T
 
 
 def append_limits(settings: Settings) -> bytes:
-    """What every append of a memory tells its script: six numbers in one argument, as each argument costs time."""
+    """Encode the limits for append.lua: six numbers in one argument, because each argument costs time."""
     numbers = (settings.recent_limit, settings.max_window_count, settings.max_params_count)
     return " ".join(map(str, (settings.kept_ms, settings.overdue_count, settings.overdue_tokens, *numbers))).encode()
 
 
-def encode_as(message: Message | Shape, pin: bool | None, count_tokens: TokenCounter | None) -> tuple[bytes, int, bool]:
-    """An element without its stamp, its tokens, and whether it is pinned. Raises InvalidMessage."""
+def encode_with_pin(
+    message: Message | Shape, pin: bool | None, count_tokens: TokenCounter | None
+) -> tuple[bytes, int, bool]:
+    """Encode a message: return the element without its stamp, the token count, and True if it is pinned.
+
+    Raises:
+        InvalidMessage: the message cannot be stored, or `pin` is no bool.
+    """
     if not isinstance(message, Message):
         message = Message.from_openai(message)
     if pin is not None:
@@ -80,39 +87,47 @@ def encode_as(message: Message | Shape, pin: bool | None, count_tokens: TokenCou
 
 
 def check_size(settings: Settings, element: bytes, session_id: str, name: str) -> None:
-    """Raises TooLarge."""
+    """Check the size of an element.
+
+    Raises:
+        TooLarge: the element exceeds `max_message_bytes`.
+    """
     if len(element) > settings.max_message_bytes:
         raise TooLarge(f"{name} has {len(element)} bytes, over {settings.max_message_bytes}", session_id)
 
 
-def stored_as(settings: Settings, element: bytes) -> bytes:
-    """The element as it is stored: a large one compressed, if the settings say so."""
+def compress_large(settings: Settings, element: bytes) -> bytes:
+    """Compress the element if it exceeds `compress_above_bytes`; 0 disables compression."""
     return compress_element(element) if 0 < settings.compress_above_bytes < len(element) else element
 
 
-def token_of(id: str | None, session_id: str) -> bytes:
-    """What an append is remembered by. Raises InvalidMessage for an id that cannot be one."""
+def create_token(id: str | None, session_id: str) -> bytes:
+    """Create the token of an append.
+
+    Raises:
+        InvalidMessage: the id is no non-empty string of at most 256 bytes.
+    """
     try:
         return append_token(id)
     except InvalidMessage as refused:
         raise InvalidMessage(str(refused), session_id) from None
 
 
-def more_pins(settings: Settings, more_count: int, more_bytes: int) -> str:
-    """What a script is told of messages that are pinned from now on; less than zero: no longer."""
+def pins_argument(settings: Settings, more_count: int, more_bytes: int) -> str:
+    """Encode the argument `pins`: newly pinned messages and bytes (negative if unpinned), and the limits of both."""
     return f"{more_count},{more_bytes},{settings.max_pinned_count},{settings.max_pinned_bytes}"
 
 
-def resent_append(commands: tuple[Command, ...]) -> tuple[Command, ...]:
-    """An append, for a server that may have it already: `fresh` says so."""
+def mark_resent(commands: tuple[Command, ...]) -> tuple[Command, ...]:
+    """Mark the append as resent, in `fresh`: the server may have it already."""
     command, *reads = commands
     fresh, _, request = str(command[REQUEST_PLACE]).partition(" ")
     again = f"{'2' if fresh == '1' else '3'} {request}"
     return ((*command[:REQUEST_PLACE], again, *command[REQUEST_PLACE + 1 :]), *reads)
 
 
-def appended_sizes(call: Call[Any]) -> tuple[int, int, int]:
-    """Messages, their bytes and their tokens in an append: read out of its command by those who want to know."""
+def append_sizes(call: Call[Any]) -> tuple[int, int, int]:
+    """Return the counts of messages, bytes and tokens of an append, read from its command."""
     command = call.commands[0]
     _, count, _, tokens, _ = str(command[REQUEST_PLACE]).split(" ", 4)
     elements = command[REQUEST_PLACE + 2 : REQUEST_PLACE + 2 + int(count)]
@@ -120,31 +135,31 @@ def appended_sizes(call: Call[Any]) -> tuple[int, int, int]:
 
 
 class Append(NamedTuple):
-    """What stands in the command of an append, or of a change of the state alone."""
+    """The parsed command of an append, or of a change of the state alone."""
 
     token: bytes
-    """The part by which the session remembers it, if it has messages."""
+    """The seven bytes that name the append."""
     elements: tuple[bytes, ...]
     """The messages, without their stamps."""
     tokens: int
     sets: tuple[bytes, ...]
     """field, value, field, value …"""
     drops: tuple[bytes, ...]
-    expects: bool
-    """Whether the caller has named the last seq."""
+    has_expect: bool
+    """True if the caller gave `expect`."""
     now_ms: int | None = None
-    """The time that it is stamped with; None: the server's."""
+    """The time of the stamp; None means the server's clock."""
     pins: tuple[int, ...] = ()
-    """How many of the messages are pinned, their bytes, and the limits of both for a session; nothing for none."""
+    """Pinned messages, their bytes, and the session's limits of both; empty if no message is pinned."""
 
     @property
     def size_bytes(self) -> int:
-        """The size of all that it would store."""
+        """The bytes that the append would store."""
         return sum(map(len, self.elements)) + sum(map(len, self.sets)) + sum(map(len, self.drops))
 
 
-def taken_apart(command: Command) -> Append:
-    """What this command says; what append.lua takes, in its order."""
+def parse_append(command: Command) -> Append:
+    """Parse the command of an append; the arguments are in the order of append.lua."""
     _, count, sets_count, tokens, expect, now, pins = str(command[REQUEST_PLACE]).split()
     token, *rest = (part for part in command[REQUEST_PLACE + 1 :] if isinstance(part, bytes))
     first_set = int(count)
@@ -162,20 +177,20 @@ def taken_apart(command: Command) -> Append:
 
 
 def replay_call(call: Call[Any], *, may_be_there: bool) -> Call[Receipt]:
-    """The append of this call alone, to be made now: nothing is read with it. It is made once for its token.
+    """Build the replay of an append, without its reads and its `expect`; the token makes it idempotent.
 
-    `may_be_there`: it was sent before now.
+    `may_be_there` is True if the append was sent before.
     """
     command = call.commands[0]
     if may_be_there:
-        (command,) = resent_append((command,))
+        (command,) = mark_resent((command,))
     fresh, count, sets_count, tokens, _, now, pins = str(command[REQUEST_PLACE]).split()
     request = f"{fresh} {count} {sets_count} {tokens} {layout.NONE} {now} {pins}"
     assert call.session_id is not None
     return Call(
         call.session_id,
         ((*command[:REQUEST_PLACE], request, *command[REQUEST_PLACE + 1 :]),),
-        # What was accepted cannot be refused any more.
+        # An accepted append can no longer be refused.
         partial(replies.receipt, call.session_id, int(count), any_kind=True),
         call.script,
         op=Op.REPLAY,

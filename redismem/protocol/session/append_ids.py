@@ -1,4 +1,4 @@
-"""The ring of append ids in a state: what a session remembers of its last appends and changes. No I/O."""
+"""The ring of append ids in a state: the last appends and state changes of a session. No I/O."""
 
 from __future__ import annotations
 
@@ -14,41 +14,44 @@ from redismem.protocol.keys import SessionKeys
 from redismem.protocol.layout import COUNTERS, EPOCH, NEWEST_IDS, OLDER_IDS, bounds
 
 ID_BYTES = 12
-"""An append id: seven bytes that name it, three of the call that made it, then the message count, the top bit set when
-it created the session."""
+"""Bytes of an append id: seven name the append, three the call, two hold the message count. The top bit of the count is
+set if the append created the session."""
 IDS_COUNT = 16
-"""So many appends and changes of the state are known for certain; the ring may hold a few more."""
+"""The number of appends and state changes that are always remembered; the ring may hold a few more."""
 NAME_BYTES, _COUNT_BYTES = 7, 2
 _NEWEST_COUNT = 5
 
 
 class AppendId(NamedTuple):
-    """An append that the session remembers, or a change of its state: one of no messages."""
+    """A remembered append, or a state change, which has no messages."""
 
     name: bytes
     message_count: int
 
 
-def remembered(fields: Mapping[bytes, bytes]) -> list[AppendId]:
-    """The last appends, oldest first: IDS_COUNT at most.
+def decode_appends(fields: Mapping[bytes, bytes]) -> list[AppendId]:
+    """Decode the last appends, oldest first: at most IDS_COUNT.
 
-    The newest stand behind the letter of the field that is the oldest. Raises Undecodable.
+    `ids_a` holds the newest ids, behind the letter of the field that holds the oldest.
+
+    Raises:
+        Undecodable: the fields hold no ring.
     """
     newest = fields.get(NEWEST_IDS, b"b")
     letters = [name[-1:] for name in OLDER_IDS]
     if newest[:1] not in letters:
-        raise Undecodable("the appends that are remembered are in no order")
+        raise Undecodable("the field ids_a does not begin with a letter of the ring")
     oldest = letters.index(newest[:1])
     older = (*OLDER_IDS[oldest:], *OLDER_IDS[:oldest])
     ring = b"".join(fields.get(name, b"") for name in older) + newest[1:]
     if len(ring) % ID_BYTES:
-        raise Undecodable("a part of an append is remembered")
+        raise Undecodable("the ring of append ids ends within an id")
     entries = [ring[at : at + ID_BYTES] for at in range(0, len(ring), ID_BYTES)][-IDS_COUNT:]
     return [AppendId(entry[:NAME_BYTES], int.from_bytes(entry[-_COUNT_BYTES:]) & 0x7FFF) for entry in entries]
 
 
 def remember(fields: MutableMapping[bytes, bytes], name: bytes, message_count: int) -> None:
-    """Puts an append into a ring that can be read, as `remember_append.lua` does, but for the call that made it."""
+    """Add an append to a readable ring, as `remember_append.lua` does; the three bytes of the call stay 0."""
     newest = fields.get(NEWEST_IDS, b"b")
     if len(newest) > _NEWEST_COUNT * ID_BYTES:
         full = b"ids_" + newest[:1]
@@ -59,22 +62,22 @@ def remember(fields: MutableMapping[bytes, bytes], name: bytes, message_count: i
 
 
 class LastAppends(NamedTuple):
-    """What Redis knows of a session's last appends."""
+    """The last appends of a session, as Redis remembers them."""
 
     epoch: bytes
     last_seq: int
     appends: Sequence[AppendId]
     """Oldest first."""
     server_ms: int | None
-    """The server's clock; None if the session never expires, so that nothing tells it."""
+    """The server's clock; None if the session never expires, because the clock is read from its expiry."""
 
     @property
     def forgotten_seq(self) -> int:
-        """The last seq whose append the session does not remember; 0 if it remembers all."""
+        """The last seq whose append is no longer remembered; 0 if every append is remembered."""
         return self.last_seq - sum(append.message_count for append in self.appends)
 
     def place(self, name: bytes) -> range:
-        """The seqs of the append of this name; none if it is not remembered, or has no messages."""
+        """Return the seqs of an append; empty if the append is not remembered or has no messages."""
         last_seq = self.last_seq
         for append in reversed(self.appends):
             if append.name == name:
@@ -84,9 +87,11 @@ class LastAppends(NamedTuple):
 
 
 def last_appends(keys: SessionKeys) -> Call[LastAppends | None]:
-    """None if there is no session. Appends that cannot be read are not remembered.
+    """Build the call that reads the last appends; None means there is no session. An unreadable ring counts as empty.
 
-    Raises CorruptSession, UnsupportedFormat.
+    Decoding raises:
+        CorruptSession: the counters cannot be read.
+        UnsupportedFormat: another release wrote the session.
     """
     names = (NEWEST_IDS, *OLDER_IDS)
 
@@ -99,14 +104,14 @@ def last_appends(keys: SessionKeys) -> Call[LastAppends | None]:
         except UnsupportedFormat as other:
             raise UnsupportedFormat(str(other), keys.session_id) from None
         except (Undecodable, ValueError) as cause:
-            raise replies.corrupt(keys.session_id, cause, (epoch or b"").decode("utf-8", "replace")) from None
+            raise replies.corrupt_session(keys.session_id, cause, (epoch or b"").decode("utf-8", "replace")) from None
         try:
-            appends = remembered({name: part for name, part in zip(names, ids, strict=True) if part is not None})
+            appends = decode_appends({name: part for name, part in zip(names, ids, strict=True) if part is not None})
         except Undecodable:
             appends = []
         return LastAppends(epoch or b"", last_seq, appends, expires_ms - left_ms if left_ms >= 0 else None)
 
-    # What is left until a moment tells the clock of the very node that has the session: TIME may be asked of any.
-    asked = ("HMGET", keys.state, EPOCH, COUNTERS, *names)
-    commands = (asked, ("PEXPIRETIME", keys.state), ("PTTL", keys.state))
+    # Expiry time less time to live is the clock of the session's own node; TIME may reach any node.
+    read_state = ("HMGET", keys.state, EPOCH, COUNTERS, *names)
+    commands = (read_state, ("PEXPIRETIME", keys.state), ("PTTL", keys.state))
     return Call(keys.session_id, commands, decode, op=Op.MESSAGES)

@@ -1,4 +1,4 @@
-"""What each operation on a session says to Redis, and makes of the answer, for async and blocking memories. No I/O."""
+"""Calls of one session, shared by async and blocking memories. No I/O."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from redismem.protocol.session.append import (
     AppendOptions,
     append_limits,
     check_size,
-    encode_as,
-    more_pins,
-    resent_append,
-    stored_as,
-    to_confirm,
-    token_of,
+    compress_large,
+    create_token,
+    encode_with_pin,
+    mark_resent,
+    pins_argument,
+    set_confirm,
 )
 from redismem.protocol.session.pages import Page, page
 from redismem.protocol.session.state import NO_CHANGE, Change, StateChanges, change, check_options
@@ -40,7 +40,7 @@ _MOST = 1 << 53
 
 
 class SessionCalls:
-    """The calls of one session. What is the same in each of them is put together once."""
+    """Builds the calls of one session; the parts that all calls share are built once."""
 
     __slots__ = ("_append_head", "_confirm", "_reads", "_script", "clock", "count_tokens", "keys", "settings")
 
@@ -52,9 +52,7 @@ class SessionCalls:
         limits: bytes | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`limits`: the settings' `append_limits`, if whoever makes many of these has them already. `clock`: instead of
-        the server's.
-        """
+        """`limits` is the result of `append_limits`, computed here if missing; `clock` replaces the server's clock."""
         self.keys = keys
         self.settings = settings
         self.count_tokens = count_tokens
@@ -67,36 +65,50 @@ class SessionCalls:
         self._confirm = settings.confirm
 
     def append(self, messages: Sequence[Message | Shape], options: AppendOptions = NO_OPTIONS) -> Call[Receipt]:
-        """Raises InvalidMessage, InvalidState, TooLarge, InvalidTime."""
+        """Build an append.
+
+        Raises:
+            InvalidMessage: a message, the id, `expect` or `confirm` is invalid.
+            InvalidState: a param name or value is invalid.
+            TooLarge: a message, the batch or a value exceeds its limit.
+            InvalidTime: the clock returned an invalid time.
+        """
         command, session_id = self._append("append", messages, options), self.keys.session_id
-        decode = partial(replies.receipt, session_id, len(messages))  # below by place: names make every turn slower
-        call = Call(session_id, (command,), decode, self._script, resent_append, Op.APPEND)
-        return to_confirm(call, options, self._confirm) if options or self._confirm else call
+        decode = partial(replies.receipt, session_id, len(messages))  # no keywords below: they cost time on every turn
+        call = Call(session_id, (command,), decode, self._script, mark_resent, Op.APPEND)
+        return set_confirm(call, options, self._confirm) if options or self._confirm else call
 
     def append_and_read(
         self, messages: Sequence[Message | Shape], options: AppendOptions = NO_OPTIONS
     ) -> Call[Context]:
-        """The append, and the reads of a context behind it in one transaction. Raises as `append` does."""
+        """Build an append followed by the reads of a context, in one transaction. Raises the errors of `append`."""
         command, session_id = self._append("append_and_read", messages, options), self.keys.session_id
-        decode = partial(replies.appended, session_id, len(messages), self.settings.recent_limit)
-        call = Call(session_id, (command, *self._reads), decode, self._script, resent_append, Op.APPEND_AND_READ)
-        return to_confirm(call, options, self._confirm) if options or self._confirm else call
+        decode = partial(replies.appended_context, session_id, len(messages), self.settings.recent_limit)
+        call = Call(session_id, (command, *self._reads), decode, self._script, mark_resent, Op.APPEND_AND_READ)
+        return set_confirm(call, options, self._confirm) if options or self._confirm else call
 
     def update(self, id: str | None = None, **changes: Unpack[StateChanges]) -> Call[Receipt]:
-        """The state alone: an append of no messages. Raises InvalidState, InvalidMessage for the id, TooLarge."""
+        """Build a change of the state: an append without messages.
+
+        Raises:
+            InvalidState: a param name or value is invalid.
+            InvalidMessage: the id is invalid.
+            TooLarge: a value exceeds its limit.
+            InvalidTime: the clock returned an invalid time.
+        """
         command, session_id = self._command((), 0, self.change(**changes), id, layout.NONE), self.keys.session_id
         decode = partial(replies.receipt, session_id, 0)
-        call = Call(session_id, (command,), decode, self._script, resent_append, Op.UPDATE)
-        return to_confirm(call, {"id": id}, self._confirm)
+        call = Call(session_id, (command,), decode, self._script, mark_resent, Op.UPDATE)
+        return set_confirm(call, {"id": id}, self._confirm)
 
     def _append(self, called: str, messages: Sequence[Message | Shape], options: AppendOptions) -> Command:
         if not messages:
-            why = "an append needs a message; state alone is set by merge() and the like"
+            why = "an append needs a message; merge(), set_waiting() and the other setters change the state alone"
             raise InvalidMessage(why, self.keys.session_id)
         if not options:
             elements, tokens, pins = self._elements(messages)
             now = "-" if self.clock is None else clock_ms(self.clock)
-            # As `_command` says it, without asking for what is not there.
+            # The same command as from `_command`, without the work for absent options.
             return *self._append_head, f"1 {len(elements)} 0 {tokens} - {now} {pins}", append_token(None), *elements
         try:
             return self._append_as(messages, **options)
@@ -111,7 +123,7 @@ class SessionCalls:
         id: str | None = None,
         expect: int | None = None,
         pin: bool | None = None,
-        confirm: int | None = None,  # noqa: ARG002 (it is nothing that the script is told)
+        confirm: int | None = None,  # noqa: ARG002 (no argument of the script)
         **changes: Unpack[StateChanges],
     ) -> Command:
         if expect is not None and (type(expect) is not int or expect < 0):
@@ -129,19 +141,24 @@ class SessionCalls:
         expect: int | str,
         pins: str = layout.NONE,
     ) -> Command:
-        """The one call of append.lua: what follows its keys stands in the order of its header."""
+        """Build the command of append.lua, with the arguments in the order of its header."""
         fresh, now = "0" if id else "1", layout.NONE if self.clock is None else clock_ms(self.clock)
         return (
             *self._append_head,
             f"{fresh} {len(elements)} {len(change.sets) // 2} {tokens} {expect} {now} {pins}",
-            token_of(id, self.keys.session_id),
+            create_token(id, self.keys.session_id),
             *elements,
             *change.sets,
             *change.drops,
         )
 
     def change(self, **changes: Unpack[StateChanges]) -> Change:
-        """The fields that these changes set and drop. Raises InvalidState, TooLarge."""
+        """Encode changes of the state.
+
+        Raises:
+            InvalidState: a param name or value is invalid.
+            TooLarge: a value or the change exceeds its limit.
+        """
         try:
             return change(self.settings, self.keys.session_id, **changes)
         except InvalidState as refused:
@@ -151,9 +168,11 @@ class SessionCalls:
             raise
 
     def _elements(self, messages: Sequence[Message | Shape], pin: bool | None = None) -> tuple[list[bytes], int, str]:
-        """What is stored of the messages, the tokens of those that are not pinned, and what is said of the others.
+        """Encode messages: return the elements, the tokens of the unpinned ones, and the argument `pins`.
 
-        Raises InvalidMessage, TooLarge.
+        Raises:
+            InvalidMessage: a message cannot be stored.
+            TooLarge: a message or the batch exceeds its limit.
         """
         settings, session_id = self.settings, self.keys.session_id
         if len(messages) > settings.max_batch_count:
@@ -169,31 +188,31 @@ class SessionCalls:
                         check_role_or_type(message)
                     pinned = role in PINNED_ROLES
                 else:
-                    element, count, pinned = encode_as(message, pin, self.count_tokens)
+                    element, count, pinned = encode_with_pin(message, pin, self.count_tokens)
             except InvalidMessage as refused:
                 raise InvalidMessage(f"message {len(elements) + 1}: {refused}", session_id) from None
             if len(element) > most_bytes:
                 check_size(settings, element, session_id, f"message {len(elements) + 1}")
-                element = stored_as(settings, element)
+                element = compress_large(settings, element)
             elements.append(element)
             if pinned:
                 pinned_count += 1
                 pinned_bytes += len(element) + STAMP_BYTES
             else:
                 tokens += count
-        return elements, tokens, more_pins(settings, pinned_count, pinned_bytes) if pinned_count else layout.NONE
+        return elements, tokens, pins_argument(settings, pinned_count, pinned_bytes) if pinned_count else layout.NONE
 
     def read(self, limit: int | None = None, *, by_script: bool = False) -> Call[Context]:
-        """The state, and the window or its newest `limit` messages; without regard for tool calls.
+        """Build the read of the state, and of the window or its newest `limit` messages. May split tool calls.
 
-        `by_script`: slower, but answered when memory has run out; a transaction is not, by Redis 7.0.
+        `by_script` is slower, but works when Redis is out of memory: Redis 7.0 refuses transactions then.
         """
         keys, settings = self.keys, self.settings
 
         def decode(stored: Any, elements: Any) -> Context:
             return replies.context(keys.session_id, settings.recent_limit, replies.fields(stored), elements, limit)
 
-        # Zero from the end would be all of it.
+        # -0 would mean the whole window.
         first, last = (1, 0) if limit == 0 else (-min(limit or 0, _MOST), -1)
         if by_script:
             script = scripts.load("read")
@@ -207,7 +226,7 @@ class SessionCalls:
     def page(
         self, limit: int, before_seq: int | None = None, include_originals: bool = False, op: Op = Op.MESSAGES
     ) -> Call[Page | None]:
-        """The newest `limit` messages before a seq, as they are stored."""
+        """Build the read of the newest `limit` messages before a seq, as stored."""
         keys = self.keys
         script = scripts.load("page")
         command = evalsha(
@@ -218,37 +237,37 @@ class SessionCalls:
         return Call(keys.session_id, (command,), lambda reply: page(keys.session_id, reply), script, op=op)
 
     def pinned(self) -> Call[list[Message]]:
-        """The pinned messages that have left the window."""
+        """Build the read of the pinned messages that have left the window."""
         keys = self.keys
 
         def decode(stored: Any) -> list[Message]:
-            found = replies.fields(stored)
-            if layout.PINS not in found:
+            fields = replies.fields(stored)
+            if layout.PINS not in fields:
                 return []
-            return replies.context(keys.session_id, 1, found, (), 0).pinned
+            return replies.context(keys.session_id, 1, fields, (), 0).pinned
 
         return Call(keys.session_id, (("HGETALL", keys.state),), decode, op=Op.PINNED)
 
     def state(self) -> Call[State]:
-        """All of the state: empty if there is no session."""
+        """Build the read of the whole state; empty if there is no session."""
         keys = self.keys
 
         def decode(stored: Any) -> State:
-            found = replies.fields(stored)
+            fields = replies.fields(stored)
             try:
-                if found:
-                    layout.bounds(found.get(layout.COUNTERS, b""))
-                return replies.state(found)
+                if fields:
+                    layout.bounds(fields.get(layout.COUNTERS, b""))
+                return replies.state(fields)
             except UnsupportedFormat as other:
                 raise UnsupportedFormat(str(other), keys.session_id) from None
             except (Undecodable, ValueError) as cause:
-                epoch = found.get(layout.EPOCH, b"").decode("utf-8", "replace")
-                raise replies.corrupt(keys.session_id, cause, epoch) from None
+                epoch = fields.get(layout.EPOCH, b"").decode("utf-8", "replace")
+                raise replies.corrupt_session(keys.session_id, cause, epoch) from None
 
         return Call(keys.session_id, (("HGETALL", keys.state),), decode, op=Op.STATE)
 
     def info(self) -> Call[SessionInfo | None]:
-        """None if there is no session."""
+        """Build the read of the session's numbers; None means there is no session."""
         keys = self.keys
 
         def decode(stored: Any) -> SessionInfo | None:
@@ -257,7 +276,7 @@ class SessionCalls:
         return Call(keys.session_id, (("HGETALL", keys.state),), decode, op=Op.INFO)
 
     def epoch(self) -> Call[str]:
-        """The epoch, "" if there is no session."""
+        """Build the read of the epoch; "" means there is no session."""
         return Call(
             self.keys.session_id,
             (("HGET", self.keys.state, layout.EPOCH),),
@@ -266,11 +285,11 @@ class SessionCalls:
         )
 
     def exists(self) -> Call[bool]:
-        """Whether there is such a session."""
+        """Build the check that the session exists."""
         return Call(self.keys.session_id, (("HEXISTS", self.keys.state, layout.COUNTERS),), bool, op=Op.EXISTS)
 
     def clear(self, epoch: str) -> Call[bool]:
-        """Everything of the session, if it is still in this epoch."""
+        """Build the removal of the session, if it is still in this epoch."""
         keys, shard = self.keys, self.keys.shard
         script = scripts.load("clear")
         names = (keys.messages, keys.state, keys.originals, keys.vectors, *shard.indexes)
@@ -278,7 +297,11 @@ class SessionCalls:
         return Call(keys.session_id, (command,), bool, script, op=Op.CLEAR)
 
     def touch(self) -> Call[bool]:
-        """Makes the session active now; False if there is none. Raises InvalidTime."""
+        """Build a touch, which makes the session active now; False means there is no session.
+
+        Raises:
+            InvalidTime: the clock returned an invalid time.
+        """
         keys, shard = self.keys, self.keys.shard
         script = scripts.load("touch")
         command = evalsha(
@@ -289,13 +312,13 @@ class SessionCalls:
         return Call(keys.session_id, (command,), bool, script, op=Op.TOUCH)
 
     def quarantine(self, epoch: str, now_ms: int) -> Call[int]:
-        """The session that cannot be read to `…:quarantine:<session>:<now_ms>:<what it was>`."""
+        """Build the move of an unreadable session to `…:quarantine:<session>:<now_ms>:<key>`."""
         keys, shard = self.keys, self.keys.shard
         script = scripts.load("quarantine")
-        kept = tuple(b"%s:%d:%s" % (keys.quarantine, now_ms, name) for name in (b"messages", b"state", b"originals"))
+        moved = tuple(b"%s:%d:%s" % (keys.quarantine, now_ms, name) for name in (b"messages", b"state", b"originals"))
         command = evalsha(
             script,
-            (keys.messages, keys.state, keys.originals, keys.vectors, *kept, *shard.indexes),
+            (keys.messages, keys.state, keys.originals, keys.vectors, *moved, *shard.indexes),
             (keys.session, epoch or layout.NONE, self.settings.idle_timeout_ms),
         )
         return Call(keys.session_id, (command,), int, script, op=Op.QUARANTINE)

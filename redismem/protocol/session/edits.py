@@ -1,6 +1,6 @@
-"""The calls that take messages of a session away or change them: prune, pop, replace. No I/O.
+"""Calls that remove or change messages of a session: prune, pop, replace. No I/O.
 
-Each is made of the session as it was read, and does nothing if that has changed since.
+Each call is built from a read of the session, and does nothing if the session has changed since.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from redismem.protocol.call import Call, evalsha
 from redismem.protocol.clock import time_argument
 from redismem.protocol.ids import append_token, nonce
 from redismem.protocol.layout import PINNED
-from redismem.protocol.session.append import append_limits, check_size, encode_as, more_pins, stored_as
+from redismem.protocol.session.append import append_limits, check_size, compress_large, encode_with_pin, pins_argument
 from redismem.protocol.session.calls import SessionCalls
 from redismem.protocol.session.pages import Block
 
 
-class Changed(NamedTuple):
-    """What comes in the place of a message: as it is stored, and its element without its stamp."""
+class Replacement(NamedTuple):
+    """The new message, as stored, and its element without the stamp."""
 
     message: Message
     element: bytes
 
 
-class KeptChange(NamedTuple):
-    """For a script: how the change reads in the block of originals that the message stands in; none by default."""
+class BlockChange(NamedTuple):
+    """The change of the block of originals that holds the message, as arguments of replace.lua; empty by default."""
 
     number: int | str = layout.NONE
     before: bytes = b""
@@ -46,24 +46,28 @@ class KeptChange(NamedTuple):
     signature: bytes = b""
 
 
-NOT_KEPT = KeptChange()
+NO_BLOCK_CHANGE = BlockChange()
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A session as it was read: its context, and the bytes of it."""
+    """A session as read: its context, and the stored bytes."""
 
     context: Context
     fields: Mapping[bytes, bytes]
     elements: Sequence[bytes]
 
     def element(self, message: Message) -> bytes:
-        """What is stored of a message of the context."""
+        """Return the stored element of a message of the context."""
         place = message.seq - self.context.first_seq
-        return self.elements[place] if place >= 0 else self.moved(message)[message.seq]
+        return self.elements[place] if place >= 0 else self.pinned_group(message)[message.seq]
 
-    def moved(self, message: Message) -> dict[int, bytes]:
-        """The elements of the pinned messages that left the window with this one, by their seqs."""
+    def pinned_group(self, message: Message) -> dict[int, bytes]:
+        """Return the pinned messages that left the window together with this one: elements by seq.
+
+        Raises:
+            KeyError: the message is not among the pinned ones that left the window.
+        """
         for field in self.fields:
             if field.startswith(PINNED) and message.seq in (seqs := layout.pinned_seqs(field)):
                 return dict(zip(seqs, split_elements(self.fields[field], len(seqs)), strict=True))
@@ -71,7 +75,7 @@ class View:
 
 
 def window(calls: SessionCalls) -> Call[View | None]:
-    """All of a session, None if there is none; by a script, so it is answered when memory has run out."""
+    """Build the read of a whole session by a script, which works when Redis is out of memory; None: no session."""
     keys, script = calls.keys, scripts.load("read")
 
     def decode(reply: Sequence[Any]) -> View | None:
@@ -83,10 +87,10 @@ def window(calls: SessionCalls) -> Call[View | None]:
     return Call(keys.session_id, (command,), decode, script, op=Op.READ_WINDOW)
 
 
-def leaving(context: Context, messages: Sequence[Message]) -> tuple[int, list[Message]]:
-    """How many elements go from the head of the window with these messages, and which pinned ones are among them.
+def count_leaving(context: Context, messages: Sequence[Message]) -> tuple[int, list[Message]]:
+    """Count the elements that leave the window's head with `messages`, and list the pinned messages among them.
 
-    `messages`: the first ones of `context.messages`, one at least. Everything before the next one goes.
+    `messages` are the first of `context.messages`, at least one. Every element before the next message leaves.
     """
     following = context.messages[len(messages)].seq if len(messages) < len(context.messages) else context.last_seq + 1
     return following - context.first_seq, [
@@ -94,20 +98,23 @@ def leaving(context: Context, messages: Sequence[Message]) -> tuple[int, list[Me
     ]
 
 
-def moved(context: Context, pinned: Sequence[Message]) -> list[bytes | int]:
-    """For a script: the field in which these pinned messages stay, and their places in the window; nothing for none."""
+def move_arguments(context: Context, pinned: Sequence[Message]) -> list[bytes | int]:
+    """Build script arguments: the field that keeps these pinned messages, and their places; empty for no messages."""
     seqs = [message.seq for message in pinned]
     return [layout.pinned_field(seqs), *(seq - context.first_seq for seq in seqs)] if seqs else []
 
 
 def prune(calls: SessionCalls, view: View, max_messages: int) -> Call[int] | None:
-    """Drops the oldest messages of this window: how many, 0 if it has changed since. None: there is nothing to drop."""
+    """Build the prune of the oldest messages; return None if there is nothing to drop.
+
+    The call returns the number of dropped messages; 0 means the session has changed since the read.
+    """
     keys, script, context = calls.keys, scripts.load("prune"), view.context
     messages = context.messages
     dropped = messages[: cut_before(messages, max(0, len(messages) - max_messages))]
     if not dropped:
         return None
-    count, pinned = leaving(context, dropped)
+    count, pinned = count_leaving(context, dropped)
     command = evalsha(
         script,
         (keys.messages, keys.state, keys.originals, keys.vectors),
@@ -120,14 +127,14 @@ def prune(calls: SessionCalls, view: View, max_messages: int) -> Call[int] | Non
             count - len(dropped),
             sum(message.tokens for message in dropped),
             nonce(),
-            *moved(context, pinned),
+            *move_arguments(context, pinned),
         ),
     )
     return Call(keys.session_id, (command,), lambda reply: len(dropped) if reply else 0, script, op=Op.PRUNE)
 
 
 def pop(calls: SessionCalls, view: View, popped: Sequence[Message]) -> Call[bool]:
-    """Takes these newest messages back; False if the session has changed since."""
+    """Build the pop of the newest messages; False means the session has changed since the read."""
     keys, settings, script, context = calls.keys, calls.settings, scripts.load("pop"), view.context
     command = evalsha(
         script,
@@ -151,41 +158,49 @@ def pop(calls: SessionCalls, view: View, popped: Sequence[Message]) -> Call[bool
     return Call(keys.session_id, (command,), bool, script, op=Op.POP)
 
 
-def replacement(calls: SessionCalls, old: Message, new: Message | dict[str, Any]) -> Changed:
-    """Another message in the place of this one, pinned if the other was. Raises InvalidMessage, TooLarge."""
-    element, tokens, pinned = encode_as(new, old.pinned, calls.count_tokens)
+def replacement(calls: SessionCalls, old: Message, new: Message | dict[str, Any]) -> Replacement:
+    """Encode the message that replaces `old`; it is pinned if `old` is.
+
+    Raises:
+        InvalidMessage: the new message cannot be stored.
+        TooLarge: the new message exceeds `max_message_bytes`.
+    """
+    element, tokens, pinned = encode_with_pin(new, old.pinned, calls.count_tokens)
     check_size(calls.settings, element, calls.keys.session_id, "the replacement")
     given = new if isinstance(new, Message) else Message.from_openai(new)
     given = given.with_pin(pinned)
     stored = Message.restored(given.to_openai(), given.beside, old.seq, tokens, old.stored_ms, old.epoch)
-    return Changed(stored, element)
+    return Replacement(stored, element)
 
 
-def unpinned(old: Message) -> Changed:
-    """The same message, not pinned."""
+def unpin(old: Message) -> Replacement:
+    """Encode the message without its pin."""
     stored = old.with_pin(False)
-    return Changed(stored, encode_message(stored, lambda _: old.tokens)[0])
+    return Replacement(stored, encode_message(stored, lambda _: old.tokens)[0])
 
 
 def replace(
-    calls: SessionCalls, view: View, old: Message, changed: Changed, kept: KeptChange = NOT_KEPT
+    calls: SessionCalls, view: View, old: Message, changed: Replacement, kept: BlockChange = NO_BLOCK_CHANGE
 ) -> Call[Message | None]:
-    """Puts this in the place of the message: as it is stored, or None if the session has changed since.
+    """Build the replacement of a message; returns the stored message, or None if the session has changed since.
 
-    `kept`: if the message has left the window, and is among the originals.
+    `kept` changes the block of originals that holds the message, once it has left the window.
     """
     keys, shard, script = calls.keys, calls.keys.shard, scripts.load("replace")
     new, before = changed.message, view.element(old)
-    after = stored_as(calls.settings, changed.element) + before[-STAMP_BYTES:]
+    after = compress_large(calls.settings, changed.element) + before[-STAMP_BYTES:]
     fields: tuple[bytes | str, bytes | str] = (layout.NONE, layout.NONE)
     values = (before, after)
     if old.seq < view.context.first_seq:
-        group = view.moved(old)
-        others = {seq: each for seq, each in group.items() if new.pinned or seq != old.seq}
-        renewed = {seq: after if seq == old.seq else each for seq, each in others.items()}
-        fields = (_field_of(group), _field_of(renewed))
-        values = (b"".join(group.values()), b"".join(renewed.values()))
+        group = view.pinned_group(old)
+        new_group = {
+            seq: after if seq == old.seq else element for seq, element in group.items() if new.pinned or seq != old.seq
+        }
+        fields = (_pinned_field(group), _pinned_field(new_group))
+        values = (b"".join(group.values()), b"".join(new_group.values()))
     more_bytes = len(after) * new.pinned - len(before) * old.pinned
+    more_count = new.pinned - old.pinned
+    pins = pins_argument(calls.settings, more_count, more_bytes) if old.pinned or new.pinned else layout.NONE
     command = evalsha(
         script,
         (keys.messages, keys.state, keys.originals, keys.vectors, shard.active, shard.overdue, shard.evictions),
@@ -199,8 +214,8 @@ def replace(
             nonce(),
             *values,
             new.tokens * (not new.pinned) - old.tokens * (not old.pinned),
-            new.pinned - old.pinned,
-            more_pins(calls.settings, new.pinned - old.pinned, more_bytes) if old.pinned or new.pinned else layout.NONE,
+            more_count,
+            pins,
             *fields,
             *kept,
         ),
@@ -208,20 +223,22 @@ def replace(
     return Call(keys.session_id, (command,), lambda reply: new if reply else None, script, op=Op.REPLACE)
 
 
-def kept_change(view: View, old: Message, changed: Changed, block: Block, known: Dictionaries) -> KeptChange:
-    """How the change reads in this block of originals: to unpack and compress it takes a second if it is large.
+def encode_block_change(
+    view: View, old: Message, changed: Replacement, block: Block, known: Dictionaries
+) -> BlockChange:
+    """Re-encode a block of originals with the replacement. A large block takes a second to unpack and compress.
 
-    `known`: the block's dictionary is among them. A block that cannot be read stays as it is.
+    `known` must hold the block's dictionary. An unreadable block stays unchanged.
     """
-    with contextlib.suppress(Undecodable):  # who reads it puts it into quarantine
+    with contextlib.suppress(Undecodable):  # the next read of the block puts it into quarantine
         first_seq, elements = decode_block(*block, known)
         if first_seq <= old.seq < first_seq + len(elements):
             elements[old.seq - first_seq] = changed.element + view.element(old)[-STAMP_BYTES:]
             used = known.get(dictionary_of(block.stored) or 0)
             after, signature = encode_fields(first_seq, elements, view.context.epoch, used).values()
-            return KeptChange(block.number, block.stored, after, signature)
-    return NOT_KEPT
+            return BlockChange(block.number, block.stored, after, signature)
+    return NO_BLOCK_CHANGE
 
 
-def _field_of(group: Mapping[int, bytes]) -> bytes | str:
+def _pinned_field(group: Mapping[int, bytes]) -> bytes | str:
     return layout.pinned_field(list(group)) if group else layout.NONE

@@ -18,11 +18,11 @@ from redismem.protocol import scripts
 from redismem.protocol.call import Call, Command, evalsha
 from redismem.protocol.keys import SessionKeys
 from redismem.protocol.layout import COUNTERS, EDITED, EPOCH, WITH_ORIGINALS, bounds
-from redismem.protocol.replies import corrupt
+from redismem.protocol.replies import corrupt_session
 
 
 class Block(NamedTuple):
-    """A block of originals as it was read."""
+    """A block of originals, as stored."""
 
     number: int
     stored: bytes
@@ -30,32 +30,32 @@ class Block(NamedTuple):
 
 @dataclass(slots=True)
 class Page:
-    """Some messages of a session that follow each other, as far as they are there."""
+    """Consecutive messages of a session, as stored; originals that are gone are missing."""
 
     session_id: str
     epoch: str
     start_seq: int
     originals_stop: int
-    """The seq behind the last message that a block may hold; the window goes on there."""
+    """The seq after the last message that a block may hold; the window begins there."""
     blocks: Sequence[Block]
     elements: Sequence[bytes]
     dictionaries: Dictionaries = field(default_factory=dict)
-    """The dictionaries that the blocks were compressed with: whoever reads the blocks has to set them first."""
+    """The dictionaries of the blocks; the caller must set them before decoding."""
     unreadable: list[Block] = field(default_factory=list)
-    """Blocks that turned out to be unreadable: what reads them passes them over."""
+    """Blocks that could not be decoded; decoding skips them."""
 
     @property
     def count(self) -> int:
-        """How many seqs it is about: fewer than were asked for if the session, or what is kept of it, begins here."""
+        """The number of seqs: fewer than requested if the session, or its kept part, begins on this page."""
         return max(0, self.originals_stop - self.start_seq) + len(self.elements)
 
     @property
     def unpacked_bytes(self) -> int:
-        """How many bytes there are to decode, as far as blocks and elements say it."""
-        return sum(unpacked_bytes(each.stored) for each in self.blocks) + sum(map(expanded_bytes, self.elements))
+        """The number of bytes to decode, according to the headers of blocks and elements."""
+        return sum(unpacked_bytes(block.stored) for block in self.blocks) + sum(map(expanded_bytes, self.elements))
 
-    def stored(self) -> Iterator[tuple[int, list[bytes]]]:
-        """The elements, in groups that follow each other, with the seq of each group's first. Raises Undecodable."""
+    def element_groups(self) -> Iterator[tuple[int, list[bytes]]]:
+        """Yield consecutive groups of elements, each with its first seq. Unreadable blocks go to `unreadable`."""
         for block in self.blocks:
             try:
                 first_seq, elements = decode_block(*block, self.dictionaries)
@@ -67,12 +67,17 @@ class Page:
         yield max(self.start_seq, self.originals_stop), list(self.elements)
 
     def messages(self) -> list[Message]:
-        """Oldest first; gaps are among them. Raises CorruptSession, UnsupportedFormat."""
-        found: list[Message] = []
+        """Decode the messages, oldest first, gaps included.
+
+        Raises:
+            CorruptSession: an element of the window cannot be read.
+            UnsupportedFormat: another release wrote a message.
+        """
+        messages: list[Message] = []
         try:
-            for first_seq, elements in self.stored():
+            for first_seq, elements in self.element_groups():
                 try:
-                    found += decode_messages(elements, first_seq, self.epoch)
+                    messages += decode_messages(elements, first_seq, self.epoch)
                 except Undecodable:
                     if first_seq >= self.originals_stop:
                         raise
@@ -80,94 +85,106 @@ class Page:
         except UnsupportedFormat as newer:
             raise UnsupportedFormat(str(newer), self.session_id) from None
         except (Undecodable, ValueError) as cause:
-            raise corrupt(self.session_id, cause, self.epoch) from None
-        return found
+            raise corrupt_session(self.session_id, cause, self.epoch) from None
+        return messages
 
 
 def page(session_id: str, reply: Sequence[Any]) -> Page | None:
-    """What the page script gave; None if there is no session. Raises CorruptSession."""
+    """Decode the reply of page.lua; None means there is no session.
+
+    Raises:
+        CorruptSession: the epoch cannot be read.
+    """
     if not reply:
         return None
-    epoch, start_seq, originals_stop, first_block, block_count, *found = reply
+    epoch, start_seq, originals_stop, first_block, block_count, *stored = reply
     try:
         name = epoch.decode()
     except ValueError as cause:
-        raise corrupt(session_id, cause, epoch.decode("utf-8", "replace")) from None
-    blocks = [Block(number, stored) for number, stored in enumerate(found[:block_count], first_block) if stored]
-    return Page(session_id, name, start_seq, originals_stop, blocks, found[block_count:])
+        raise corrupt_session(session_id, cause, epoch.decode("utf-8", "replace")) from None
+    blocks = [Block(number, block) for number, block in enumerate(stored[:block_count], first_block) if block]
+    return Page(session_id, name, start_seq, originals_stop, blocks, stored[block_count:])
 
 
-def why_unreadable(block: Block, known: Dictionaries) -> Undecodable:
-    """DictionaryMissing: it can be read again once its dictionary is back. Undecodable: its bytes are none of ours."""
+def explain_unreadable(block: Block, known: Dictionaries) -> Undecodable:
+    """Return the error that decoding the block raises.
+
+    DictionaryMissing means the block is readable once its dictionary is back; any other error means it is corrupt.
+    """
     try:
         decode_block(*block, known)
     except Undecodable as unreadable:
         return unreadable
-    return Undecodable("what is in a block of originals is no message")
+    return Undecodable("a block of originals holds elements that are no messages")
 
 
 def block(keys: SessionKeys, number: int) -> Call[Block | None]:
-    """A block of originals; None if there is none of this number."""
+    """Build the call that reads a block of originals; None means there is no such block."""
     commands = (("HGET", keys.originals, number),)
     return Call(keys.session_id, commands, lambda stored: Block(number, stored) if stored else None, op=Op.BLOCK)
 
 
-class Signed(NamedTuple):
-    """What is known of a session's originals before any block is read."""
+class Signatures(NamedTuple):
+    """The signatures of a session's originals, with what recall needs before it reads a block."""
 
     epoch: str
     first_seq: int
     """The seq of the first message of the window."""
-    kept: bool
+    has_originals: bool
     signatures: Sequence[bytes | None]
     version: str = ""
-    """What `edited` is: after a replacement, a block may hold another message."""
+    """The value of `edited`: it changes with a replacement, which may change a block."""
 
 
-def signatures(keys: SessionKeys, numbers: Sequence[int], vectors: Sequence[int] = ()) -> Command:
-    """The command that reads the signatures of these blocks, and behind them the vectors of those.
+def signature_command(keys: SessionKeys, numbers: Sequence[int], vectors: Sequence[int] = ()) -> Command:
+    """Build the command that reads signatures of blocks `numbers`, then the vectors of blocks `vectors`.
 
-    With vectors, who made those of the vector set comes last.
+    With vectors, the last field names the model that made the vector set.
     """
-    meant = (*(f"v{number}" for number in vectors), "vectors") if vectors else ()
-    return ("HMGET", keys.originals, *(f"s{number}" for number in numbers), *meant)
+    vector_fields = (*(f"v{number}" for number in vectors), "vectors") if vectors else ()
+    return ("HMGET", keys.originals, *(f"s{number}" for number in numbers), *vector_fields)
 
 
-def signed(keys: SessionKeys, numbers: Sequence[int], vectors: Sequence[int] = ()) -> Call[Signed]:
-    """What there is to recall from, the signatures of these blocks, and behind them the vectors of those.
+def read_signatures(keys: SessionKeys, numbers: Sequence[int], vectors: Sequence[int] = ()) -> Call[Signatures]:
+    """Build the call that reads signatures of blocks `numbers`, then the vectors of blocks `vectors`.
 
-    Raises CorruptSession, UnsupportedFormat.
+    Decoding raises:
+        CorruptSession: the counters or the epoch cannot be read.
+        UnsupportedFormat: another release wrote the session.
     """
 
-    def decode(state: Sequence[bytes | None], found: Sequence[bytes | None]) -> Signed:
+    def decode(state: Sequence[bytes | None], signatures: Sequence[bytes | None]) -> Signatures:
         epoch, counters, kept, edited = state
         if counters is None:
-            return Signed("", 1, False, ())
+            return Signatures("", 1, False, ())
         try:
-            return Signed(
-                (epoch or b"").decode(), bounds(counters)[0], kept is not None, found, (edited or b"").decode()
+            return Signatures(
+                (epoch or b"").decode(), bounds(counters)[0], kept is not None, signatures, (edited or b"").decode()
             )
         except UnsupportedFormat as other:
             raise UnsupportedFormat(str(other), keys.session_id) from None
         except (Undecodable, ValueError) as cause:
-            raise corrupt(keys.session_id, cause, (epoch or b"").decode("utf-8", "replace")) from None
+            raise corrupt_session(keys.session_id, cause, (epoch or b"").decode("utf-8", "replace")) from None
 
-    asked = ("HMGET", keys.state, EPOCH, COUNTERS, WITH_ORIGINALS, EDITED)
-    return Call(keys.session_id, (asked, signatures(keys, numbers, vectors)), decode, op=Op.RECALL)
+    read_state = ("HMGET", keys.state, EPOCH, COUNTERS, WITH_ORIGINALS, EDITED)
+    return Call(keys.session_id, (read_state, signature_command(keys, numbers, vectors)), decode, op=Op.RECALL)
 
 
 def blocks(keys: SessionKeys, numbers: Sequence[int]) -> Call[list[Block]]:
-    """The blocks with these numbers, as far as they are there."""
+    """Build the call that reads blocks by number; missing ones are left out."""
 
-    def decode(found: Sequence[bytes | None]) -> list[Block]:
-        return [Block(number, stored) for number, stored in zip(numbers, found, strict=True) if stored]
+    def decode(reply: Sequence[bytes | None]) -> list[Block]:
+        return [Block(number, stored) for number, stored in zip(numbers, reply, strict=True) if stored]
 
     return Call(keys.session_id, (("HMGET", keys.originals, *numbers),), decode, op=Op.RECALL)
 
 
 def quarantine_block(keys: SessionKeys, block: Block, now_ms: int, idle_timeout_ms: int) -> Call[bool]:
-    """The block that cannot be read to `…:quarantine:<session>:<now_ms>:originals`; False: it is another one by now."""
+    """Build the call that moves an unreadable block to `…:quarantine:<session>:<now_ms>:originals`.
+
+    False means the block has changed since it was read.
+    """
     script = scripts.load("quarantine_block")
-    kept = b"%s:%d:originals" % (keys.quarantine, now_ms)
-    command = evalsha(script, (keys.originals, keys.vectors, kept), (block.number, block.stored, idle_timeout_ms))
+    quarantine = b"%s:%d:originals" % (keys.quarantine, now_ms)
+    command = evalsha(script, (keys.originals, keys.vectors, quarantine), (block.number, block.stored, idle_timeout_ms))
     return Call(keys.session_id, (command,), bool, script, op=Op.QUARANTINE_BLOCK)

@@ -1,6 +1,6 @@
-"""What of a session in quarantine can be brought back, and what is wrong with it. No I/O.
+"""Plan the restoration of a quarantined session: its readable parts and its faults. No I/O.
 
-Nothing is guessed: a message keeps its seq from the end on, a summary is kept if it can be read and overlaps no other.
+Nothing is guessed: seqs are counted back from the last one, and a summary must be readable and overlap no other.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from redismem.protocol.layout import PARAM, PINNED, SUMMARY
 
 _EPOCH = re.compile(rb"[1-9][0-9]{0,18}-[0-9a-f]+")
 _VALUES = (layout.WAITING, layout.LAST_INTENT, layout.LAST_RESULT, layout.PLAN)
-# What belongs to a claim, or to a queue, that the session is in no more.
-_OF_QUEUES = (
+# Fields of the counters, a claim or a queue: restoring writes new ones.
+_QUEUE_FIELDS = (
     layout.EPOCH,
     layout.COUNTERS,
     layout.QUEUED,
@@ -30,8 +30,8 @@ _OF_QUEUES = (
     layout.FAILURE,
     layout.DEATHS,
 )
-# What is true of the session only if all of it comes back.
-_OF_A_WHOLE = (
+# Fields that are only true if the whole session comes back.
+_WHOLE_FIELDS = (
     layout.NEWEST_IDS,
     *layout.OLDER_IDS,
     layout.REPEATED,
@@ -41,70 +41,85 @@ _OF_A_WHOLE = (
     layout.EDITED,
     layout.SKETCH,
 )
-_OTHERS = (*_OF_QUEUES, *_OF_A_WHOLE, layout.SUMMARIES_COUNT, layout.PINS)
+_DROPPED_FIELDS = (*_QUEUE_FIELDS, *_WHOLE_FIELDS, layout.SUMMARIES_COUNT, layout.PINS)
 
 
 @dataclass(frozen=True, slots=True)
 class Restoration:
-    """How a session comes back. `faults`: what is wrong with it, in words without any of its text."""
+    """The restorable parts of a session, and its `faults`, described without any of its text."""
 
     faults: Sequence[str]
     epoch: str
-    """"" for a new one."""
+    """"" means a new epoch is drawn."""
     first_seq: int
     messages: Sequence[Message]
     seen_count: int
     left_out: Sequence[int]
-    """Places of messages that cannot be read."""
+    """Places of unreadable messages, from 0."""
     fields: Mapping[bytes, bytes]
     summaries: Sequence[Summary]
 
     @property
     def tokens(self) -> int:
-        """The tokens of the messages that come back and count."""
-        return sum(message.tokens for message in self.messages if _counts(message))
+        """The tokens of the restored messages, without pinned ones and gaps."""
+        return sum(message.tokens for message in self.messages if _is_counted(message))
 
     @property
     def uncounted_count(self) -> int:
-        """How many of them are pinned or gaps."""
-        return sum(not _counts(message) for message in self.messages)
+        """The number of restored messages that are pinned or gaps."""
+        return sum(not _is_counted(message) for message in self.messages)
 
 
-def restoration(stored: Mapping[bytes, bytes], elements: Sequence[bytes], kinds: Mapping[str, str]) -> Restoration:
-    """`kinds`: the type of each key that is another than it should be. Raises UnsupportedFormat."""
+def plan_restoration(stored: Mapping[bytes, bytes], elements: Sequence[bytes], kinds: Mapping[str, str]) -> Restoration:
+    """Plan the restoration; `kinds` holds the actual type of each key with a foreign type.
+
+    Raises:
+        UnsupportedFormat: another release wrote the session.
+    """
     faults = [f"{name} has the type {kind}" for name, kind in kinds.items()]
     if not stored and "state" not in kinds:
-        faults.append("the state is gone")
-    readable, left_out = _readable(elements)
+        faults.append("the state is missing")
+    readable, left_out = _split_readable(elements)
     if left_out:
         faults.append(f"{len(left_out)} of {len(elements)} messages cannot be read")
     summaries = _summaries(stored, faults)
     epoch = _epoch(stored, summaries, faults)
-    summaries = [each for each in summaries if each.id.startswith(f"{epoch}:")]
+    summaries = [summary for summary in summaries if summary.id.startswith(f"{epoch}:")]
     first_seq = _first_seq(stored, summaries, len(elements), len(readable), faults)
-    fields = _fields(stored, faults) | {SUMMARY + str(each.first_seq).encode(): each.encode() for each in summaries}
+    fields = _fields(stored, faults) | _summary_fields(summaries)
     if summaries:
         fields[layout.SUMMARIES_COUNT] = str(len(summaries)).encode()
     if not faults:
-        fields |= {name: stored[name] for name in _OF_A_WHOLE if name in stored}
+        fields |= {name: stored[name] for name in _WHOLE_FIELDS if name in stored}
     messages = decode_messages(readable, first_seq, epoch)
     pinned = [element for element, message in zip(readable, messages, strict=True) if message.pinned]
-    pinned += [element for name, value in fields.items() if name.startswith(PINNED) for element in _pinned(name, value)]
+    pinned += [
+        element for name, value in fields.items() if name.startswith(PINNED) for element in _split_pinned(name, value)
+    ]
     if pinned or layout.PINS in stored:
         fields[layout.PINS] = b"%d %d" % (len(pinned), sum(map(len, pinned)))
     return Restoration(faults, epoch, first_seq, messages, len(elements), left_out, fields, summaries)
 
 
-def _counts(message: Message) -> bool:
+def _summary_fields(summaries: Sequence[Summary]) -> dict[bytes, bytes]:
+    return {SUMMARY + str(summary.first_seq).encode(): summary.encode() for summary in summaries}
+
+
+def _is_counted(message: Message) -> bool:
     return not (message.pinned or is_gap(message))
 
 
-def _pinned(field: bytes, value: bytes) -> list[bytes]:
-    """The pinned messages that left the window together. Raises Undecodable, ValueError."""
+def _split_pinned(field: bytes, value: bytes) -> list[bytes]:
+    """Split the value of a field `pinned:` into its elements.
+
+    Raises:
+        Undecodable: the value does not hold as many elements as the field names seqs.
+        ValueError: the field names no seqs.
+    """
     return split_elements(value, len(layout.pinned_seqs(field)))
 
 
-def _readable(elements: Sequence[bytes]) -> tuple[list[bytes], list[int]]:
+def _split_readable(elements: Sequence[bytes]) -> tuple[list[bytes], list[int]]:
     readable, left_out = [], []
     for place, element in enumerate(elements):
         try:
@@ -116,48 +131,48 @@ def _readable(elements: Sequence[bytes]) -> tuple[list[bytes], list[int]]:
 
 
 def _summaries(stored: Mapping[bytes, bytes], faults: list[str]) -> list[Summary]:
-    """The summaries that can be read and overlap no other, oldest first."""
-    found = []
+    """Return the readable summaries that overlap no other, oldest first."""
+    readable = []
     for value in (value for name, value in stored.items() if name.startswith(SUMMARY)):
         try:
-            found.append(Summary.decode(value))
+            readable.append(Summary.decode(value))
         except (Undecodable, ValueError, TypeError):
             faults.append("a summary cannot be read")
     kept: list[Summary] = []
-    for each in sorted(found, key=lambda summary: (summary.first_seq, -summary.last_seq)):
-        if each.first_seq > (kept[-1].last_seq if kept else 0) and each.last_seq >= each.first_seq:
-            kept.append(each)
+    for summary in sorted(readable, key=lambda summary: (summary.first_seq, -summary.last_seq)):
+        if summary.first_seq > (kept[-1].last_seq if kept else 0) and summary.last_seq >= summary.first_seq:
+            kept.append(summary)
         else:
-            faults.append("a summary covers what another covers")
+            faults.append("a summary overlaps another")
     return kept
 
 
 def _epoch(stored: Mapping[bytes, bytes], summaries: Sequence[Summary], faults: list[str]) -> str:
-    """Its own, else that of its summaries; "" for a new one."""
+    """Return the epoch of the state, or else of the summaries; "" if neither is readable."""
     epoch = stored.get(layout.EPOCH, b"")
     if _EPOCH.fullmatch(epoch) is None:
-        faults.append("the epoch is none")
+        faults.append("the epoch cannot be read")
         epoch = summaries[-1].id.rpartition(":")[0].encode() if summaries else b""
         return epoch.decode() if _EPOCH.fullmatch(epoch) else ""
-    if any(not each.id.startswith(f"{epoch.decode()}:") for each in summaries):
-        faults.append("a summary is of another epoch")
+    if any(not summary.id.startswith(f"{epoch.decode()}:") for summary in summaries):
+        faults.append("a summary belongs to another epoch")
     return epoch.decode()
 
 
 def _first_seq(
     stored: Mapping[bytes, bytes], summaries: Sequence[Summary], seen_count: int, kept_count: int, faults: list[str]
 ) -> int:
-    """The last message keeps its seq, if that is known."""
+    """Return the seq of the first restored message, so that the last message keeps its seq."""
     covered = summaries[-1].last_seq if summaries else 0
     try:
         counters = layout.counters(stored.get(layout.COUNTERS, b""))
     except UnsupportedFormat:
         raise
     except (Undecodable, ValueError):
-        faults.append("the counters are none")
+        faults.append("the counters cannot be read")
         return covered + 1
     if counters.element_count != seen_count:
-        faults.append(f"there are {seen_count} messages, noted are {counters.element_count}")
+        faults.append(f"there are {seen_count} messages, but the counters say {counters.element_count}")
     if counters.first_seq <= covered or counters.message_count >= 1 << 53:
         faults.append("the counters and the summaries contradict each other")
         return covered + 1
@@ -165,7 +180,7 @@ def _first_seq(
 
 
 def _fields(stored: Mapping[bytes, bytes], faults: list[str]) -> dict[bytes, bytes]:
-    """Params and the other values that can be read."""
+    """Return the readable params, values and pinned messages."""
     kept = {}
     for name, value in stored.items():
         if name.startswith(PARAM) or name in _VALUES:
@@ -177,12 +192,10 @@ def _fields(stored: Mapping[bytes, bytes], faults: list[str]) -> dict[bytes, byt
                 faults.append("a value of the state cannot be read")
         elif name.startswith(PINNED):
             try:
-                decode_messages(_pinned(name, value), 1, "")
+                decode_messages(_split_pinned(name, value), 1, "")
                 kept[name] = value
             except (Undecodable, ValueError):
                 faults.append("pinned messages cannot be read")
-        elif name not in (*_OF_QUEUES, *_OF_A_WHOLE, layout.SUMMARIES_COUNT, layout.PINS) and not name.startswith(
-            SUMMARY
-        ):
-            faults.append("the state has a field that is not known")
+        elif name not in _DROPPED_FIELDS and not name.startswith(SUMMARY):
+            faults.append("the state has an unknown field")
     return kept

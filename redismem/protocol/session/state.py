@@ -1,4 +1,4 @@
-"""Changes of a conversation's state, as fields and encoded values. No I/O."""
+"""Changes of a conversation's state: fields and encoded values. No I/O."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from redismem.protocol.layout import PARAM
 from redismem.settings.settings import Settings
 
 _NAME_BYTES = 256
-# Lua takes at most 7,999 values at once.
+# Lua's unpack() takes at most 7,999 values.
 _CHANGE_COUNT = 1_000
 
 
 class StateChanges(TypedDict, total=False):
-    """What an append can change beside the messages: as `merge()`, `set_waiting()` and the other setters do."""
+    """State changes of an append; the same as by `merge()`, `set_waiting()` and the other setters."""
 
     merge: Mapping[str, Any] | None
     waiting: str | Unset | None
@@ -28,24 +28,28 @@ class StateChanges(TypedDict, total=False):
     plan: Any
 
 
-_OF_READ = ("limit", "before", "max_tokens")
+_READ_OPTIONS = ("limit", "before", "max_tokens")
 
 
 def check_options(called: str, options: Mapping[str, object], known: type) -> None:
-    """Raises TypeError for an option that is not known, with the nearest that is."""
+    """Check the names of options.
+
+    Raises:
+        TypeError: an option is unknown; the text suggests the closest known one.
+    """
     names = {name: name for name in known.__annotations__} | {"waiting_for_param": "waiting"}
     for option in options:
         if option not in names or names[option] != option:
-            near = [names[each] for each in difflib.get_close_matches(option, names, 1)]
-            hint = f"; did you mean {near[0]}?" if near else ""
-            if option in _OF_READ:
+            matches = difflib.get_close_matches(option, names, 1)
+            hint = f"; did you mean {names[matches[0]]}?" if matches else ""
+            if option in _READ_OPTIONS:
                 hint = f": read({option}=...) has it"
             raise TypeError(f"{called}() has no option {option!r}{hint}") from None
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What to set and drop in the state: fields and encoded values."""
+    """Fields of the state to set, with encoded values, and fields to drop."""
 
     sets: tuple[bytes, ...] = ()
     """field, value, field, value …"""
@@ -62,7 +66,12 @@ def change(
     last_result: Any = UNSET,
     plan: Any = UNSET,
 ) -> Change:
-    """A change of the state. None (UNSET as a param's value) drops. Raises InvalidState, TooLarge."""
+    """Encode a change of the state. `None` drops a field, and `UNSET` as a param's value drops the param.
+
+    Raises:
+        InvalidState: a param name or a value cannot be stored.
+        TooLarge: a value or the number of params exceeds its limit.
+    """
     if merge is None and waiting is last_intent is last_result is plan is UNSET:
         return NO_CHANGE
     sets: list[bytes] = []
@@ -74,14 +83,14 @@ def change(
             raise TooLarge(f"{label} has {len(packed)} bytes, over {settings.max_value_bytes}", session_id)
         sets.extend((field, packed))
 
-    for name, value in _few({} if merge is None else merge, session_id).items():
-        field = PARAM + _name(name)
+    for name, value in _check_count({} if merge is None else merge, session_id).items():
+        field = PARAM + _encode_name(name)
         if value is UNSET:
             drops.append(field)
         else:
             put(field, value, f"param {name!r}")
     if waiting is not None and waiting is not UNSET:
-        _name(waiting)
+        _encode_name(waiting)
     others = {"waiting": waiting, "last_intent": last_intent, "last_result": last_result, "plan": plan}
     for label, value in others.items():
         if value is None:
@@ -91,23 +100,27 @@ def change(
     return Change(tuple(sets), tuple(drops))
 
 
-def _few(params: Mapping[str, Any], session_id: str) -> Mapping[str, Any]:
+def _check_count(params: Mapping[str, Any], session_id: str) -> Mapping[str, Any]:
     if not isinstance(params, Mapping):
-        raise InvalidState(f"merge takes a mapping of params by their names, not a {type(params).__name__}")
+        raise InvalidState(f"merge takes a mapping from param names to values, not a {type(params).__name__}")
     if len(params) > _CHANGE_COUNT:
         raise TooLarge(f"{len(params)} params in one change, over {_CHANGE_COUNT}", session_id)
     return params
 
 
-def _name(name: Any) -> bytes:
-    """A param's name as bytes. Raises InvalidState."""
+def _encode_name(name: Any) -> bytes:
+    """Encode the name of a param.
+
+    Raises:
+        InvalidState: the name is no non-empty string of at most 256 bytes.
+    """
     if name == "":
-        raise InvalidState("a param name is not empty; to wait for none, set None")
+        raise InvalidState("a param name must not be empty; pass None to wait for no param")
     if not isinstance(name, str):
         raise InvalidState(f"a param name is a string, not a {type(name).__name__}")
     encoded = name.encode("utf-8", "surrogatepass")
     if len(encoded) > _NAME_BYTES:
-        raise InvalidState(f"a param name has at most {_NAME_BYTES} bytes, this one {len(encoded)}")
+        raise InvalidState(f"a param name has at most {_NAME_BYTES} bytes, this one has {len(encoded)}")
     return encoded
 
 

@@ -16,7 +16,7 @@ from redismem.context import Context, Receipt
 from redismem.protocol import layout, replies
 from redismem.protocol.call import Command
 from redismem.protocol.ids import now_ms
-from redismem.protocol.session.append import REQUEST_PLACE, taken_apart
+from redismem.protocol.session.append import REQUEST_PLACE, parse_append
 from redismem.settings.settings import Settings
 from redismem.store.fallback.session_view import View
 
@@ -137,7 +137,7 @@ class SeenContexts:
         view = View(replies.fields(seen.stored), list(seen.elements))
         now_s, ms = self._clock(), now_ms()
         for command, made_s in seen.later:
-            view.append(taken_apart(command), ms - int((now_s - made_s) * 1000))
+            view.append(parse_append(command), ms - int((now_s - made_s) * 1000))
         if layout.COUNTERS in view.fields and len(view.elements) <= seen.last_seq != view.last_seq:
             view.move_on(seen.last_seq)
         return view

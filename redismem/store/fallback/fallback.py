@@ -24,7 +24,7 @@ from redismem.protocol import layout
 from redismem.protocol.call import Call
 from redismem.protocol.ids import now_ms
 from redismem.protocol.namespace import calls as namespace_calls
-from redismem.protocol.session.append import taken_apart
+from redismem.protocol.session.append import parse_append
 from redismem.store.breaker import Breaker
 from redismem.store.fallback.backlog import Backlog, Entry, Held
 from redismem.store.fallback.clearing import clearing
@@ -134,7 +134,7 @@ class Fallback:
     def _cannot_agree(self) -> bool:
         """Whether this process began while the node with the namespace's record was away."""
         store = self._store
-        return not store.is_agreed and not store.breaker_of(namespace_calls.recorded(store.keys)).is_closed
+        return not store.is_agreed and not store.breaker_of(namespace_calls.read_record(store.keys)).is_closed
 
     async def _run_confirmed(self, call: Call[T], *, quarantine: bool, begun_s: float | None) -> T:
         """What replicas are to confirm: nobody else can say that it is safe."""
@@ -223,8 +223,8 @@ class Fallback:
         raise self._refusal(call, f"this {call.op} cannot be served without it")
 
     def _accepted(self, call: Call[T], held: Held, known_seq: int | None, sent_s: float | None) -> T:
-        append = taken_apart(call.commands[0])
-        if append.expects:
+        append = parse_append(call.commands[0])
+        if append.has_expect:
             raise self._refusal(call, "whether `expect` holds, only Redis can say")
         before = held.known(append)
         if before is not None:

@@ -93,7 +93,7 @@ async def _messages(
 
 def _of_page(page: Page) -> list[_Found | None]:
     found: list[_Found | None] = [None] * page.count
-    for first_seq, elements in page.stored():
+    for first_seq, elements in page.element_groups():
         at = first_seq - page.start_seq
         found[at : at + len(elements)] = [_stored(element) for element in elements]
     return found

@@ -31,7 +31,7 @@ class View:
         self.elements = elements
         self._counters = layout.counters(self.fields.get(layout.COUNTERS, layout.NO_COUNTERS))
         try:
-            append_ids.remembered(self.fields)
+            append_ids.decode_appends(self.fields)
         except Undecodable:  # `redismem check` tells of it; a context is made without it
             for name in (layout.NEWEST_IDS, *layout.OLDER_IDS):
                 self.fields.pop(name, None)
@@ -97,7 +97,7 @@ class View:
     def known(self, append: Append) -> tuple[int, int] | None:
         """The first and last seq of an append that was made before; None if it is none of the last ones."""
         last_seq = self.last_seq
-        for name, message_count in reversed(append_ids.remembered(self.fields)):
+        for name, message_count in reversed(append_ids.decode_appends(self.fields)):
             if name == append.token:
                 return last_seq - message_count + 1, last_seq
             last_seq -= message_count

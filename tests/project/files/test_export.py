@@ -271,5 +271,5 @@ async def test_an_import_that_somebody_overtakes_writes_nothing(memory: Memory, 
         await other.import_files(files, replace=True)
     assert [task.title for task in await other.tasks.list()] == ["in between"]
     assert await other.decisions.count() == 0
-    (staged,) = [key async for key in raw.scan_iter(other._items.keys.staged("*"))]
+    (staged,) = [key async for key in raw.scan_iter(other._items.keys.staging("*"))]
     assert 0 < await raw.pttl(staged) <= STAGED_MS, "it goes by itself"

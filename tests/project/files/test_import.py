@@ -47,7 +47,7 @@ async def test_wherever_it_is_killed_and_redis_with_it_all_or_nothing_is_there(t
             put(tmp_path / "after", after)
             count = import_each_killed_later(server.url, namespace, tmp_path)
             names = [f"p{number}" for number in range(count)]
-            left = [await memory.store.run(imports.left(ProjectKeys(memory.store.keys, name))) for name in names]
+            left = [await memory.store.run(imports.list_pieces(ProjectKeys(memory.store.keys, name))) for name in names]
             server.kill()
             server.start()
             outcomes = [unnamed(await memory.project(name).export_files()) for name in names]

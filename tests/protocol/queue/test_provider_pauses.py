@@ -35,7 +35,7 @@ def test_what_is_no_pause_is_none(noted: bytes) -> None:
 
 
 def test_the_call_gives_each_key_and_argument_in_the_place_the_header_says() -> None:
-    call = provider_pauses.note(KEYS, "openai/m\u00fc", b"seen", b"value")
+    call = provider_pauses.write_pause(KEYS, "openai/m\u00fc", b"seen", b"value")
     head = header(scripts.load("pause").source.decode())
     assert (head.keys, head.arguments) == (["providers"], ["provider", "seen", "value", "keep_ms"])
     assert call.commands == (
@@ -55,12 +55,12 @@ def test_the_call_gives_each_key_and_argument_in_the_place_the_header_says() -> 
 
 
 def test_a_look_is_one_command_on_one_key() -> None:
-    assert provider_pauses.noted(KEYS, "p").commands == (("HGET", KEYS.providers, b"p"),)
-    assert provider_pauses.noted(KEYS, "p").decode(None) == b""
+    assert provider_pauses.read_pause(KEYS, "p").commands == (("HGET", KEYS.providers, b"p"),)
+    assert provider_pauses.read_pause(KEYS, "p").decode(None) == b""
     assert KEYS.providers == b"rm:{shop}:providers"
 
 
 def test_all_that_are_paused_by_name() -> None:
     pause = Pause(1, 2, 3, 4, "x answered 503")
     answer = [b"q", pause.encode(b"ab"), b"none", b"x", b"a", pause.encode(b"cd")]
-    assert provider_pauses.paused(KEYS).decode(answer) == {"a": pause, "q": pause}
+    assert provider_pauses.list_pauses(KEYS).decode(answer) == {"a": pause, "q": pause}

@@ -8,7 +8,7 @@ import pytest
 
 from redismem import UNSET, Settings
 from redismem.protocol.keys import Keys
-from redismem.protocol.session.append import REQUEST_PLACE, replay_call, taken_apart
+from redismem.protocol.session.append import REQUEST_PLACE, parse_append, replay_call
 from redismem.protocol.session.calls import SessionCalls
 
 CALLS = SessionCalls(Keys("test", 64).session("user-42"), Settings())
@@ -19,16 +19,16 @@ def test_it_is_taken_apart_as_it_was_put_together() -> None:
     call = CALLS.append_and_read(
         [USER, USER], {"merge": {"a": 1, "b": UNSET}, "waiting": "size", "plan": None, "id": "x"}
     )
-    append = taken_apart(call.commands[0])
-    assert (len(append.elements), append.elements[0], append.expects) == (2, append.elements[1], False)
+    append = parse_append(call.commands[0])
+    assert (len(append.elements), append.elements[0], append.has_expect) == (2, append.elements[1], False)
     assert append.sets[::2] == (b"param:a", b"waiting")
     assert append.drops == (b"param:b", b"plan")
-    assert append.token == taken_apart(CALLS.append([USER], {"id": "x"}).commands[0]).token
+    assert append.token == parse_append(CALLS.append([USER], {"id": "x"}).commands[0]).token
     assert append.size_bytes > sum(map(len, append.elements))
-    assert taken_apart(CALLS.append([USER], {"expect": 0}).commands[0]).expects
-    assert taken_apart(CALLS.update(merge={"a": 1}).commands[0]).elements == ()
+    assert parse_append(CALLS.append([USER], {"expect": 0}).commands[0]).has_expect
+    assert parse_append(CALLS.update(merge={"a": 1}).commands[0]).elements == ()
     timed = SessionCalls(Keys("test", 64).session("user-42"), Settings(), clock=lambda: 4_000_000_000_000)
-    assert (append.now_ms, taken_apart(timed.append([USER]).commands[0]).now_ms) == (None, 4_000_000_000_000)
+    assert (append.now_ms, parse_append(timed.append([USER]).commands[0]).now_ms) == (None, 4_000_000_000_000)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from redismem import CorruptSession, UnsupportedFormat
 from redismem.protocol.keys import Keys
-from redismem.protocol.session.append_ids import IDS_COUNT, AppendId, last_appends, remember, remembered
+from redismem.protocol.session.append_ids import IDS_COUNT, AppendId, decode_appends, last_appends, remember
 
 LAST_APPENDS = last_appends(Keys("test", 64).session("user-42"))
 NO_IDS = (None,) * 4
@@ -21,7 +21,7 @@ def test_property_the_last_ones_are_remembered_in_order(message_counts: list[int
     for number, count in enumerate(message_counts):
         remember(fields, b"%07d" % number, count)
     made = [AppendId(b"%07d" % number, count) for number, count in enumerate(message_counts)]
-    assert remembered(fields) == made[-IDS_COUNT:]
+    assert decode_appends(fields) == made[-IDS_COUNT:]
     assert all(len(value) <= 61 for value in fields.values()), "what a hash keeps small"
 
 

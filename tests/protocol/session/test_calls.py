@@ -247,8 +247,8 @@ def test_state_alone_of_a_foreign_field_is_corrupt() -> None:
 
 def test_the_number_of_shards_must_be_the_recorded_one() -> None:
     assert namespace_calls.record(KEYS, 0).decode(1, 1, [b"1", b"8", None]) == 0
-    assert namespace_calls.recorded(KEYS).decode([None, None, b"5"]) is None
-    assert namespace_calls.recorded(KEYS).decode([b"1", b"8", b"5"]) == 5
+    assert namespace_calls.read_record(KEYS).decode([None, None, b"5"]) is None
+    assert namespace_calls.read_record(KEYS).decode([b"1", b"8", b"5"]) == 5
     with pytest.raises(WrongShards, match="16 shards, the settings say 8: set shards=16"):
         namespace_calls.record(KEYS, 0).decode(0, 0, [b"1", b"16", None])
 
