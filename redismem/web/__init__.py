@@ -1,4 +1,4 @@
-"""The memory over HTTP: routes, a chat that remembers, and what they need. Started by `redismem serve`.
+"""The HTTP service that `redismem serve` starts: the API, a chat with memory, and the page.
 
-`redismem.slots` works without a server, and without the packages that one needs.
+`redismem.slots` needs neither this room nor its packages.
 """

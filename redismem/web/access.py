@@ -1,10 +1,11 @@
-"""Who may do what: bearer keys, each bound to one namespace and to scopes. Only their hashes are kept.
+"""Access control by bearer keys. A key belongs to one namespace and has scopes; the server holds only its hash.
 
-A key is random, so a plain hash keeps it: nobody can try all of them. A line of the list is
+A key has 256 random bits, so a plain SHA-256 protects it. Each line of the list of keys is
 
-    <name> <namespace> <scopes, with commas> <sha256 of the key, hexadecimal>
+    <name> <namespace> <scopes, separated by commas> <sha256 of the key, hexadecimal>
 
-Empty lines and those that begin with # are passed over; `;` ends a line as well, for an environment variable.
+Empty lines and lines that begin with # are skipped. `;` ends a line too, so that the list fits in an environment
+variable.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _KEY_CHARS = 256
 
 
 class Caller(NamedTuple):
-    """Who asks: the name of a key, the namespace it is bound to, and what it may do."""
+    """The owner of a key: its name, its namespace and its scopes."""
 
     name: str
     namespace: str
@@ -35,15 +36,19 @@ class Caller(NamedTuple):
 
 
 def new_key(name: str, namespace: str, scopes: Sequence[str]) -> tuple[str, str]:
-    """A new key, and its line for the list. Raises InvalidSettings."""
+    """Return a new key and its line for the list of keys.
+
+    Raises:
+        InvalidSettings: The name, the namespace or a scope is not valid.
+    """
     key = _PREFIX + secrets.token_urlsafe(32)
-    for what, word in (("name", name), ("namespace", namespace)):
-        if not _NAME.fullmatch(word):
+    for field, value in (("name", name), ("namespace", namespace)):
+        if not _NAME.fullmatch(value):
             raise InvalidSettings(
-                f"the key's {what} is up to 64 letters, digits, '.', '_' and '-' of ASCII, without blanks"
+                f"the {field} of a key has up to 64 ASCII letters, digits, '.', '_' and '-', and no blanks"
             )
     if not scopes or not set(scopes) <= set(SCOPES):
-        raise InvalidSettings("--scope is read, write or admin")
+        raise InvalidSettings("a scope is read, write or admin")
     line = f"{name} {namespace} {','.join(scopes)} {_hash(key).hex()}"
     return key, line
 
@@ -53,17 +58,21 @@ def _hash(key: str) -> bytes:
 
 
 class Access:
-    """The keys that are known; without any, everybody may do all there is in one namespace."""
+    """The known keys. Without keys, every request has all scopes in one namespace."""
 
     def __init__(self, keys: Sequence[tuple[bytes, Caller]], namespace: str = "default") -> None:
         self._keys = tuple(keys)
-        self._everybody = Caller("", namespace, frozenset(SCOPES))
+        self._anonymous = Caller("", namespace, frozenset(SCOPES))
         self.namespaces = tuple(dict.fromkeys(caller.namespace for _, caller in keys)) or (namespace,)
 
     @classmethod
     def of(cls, text: str, namespace: str = "default") -> Access:
-        """The keys of a list. Raises InvalidSettings, which names a line and never quotes it."""
-        found: list[tuple[bytes, Caller]] = []
+        """Read a list of keys.
+
+        Raises:
+            InvalidSettings: A line is malformed (the error gives its number only), or two keys have the same name.
+        """
+        keys: list[tuple[bytes, Caller]] = []
         for number, line in enumerate(re.split(r"[\n;]", text), 1):
             words = line.split()
             if not words or words[0].startswith("#"):
@@ -72,36 +81,42 @@ class Access:
                 raise InvalidSettings(f"line {number} of the keys is not: name, namespace, scopes, sha256 of the key")
             scopes = frozenset(words[2].split(","))
             if not scopes <= set(SCOPES) or not _HASH.fullmatch(words[3].lower()):
-                raise InvalidSettings(f"line {number} of the keys: scopes are of {', '.join(SCOPES)}, the hash is hex")
-            found.append((bytes.fromhex(words[3]), Caller(words[0], words[1], scopes)))
-        if len({caller.name for _, caller in found}) < len(found):
+                raise InvalidSettings(
+                    f"line {number} of the keys: a scope is {', '.join(SCOPES)}; the hash is 64 hexadecimal digits"
+                )
+            keys.append((bytes.fromhex(words[3]), Caller(words[0], words[1], scopes)))
+        if len({caller.name for _, caller in keys}) < len(keys):
             raise InvalidSettings("two keys have the same name")
-        return cls(found, namespace)
+        return cls(keys, namespace)
 
     @property
     def is_open(self) -> bool:
-        """Whether no key is asked for."""
+        """True if requests need no key."""
         return not self._keys
 
     def caller(self, authorization: bytes | None) -> Caller:
-        """Who this header names. Takes as long for a wrong key as for a right one. Raises Problem: no_key."""
+        """Return the owner of the key in this header. Compares in constant time.
+
+        Raises:
+            Problem: no_key.
+        """
         if self.is_open:
-            return self._everybody
+            return self._anonymous
         scheme, _, given = (authorization or b"").decode("latin-1").partition(" ")
         given = given.strip()
         if scheme.lower() != "bearer" or not given or len(given) > _KEY_CHARS:
             raise Problem("no_key", "send the key as: Authorization: Bearer <key>")
-        hashed, found = _hash(given), None
-        for known, caller in self._keys:
-            if hmac.compare_digest(known, hashed):
-                found = caller
-        if found is None:
+        digest, owner = _hash(given), None
+        for known_digest, caller in self._keys:
+            if hmac.compare_digest(known_digest, digest):
+                owner = caller
+        if owner is None:
             raise Problem("no_key", "this key is not known")
-        return found
+        return owner
 
 
 def needed_scope(method: str, path: str) -> str | None:
-    """What a key must be allowed for this; None: nothing, not even a key."""
+    """Return the scope that a request needs. `None` means that it needs no key."""
     if path in ("/livez", "/readyz", "/openapi.json"):
         return None
     if path == "/metrics" or path.startswith(("/v1/queues", "/v1/dead", "/v1/load")):

@@ -18,8 +18,8 @@ from redismem.web.http.problems import CODES, MEDIA_TYPE, Problem, problem_of
 from redismem.web.service import Service
 
 _OPEN = ("/livez", "/readyz", "/openapi.json")
-# Faults whose words say what is allowed and quote nothing of what was given.
-_TOLD = {
+# Faults whose message says what is allowed and quotes nothing from the request.
+_SHOWN_FAULTS = {
     "missing",
     "extra_forbidden",
     "literal_error",
@@ -43,7 +43,7 @@ _CODE_OF = {404: "not_found", 405: "method_not_allowed", 413: "too_large", 422: 
 
 
 def create_app(service: Service) -> Edge:
-    """The ASGI application of this service."""
+    """Return the ASGI application of this service."""
     app = FastAPI(
         title="redismem",
         version=version("redismem"),
@@ -52,11 +52,11 @@ def create_app(service: Service) -> Edge:
         redoc_url=None,
         redirect_slashes=False,
         exception_handlers={
-            RequestValidationError: _invalid,
-            HTTPException: _http,
-            RedismemError: _refused,
-            Problem: _refused,
-            Exception: _refused,
+            RequestValidationError: _answer_invalid,
+            HTTPException: _answer_http_error,
+            RedismemError: _answer_error,
+            Problem: _answer_error,
+            Exception: _answer_error,
         },
     )
     app.state.service = service
@@ -65,44 +65,44 @@ def create_app(service: Service) -> Edge:
     app.include_router(about.router)
     app.include_router(chat.router)
     app.include_router(projects.router)
-    app.openapi = lambda: _document(app)  # type: ignore[method-assign]
+    app.openapi = lambda: _openapi_document(app)  # type: ignore[method-assign]
     return Edge(service, app, app.openapi)
 
 
-def _answer(problem: Problem) -> Response:
+def _response(problem: Problem) -> Response:
     headers = {name.decode(): value.decode() for name, value in problem.headers()}
     return Response(problem.document(), problem.status, headers)
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+async def _answer_error(request: Request, error: Exception) -> Response:
     del request
-    return _answer(problem_of(error))
+    return _response(problem_of(error))
 
 
-async def _http(request: Request, error: Exception) -> Response:
+async def _answer_http_error(request: Request, error: Exception) -> Response:
     del request
     assert isinstance(error, HTTPException)
     detail = "the body is not JSON" if error.status_code == 400 else ""
     allow = (error.headers or {}).get("Allow", "")
-    return _answer(Problem(_CODE_OF.get(error.status_code, "bad_request"), detail, allow=allow))
+    return _response(Problem(_CODE_OF.get(error.status_code, "bad_request"), detail, allow=allow))
 
 
-async def _invalid(request: Request, error: Exception) -> Response:
-    """Where it is wrong, in what way, and what is expected; never what was given."""
+async def _answer_invalid(request: Request, error: Exception) -> Response:
+    """Answer with the place and kind of each fault and what is expected; never with the given value."""
     del request
     assert isinstance(error, RequestValidationError)
-    found = error.errors()
-    if any(each["type"] == "json_invalid" for each in found):
-        return _answer(Problem("bad_request", "the body is not JSON"))
-    return _answer(Problem("invalid", faults=[_fault(each) for each in found[: schemas.FAULTS_COUNT]]))
+    errors = error.errors()
+    if any(each["type"] == "json_invalid" for each in errors):
+        return _response(Problem("bad_request", "the body is not JSON"))
+    return _response(Problem("invalid", faults=[_fault(each) for each in errors[: schemas.FAULTS_COUNT]]))
 
 
 def _fault(error: Any) -> dict[str, str]:
-    found = {"where": ".".join(map(str, error["loc"]))[:200], "what": error["type"]}
-    return found | ({"expected": error["msg"]} if error["type"] in _TOLD else {})
+    fault = {"where": ".".join(map(str, error["loc"]))[:200], "what": error["type"]}
+    return fault | ({"expected": error["msg"]} if error["type"] in _SHOWN_FAULTS else {})
 
 
-def _document(app: FastAPI) -> dict[str, Any]:
+def _openapi_document(app: FastAPI) -> dict[str, Any]:
     if app.openapi_schema is None:
         document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         refusals = _refusals()
@@ -118,17 +118,17 @@ def _document(app: FastAPI) -> dict[str, Any]:
                     operation["security"] = [{"key": []}]
         components = document.setdefault("components", {})
         components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-        wanted = [(kind, "serialization") for kind in (schemas.ProblemDocument, *appends.ANSWERS)]
-        _, definitions = models_json_schema(wanted, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
+        models = [(kind, "serialization") for kind in (schemas.ProblemDocument, *appends.ANSWERS)]
+        _, definitions = models_json_schema(models, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
         components["schemas"] = definitions["$defs"] | components.get("schemas", {})
         app.openapi_schema = document
     return app.openapi_schema
 
 
 def _refusals() -> dict[str, Any]:
-    """The problems that any route may answer with, by status, as OpenAPI has them."""
+    """Return the OpenAPI responses for the problems that any route may answer with, by status."""
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}}
     codes: dict[str, list[str]] = {}
     for code, (status, _) in CODES.items():
         codes.setdefault(str(status), []).append(code)
-    return {status: {"description": ", ".join(named), "content": content} for status, named in codes.items()}
+    return {status: {"description": ", ".join(names), "content": content} for status, names in codes.items()}

@@ -1,4 +1,4 @@
-"""The edge of the service: every request passes here first. Who asks, how much, for how long; how it is answered."""
+"""The edge of the service. Every request passes it: it checks key, size, rate and time, and sends the answer."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ HEADERS = [
     (b"x-content-type-options", b"nosniff"),
 ]
 _LINES = b"".join(b"%s: %s\r\n" % header for header in HEADERS)
-_NONE: dict[str, Any] = {}
+_EMPTY: dict[str, Any] = {}
 _OWN_HOSTS = frozenset(["localhost", "127.0.0.1", "::1"])
 _ALLOWED = b"authorization, content-type, idempotency-key, if-match, last-event-id"
 _EXPOSED = b"etag, location, retry-after"
 
 
 class Gone(Exception):
-    """The client has left before it had sent its request."""
+    """The client disconnected before it had sent the whole request."""
 
 
 class Edge:
     """An ASGI application around the routes."""
 
     def __init__(self, service: Service, routes: App, openapi: Callable[[], dict[str, Any]]) -> None:
-        """`openapi`: gives the document of what is inside."""
+        """`openapi` returns the OpenAPI document of the routes."""
         self._service = service
         self._deadlines = Deadlines(service.limits.request_s)
         self._routes = routes
@@ -63,25 +63,25 @@ class Edge:
             await self._routes(scope, receive, send)
             return
         headers = dict(scope["headers"])
-        whole = scope.get("extensions", _NONE).get(WHOLE)
+        whole = scope.get("extensions", _EMPTY).get(WHOLE)
         answer = Answer(send, scope, whole, self._allowed_origin(headers))
-        # The routes see the path as it was sent: a slash in a session id is %2F and separates nothing.
+        # Routes get the path undecoded, so that the %2F of a session id does not separate segments.
         path = scope["path"] = scope["raw_path"].decode("latin-1")
         begun_s = monotonic()
         try:
-            await self._answered(scope, path, headers, receive, answer, begun_s)
+            await self._answer(scope, path, headers, receive, answer, begun_s)
         except Gone:
             return
         except Exception as error:
             problem = problem_of(error)
             if scope["method"] == "POST" and is_append(path) and KEY not in headers and may_be_done(error):
-                problem.retry_after_s = None  # sent again, it could stand there twice
+                problem.retry_after_s = None  # a retry without a key could store the message twice
             await _refuse(error, problem, answer)
         finally:
             ended_s = answer.begun_s or monotonic()
             self._service.meters.request(route_of(path), scope["method"], answer.status, ended_s - begun_s)
 
-    async def _answered(
+    async def _answer(
         self, scope: Scope, path: str, headers: dict[bytes, bytes], receive: Receive, answer: Answer, begun_s: float
     ) -> None:
         service, method = self._service, scope["method"]
@@ -90,15 +90,15 @@ class Edge:
             return
         self._check_origin(headers)
         if is_page(path):
-            await _show_page(method, path, headers, answer)
+            await _send_page(method, path, headers, answer)
             return
-        needed = needed_scope(method, path)
-        if needed is None:
+        scope_needed = needed_scope(method, path)
+        if scope_needed is None:
             await self._route(scope, receive, answer)
             return
         caller = service.access.caller(headers.get(b"authorization"))
-        if needed not in caller.scopes:
-            raise Problem("not_allowed", f"this needs the scope {needed}")
+        if scope_needed not in caller.scopes:
+            raise Problem("not_allowed", f"this needs the scope {scope_needed}")
         if service.stopping.is_set() and path != "/metrics":
             raise Problem("stopping")
         scope[CALLER] = caller
@@ -107,21 +107,21 @@ class Edge:
                 await service.take_rate(caller)
             body = b""
             if method not in ("GET", "HEAD"):
-                body = await _body(scope, headers, receive, service.limits.body_bytes)
+                body = await _receive_body(scope, headers, receive, service.limits.body_bytes)
             if is_stream(path):
                 deadline.lift()
             if method == "POST" and is_append(path):
                 await append_messages(service, caller, path, scope["query_string"], headers, body, answer)
             else:
-                await self._route(scope, _given(body, receive), answer)
+                await self._route(scope, _replay_body(body, receive), answer)
 
     async def _route(self, scope: Scope, receive: Receive, answer: Answer) -> None:
-        """A HEAD is a GET, of whose answer the server sends the head. Raises Problem."""
+        """Pass a request to the routes. A HEAD goes to the route of GET: the server drops the body. Raises Problem."""
         method, path = scope["method"], scope["path"]
         if method == "HEAD" and not is_stream(path):
             method = "GET"
         self._documented.check(method, path, scope["query_string"])
-        # A body is JSON, whatever a client calls it: `curl -d` calls it a form.
+        # `curl -d` labels its body as a form; every body is parsed as JSON.
         headers = [pair for pair in scope["headers"] if pair[0] != b"content-type"]
         scope = {**scope, "method": method, "headers": [*headers, (b"content-type", b"application/json")]}
         await self._routes(scope, receive, answer.send)
@@ -131,22 +131,22 @@ class Edge:
         return origin if origin is not None and origin.decode("latin-1") in self._service.cors_origins else None
 
     def _check_origin(self, headers: dict[bytes, bytes]) -> None:
-        """If no key is asked for, pages of other hosts must not get in through somebody's browser. Raises Problem."""
+        """Refuse requests from pages of other hosts if the service has no keys. Raises Problem."""
         if not self._service.access.is_open:
             return
         host = headers.get(b"host", b"").decode("latin-1")
         if not _is_own(host):
-            raise Problem("not_allowed", "without keys this server answers to localhost alone")
+            raise Problem("not_allowed", "without keys this server answers only requests to localhost")
         origin = headers.get(b"origin")
         if origin is None or self._allowed_origin(headers) is not None:
             return
         if origin.decode("latin-1") != f"http://{host}":
-            raise Problem("not_allowed", "without keys this server answers no pages of other origins")
+            raise Problem("not_allowed", "without keys this server refuses pages of other origins")
 
 
 @lru_cache(maxsize=256)
 def _is_own(host: str) -> bool:
-    """Whether a Host header names this machine."""
+    """True if a Host header names this machine."""
     try:
         return urlsplit(f"//{host}").hostname in _OWN_HOSTS
     except ValueError:
@@ -154,10 +154,10 @@ def _is_own(host: str) -> bool:
 
 
 class Answer:
-    """What is sent, with the headers that every answer has."""
+    """The answer to one request. Adds the headers that every answer has."""
 
     def __init__(self, send: Send, scope: Scope, whole: Whole | None, allowed_origin: bytes | None) -> None:
-        """`whole`: what sends all of it at once, if it can."""
+        """`whole` is the server's extension that writes head and body in one go. `None` means there is none."""
         self._send = send
         self._scope = scope
         self._whole = whole
@@ -165,7 +165,7 @@ class Answer:
         self.begun_s = 0.0
         self.headers = HEADERS
         self.status = 499
-        """499 until an answer has begun: the client has left."""
+        """499 until an answer begins: without one, the client has disconnected."""
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
@@ -180,7 +180,7 @@ class Answer:
         await self._send(message)
 
     async def send_whole(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
-        """Start and body. `headers`: of our own making; nothing in them is what somebody sent."""
+        """Send head and body. `headers` must contain nothing that a client sent: they are not escaped."""
         if self._whole is not None and self._allowed_origin is None and self.headers is HEADERS:
             lines = b"".join([b"%s: %s\r\n" % header for header in headers])
             self.begun_s, self.status = monotonic(), status
@@ -191,7 +191,7 @@ class Answer:
 
     async def preflight(self) -> None:
         if self._allowed_origin is None:
-            raise Problem("not_allowed", "no page of this origin may ask")
+            raise Problem("not_allowed", "pages of this origin are not allowed")
         headers = [
             (b"access-control-allow-methods", b"GET, POST, PATCH, DELETE"),
             (b"access-control-allow-headers", _ALLOWED),
@@ -201,14 +201,14 @@ class Answer:
         await self.send({"type": "http.response.body", "body": b""})
 
 
-async def _show_page(method: str, path: str, headers: dict[bytes, bytes], answer: Answer) -> None:
-    """A file of the page. Raises Problem."""
+async def _send_page(method: str, path: str, headers: dict[bytes, bytes], answer: Answer) -> None:
+    """Send a file of the page. Raises Problem."""
     if method not in ("GET", "HEAD"):
         raise Problem("method_not_allowed", allow="GET, HEAD")
-    found = answer_of(path, headers.get(b"if-none-match", b""))
-    if found is None:
+    file_answer = answer_of(path, headers.get(b"if-none-match", b""))
+    if file_answer is None:
         raise Problem("not_found")
-    status, own_headers, body = found
+    status, own_headers, body = file_answer
     answer.headers = PAGE_HEADERS
     await answer.send({"type": "http.response.start", "status": status, "headers": own_headers})
     await answer.send({"type": "http.response.body", "body": b"" if method == "HEAD" else body})
@@ -216,11 +216,11 @@ async def _show_page(method: str, path: str, headers: dict[bytes, bytes], answer
 
 async def _refuse(error: Exception, problem: Problem, answer: Answer) -> None:
     if problem.code == "internal":
-        # Neither its text nor where it came from: both may quote what a user wrote.
+        # Text and traceback stay out of the log: both may quote what a user wrote.
         kind = type(error).__name__
         log.error("a request failed with %s", kind, extra=facts(op="request", error=kind))
     if answer.begun_s:
-        # Nothing can be said any more. The server sees that the answer has no end, and closes the connection.
+        # The head is out already. The server sees an answer without an end and closes the connection.
         return
     body = problem.document()
     headers = [*problem.headers(), (b"content-length", b"%d" % len(body))]
@@ -228,41 +228,43 @@ async def _refuse(error: Exception, problem: Problem, answer: Answer) -> None:
     await answer.send({"type": "http.response.body", "body": body})
 
 
-async def _body(scope: Scope, headers: dict[bytes, bytes], receive: Receive, limit_bytes: int) -> bytes:
-    """The whole body. Raises Problem: too_large, before all of it is there; Gone."""
+async def _receive_body(scope: Scope, headers: dict[bytes, bytes], receive: Receive, limit_bytes: int) -> bytes:
+    """Receive the whole body. Raises Problem (too_large, as soon as the limit is passed) and Gone."""
     length = headers.get(b"content-length", b"0")
     if not length.isdigit() or int(length[:20]) > limit_bytes:
         raise _too_large(limit_bytes)
-    if (whole := scope.get("extensions", _NONE).get(WHOLE)) is not None and (taken := whole["body"](scope)) is not None:
+    if (whole := scope.get("extensions", _EMPTY).get(WHOLE)) is not None and (
+        taken := whole["body"](scope)
+    ) is not None:
         if len(taken) > limit_bytes:
             raise _too_large(limit_bytes)
         return bytes(taken)
-    parts = b""
+    body = b""
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise Gone
         part: bytes = message.get("body", b"")
-        if len(parts) + len(part) > limit_bytes:
+        if len(body) + len(part) > limit_bytes:
             raise _too_large(limit_bytes)
-        parts = parts + part if parts else part
+        body = body + part if body else part
         if not message.get("more_body"):
-            return parts
+            return body
 
 
 def _too_large(limit_bytes: int) -> Problem:
-    return Problem("too_large", f"a body has at most {limit_bytes} bytes")
+    return Problem("too_large", f"a body may have at most {limit_bytes} bytes")
 
 
-def _given(body: bytes, receive: Receive) -> Receive:
-    """A receive that gives this body, and then what comes."""
+def _replay_body(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that first returns this body and then calls the original one."""
     is_first = True
 
-    async def given() -> MutableMapping[str, Any]:
+    async def receive_again() -> MutableMapping[str, Any]:
         nonlocal is_first
         if is_first:
             is_first = False
             return {"type": "http.request", "body": body, "more_body": False}
         return await receive()
 
-    return given
+    return receive_again

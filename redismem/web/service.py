@@ -1,4 +1,4 @@
-"""What a running service has: its memories, who may ask, its limits, and whether it is about to stop."""
+"""The state of a running service: its memories, access keys, limits and meters, and whether it is stopping."""
 
 from __future__ import annotations
 
@@ -20,43 +20,43 @@ from redismem.web.metrics.prometheus import Meters
 from redismem.web.watching import Watch
 
 CALLER = "redismem.caller"
-"""Where the scope of a request names who asks."""
+"""Entry of a request's ASGI scope that holds its `Caller`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one request, and all of them together, may take."""
+    """Limits for one request and for all requests together."""
 
     body_bytes: int = 4 * 1024 * 1024
     request_s: float = 15
     idle_s: int = 5
-    """How long a connection may stay open without a whole head of a request."""
+    """Time after which a connection without a complete request head is closed."""
     streams_count: int = 1_000
-    """Streams that are open at once."""
+    """Maximum number of open streams."""
     stream_write_s: float = 10
-    """How long a reader of a stream may take nothing before it is cut off."""
+    """Time after which a stream whose client reads nothing is cut off."""
     rate_per_s: float | None = None
-    """Requests of one key a second, all servers together; None: no limit."""
+    """Requests per second and key, counted over all servers. `None` means no limit."""
     rate_burst_count: int = 20
 
 
 @dataclass(slots=True)
 class Service:
-    """What one server has at hand for its requests: memories, access, limits, meters."""
+    """Everything one server needs to answer requests: memories, access, limits, meters."""
 
     memories: Mapping[str, Memory]
-    """The memory of each namespace, by its name."""
+    """The memory of each namespace, by the namespace's name."""
     access: Access
     limits: Limits = field(default_factory=Limits)
     chat: Chat = field(default_factory=Chat)
     cors_origins: tuple[str, ...] = ()
     meters: Meters = field(default_factory=Meters)
-    """Its `event` is the `on_event` of the memories."""
+    """The memories call its `event` as their `on_event`."""
     load: Load = field(init=False)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     streams_count: int = 0
     cut_off: Callable[[Any], object] = bool
-    """Ends a connection at once, with what is still to be written to it. Set by whoever serves."""
+    """Closes a connection at once and drops its unsent data. The server sets it."""
     _watches: dict[str, Watch] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -64,31 +64,45 @@ class Service:
 
     @property
     def hidden_params(self) -> frozenset[str]:
-        """Params whose values are shown to nobody but administrators."""
+        """Params whose values only administrators may read."""
         return self.chat.hidden_params
 
     def watch(self, caller: Caller) -> Watch:
-        """What tells of changes in the caller's sessions."""
+        """Return the watch on the sessions of the caller's namespace. Creates it on first use."""
         if caller.namespace not in self._watches:
             self._watches[caller.namespace] = Watch(self.memories[caller.namespace])
         return self._watches[caller.namespace]
 
     def memory(self, caller: Caller) -> Memory:
-        """The caller's memory: there is no way to another's."""
+        """Return the memory of the caller's namespace."""
         return self.memories[caller.namespace]
 
     def session(self, caller: Caller, session_id: str) -> Session:
-        """Raises InvalidSessionId."""
+        """Return a session of the caller's namespace.
+
+        Raises:
+            InvalidSessionId: No session can have this id.
+        """
         return self.memory(caller).session(session_id)
 
     def project(self, memory: Memory, name: str) -> Project:
-        """The project of this name, whose prompts do not show what nobody is shown. Raises InvalidItem."""
+        """Return a project whose prompts leave out the hidden params.
+
+        Raises:
+            InvalidItem: No project can have this name.
+        """
         project = memory.project(name)
         project.hidden_properties = self.hidden_params
         return project
 
     async def take_rate(self, caller: Caller) -> None:
-        """Raises Problem: too_many_requests. A store that does not answer stops nobody: what follows will say so."""
+        """Count a request against the rate of the caller's key.
+
+        If the store does not answer, the request passes: its own call to the store will fail and say so.
+
+        Raises:
+            Problem: too_many_requests.
+        """
         if self.limits.rate_per_s is None:
             return
         with contextlib.suppress(StoreUnavailable):
@@ -100,11 +114,15 @@ class Service:
 
     @contextlib.contextmanager
     def stream(self) -> Iterator[None]:
-        """A place among the streams. Raises Problem: overloaded, stopping."""
+        """Count a stream as open while the block runs.
+
+        Raises:
+            Problem: overloaded, or stopping.
+        """
         if self.stopping.is_set():
             raise Problem("stopping")
         if self.streams_count >= self.limits.streams_count:
-            raise Problem("overloaded", "as many streams are open as this server takes")
+            raise Problem("overloaded", f"this server keeps at most {self.limits.streams_count} streams open")
         self.streams_count += 1
         try:
             yield
@@ -114,6 +132,10 @@ class Service:
 
 @contextlib.asynccontextmanager
 async def opened(namespaces: tuple[str, ...], connect: Callable[[str], Memory]) -> AsyncIterator[dict[str, Memory]]:
-    """The memories of these namespaces, connected. Raises what connecting raises."""
+    """Connect a memory for each namespace; close them all at the end of the block.
+
+    Raises:
+        RedismemError: A memory cannot be connected.
+    """
     async with contextlib.AsyncExitStack() as stack:
         yield {namespace: await stack.enter_async_context(connect(namespace)) for namespace in namespaces}

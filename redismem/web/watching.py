@@ -1,4 +1,4 @@
-"""Who watches sessions is told of their changes, whichever server changes them: one look a tick at all of them."""
+"""Streams of changes in sessions, no matter which server makes them. One poll per tick covers all watched sessions."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ from redismem.web.chat.answer import HEARTBEAT_S, frame
 log = logging.getLogger("redismem")
 
 TICK_S = 0.5
-# Together in one trip: few enough that a turn in between does not wait for the decoding of all.
-_TOGETHER_COUNT = 50
+# Sessions per round trip: few enough that decoding them does not delay a turn.
+_BATCH_COUNT = 50
 
 
 class _Watcher:
-    """One stream. Only the newest look is kept: who reads slowly misses what was between."""
+    """One stream. It holds only the newest look, so a slow client skips the looks in between."""
 
-    __slots__ = ("changed", "look", "well")
+    __slots__ = ("changed", "is_well", "look")
 
     def __init__(self) -> None:
         self.changed = asyncio.Event()
         self.look: Look | None = None
-        self.well = True
+        self.is_well = True
 
-    def tell(self, look: Look | None, well: bool) -> None:
-        if look is not self.look or well != self.well:
-            self.look, self.well = look, well
+    def tell(self, look: Look | None, is_well: bool) -> None:
+        if look is not self.look or is_well != self.is_well:
+            self.look, self.is_well = look, is_well
             self.changed.set()
 
 
 class Watch:
-    """The watched sessions of one memory. It looks as long as somebody watches."""
+    """The watched sessions of one memory. It polls the store while at least one stream is open."""
 
     def __init__(self, memory: Memory, tick_s: float = TICK_S) -> None:
         self._memory = memory
         self._tick_s = tick_s
         self._watchers: dict[str, set[_Watcher]] = {}
-        self._seen: dict[str, Look | None] = {}
+        self._looks: dict[str, Look | None] = {}
         self._task: asyncio.Task[None] | None = None
 
     async def frames(self, session_id: str, stopping: asyncio.Event) -> AsyncIterator[bytes]:
-        """The events of a session: `changed` with its numbers, at once and at each change; `degraded`; `end`."""
+        """Yield the events of a session: `changed` with its numbers, at once and at each change; `degraded`; `end`."""
         watcher = self._join(session_id)
-        telling = asyncio.create_task(stopping.wait())
-        telling.add_done_callback(lambda _: watcher.changed.set())
+        stop_wait = asyncio.create_task(stopping.wait())
+        stop_wait.add_done_callback(lambda _: watcher.changed.set())
         try:
             while True:
                 try:
@@ -63,57 +63,57 @@ class Watch:
                 if stopping.is_set():
                     yield frame("end", {"reason": "the server stopped"})
                     return
-                yield _shown(watcher, session_id)
+                yield _event_frame(watcher, session_id)
         finally:
-            telling.cancel()
+            stop_wait.cancel()
             self._leave(session_id, watcher)
 
     def _join(self, session_id: str) -> _Watcher:
         watcher = _Watcher()
         self._watchers.setdefault(session_id, set()).add(watcher)
-        if (seen := self._seen.setdefault(session_id, None)) is not None:
-            watcher.tell(seen, True)
+        if (look := self._looks.setdefault(session_id, None)) is not None:
+            watcher.tell(look, True)
         if self._task is None:
-            self._task = asyncio.create_task(self._look())
+            self._task = asyncio.create_task(self._poll())
         return watcher
 
     def _leave(self, session_id: str, watcher: _Watcher) -> None:
-        left = self._watchers[session_id]
-        left.discard(watcher)
-        if not left:
-            del self._watchers[session_id], self._seen[session_id]
+        watchers = self._watchers[session_id]
+        watchers.discard(watcher)
+        if not watchers:
+            del self._watchers[session_id], self._looks[session_id]
         if not self._watchers and self._task is not None:
             self._task.cancel()
             self._task = None
 
-    async def _look(self) -> None:
-        well = True
+    async def _poll(self) -> None:
+        is_well = True
         while True:
             try:
                 await self._look_at_all()
-                well = True
+                is_well = True
             except RedismemError as error:
-                if well:
+                if is_well:
                     kind = type(error).__name__
-                    log.warning("watched sessions cannot be looked at: %s", kind, extra=facts(op="watch", error=kind))
-                well = False
+                    log.warning("cannot poll the watched sessions: %s", kind, extra=facts(op="watch", error=kind))
+                is_well = False
             for session_id, watchers in list(self._watchers.items()):
                 for watcher in watchers:
-                    watcher.tell(self._seen[session_id], well)
+                    watcher.tell(self._looks[session_id], is_well)
             await asyncio.sleep(self._tick_s)
 
     async def _look_at_all(self) -> None:
-        names = list(self._seen)
-        for at in range(0, len(names), _TOGETHER_COUNT):
-            together = names[at : at + _TOGETHER_COUNT]
-            wanted = {name: self._seen[name] for name in together if name in self._seen}
-            for name, look in (await changes_of(self._memory.store, wanted)).items():
-                if name in self._seen:
-                    self._seen[name] = look
+        session_ids = list(self._looks)
+        for at in range(0, len(session_ids), _BATCH_COUNT):
+            batch = session_ids[at : at + _BATCH_COUNT]
+            known_looks = {session_id: self._looks[session_id] for session_id in batch if session_id in self._looks}
+            for session_id, look in (await changes_of(self._memory.store, known_looks)).items():
+                if session_id in self._looks:
+                    self._looks[session_id] = look
 
 
-def _shown(watcher: _Watcher, session_id: str) -> bytes:
-    if not watcher.well:
-        return frame("degraded", {"session_id": session_id, "text": "The memory cannot be reached just now."})
+def _event_frame(watcher: _Watcher, session_id: str) -> bytes:
+    if not watcher.is_well:
+        return frame("degraded", {"session_id": session_id, "text": "The memory is unreachable right now."})
     numbers: dict[str, Any] = {} if watcher.look is None else watcher.look.document()
     return frame("changed", {"session_id": session_id} | numbers)

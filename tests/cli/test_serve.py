@@ -158,7 +158,7 @@ def test_a_namespace_that_the_keys_do_not_say_is_told_not_to_be_obeyed(command: 
         port = taken.getsockname()[1]
         ran = command("serve", "--keys", line, "--namespace", namespace, "--url", "memory://", "--port", port)
     assert ("--namespace other is ignored" in ran.err) is (namespace == "other")
-    assert "nobody can listen there" in ran.err.splitlines()[-1]
+    assert "cannot listen at" in ran.err.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_a_port_in_use_is_one_line(command: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         ran = command("serve", "--port", str(taken.getsockname()[1]), "--url", "memory://")
     assert ran.code == 2
-    assert "nobody can listen there" in ran.err.splitlines()[-1]
+    assert "cannot listen at" in ran.err.splitlines()[-1]
 
 
 def test_without_its_packages_it_says_what_to_install(tmp_path: Path) -> None:
@@ -220,10 +220,10 @@ def test_a_key_is_printed_once_with_its_line(command: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("a b",), "the key's name is up to 64 letters, digits, '.', '_' and '-' of ASCII, without blanks"),
-        (("a", "--namespace", "b c"), "the key's namespace is up to 64 letters"),
-        (("a", "--scope", "readd"), "--scope is read, write or admin"),
-        (("a", "--scope", "read,admin"), "--scope is read, write or admin"),
+        (("a b",), "the name of a key has up to 64 ASCII letters, digits, '.', '_' and '-', and no blanks"),
+        (("a", "--namespace", "b c"), "the namespace of a key has up to 64 ASCII letters"),
+        (("a", "--scope", "readd"), "a scope is read, write or admin"),
+        (("a", "--scope", "read,admin"), "a scope is read, write or admin"),
     ],
 )
 def test_a_key_that_cannot_be_made_says_what_was_wrong(command: Any, arguments: Any, said: str) -> None:

@@ -1,4 +1,4 @@
-"""What a page must know before it shows anything."""
+"""The route that the page reads first: key, model and limits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ router = APIRouter(prefix="/v1", tags=["operations"])
 
 @router.get("/about", response_model=schemas.About)
 async def about(memory: TheMemory, service: TheService, caller: TheCaller) -> Response:
-    """Whose key this is, what answers, and when messages become a summary. Asks the store nothing."""
+    """Return the key's namespace and scopes, the chat's model, and the limits of the window. Does not ask Redis."""
     model, settings = service.chat.model, memory.settings
     return Json(
         {

@@ -1,4 +1,4 @@
-"""POST /v1/sessions/{id}/messages: on the ASGI messages alone, as this is the way of every turn."""
+"""POST /v1/sessions/{id}/messages. It bypasses the web framework for speed: every turn calls it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from redismem.web.http.queries import check_names
 from redismem.web.service import Service
 
 PATH = "/v1/sessions/{session_id}/messages"
-_BEFORE, _BEHIND = PATH.split("{session_id}")
+_PREFIX, _SUFFIX = PATH.split("{session_id}")
 KEY = b"idempotency-key"
-_MADE_ANEW = frozenset(["id", "metadata", "timestamp"])
-"""Members that a sender may make anew for each attempt."""
+_VOLATILE = frozenset(["id", "metadata", "timestamp"])
+"""Members that may differ between a client's attempts to send the same message."""
 _JSON = (b"content-type", b"application/json")
 
 
 def is_append(path: str) -> bool:
-    """Whether a POST of this path, as it was sent, is an append."""
-    return path.startswith(_BEFORE) and path.endswith(_BEHIND) and "/" not in path[len(_BEFORE) : -len(_BEHIND)]
+    """True if a POST to this undecoded path is an append."""
+    return path.startswith(_PREFIX) and path.endswith(_SUFFIX) and "/" not in path[len(_PREFIX) : -len(_SUFFIX)]
 
 
 async def append_messages(
@@ -38,8 +38,13 @@ async def append_messages(
     body: bytes,
     answer: Any,
 ) -> None:
-    """Appends, and answers with the receipt, or with the context after it. Raises Problem, RedismemError."""
-    session = service.session(caller, session_id_of(path[len(_BEFORE) : -len(_BEHIND)]))
+    """Append the messages of the body; answer with the receipt, or with the context if `read=true`.
+
+    Raises:
+        Problem: The request is malformed, or its Idempotency-Key belongs to another message.
+        RedismemError: The append failed.
+    """
+    session = service.session(caller, session_id_of(path[len(_PREFIX) : -len(_SUFFIX)]))
     wants_context = _wants_context(query)
     context: Context | None = None
     messages = decoded(body)
@@ -60,57 +65,58 @@ async def append_messages(
     assert receipt is not None
     if receipt.duplicate and not await _may_be_same(session, messages, receipt, context):
         raise Problem(
-            "invalid", "this Idempotency-Key was given to another message of this session; nothing was stored"
+            "invalid", "this Idempotency-Key was used for another message of this session; nothing was stored"
         )
     text = encoded(document)
-    found = [_JSON, (b"content-length", b"%d" % len(text))]
-    if not receipt.degraded:  # another message may get that seq in Redis
-        found.append((b"etag", b'"%d"' % receipt.last_seq))
-    await answer.send_whole(200 if receipt.duplicate else 201, found, text)
+    answer_headers = [_JSON, (b"content-length", b"%d" % len(text))]
+    if not receipt.degraded:  # in Redis, this seq may go to another message
+        answer_headers.append((b"etag", b'"%d"' % receipt.last_seq))
+    await answer.send_whole(200 if receipt.duplicate else 201, answer_headers, text)
 
 
 def _check_body(messages: list[Any]) -> None:
-    """Says in words of HTTP what the refusal says in words of Python. Raises Problem: invalid."""
+    """Explain a refused body in terms of HTTP where it has a common mistake. Raises Problem: invalid."""
     if not messages:
-        raise Problem("invalid", "the array in the body holds no message; a PATCH of …/state changes the state alone")
+        raise Problem("invalid", "the array in the body is empty; to change only the state, PATCH …/state")
     if any(isinstance(each, dict) and "messages" in each and not {"role", "type"} & each.keys() for each in messages):
-        raise Problem("invalid", "the body is a message, or the array of messages itself, without `messages`")
+        raise Problem("invalid", "the body is a message or an array of messages, not an object with `messages`")
 
 
 async def _may_be_same(session: Session, sent: list[Any], receipt: Receipt, context: Context | None) -> bool:
-    """Whether what the append of this id has stored may be what was sent now.
+    """True if the messages sent now may equal the messages that this append id has stored.
 
-    `context`: as of the append, if it was read. Whatever was edited since, or cannot be read any more, may be the same.
+    `context` is the context after the append, if the client asked for it. Messages that were edited since or that
+    cannot be read count as equal.
     """
     if receipt.degraded:
         return True
     if receipt.last_seq - receipt.first_seq + 1 != len(sent):
         return False
-    with contextlib.suppress(RedismemError):  # the append was made, whatever becomes of this look
+    with contextlib.suppress(RedismemError):  # the append stands even if this read fails
         context = context or await session.read()
     if context is None or context.degraded or context.window_version:
         return True
     stored = {each.seq: each.to_openai() for each in (*context.pinned, *context.messages)}
     pairs = ((stored.get(seq, each), each) for seq, each in enumerate(sent, receipt.first_seq))
-    return all(_lasting(known) == _lasting(each) for known, each in pairs)
+    return all(_without_volatile(known) == _without_volatile(each) for known, each in pairs)
 
 
-def _lasting(message: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in message.items() if name not in _MADE_ANEW}
+def _without_volatile(message: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in message.items() if name not in _VOLATILE}
 
 
 def session_id_of(segment: str) -> str:
-    """The session id that a segment of a path stands for. Raises Problem: bad_session_id."""
+    """Return the session id in a percent-encoded path segment. Raises Problem: bad_session_id."""
     if "%" not in segment and segment.isascii():
         return segment
     try:
         return unquote_to_bytes(segment.encode("latin-1")).decode()
     except UnicodeError:
-        raise Problem("bad_session_id", "a session id is UTF-8, percent-encoded") from None
+        raise Problem("bad_session_id", "a session id in a path is percent-encoded UTF-8") from None
 
 
 def _wants_context(query: bytes) -> bool:
-    # Taking a query apart takes as long as storing the message.
+    # Parsing a query takes as long as storing the message, so the common ones are compared whole.
     if not query or query == b"read=true":
         return bool(query)
     value = check_names(query, ("read",)).get("read", "false")
@@ -126,31 +132,35 @@ def _options(headers: dict[bytes, bytes]) -> Any:
     if (expected := headers.get(b"if-match")) is not None:
         digits = expected.strip().removeprefix(b'"').removesuffix(b'"')
         if not digits.isdigit() or len(digits) > 16:
-            raise Problem("bad_request", "If-Match is the last seq that was seen, a number")
+            raise Problem("bad_request", "If-Match is a number: the last seq that the client has seen")
         options["expect"] = int(digits)
     return options
 
 
 def append_id(key: bytes) -> str:
-    """The id of an append by its Idempotency-Key. Raises Problem: bad_request."""
+    """Return the append id for an Idempotency-Key. Raises Problem: bad_request."""
     if not 1 <= len(key) <= 128:
         raise Problem("bad_request", "an Idempotency-Key has 1 to 128 characters")
     return key.decode("latin-1")
 
 
 def operation(responses: dict[str, Any]) -> dict[str, Any]:
-    """What the OpenAPI document says of it; `responses`: the refusals that every route has."""
-    message = {"type": "object", "additionalProperties": True, "description": "As a model's API takes it."}
+    """Return the OpenAPI operation of this route. `responses` are the refusals that every route has."""
+    message = {"type": "object", "additionalProperties": True, "description": "A message in a model API's format."}
     several = {"type": "array", "items": message, "minItems": 1}
     answers = {"anyOf": [{"$ref": f"#/components/schemas/{kind.__name__}"} for kind in ANSWERS]}
     content = {"application/json": {"schema": answers}}
     headers = [
-        ("Idempotency-Key", {"type": "string", "minLength": 1, "maxLength": 128}, "Sent again, nothing is written."),
-        ("If-Match", {"type": "string", "pattern": '^"?[0-9]{1,16}"?$'}, "The last seq that was seen."),
+        (
+            "Idempotency-Key",
+            {"type": "string", "minLength": 1, "maxLength": 128},
+            "A known key stores nothing.",
+        ),
+        ("If-Match", {"type": "string", "pattern": '^"?[0-9]{1,16}"?$'}, "The last seq that the client has seen."),
     ]
     return {
-        "summary": "Append a message, or several",
-        "description": "All or nothing. With read=true the context comes back, in the same trip to Redis.",
+        "summary": "Append one or more messages",
+        "description": "All or nothing. With read=true the answer is the context, read in the same trip to Redis.",
         "operationId": "append_messages",
         "parameters": [
             {"name": "session_id", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}},
@@ -162,8 +172,8 @@ def operation(responses: dict[str, Any]) -> dict[str, Any]:
             "content": {"application/json": {"schema": {"anyOf": [message, several]}}},
         },
         "responses": {
-            "200": {"description": "It was known already", "content": content},
-            "201": {"description": "It was appended", "content": content},
+            "200": {"description": "Already stored under this Idempotency-Key", "content": content},
+            "201": {"description": "Appended", "content": content},
             **responses,
         },
     }

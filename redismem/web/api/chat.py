@@ -17,15 +17,15 @@ from redismem.session.session import Session
 from redismem.web.api import schemas
 from redismem.web.api.sessions import TheCaller, TheMemory, TheService
 from redismem.web.api.streams import STREAM, EventStream
-from redismem.web.chat.answer import frame, place
+from redismem.web.chat.answer import frame, parse_event_id
 from redismem.web.http.json import Json
 from redismem.web.http.problems import Problem
 from redismem.web.service import Service
 
 router = APIRouter(prefix="/api/chat", tags=["chat"])
-_LOOKED_AT_COUNT = 50
+_READ_COUNT = 50
 _WAIT_S = 30.0
-_LOOK_S = 0.5
+_POLL_S = 0.5
 
 
 @router.post("", response_class=Response, responses=STREAM)
@@ -38,35 +38,36 @@ async def chat(
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=64, pattern="^[A-Za-z0-9_-]+$")] = None,
     last_event_id: Annotated[str | None, Header(max_length=100)] = None,
 ) -> Response:
-    """Answers a message with a stream of events: start, text, notice, end.
+    """Answer a message with a stream of events: start, text, notice, end.
 
-    With `Last-Event-ID` it goes on behind that event, whichever server the answer began in; nothing is said anew.
+    With `Last-Event-ID` the stream continues after that event, even if another server began the answer. It generates
+    nothing again.
     """
     del request
     session = memory.session(asked.session_id or memory.new_session_id())
     namespace = caller.namespace
     if last_event_id is not None:
-        found = place(last_event_id)
-        if found is None:
-            raise Problem("bad_request", "this Last-Event-ID was given by no stream")
-        turn_id, offset = found
-        begun = service.chat.live(namespace, session.id, turn_id)
-        if begun is not None:
-            return EventStream(service, partial(begun.frames, offset))
-        stored = await _stored(session, turn_id)
+        event = parse_event_id(last_event_id)
+        if event is None:
+            raise Problem("bad_request", "no stream of a chat gave this Last-Event-ID")
+        turn_id, offset = event
+        turn = service.chat.live(namespace, session.id, turn_id)
+        if turn is not None:
+            return EventStream(service, partial(turn.frames, offset))
+        stored = await _read_turn(session, turn_id)
         if not stored:
-            raise Problem("not_found", "there is no such answer")
-        return EventStream(service, lambda: _rest(service, session, turn_id, offset))
+            raise Problem("not_found", "this session has no such answer")
+        return EventStream(service, lambda: _await_reply(service, session, turn_id, offset))
     turn_id = idempotency_key or uuid.uuid4().hex
     live = service.chat.live(namespace, session.id, turn_id)
     if live is not None:
         _check_same(service, asked.message, live.asked)
         return EventStream(service, live.frames)
-    if idempotency_key is not None and (stored := await _tried(session, turn_id)):
+    if idempotency_key is not None and (stored := await _try_read_turn(session, turn_id)):
         _check_same(service, asked.message, *(each.content for each in stored if each.role == "user"))
         if (reply := _reply(stored)) is not None:
-            told = await _told(session, turn_id, reply, 0)
-            return EventStream(service, lambda: _each(told))
+            frames = await _reply_frames(session, turn_id, reply, 0)
+            return EventStream(service, lambda: _stream(frames))
     name = asked.project or service.chat.project
     project = None if name is None else service.project(memory, name)
     with service.stream():
@@ -75,7 +76,7 @@ async def chat(
 
 @router.post("/clear", response_model=schemas.Cleared)
 async def clear(named: schemas.ChatSession, service: TheService, memory: TheMemory, caller: TheCaller) -> Response:
-    """Removes everything of a session; an answer that is on its way ends, and is not kept."""
+    """Remove everything of a session. An answer in progress ends and is not stored."""
     session = memory.session(named.session_id)
     service.chat.stop_all(caller.namespace, session.id, "cleared")
     return Json({"cleared": await session.clear()})
@@ -83,30 +84,30 @@ async def clear(named: schemas.ChatSession, service: TheService, memory: TheMemo
 
 @router.post("/stop", response_model=schemas.Stopped)
 async def stop(named: schemas.ChatSession, service: TheService, memory: TheMemory, caller: TheCaller) -> Response:
-    """Ends the answers that are on their way in this server; what they have said is kept, marked as incomplete."""
+    """Stop the session's answers in progress in this server. Their text so far is stored as incomplete."""
     session = memory.session(named.session_id)
     return Json({"stopped_count": service.chat.stop_all(caller.namespace, session.id, "stopped")})
 
 
 def _check_same(service: Service, text: str, *known: object) -> None:
-    """Raises Problem: invalid, if the turn of this key is known to answer another message."""
+    """Check that the turn of this key answers this message. Raises Problem: invalid."""
     if not all(service.chat.is_same(text, each) for each in known):
-        raise Problem("invalid", "this Idempotency-Key was given to another message of this session")
+        raise Problem("invalid", "this Idempotency-Key was used for another message of this session")
 
 
-async def _stored(session: Session, turn_id: str) -> list[Message]:
-    """What the memory has of a turn: the user's message, and perhaps the reply."""
+async def _read_turn(session: Session, turn_id: str) -> list[Message]:
+    """Return the stored messages of a turn: the user's message and, once stored, the reply."""
     try:
-        newest = await session.messages(_LOOKED_AT_COUNT)
+        newest = await session.messages(_READ_COUNT)
     except SessionNotFound:
         return []
     return [each for each in newest if isinstance(each.metadata, dict) and each.metadata.get("turn") == turn_id]
 
 
-async def _tried(session: Session, turn_id: str) -> list[Message]:
-    """The same; nothing if the memory does not answer: the chat goes on and says so."""
+async def _try_read_turn(session: Session, turn_id: str) -> list[Message]:
+    """Return the stored messages of a turn, or no messages if the memory fails: the chat then shows a notice."""
     try:
-        return await _stored(session, turn_id)
+        return await _read_turn(session, turn_id)
     except RedismemError:
         return []
 
@@ -115,8 +116,8 @@ def _reply(stored: list[Message]) -> Message | None:
     return next((each for each in stored if each.role == "assistant"), None)
 
 
-async def _told(session: Session, turn_id: str, reply: Message, offset: int) -> list[bytes]:
-    """A stored reply as the events of a stream, with what is waited for now; null if the memory does not answer."""
+async def _reply_frames(session: Session, turn_id: str, reply: Message, offset: int) -> list[bytes]:
+    """Return a stored reply as the events of a stream. If the memory fails, `waiting_for` is null."""
     waiting = None
     with contextlib.suppress(RedismemError):
         waiting = (await session.state()).waiting_for_param
@@ -128,21 +129,21 @@ async def _told(session: Session, turn_id: str, reply: Message, offset: int) -> 
     return [*frames, frame("end", end)]
 
 
-async def _each(frames: list[bytes]) -> AsyncIterator[bytes]:
+async def _stream(frames: list[bytes]) -> AsyncIterator[bytes]:
     for each in frames:
         yield each
 
 
-async def _rest(service: Service, session: Session, turn_id: str, offset: int) -> AsyncIterator[bytes]:
-    """What follows of a reply that another server gives, or has given: once it is stored."""
-    for _ in range(round(_WAIT_S / _LOOK_S)):
-        reply = _reply(await _tried(session, turn_id))
+async def _await_reply(service: Service, session: Session, turn_id: str, offset: int) -> AsyncIterator[bytes]:
+    """Wait until another server has stored its reply, then yield the reply from this offset on."""
+    for _ in range(round(_WAIT_S / _POLL_S)):
+        reply = _reply(await _try_read_turn(session, turn_id))
         if reply is not None:
-            for each in await _told(session, turn_id, reply, offset):
+            for each in await _reply_frames(session, turn_id, reply, offset):
                 yield each
             return
         if service.stopping.is_set():
             break
         yield b": not yet\n\n"
-        await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(_POLL_S)
     yield frame("end", {"complete": False, "reason": "the answer was lost", "seq": None, "waiting_for": None})

@@ -1,4 +1,4 @@
-"""The routes of operators: queues, dead sessions, whether the service is well."""
+"""The routes for operators: queues, dead sessions, load, health and metrics."""
 
 from __future__ import annotations
 
@@ -19,44 +19,44 @@ from redismem.web.http.json import Json
 from redismem.web.service import Service
 
 router = APIRouter(tags=["operations"])
-_LOOK_S = 1.0
-_UNKNOWN = (False, True)
-"""Whether a store that is away can be written, and keeps what it is given."""
+_CHECK_S = 1.0
+_AWAY = (False, True)
+"""`writable` and `keeping` of a store that does not answer."""
 
 
 @router.get("/v1/queues", response_model=schemas.Queues)
 async def show_queues(memory: TheMemory) -> Response:
-    """How many sessions wait, and since when the first of each queue does."""
+    """Return the length of each queue, and how long its first session has waited."""
     return Json((await depths_of(memory.store)).document())
 
 
 @router.get("/v1/dead", response_model=schemas.DeadDocument)
 async def list_dead(memory: TheMemory, limit: Annotated[int, Query(ge=1, le=1_000)] = 100) -> Response:
-    """Sessions whose summary failed too often, the longest dead first. Their messages are all there."""
-    found = await dead.list_dead(memory.store, limit)
-    rows = [each.document() for each in found.sessions]
-    return Json({"count": found.count, "now_ms": found.now_ms, "sessions": rows})
+    """Return sessions whose summary failed too often, the longest dead first. They keep all their messages."""
+    listed = await dead.list_dead(memory.store, limit)
+    rows = [session.document() for session in listed.sessions]
+    return Json({"count": listed.count, "now_ms": listed.now_ms, "sessions": rows})
 
 
 @router.post("/v1/dead/retry", response_model=schemas.DeadTaken)
 async def retry_dead(memory: TheMemory, named: schemas.DeadNamed) -> Response:
-    """Tries them again: they are overdue at once, with all their attempts."""
-    return _requeued(await dead.requeue(memory.store, named.session_ids, again=True))
+    """Make dead sessions overdue again at once, with a full number of attempts."""
+    return _requeued_answer(await dead.requeue(memory.store, named.session_ids, again=True))
 
 
 @router.post("/v1/dead/drop", response_model=schemas.DeadTaken)
 async def drop_dead(memory: TheMemory, named: schemas.DeadNamed) -> Response:
-    """Takes them off the list; nothing is tried until their next message, and nothing of them is removed."""
-    return _requeued(await dead.requeue(memory.store, named.session_ids, again=False))
+    """Remove sessions from the list. The next message may queue them again; their data stays."""
+    return _requeued_answer(await dead.requeue(memory.store, named.session_ids, again=False))
 
 
-def _requeued(found: dead.Requeued) -> Response:
-    return Json({"taken": found.taken, "not_dead": found.missing, "other_layout": found.foreign})
+def _requeued_answer(requeued: dead.Requeued) -> Response:
+    return Json({"taken": requeued.taken, "not_dead": requeued.missing, "other_layout": requeued.foreign})
 
 
 @router.get("/v1/load", response_model=schemas.LoadDocument)
 async def show_load(memory: TheMemory, service: TheService) -> Response:
-    """What this server has done over the last ten minutes, and whether its store answers."""
+    """Return the load of this server over the last ten minutes, and whether its store answers."""
     health = memory.health()
     store = {"streams_count": service.streams_count, "store": health.state, "away_since_ms": health.since_ms}
     return Json(service.load.document() | store)
@@ -64,18 +64,18 @@ async def show_load(memory: TheMemory, service: TheService) -> Response:
 
 @router.get("/livez", response_model=schemas.Liveness)
 async def live(request: Request) -> Response:
-    """Whether this server runs. Looks at nothing else."""
+    """Return 200 while this server runs. Checks nothing else."""
     return Json({"live": True, "stopping": service_of(request).stopping.is_set()})
 
 
 @router.get("/readyz", response_model=schemas.Readiness, responses={503: {"model": schemas.Readiness}})
 async def ready(request: Request) -> Response:
-    """Whether it can be sent turns: the store answers, takes what is written, and keeps it."""
+    """Return 200 if this server can take turns: its store is readable, writable and evicts no keys."""
     service = service_of(request)
-    # A store that has just come back is found by the first look; what is asked beside that would still be refused.
-    readable = await _within(_readable(service))
+    # The first check closes the breaker of a store that is back; a parallel one would still be refused.
+    readable = await _succeeds(_check_readable(service))
     writable, keeping = (
-        await asyncio.gather(_within(_writable(service)), _is_keeping(service)) if readable else _UNKNOWN
+        await asyncio.gather(_succeeds(_check_writable(service)), _is_keeping(service)) if readable else _AWAY
     )
     stopping = service.stopping.is_set()
     document = {"live": True, "readable": readable, "writable": writable, "keeping": keeping, "stopping": stopping}
@@ -84,10 +84,10 @@ async def ready(request: Request) -> Response:
 
 @router.get("/metrics", response_class=PlainTextResponse)
 async def measured(request: Request, memory: TheMemory) -> Response:
-    """For Prometheus: the numbers of this server, and the queues of the key's namespace."""
+    """Return the metrics of this server and the queues of the key's namespace, for Prometheus."""
     service = service_of(request)
     try:
-        async with asyncio.timeout(_LOOK_S):
+        async with asyncio.timeout(_CHECK_S):
             depths = await depths_of(memory.store)
     except (TimeoutError, RedismemError):
         depths = None
@@ -99,36 +99,36 @@ async def measured(request: Request, memory: TheMemory) -> Response:
 
 
 def _away_s(stores: Sequence[Store]) -> dict[str, float]:
-    """How long what does not answer has not, by its place. All together, whose place is "", is always among it."""
-    found = {"": 0.0}
+    """Return how long each node has not answered, by its place. The place "" stands for the store as a whole."""
+    away_s = {"": 0.0}
     for breaker in (breaker for store in stores for breaker in store.away_breakers()):
-        found[breaker.place] = max(found.get(breaker.place, 0.0), breaker.away_s())
-    return found
+        away_s[breaker.place] = max(away_s.get(breaker.place, 0.0), breaker.away_s())
+    return away_s
 
 
-async def _within(look: Awaitable[None]) -> bool:
-    """Whether it goes well, and soon."""
+async def _succeeds(check: Awaitable[None]) -> bool:
+    """True if the check passes within its time limit."""
     try:
-        async with asyncio.timeout(_LOOK_S):
-            await look
+        async with asyncio.timeout(_CHECK_S):
+            await check
     except (TimeoutError, RedismemError):
         return False
     return True
 
 
-async def _readable(service: Service) -> None:
+async def _check_readable(service: Service) -> None:
     await next(iter(service.memories.values())).ping()
 
 
 async def _is_keeping(service: Service) -> bool:
-    """False if it is known to drop single keys when it is full: half a conversation may go."""
+    """True unless the store is known to evict keys when it is full, which could remove half a conversation."""
     try:
-        async with asyncio.timeout(_LOOK_S):
+        async with asyncio.timeout(_CHECK_S):
             return not await servers.drop_keys(next(iter(service.memories.values())).store)
     except TimeoutError:
         return True
 
 
-async def _writable(service: Service) -> None:
-    """Writes, as nothing else tells: a store may be a replica, full, or unable to save."""
+async def _check_writable(service: Service) -> None:
+    """Write to the store. Only a write shows that it is not a replica, not full and able to save."""
     await next(iter(service.memories.values())).take("readyz", 1_000_000, 1_000_000)

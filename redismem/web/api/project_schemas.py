@@ -1,4 +1,4 @@
-"""What the routes of projects take and answer, for OpenAPI."""
+"""The request and response documents of the project routes, for OpenAPI."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class ProjectList(BaseModel):
 
 
 class ItemDocument(BaseModel):
-    """A decision, task or entity, with the fields of its kind. `version` is what `expect` is compared with.
+    """A decision, task or entity, with the fields of its kind. Send its `version` as `expect`.
 
-    An entity's `hidden_properties` have the name of a param that is sensitive: their values are shown as null.
+    An entity's `hidden_properties` are named like a sensitive param: their values are null.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -31,14 +31,14 @@ class ItemDocument(BaseModel):
 
 
 class ItemList(BaseModel):
-    """`cursor` asks for what follows; null: nothing does."""
+    """`cursor` requests the next page; null means there is no next page."""
 
     items: list[ItemDocument]
     cursor: str | None
 
 
 class ProjectLife(BaseModel):
-    """From when to when its decisions, tasks and entities changed; null: it has none."""
+    """The times of the first and last change of its decisions, tasks and entities; null if it has no items."""
 
     name: str
     first_at: str | None
@@ -46,7 +46,7 @@ class ProjectLife(BaseModel):
 
 
 class BoardColumn(BaseModel):
-    """`more`: whether there are more tasks of this status than were asked for."""
+    """`more` is true if this status has more tasks than the limit."""
 
     status: str
     items: list[ItemDocument]
@@ -58,7 +58,7 @@ class Board(BaseModel):
 
 
 class VersionDocument(BaseModel):
-    """One change: since when it is true, when it was written, which fields it changed, and why."""
+    """One change: `at` is when it became true, `known_at` when it was written, `fields` the changed fields."""
 
     version: int
     at: str
@@ -72,7 +72,7 @@ class VersionList(BaseModel):
 
 
 class LinkList(BaseModel):
-    """The title or name of each item that an item names, by its id."""
+    """The title or name of each item that an item refers to, by id."""
 
     links: dict[str, str]
 
@@ -83,8 +83,9 @@ class ProjectContextDocument(BaseModel):
 
 
 class StatusChange(Taken):
-    """`unblocked`: the status that it had before it was blocked. `blocked_by`: what a task that becomes blocked waits
-    for. `expect`: the version that the caller has seen.
+    """`unblocked` restores the status before the task was blocked. `blocked_by` says what a blocked task waits for.
+
+    `expect` is the version that the caller has seen; another version is a conflict.
     """
 
     status: Literal["backlog", "planned", "in_progress", "blocked", "unblocked", "completed", "cancelled"]

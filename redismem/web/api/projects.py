@@ -1,4 +1,4 @@
-"""The routes of projects: what is decided, to be done and known, now or as of a moment; a task's way on a board."""
+"""The routes of projects: decisions, tasks and entities, now or at a moment, and a task board."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from redismem.web.http.problems import Problem
 
 router = APIRouter(prefix="/v1/projects", tags=["projects"])
 Store = Literal["decisions", "tasks", "entities"]
-# What a query may ask of which store.
-_ASKED = {
+# The filters of lists, and the stores that know each.
+_FILTERS = {
     "assignee": ("tasks",),
     "priority": ("tasks",),
     "type": ("entities",),
@@ -43,12 +43,12 @@ _VERBS = {
 
 
 def project_of(request: Request, name: Annotated[schemas.ProjectName, Path()]) -> Project:
-    """The project that the path names, in the caller's namespace."""
+    """Return the project in the path, from the caller's namespace."""
     return service_of(request).project(memory_of(request), name)
 
 
 def moment_of(at: Annotated[str | None, Query(max_length=64, description="A time (RFC 3339).")] = None) -> Any:
-    """The moment that is asked for; None: now. Raises Problem."""
+    """Return the moment in the query. `None` means now. Raises Problem."""
     return None if at is None else zoned(at, "at is a time with its zone (RFC 3339)")
 
 
@@ -67,14 +67,14 @@ def criteria_of(
     type: Word = None,
     include_superseded: bool | None = None,
 ) -> dict[str, Any]:
-    """What a list is asked for. Raises Problem for what this store does not know."""
-    own: dict[str, Any] = {"status": status, "assignee": assignee, "priority": priority, "type": type}
-    own["include_superseded"] = include_superseded
-    wrong = sorted(name for name, value in own.items() if value is not None and store not in _ASKED[name])
-    if wrong:
-        raise Problem("invalid", f"{store} cannot be asked for by {', '.join(wrong)}")
-    asked: dict[str, Any] = own | {"text": text, "tags": None if tag is None else [tag], "at": at}
-    return {name: value for name, value in asked.items() if value is not None}
+    """Return the filters of a list. Raises Problem for a filter that this store does not know."""
+    filters: dict[str, Any] = {"status": status, "assignee": assignee, "priority": priority, "type": type}
+    filters["include_superseded"] = include_superseded
+    unknown = sorted(name for name, value in filters.items() if value is not None and store not in _FILTERS[name])
+    if unknown:
+        raise Problem("invalid", f"{store} have no filter {', '.join(unknown)}")
+    filters |= {"text": text, "tags": None if tag is None else [tag], "at": at}
+    return {name: value for name, value in filters.items() if value is not None}
 
 
 TheProject = Annotated[Project, Depends(project_of)]
@@ -83,18 +83,18 @@ ItemId = Annotated[str, Path(min_length=1, max_length=64)]
 
 
 class _Documents:
-    """Items as JSON: times in RFC 3339. Of an entity's properties those named as a sensitive param have no value."""
+    """Items as JSON, with times in RFC 3339. A property named like a sensitive param has the value null."""
 
     def __init__(self, service: TheService) -> None:
         self._hidden: Collection[str] = service.hidden_params
 
     def one(self, item: Item) -> dict[str, Any]:
-        found = {field.name: _plain(getattr(item, field.name)) for field in dataclasses.fields(item)}
+        document = {field.name: _plain(getattr(item, field.name)) for field in dataclasses.fields(item)}
         if isinstance(item, Entity):
             hidden = [name for name in item.properties if name in self._hidden]
-            found["properties"] = item.properties | dict.fromkeys(hidden)
-            found["hidden_properties"] = hidden
-        return found
+            document["properties"] = item.properties | dict.fromkeys(hidden)
+            document["hidden_properties"] = hidden
+        return document
 
     def all(self, items: Iterable[Item]) -> list[dict[str, Any]]:
         return [self.one(each) for each in items]
@@ -105,13 +105,13 @@ Documents = Annotated[_Documents, Depends(_Documents)]
 
 @router.get("", response_model=project_schemas.ProjectList)
 async def list_projects(memory: TheMemory) -> Response:
-    """The names of the projects, sorted."""
+    """Return the names of the projects, sorted."""
     return Json({"projects": await project_names(memory.store)})
 
 
 @router.get("/{name}", response_model=project_schemas.ProjectLife)
 async def read_project(project: TheProject) -> Response:
-    """From when to when something of it changed: the moments that it can be asked for."""
+    """Return the times of the project's first and last change: it can be read at any moment between them."""
     first, last = await project.life() or (None, None)
     return Json({"name": project.name, "first_at": _plain(first), "last_at": _plain(last)})
 
@@ -122,29 +122,29 @@ async def read_project_context(
     term: Annotated[list[Annotated[str, Query(max_length=200)]] | None, Query(max_length=20)] = None,
     max_tokens: Annotated[int, Query(ge=50, le=100_000)] = 1_500,
 ) -> Response:
-    """What a prompt should know of the project: its text, and its numbers."""
-    found = await project.context(term or ())
-    return Json({"text": found.format(max_tokens), "summary": dataclasses.asdict(found.summary)})
+    """Return the project's background for a prompt: its text and its numbers."""
+    context = await project.context(term or ())
+    return Json({"text": context.format(max_tokens), "summary": dataclasses.asdict(context.summary)})
 
 
 @router.get("/{name}/board", response_model=project_schemas.Board)
 async def read_board(
     project: TheProject, documents: Documents, at: At, limit: Annotated[int, Query(ge=1, le=1_000)] = 50
 ) -> Response:
-    """The tasks as they are, or were then: a column a status, in each the first by priority, then the newest."""
+    """Return the tasks, now or at a moment: one column per status, each sorted by priority, then newest first."""
     statuses = list(TASK.transitions or ())
-    then: Any = {} if at is None else {"at": at}
-    found = await asyncio.gather(*(project.tasks.list(limit=limit, status=each, **then) for each in statuses))
+    moment: Any = {} if at is None else {"at": at}
+    pages = await asyncio.gather(*(project.tasks.list(limit=limit, status=each, **moment) for each in statuses))
     columns = [
         {"status": status, "items": documents.all(page), "more": page.cursor is not None}
-        for status, page in zip(statuses, found, strict=True)
+        for status, page in zip(statuses, pages, strict=True)
     ]
     return Json({"columns": columns})
 
 
 @router.get("/{name}/decisions/{item_id}/chain", response_model=project_schemas.ItemList)
 async def read_chain(project: TheProject, documents: Documents, item_id: ItemId, at: At) -> Response:
-    """The decisions each of which came in the place of the one before, the oldest first; as it is, or was then."""
+    """Return the chain of a decision, now or at a moment: each decision replaced the one before, oldest first."""
     return Json({"items": documents.all(await project.decisions.history(item_id, at=at)), "cursor": None})
 
 
@@ -157,37 +157,40 @@ async def list_items(
     limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
     cursor: Annotated[str | None, Query(max_length=500)] = None,
 ) -> Response:
-    """The items that are so, or were so then, in the order of their kind; what is over only by its status."""
-    found: Page[Item] = await getattr(project, store).list(limit=limit, cursor=cursor, **criteria)
-    return Json({"items": documents.all(found), "cursor": found.cursor})
+    """Return the items that match, now or at a moment, in the order of their kind.
+
+    Finished items are listed only if `status` asks for them.
+    """
+    page: Page[Item] = await getattr(project, store).list(limit=limit, cursor=cursor, **criteria)
+    return Json({"items": documents.all(page), "cursor": page.cursor})
 
 
 @router.get("/{name}/{store}/{item_id}", response_model=project_schemas.ItemDocument)
 async def read_item(project: TheProject, documents: Documents, store: Store, item_id: ItemId, at: At) -> Response:
-    """An item, or what it was then."""
+    """Return an item, now or at a moment."""
     return Json(documents.one(await getattr(project, store).get(item_id, at=at)))
 
 
 @router.get("/{name}/{store}/{item_id}/versions", response_model=project_schemas.VersionList)
 async def read_versions(project: TheProject, store: Store, item_id: ItemId) -> Response:
-    """What changed an item, the first change first; of a deleted one too."""
-    found = await getattr(project, store).versions(item_id)
-    return Json({"versions": [_plain(each) for each in found]})
+    """Return the changes of an item, oldest first. Works for a deleted item too."""
+    versions = await getattr(project, store).versions(item_id)
+    return Json({"versions": [_plain(version) for version in versions]})
 
 
 @router.get("/{name}/{store}/{item_id}/links", response_model=project_schemas.LinkList)
 async def read_links(project: TheProject, store: Store, item_id: ItemId, at: At) -> Response:
-    """What the items that an item names are called, or were then; what is deleted is left out."""
+    """Return the titles of the items that an item refers to, now or at a moment. Leaves out deleted items."""
     item = await getattr(project, store).get(item_id, at=at)
-    found = await asyncio.gather(*(_title(project, each, at) for each in sorted(_named(item))))
-    return Json({"links": {item_id: title for item_id, title in found if title is not None}})
+    titles = await asyncio.gather(*(_read_title(project, linked_id, at) for linked_id in sorted(_linked_ids(item))))
+    return Json({"links": {linked_id: title for linked_id, title in titles if title is not None}})
 
 
 @router.post("/{name}/tasks/{item_id}/status", response_model=project_schemas.ItemDocument)
 async def change_status(
     project: TheProject, documents: Documents, item_id: ItemId, change: project_schemas.StatusChange
 ) -> Response:
-    """Leads a task to another status: as on a board."""
+    """Move a task to another status, as on a board."""
     tasks = project.tasks
     if change.status == "blocked":
         task = await tasks.block(item_id, change.blocked_by, change.reason, expect=change.expect)
@@ -196,21 +199,21 @@ async def change_status(
     return Json(documents.one(task))
 
 
-def _named(item: Any) -> set[str]:
-    """The ids that an item names."""
+def _linked_ids(item: Any) -> set[str]:
+    """The ids of the items that an item refers to."""
     fields = ("related_decisions", "related_tasks", "dependencies", "blocked_by")
-    found = {each for name in fields for each in getattr(item, name, ())}
-    found |= {getattr(item, name, None) or "" for name in ("supersedes", "superseded_by", "merged_into")}
-    found |= {each.entity_id for each in getattr(item, "relations", ())}
-    return {each for each in found if is_item_id(each[:1], each) and each[:1] in _STORES}
+    ids = {each for name in fields for each in getattr(item, name, ())}
+    ids |= {getattr(item, name, None) or "" for name in ("supersedes", "superseded_by", "merged_into")}
+    ids |= {relation.entity_id for relation in getattr(item, "relations", ())}
+    return {each for each in ids if is_item_id(each[:1], each) and each[:1] in _STORES}
 
 
-async def _title(project: Project, item_id: str, at: datetime | None) -> tuple[str, str | None]:
+async def _read_title(project: Project, item_id: str, at: datetime | None) -> tuple[str, str | None]:
     try:
-        found = await getattr(project, _STORES[item_id[0]]).get(item_id, at=at)
+        item = await getattr(project, _STORES[item_id[0]]).get(item_id, at=at)
     except ItemNotFound:
         return item_id, None
-    return item_id, found.name if isinstance(found, Entity) else found.title
+    return item_id, item.name if isinstance(item, Entity) else item.title
 
 
 def _plain(value: Any) -> Any:

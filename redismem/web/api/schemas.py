@@ -1,4 +1,4 @@
-"""The documents of the routes: what is taken, and what is given."""
+"""The request and response documents of the routes."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
 
 FAULTS_COUNT = 20
-"""How many faults of a body are told, at most."""
+"""Maximum number of faults that the answer to a malformed body lists."""
 Name = Annotated[str, Field(min_length=1, max_length=256)]
 ProjectName = Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
 
 class Taken(BaseModel):
-    """A body. A member that it does not have is refused: it would be lost in silence."""
+    """A request body. It refuses unknown members instead of ignoring them silently."""
 
     model_config = ConfigDict(extra="forbid")
 
     @model_validator(mode="before")
     @classmethod
-    def _few_unknown(cls, given: Any) -> Any:
-        # Each of them becomes a fault with a text, and a body has room for half a million.
+    def _drop_most_unknown(cls, given: Any) -> Any:
+        # Each unknown member becomes a fault with a text, and a body can hold half a million of them.
         if not isinstance(given, dict) or len(given) <= FAULTS_COUNT:
             return given
         unknown = islice((name for name in given if name not in cls.model_fields), FAULTS_COUNT)
-        told = cls.model_fields.keys() | set(unknown)
-        return {name: value for name, value in given.items() if name in told}
+        names = cls.model_fields.keys() | set(unknown)
+        return {name: value for name, value in given.items() if name in names}
 
 
 class ProblemDocument(BaseModel):
-    """RFC 9457. `code` is stable. A conflict has `last_seq` as well; a refused status `before` and `after`."""
+    """An RFC 9457 problem. `code` is stable. A conflict also has `last_seq`; a refused status `before` and `after`."""
 
     model_config = ConfigDict(extra="allow")
     type: str
@@ -45,7 +45,7 @@ class NewSession(BaseModel):
 
 
 class NewestMessage(BaseModel):
-    """How what was said last begins: by a user, if that is among the last few. Without a text: empty."""
+    """The beginning of the newest message, by a user if the last few have one. `text` is empty if it has no text."""
 
     seq: int
     role: str
@@ -53,7 +53,7 @@ class NewestMessage(BaseModel):
 
 
 class ActiveSession(BaseModel):
-    """`newest` is there if it was asked for; null: nothing to show."""
+    """`newest` is present if the request asked for it; null means that there is nothing to show."""
 
     session_id: str
     active_ms: int
@@ -87,7 +87,7 @@ class SessionNumbers(BaseModel):
 
 
 class ReceiptDocument(BaseModel):
-    """`degraded`: Redis was away and this server has accepted it; the seqs are provisional, and there is no ETag."""
+    """`degraded` means that Redis was down and this server accepted it: seqs are provisional, there is no ETag."""
 
     session_id: str
     first_seq: int
@@ -112,7 +112,7 @@ class SummaryDocument(BaseModel):
 
 
 class StateDocument(BaseModel):
-    """`hidden_params`: their values are sensitive and shown as null. `degraded`: Redis was away, as in a context."""
+    """`hidden_params` are sensitive: their values are null. `degraded` means what it means in a context."""
 
     params: dict[str, Any]
     hidden_params: list[str]
@@ -124,9 +124,10 @@ class StateDocument(BaseModel):
 
 
 class ContextDocument(BaseModel):
-    """`request` is for the model, in the format that was asked for; the rest says what it was made from.
+    """`request` is the model's input in the requested format; the other members say what it was made from.
 
-    `degraded`: Redis was away, and this is what this server has seen last and accepted since; seqs are provisional.
+    `degraded` means that Redis was down: this is what the server saw last plus what it accepted since. Seqs are
+    provisional.
     """
 
     session_id: str
@@ -154,14 +155,14 @@ class MessageDocument(BaseModel):
 
 
 class MessageList(BaseModel):
-    """Oldest first. `before` is what the next page is asked with; null: there is none."""
+    """Messages, oldest first. `before` requests the next page; null means there is no next page."""
 
     messages: list[MessageDocument]
     before: int | None
 
 
 class StateChange(Taken):
-    """What is not named stays. null takes away, but for a param: its value may be null, `remove_params` takes it."""
+    """Members that are absent stay unchanged; null removes. A param may be null, so `remove_params` removes params."""
 
     params: dict[Name, Any] = {}
     remove_params: Annotated[list[Name], FailFast()] = []
@@ -172,7 +173,7 @@ class StateChange(Taken):
 
 
 class ChatMessage(Taken):
-    """Without a session id a new conversation begins. `project`: whose decisions, tasks and entities are background."""
+    """A message for the chat. Without `session_id` it begins a new conversation; `project` is the background's."""
 
     session_id: Name | None = None
     message: Annotated[str, Field(min_length=1, max_length=100_000)]
@@ -184,7 +185,7 @@ class ChatSession(Taken):
 
 
 class Cleared(BaseModel):
-    """False: there was none."""
+    """`cleared` is false if the session did not exist."""
 
     cleared: bool
 
@@ -207,7 +208,7 @@ class Queues(BaseModel):
 
 
 class DeadSessionDocument(BaseModel):
-    """`state` is live, or why there are no numbers: gone, unreadable, of another layout."""
+    """`state` is `live`, or the reason why there are no numbers: gone, unreadable, or another layout."""
 
     model_config = ConfigDict(extra="allow")
     session_id: str
@@ -223,13 +224,13 @@ class DeadDocument(BaseModel):
 
 
 class DeadNamed(Taken):
-    """The sessions to take off the list."""
+    """The sessions to remove from the list."""
 
     session_ids: Annotated[list[Name], Field(min_length=1, max_length=1_000)]
 
 
 class DeadTaken(BaseModel):
-    """`other_layout`: another release wrote them, so they stay on the list."""
+    """`other_layout` lists sessions that another release wrote: they stay on the list."""
 
     taken: list[str]
     not_dead: list[str]
@@ -242,10 +243,10 @@ class ModelName(BaseModel):
 
 
 class About(BaseModel):
-    """What a page must know: who asks and may do what, what answers, and when messages become a summary.
+    """The setup that the page shows: the key's namespace and scopes, the model, and the limits of the window.
 
-    `model` null: answers come from the memory alone. `project`: what the chat knows about if a message names none, or
-    null. `sensitive_params`: what is typed for them is not shown.
+    `model` is null if answers come from the memory alone. `project` is the chat's default project, or null. The page
+    hides what users type for `sensitive_params`.
     """
 
     version: str
@@ -261,7 +262,7 @@ class About(BaseModel):
 
 
 class LoadSlot(BaseModel):
-    """Appends over `took_ms`; null: there was none."""
+    """Appends during the `took_ms` before `end_ms`. The percentiles are null if there were no appends."""
 
     end_ms: int
     took_ms: int
@@ -273,7 +274,7 @@ class LoadSlot(BaseModel):
 
 
 class LoadDocument(BaseModel):
-    """What this server alone has done, for all namespaces: `slots` of a few seconds, oldest first, and the whole."""
+    """The load of this server, all namespaces together. `slots` last a few seconds each, oldest first."""
 
     now_ms: int
     streams_count: int
@@ -284,14 +285,14 @@ class LoadDocument(BaseModel):
 
 
 class Liveness(BaseModel):
-    """Whether this server runs, and whether it is about to stop."""
+    """`stopping` is true once the server is about to stop."""
 
     live: bool
     stopping: bool
 
 
 class Readiness(Liveness):
-    """Readable and writable: what the store lets it do. Keeping: it is not known to drop keys by itself."""
+    """`readable` and `writable` are about the store. `keeping` is false if the store is known to evict keys."""
 
     readable: bool
     writable: bool

@@ -25,24 +25,24 @@ _MOST_MESSAGES = 1_000
 
 
 def service_of(request: Request) -> Service:
-    """The service that a request came to."""
+    """Return the service that a request came to."""
     service: Service = request.app.state.service
     return service
 
 
 def caller_of(request: Request) -> Caller:
-    """Who asks."""
+    """Return the owner of the request's key."""
     caller: Caller = request.scope[CALLER]
     return caller
 
 
 def memory_of(request: Request) -> Memory:
-    """The memory of the caller's namespace."""
+    """Return the memory of the caller's namespace."""
     return service_of(request).memory(caller_of(request))
 
 
 def session_of(request: Request, session_id: Annotated[str, Path(min_length=1)]) -> Session:
-    """The session that the path names. Raises Problem, InvalidSessionId."""
+    """Return the session in the path. Raises Problem, InvalidSessionId."""
     return service_of(request).session(caller_of(request), session_id_of(session_id))
 
 
@@ -60,40 +60,40 @@ async def list_sessions(
     contains: Annotated[str | None, Query(min_length=1, max_length=256)] = None,
     newest: bool = False,
 ) -> Response:
-    """The live sessions, the last active first.
+    """Return the live sessions, most recently active first.
 
-    `contains`: those with this in their id, of the next thousands; if the cursor is not null, it goes on from there.
-    `newest`: each with the beginning of what was said last, by a user if that is among the last few messages.
+    `contains` searches the ids of the next few thousand sessions; a cursor continues the search. `newest` adds the
+    beginning of each session's newest message, by a user if the last few have one.
     """
     try:
-        found, after = await listing.page(memory, limit, cursor, contains)
+        entries, next_cursor = await listing.page(memory, limit, cursor, contains)
     except ValueError:
-        raise Problem("bad_request", "this cursor was given by no page") from None
-    rows = [asdict(entry) for entry in found]
+        raise Problem("bad_request", "no page gave this cursor") from None
+    rows = [asdict(entry) for entry in entries]
     if newest:
-        begun = await listing.newest_of(memory, [entry.session_id for entry in found])
-        rows = [row | {"newest": each} for row, each in zip(rows, begun, strict=True)]
-    return Json({"sessions": rows, "cursor": after})
+        previews = await listing.newest_of(memory, [entry.session_id for entry in entries])
+        rows = [row | {"newest": preview} for row, preview in zip(rows, previews, strict=True)]
+    return Json({"sessions": rows, "cursor": next_cursor})
 
 
 @router.post("/sessions", status_code=201, response_model=schemas.NewSession)
 async def new_session(request: Request, memory: TheMemory) -> Response:
-    """A new id. The session begins with its first message."""
+    """Return a new id. The session begins with its first message."""
     if await request.body() not in (b"", b"{}"):
-        raise Problem("invalid", "this takes no body; a session whose id you choose begins with its first message")
+        raise Problem("invalid", "send no body; to choose the id yourself, append the first message to that id")
     session_id = memory.new_session_id()
     return Json({"session_id": session_id}, 201, {"location": f"/v1/sessions/{session_id}"})
 
 
 @router.get("/sessions/{session_id}", response_model=schemas.SessionNumbers)
 async def show_session(session: TheSession) -> Response:
-    """The numbers of a session."""
+    """Return the numbers of a session."""
     return Json(asdict(await session.info()))
 
 
 @router.delete("/sessions/{session_id}", status_code=204)
 async def clear_session(session: TheSession) -> Response:
-    """Removes everything of a session."""
+    """Remove everything of a session."""
     await session.clear(missing_ok=False)
     return Response(status_code=204)
 
@@ -105,13 +105,16 @@ async def list_messages(
     before: Annotated[str | None, Query(max_length=64, description="A seq, or a time (RFC 3339).")] = None,
     include_originals: bool = False,
 ) -> Response:
-    """The newest messages before a seq or a time, oldest first: those no summary covers, or all that are kept."""
-    found = await session.messages(limit, _moment(before), include_originals)
-    more = found[0].seq if len(found) == limit and found[0].seq > 1 else None
-    return Json({"messages": [message_document(message) for message in found], "before": more})
+    """Return the newest messages before a seq or a time, oldest first.
+
+    The list has the messages that no summary covers, or all stored ones with `include_originals`.
+    """
+    messages = await session.messages(limit, _parse_before(before), include_originals)
+    more = messages[0].seq if len(messages) == limit and messages[0].seq > 1 else None
+    return Json({"messages": [message_document(message) for message in messages], "before": more})
 
 
-def _moment(before: str | None) -> int | datetime | None:
+def _parse_before(before: str | None) -> int | datetime | None:
     if before is None:
         return None
     if before.isascii() and before.isdigit() and 0 < int(before[:20]) < 1 << 53:
@@ -126,16 +129,16 @@ async def read_context(
     max_tokens: Annotated[int | None, Query(ge=1, le=1 << 40)] = None,
     form: Annotated[Format, Query(alias="format")] = "openai",
 ) -> Response:
-    """What a model is to be given: summaries and the messages after them."""
+    """Return the input for a model: summaries and the messages after them."""
     context = await session.read(max_tokens=max_tokens)
     return Json(context_document(context, form, service.hidden_params))
 
 
 @router.get("/sessions/{session_id}/events", response_class=Response, responses=STREAM)
 async def watch_session(session: TheSession, service: TheService, caller: TheCaller) -> Response:
-    """A stream of events: `changed` with the numbers of the session, at once and whenever something in it changes.
+    """Stream the events of a session: `changed` with its numbers, at once and after each change by any server.
 
-    Whichever server changes it. `degraded` while the store does not answer; `end` when this server stops.
+    `degraded` means that the store does not answer; `end`, that this server stops.
     """
     return EventStream(service, partial(service.watch(caller).frames, session.id, service.stopping))
 
@@ -144,7 +147,7 @@ async def watch_session(session: TheSession, service: TheService, caller: TheCal
 async def read_state(
     session: TheSession, service: TheService, caller: TheCaller, include_hidden: bool = False
 ) -> Response:
-    """The state. Values of sensitive params are shown to administrators who ask for them."""
+    """Return the state. Only administrators can request the values of sensitive params."""
     if include_hidden and "admin" not in caller.scopes:
         raise Problem("not_allowed", "hidden values need the scope admin")
     hidden = frozenset[str]() if include_hidden else service.hidden_params
@@ -157,21 +160,21 @@ async def change_state(
     change: schemas.StateChange,
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=128)] = None,
 ) -> Response:
-    """Changes what is named, all at once; creates a missing session."""
-    given: dict[str, Any] = {
+    """Change the members in the body, all at once. Creates a missing session."""
+    changes: dict[str, Any] = {
         name: getattr(change, name)
         for name in ("last_intent", "last_result", "plan")
         if name in change.model_fields_set
     }
     if "waiting_for_param" in change.model_fields_set:
-        given["waiting"] = change.waiting_for_param
+        changes["waiting"] = change.waiting_for_param
     if not change.params.keys().isdisjoint(change.remove_params):
-        raise Problem("invalid", "a name in remove_params is in params too: a change sets a param or removes it")
+        raise Problem("invalid", "a name is in both params and remove_params: a change sets a param or removes it")
     merge = {**change.params, **dict.fromkeys(change.remove_params, UNSET)}
     if merge:
-        given["merge"] = merge
-    if not given:
-        raise Problem("invalid", "this change changes nothing")
+        changes["merge"] = merge
+    if not changes:
+        raise Problem("invalid", "the body changes nothing")
     key = None if idempotency_key is None else append_id(idempotency_key.encode("latin-1"))
-    await session.update(id=key, **given)
+    await session.update(id=key, **changes)
     return Response(status_code=204)

@@ -1,4 +1,4 @@
-"""An answer that is a stream of events: ends when its reader goes, and cuts off one that takes nothing."""
+"""Responses that stream events. A stream ends when its client leaves, and cuts off a client that reads nothing."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from starlette.responses import Response
 from redismem.web.service import Service
 
 STREAM: dict[int | str, dict[str, Any]] = {200: {"content": {"text/event-stream": {}}}}
-"""What the OpenAPI document says of such an answer."""
+"""The OpenAPI response of a stream."""
 _HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no")]
 
 
 class EventStream(Response):
-    """Frames, one after another. Nothing is kept for a reader but what its connection holds."""
+    """A stream of frames. It buffers nothing beyond the connection's own buffer."""
 
     def __init__(self, service: Service, frames: Callable[[], AsyncIterator[bytes]]) -> None:
         super().__init__(media_type="text/event-stream")
@@ -26,7 +26,7 @@ class EventStream(Response):
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         with self._service.stream():
             frames = self._frames()
-            gone = asyncio.create_task(_gone(receive))
+            gone = asyncio.create_task(_wait_for_disconnect(receive))
             try:
                 await send({"type": "http.response.start", "status": 200, "headers": list(_HEADERS)})
                 await self._send_all(frames, gone, send)
@@ -39,20 +39,20 @@ class EventStream(Response):
 
     async def _send_all(self, frames: AsyncIterator[bytes], gone: asyncio.Task[None], send: Any) -> None:
         while True:
-            coming = asyncio.ensure_future(anext(frames, None))
+            next_frame = asyncio.ensure_future(anext(frames, None))
             try:
-                await asyncio.wait((coming, gone), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait((next_frame, gone), return_when=asyncio.FIRST_COMPLETED)
             finally:
-                if not coming.done():
-                    coming.cancel()
-                    await asyncio.wait((coming,))
-            if coming.cancelled() or (frame := coming.result()) is None:
+                if not next_frame.done():
+                    next_frame.cancel()
+                    await asyncio.wait((next_frame,))
+            if next_frame.cancelled() or (frame := next_frame.result()) is None:
                 break
             async with asyncio.timeout(self._service.limits.stream_write_s):
                 await send({"type": "http.response.body", "body": frame, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
 
-async def _gone(receive: Any) -> None:
+async def _wait_for_disconnect(receive: Any) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -1,4 +1,4 @@
-"""Answers without a model, from the session's own memory. It says that it is none."""
+"""Answers without a model, from the session's memory alone. Each answer says that no model is set up."""
 
 from __future__ import annotations
 
@@ -9,48 +9,48 @@ from redismem.context import Context
 
 _WORD = re.compile(r"[^\W_]{3,}")
 _SHOWN_CHARS = 300
-_FOUND_COUNT = 3
-_NOBODY = "No model is set up, so this is what I remember and nothing more."
+_QUOTES_COUNT = 3
+_NO_MODEL = "No model is set up, so I can only tell you what I remember."
 
 
 def answer(context: Context | None, text: str, hidden: Collection[str] = ()) -> str:
-    """What the memory holds of what is asked. Costs time in proportion to the context's length."""
+    """Answer a message with matching messages, params and the last summary. Takes time linear in the context."""
     if context is None:
-        return f"{_NOBODY} The memory cannot be reached either, so that is nothing just now."
-    lines = [_NOBODY, *_counted(context)]
-    lines += [f"You said, or were told: “{found}”" for found in _about(context, text)]
-    known = [f"{name}: {_short(str(value))}" for name, value in _params(context, hidden)]
-    if known:
-        lines.append(f"I know {'; '.join(known)}.")
-    lines += [f"Before that, in short: {_short(summary.text)}" for summary in context.summaries[-1:]]
+        return f"{_NO_MODEL} The memory is unreachable too, so right now that is nothing."
+    lines = [_NO_MODEL, *_describe_length(context)]
+    lines += [f"You said: “{quote}”" for quote in _matching_messages(context, text)]
+    facts = [f"{name}: {_shorten(str(value))}" for name, value in _params(context, hidden)]
+    if facts:
+        lines.append(f"I know {'; '.join(facts)}.")
+    lines += [f"Summary of earlier messages: {_shorten(summary.text)}" for summary in context.summaries[-1:]]
     return "\n\n".join(lines)
 
 
-def pieces(text: str) -> Iterator[str]:
-    """Word by word."""
+def split_words(text: str) -> Iterator[str]:
+    """Yield a text word by word, each with the blanks after it."""
     yield from re.findall(r"\S+\s*", text)
 
 
-def _counted(context: Context) -> Iterator[str]:
+def _describe_length(context: Context) -> Iterator[str]:
     before = [message for message in context.messages[:-1] if message.role == "user"]
     if not before and not context.summaries:
-        yield "This is the first thing you have said here."
+        yield "This is your first message in this conversation."
     else:
         yield f"This conversation has {context.total_messages} messages."
 
 
-def _about(context: Context, text: str) -> list[str]:
-    """The earlier messages that share most words with this one; the newest of equals."""
-    wanted = set(_WORD.findall(text.casefold()))
-    found = []
+def _matching_messages(context: Context, text: str) -> list[str]:
+    """Return the user's earlier messages that share most words with this one, newer ones first among equals."""
+    words = set(_WORD.findall(text.casefold()))
+    matches = []
     for message in context.messages[:-1]:
         content = message.content
         if isinstance(content, str) and message.role == "user":
-            shared = len(wanted & set(_WORD.findall(content.casefold())))
-            if shared:
-                found.append((shared, message.seq, content))
-    best = sorted(found, reverse=True)[:_FOUND_COUNT]
-    return [_short(content) for _, _, content in sorted(best, key=lambda each: each[1])]
+            shared_count = len(words & set(_WORD.findall(content.casefold())))
+            if shared_count:
+                matches.append((shared_count, message.seq, content))
+    best = sorted(matches, reverse=True)[:_QUOTES_COUNT]
+    return [_shorten(content) for _, _, content in sorted(best, key=lambda match: match[1])]
 
 
 def _params(context: Context, hidden: Collection[str]) -> Iterator[tuple[str, object]]:
@@ -59,6 +59,6 @@ def _params(context: Context, hidden: Collection[str]) -> Iterator[tuple[str, ob
             yield name, value
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     line = " ".join(text[: 4 * _SHOWN_CHARS].split())
     return line if len(line) <= _SHOWN_CHARS else line[: _SHOWN_CHARS - 1] + "…"

@@ -1,4 +1,4 @@
-"""What a chat stores of a turn: what the user said, and what was answered. An outage of Redis keeps it from neither."""
+"""Storage of a chat's turns: the user's message and the reply, also while Redis is down."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from redismem.web.chat.answer import Turn
 
 log = logging.getLogger("redismem")
 
-_TRIES_COUNT = 5
-_REFUSALS_COUNT = 2
-"""So often an answer may be refused and is tried again: with `expect`, and with replicas to confirm it."""
-_SAID = {
-    "not_stored": "The memory cannot be reached, so this answer is not kept.",
-    "too_large": "This answer, or the whole conversation, is longer than the memory takes: the answer is not kept.",
-    "unconfirmed": "This is kept, but too few copies of the memory have it yet: a failure just now may lose it.",
-    "degraded": "The memory cannot be reached just now: this is kept here until it can.",
-    "cleared": "This conversation was cleared meanwhile, so this answer is not kept.",
+_ATTEMPTS_COUNT = 5
+_OUTAGES_COUNT = 2
+"""Attempts that may fail with StoreUnavailable: one because of `expect`, one because no replica can confirm."""
+_NOTICES = {
+    "not_stored": "The memory is unreachable, so this answer is not stored.",
+    "too_large": "This answer or the whole conversation is too long for the memory: the answer is not stored.",
+    "unconfirmed": "This is stored, but too few replicas have it yet: a failure now may lose it.",
+    "degraded": "The memory is unreachable right now: this server keeps the message until it is back.",
+    "cleared": "This conversation was cleared meanwhile, so this answer is not stored.",
 }
 
 
-async def appended(turn: Turn, session: Session, step: Step, project: Background | None) -> Context:
-    """The context after the user's turn. Raises what `append_and_read` raises, but for Unconfirmed.
+async def append_question(turn: Turn, session: Session, step: Step, project: Background | None) -> Context:
+    """Append the user's message and return the context after it. Raises what `append_and_read` raises.
 
-    What too few replicas have stands, and is answered. While Redis is away no replica can have it: this process takes
-    it unconfirmed, if it takes turns at all.
+    An unconfirmed append counts: the chat answers it and shows a notice. While Redis is down, no replica can confirm
+    it, so this process accepts it without confirmation if the fallback is on.
     """
     message = Message("user", step.text, metadata={"turn": turn.id})
     options: Any = {"id": f"{turn.id}:user", "project": project, **step.changes}
     try:
         return await session.append_and_read(message, **options)
     except Unconfirmed:
-        tell(turn, "unconfirmed")
+        notify(turn, "unconfirmed")
         context = await session.read()
         if project is not None:
             context.background = await project.background([message], PROJECT_TOKENS)
@@ -48,61 +48,62 @@ async def appended(turn: Turn, session: Session, step: Step, project: Background
         if not (await session.state()).degraded:
             raise
     context = await session.append_and_read(message, confirm=0, **options)
-    tell(turn, "unconfirmed")
+    notify(turn, "unconfirmed")
     return context
 
 
-async def kept(turn: Turn, session: Session, context: Context) -> int | None:
-    """Stores what was said, unless the session was cleared meanwhile; gives its seq. Tells the turn if it is not kept.
+async def store_reply(turn: Turn, session: Session, context: Context) -> int | None:
+    """Store the reply and return its seq. `None` means that it was not stored; a notice of the turn says why.
 
-    `context`: as of the user's turn. Its id is the turn's, so however often it is tried it is made once.
+    A reply to a session that was cleared meanwhile is dropped. `context` is the context after the user's message. The
+    append has an id, so retries store the reply once.
     """
     if not turn.text:
         return None
     metadata = {"turn": turn.id} | ({"incomplete": turn.stop_reason} if turn.stop_reason else {})
     message = Message("assistant", turn.text, metadata=metadata)
     try:
-        return await _stored(turn, session, context, message)
+        return await _append_reply(turn, session, context, message)
     except RedismemError as error:
         kind = type(error).__name__
-        log.warning("an answer could not be kept: %s", kind, extra=facts(op="chat", error=kind))
-        turn.notice("not_stored", _SAID["too_large" if isinstance(error, TooLarge) else "not_stored"])
+        log.warning("an answer could not be stored: %s", kind, extra=facts(op="chat", error=kind))
+        turn.notice("not_stored", _NOTICES["too_large" if isinstance(error, TooLarge) else "not_stored"])
     return None
 
 
-async def _stored(turn: Turn, session: Session, context: Context, message: Message) -> int | None:
+async def _append_reply(turn: Turn, session: Session, context: Context, message: Message) -> int | None:
     options: Any = {"id": f"{turn.id}:reply"} | ({} if context.degraded else {"expect": context.last_seq})
-    refused_count = 0
-    for _ in range(_TRIES_COUNT):
+    outages_count = 0
+    for _ in range(_ATTEMPTS_COUNT):
         try:
             receipt = await session.append(message, **options)
         except Unconfirmed:
-            options["confirm"] = 0  # it stands, and sent again it says at which seq
+            options["confirm"] = 0  # it is stored; the retry returns its seq
             continue
         except (Conflict, StoreUnavailable) as failure:
-            why: RedismemError = failure
-            refused_count += isinstance(failure, StoreUnavailable)
-            if refused_count > _REFUSALS_COUNT:
+            last_failure: RedismemError = failure
+            outages_count += isinstance(failure, StoreUnavailable)
+            if outages_count > _OUTAGES_COUNT:
                 raise
         else:
             if "confirm" in options:
-                tell(turn, "unconfirmed")
+                notify(turn, "unconfirmed")
             if receipt.degraded:
-                tell(turn, "degraded")
+                notify(turn, "degraded")
             return receipt.last_seq
         now = await session.read(limit=1)
         if not (now.degraded or context.degraded) and now.epoch != context.epoch:
-            tell(turn, "cleared")
+            notify(turn, "cleared")
             return None
-        _adapt(options, now)
-    raise why
+        _relax(options, now)
+    raise last_failure
 
 
-def _adapt(options: dict[str, Any], now: Context) -> None:
-    """Asks for no more than can be had now.
+def _relax(options: dict[str, Any], now: Context) -> None:
+    """Adapt the options of the next attempt to the session's present state.
 
-    What a process takes while Redis is away it answers by itself: whether others wrote, only Redis could say, and no
-    replica has it.
+    While Redis is down, this process can neither check `expect` nor wait for replicas: drop `expect` first, then
+    confirmation.
     """
     if not now.degraded:
         options["expect"] = now.last_seq
@@ -110,6 +111,6 @@ def _adapt(options: dict[str, Any], now: Context) -> None:
         options["confirm"] = 0
 
 
-def tell(turn: Turn, code: str) -> None:
-    """Tells the turn what became of it."""
-    turn.notice(code, _SAID[code])
+def notify(turn: Turn, code: str) -> None:
+    """Show the notice for this code to the listeners of a turn."""
+    turn.notice(code, _NOTICES[code])

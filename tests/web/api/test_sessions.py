@@ -251,8 +251,8 @@ async def test_json_that_few_can_write_comes_back(http: Served) -> None:
 @pytest.mark.parametrize("query", ["", "?read=true"])
 async def test_a_body_that_is_no_append_is_refused_in_words_of_http(http: Served, query: str) -> None:
     said_of = {
-        "the array in the body holds no message": [],
-        "the array of messages itself": {"messages": [said(1)]},
+        "the array in the body is empty": [],
+        "not an object with `messages`": {"messages": [said(1)]},
         "a message needs a role": {"content": "hello"},
     }
     for words, body in said_of.items():

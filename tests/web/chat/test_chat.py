@@ -41,7 +41,7 @@ async def test_without_a_model_it_answers_from_its_memory_and_says_so(memory: Me
     async with chatting(memory, None) as http:
         first = text_of(await heard(http.client, "/api/chat", json={"session_id": "s", "message": "My dog is Rex"}))
         assert "No model is set up" in first
-        assert "first thing you have said" in first
+        assert "your first message" in first
         await memory.session("s").merge({"colour": "blue"})
         second = text_of(await heard(http.client, "/api/chat", json={"session_id": "s", "message": "Who is my dog?"}))
         assert "My dog is Rex" in second

@@ -20,7 +20,7 @@ from support.sse import heard, listening, notices_of, text_of
 from redismem import Memory, Settings
 from redismem.errors import ModelFailed
 from redismem.slots import Slots
-from redismem.web.chat.answer import place
+from redismem.web.chat.answer import parse_event_id
 from redismem.web.chat.chat import Chat
 from redismem.workers.scheduler import Scheduler
 
@@ -51,7 +51,7 @@ async def test_a_model_that_breaks_off_in_any_way_is_said_and_what_it_said_is_ke
     async with served(memory, chat=Chat(model)) as http:
         events = await heard(http.client, "/api/chat", json=ASKED)
         (notice,) = [each.document for each in events if each.event == "notice"]
-        said = "The model broke off. Your message is kept. You can send it again, or go on."
+        said = "The model broke off. Your message is stored. You can send it again, or go on."
         assert notice == {"code": "model_failed", "text": said}
         assert (text_of(events), events[-1].event) == ("half an ", "end")
         assert events[-1].document == {"complete": False, "reason": "the model failed", "seq": 2, "waiting_for": None}
@@ -232,5 +232,5 @@ async def test_what_is_no_message_is_refused(memory: Memory, body: Any) -> None:
 
 
 def test_the_place_in_a_stream_is_turn_and_offset() -> None:
-    assert place("turn-1.17") == ("turn-1", 17)
-    assert [place(wrong) for wrong in ("", "x", ".1", "a.", "a.-1", "a.x", "a." + "9" * 50)] == [None] * 7
+    assert parse_event_id("turn-1.17") == ("turn-1", 17)
+    assert [parse_event_id(wrong) for wrong in ("", "x", ".1", "a.", "a.-1", "a.x", "a." + "9" * 50)] == [None] * 7

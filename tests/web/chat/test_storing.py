@@ -84,7 +84,7 @@ async def test_an_answer_that_is_longer_than_a_message_may_be_is_not_kept_and_sa
     ):
         events = await heard(http.client, "/api/chat", json=ASKED)
         (notice,) = [each.document for each in events if each.event == "notice"]
-        assert (notice["code"], "longer than the memory takes" in notice["text"]) == ("not_stored", True)
+        assert (notice["code"], "too long for the memory" in notice["text"]) == ("not_stored", True)
         assert stored(await memory.session("s").messages()) == BOTH[:1]
 
 

@@ -78,7 +78,7 @@ async def test_cleared_it_is_empty_as_new(somebody: BrowserContext, url: str) ->
     await expect(page.locator(f".conversation[title='{at}']")).to_have_count(0)
     assert id_of(page) == at
     await say(page, "Anew")
-    await expect(page.locator(".theirs .text")).to_contain_text("This is the first thing you have said here.")
+    await expect(page.locator(".theirs .text")).to_contain_text("This is your first message in this conversation.")
     await expect(page.locator(".mine .seq")).to_have_text("#1")
 
 

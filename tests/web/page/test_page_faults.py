@@ -72,7 +72,7 @@ async def test_a_model_that_fails_is_told_and_asked_again(
     well.mode = "500"
     await say(page, "Where is my parcel?")
     await expect(page.locator(".theirs .notices")).to_contain_text("The model did not answer")
-    await expect(page.locator(".theirs .notices")).to_contain_text("Your message is kept.")
+    await expect(page.locator(".theirs .notices")).to_contain_text("Your message is stored.")
     await picture(page, "model-failed")
     well.mode = "ok"
     await page.get_by_role("button", name="Send again").click()
@@ -163,7 +163,7 @@ async def test_redis_goes_and_comes_and_nothing_is_lost(
     await expect(page.locator(".entry.stored")).to_have_count(2)
     own_redis.kill()
     await expect(page.locator("#health")).to_contain_text("Memory away")
-    await expect(page.locator("#banner")).to_contain_text("The memory cannot be reached just now.")
+    await expect(page.locator("#banner")).to_contain_text("The memory is unreachable right now.")
     await say(page, "Second, in the midst of it")
     await expect(page.locator(".theirs .notices").last).to_contain_text("knows your last message alone")
     await expect(page.locator(".mine.lost .fault")).to_have_text("Not kept in the memory.")
